@@ -62,10 +62,10 @@ def _settings(_context: click.Context, _param: click.Parameter, values: tuple[st
 #: what every command that runs on Spark has
 spark_options: Final = compose(
     click.option("--master", metavar="URL", help="Where Spark runs: local[N], spark://HOST:7077, ...; else $MASTER."),
-    click.option("--memory", metavar="SIZE", default="2g", help="Memory of Spark's own process here."),
-    click.option("--conf", metavar="K=V", multiple=True, callback=_settings, help="A setting of Spark; repeatable."),
+    click.option("--memory", metavar="SIZE", default="2g", help="Maximal heap of the Spark driver."),
+    click.option("--conf", metavar="K=V", multiple=True, callback=_settings, help="Setting of Spark; repeatable."),
 )
-_tables_option: Final = click.option("--out", "tables", required=True, metavar="TABLES", help="Where the tables go to.")
+_tables_option: Final = click.option("--out", "tables", required=True, metavar="TABLES", help="Folder or URI of the tables.")
 
 
 @click.command()
@@ -93,14 +93,12 @@ def build(journal: str, tables: str, as_json: bool, **spark_settings: Any) -> No
 @click.command()
 @click.argument("journal")
 @_tables_option
-@click.option("--checkpoint", metavar="DIR", help="Not used any more: what was seen is kept with the tables.")
-@click.option("--once", is_flag=True, help="Work on what is there now, and end.")
-@click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Between two passes.")
+@click.option("--checkpoint", metavar="DIR", expose_value=False, help="Ignored; for old command lines.")
+@click.option("--once", is_flag=True, help="Run one pass, then exit.")
+@click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Time between two passes.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
-def stream(
-    journal: str, tables: str, checkpoint: str | None, once: bool, every: float, as_json: bool, **spark_settings: Any
-) -> None:
+def stream(journal: str, tables: str, once: bool, every: float, as_json: bool, **spark_settings: Any) -> None:
     """Keep the tables of a JOURNAL up to date: files that came since the last time, however late, and no others.
 
     \b
@@ -115,7 +113,7 @@ def stream(
         from bccnd.pipeline.incremental import once as make
 
         while True:
-            outcome = make(spark, journal, tables, checkpoint, progress=progress)
+            outcome = make(spark, journal, tables, progress=progress)
             if outcome.days or outcome.left or once:
                 _summary(outcome, tables, as_json)
             if once:

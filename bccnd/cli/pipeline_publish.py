@@ -17,11 +17,11 @@ _SEVERITIES = ["urgent", "look", "note"]
 
 @click.command()
 @click.argument("tables")
-@click.option("--channel", required=True, metavar="CHAN", help="The channel of the messages.")
-@click.option("--severity", type=click.Choice(_SEVERITIES), default="look", help="The least sent.")
-@click.option("--days", type=click.IntRange(1, 3650), default=1, help="The latest days that count.")
-@click.option("--local", is_flag=True, help="Only to programs of this host.")
-@click.option("--dry-run", is_flag=True, help="Print the messages instead.")
+@click.option("--channel", required=True, metavar="CHAN", help="Channel to publish on.")
+@click.option("--severity", type=click.Choice(_SEVERITIES), default="look", help="Lowest severity to publish.")
+@click.option("--days", type=click.IntRange(1, 3650), default=1, help="How many of the latest days to consider.")
+@click.option("--local", is_flag=True, help="Publish to programs on this host only.")
+@click.option("--dry-run", is_flag=True, help="Print the messages, do not publish them.")
 @click.pass_obj
 def publish(
     path: str | None, /, tables: str, channel: str, severity: str, days: int, local: bool, dry_run: bool

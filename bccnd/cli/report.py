@@ -21,9 +21,9 @@ _NAMED: Final = 5
 
 @click.command()
 @click.argument("where", metavar="TABLES_OR_JOURNAL")
-@click.option("--out", required=True, metavar="DIR", help="Where index.html goes to.")
+@click.option("--out", required=True, metavar="DIR", help="Folder for index.html.")
 @period_options
-@click.option("--title", metavar="TEXT", help="The headline.")
+@click.option("--title", metavar="TEXT", help="Headline of the page.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
 def report(

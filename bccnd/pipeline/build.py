@@ -1,4 +1,4 @@
-"""The batch run: a journal -> all tables of all its days; and the step that incremental runs are made of.
+"""Builds all tables of all days of a journal; and the step that incremental runs are made of.
 
 Invariant: the tables are a function of the journal alone: what a build gives, any sequence of incremental runs over the
 same files gives as well, row by row. No table is in its place before all of them are written.
@@ -10,18 +10,18 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import clocks, input_history, journal_files, schema, store, task_records
+from bccnd.pipeline import clocks, input_history, journal_files, schema, store
 from bccnd.pipeline.compute import Result, compute
-from bccnd.pipeline.receivers import Span
+from bccnd.pipeline.receivers import JournalSpan
 from bccnd.pipeline.tables.liveness import liveness
+from bccnd.pipeline.task_records import frame_of
 
-#: what is kept for later runs, below `store.STATE`
+#: state for later runs, below `store.STATE`
 ALIGN: Final = f"{store.STATE}/align"
 HEARD: Final = f"{store.STATE}/heard"
 SESSIONS: Final = f"{store.STATE}/sessions"
@@ -61,7 +61,7 @@ def build(spark: SparkSession, journal: str, tables: str, *, progress: Progress 
         progress("listing the journal")
         source = journal_files.Journal(journal)
         with store.opened(spark, tables) as kept:
-            return source.days, recompute(spark, kept, source, input_history.stretches(source.sessions()), progress)
+            return source.days, recompute(spark, kept, source, input_history.read_sessions(source.sessions()), progress)
 
     return Outcome(*journal_files.repeated(run), time.monotonic() - began)
 
@@ -70,21 +70,20 @@ def recompute(
     spark: SparkSession,
     kept: store.Store,
     source: journal_files.Journal,
-    sessions: Sequence[input_history.Stretch],
+    sessions: Sequence[input_history.Session],
     progress: Progress = silent,
     *,
     days: Collection[str] | None = None,
-    past: input_history.Past | None = None,
+    past: input_history.InputHistory | None = None,
 ) -> dict[str, int]:
     """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each.
-    ``past`` knows which other days can be computed again, should rows of them go to other epochs now."""
+    ``past`` finds which other days can be computed again, should rows of them go to other epochs now."""
     state = None if days is None else kept.read(ALIGN, schema.ALIGN)
     corrections: Mapping[clocks.Key, int] = clocks.kept_corrections(state)
     wanted = None if days is None else set(days)
     if wanted is None or wanted:
         progress("reading the journal")
-        heard = None if days is None else kept.read(HEARD, schema.HEARD)
-        result = _settled(spark, source, sessions, state, _journals(heard), wanted, corrections, past)
+        result = _settled(spark, kept, source, sessions, state, wanted, corrections, past)
         corrections = result.corrections
         wanted = set(result.days)
         progress("writing tables")
@@ -92,54 +91,48 @@ def recompute(
             _write(spark, kept, result)
         finally:
             result.close()
-    progress("silences")
+    progress("finding silences")
     table = input_history.sessions_table(sessions)
-    kept.write(SESSIONS, task_records.frame_of(spark, table).withColumn("day", F.lit("all")))
-    _write_liveness(kept, clocks.sessions_put_right(sessions, corrections), None if days is None else wanted)
+    kept.write(SESSIONS, frame_of(spark, table).withColumn("day", F.lit("all")))
+    replaced = None if days is None else wanted
+    _write_liveness(kept, clocks.correct_sessions(sessions, corrections), replaced)
     progress("putting the tables in their places")
-    kept.commit(None if days is None else wanted, whole=WHOLE)
+    kept.commit(replaced, whole=WHOLE)
     return {name: kept.rows.get(name, 0) for name in schema.TABLES}
 
 
 def _settled(
     spark: SparkSession,
+    kept: store.Store,
     source: journal_files.Journal,
-    sessions: Sequence[input_history.Stretch],
+    sessions: Sequence[input_history.Session],
     state: DataFrame | None,
-    heard: Sequence[tuple[str, Span]],
     days: set[str] | None,
     before: Mapping[clocks.Key, int],
-    past: input_history.Past | None,
+    past: input_history.InputHistory | None,
 ) -> Result:
-    """The result for these days, and for those that have to be computed with them. ``state`` and ``heard``, by day, are
-    what was kept of all days."""
+    """The result for these days, and for those that have to be computed with them."""
+    if days is None or past is None:
+        return compute(spark, source, sessions)
+    heard = kept.read(HEARD, schema.HEARD)
+    spans = []
+    if heard is not None and state is not None:
+        spans = heard.where("what = 'journal'").select("day", "host", "src", "from_us", "to_us").collect()
     margin = journal_files.MARGIN
-    wanted = days
+    wanted = set(days)
     while True:
-        others, journals = None, []
-        if state is not None and wanted is not None:
-            others = state.where(~F.col("day").isin(*wanted))
-            journals = [span for day, span in heard if day not in wanted]
+        others = None if state is None else state.where(~F.col("day").isin(*wanted))
+        journals = [JournalSpan(*row) for day, *row in spans if day not in wanted]
         result = compute(spark, source, sessions, days=wanted, state=others, journals=journals, margin=margin)
-        widest = journal_files.MARGIN + clocks.widest(source.days if wanted is None else wanted, result.corrections)
-        if wanted is None or days is None:
-            return result
-        more = (clocks.moved(days, wanted, result.corrections, before) | set(result.renumbered)) - wanted
+        widest = journal_files.MARGIN + clocks.widest(wanted, result.corrections)
+        more = (clocks.days_touched(days, wanted, result.corrections, before) | set(result.renumbered)) - wanted
         # What retention has taken from the journal cannot be computed anew, and stays as it is.
-        more = more & set(source.days) if past is None else past.complete(more - past.left)
+        more = past.complete(more - past.left)
         if not more and widest <= margin:
             return result
         result.close()
         wanted |= more
         margin = max(margin, widest)
-
-
-def _journals(heard: DataFrame | None) -> list[tuple[str, Span]]:
-    """From when to when each journal had rows, by day, from what was kept."""
-    if heard is None:
-        return []
-    found = heard.where("what = 'journal'").select("day", "host", "src", "from_us", "to_us").collect()
-    return [(day, Span(*row)) for day, *row in found]
 
 
 def _write(spark: SparkSession, kept: store.Store, result: Result) -> None:
@@ -151,11 +144,10 @@ def _write(spark: SparkSession, kept: store.Store, result: Result) -> None:
         input_history.FILES: input_history.frame(spark, result.files),
     }
     with ThreadPoolExecutor(_WRITERS) as pool:
-        for done in [pool.submit(partial(kept.write, name, frame)) for name, frame in frames.items()]:
-            done.result()
+        list(pool.map(kept.write, frames.keys(), frames.values()))
 
 
-def _write_liveness(kept: store.Store, sessions: Sequence[input_history.Stretch], days: Collection[str] | None) -> None:
+def _write_liveness(kept: store.Store, sessions: Sequence[input_history.Session], days: Collection[str] | None) -> None:
     """The silences of all days: one may end on any later day."""
     heard = kept.written(HEARD, schema.HEARD)
     earlier = None if days is None else kept.read(HEARD, schema.HEARD)

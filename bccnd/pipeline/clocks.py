@@ -1,7 +1,7 @@
-"""The clocks of hosts: how far each is ahead on a day, and rows of clocks that are wrong, put right.
+"""Compares the clocks of hosts, and corrects the times of those that are wrong.
 
-Invariant: of the hosts that hear of the same sources on a day the middle clock is right (of two middle ones the slower
-one). A host whose clock is off by half a minute or more has its rows and sessions moved by whole minutes, before
+Invariant: of the hosts that receive from the same sources on a day the middle clock is right (of two middle ones the
+slower one). A host whose clock is off by half a minute or more has its rows and sessions moved by whole minutes, before
 anything else is made of them; so one wrong clock moves no message of the others to another minute or day. What is
 smaller stays as the host recorded it.
 
@@ -12,6 +12,7 @@ no message that another host heard as well, from the days beside it.
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Collection, Iterable, Mapping
 from statistics import median_low
 from typing import Final, NamedTuple
@@ -22,7 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from bccnd.pipeline.epoch_alignment import HORIZON
-from bccnd.pipeline.input_history import Stretch as Session
+from bccnd.pipeline.input_history import Session
 from bccnd.pipeline.row_batch import Numbers, grouped
 from bccnd.pipeline.task_records import DAY, MINUTE, beside, day_of
 
@@ -42,7 +43,7 @@ class Clock(NamedTuple):
     spread: int
 
 
-class Apart(NamedTuple):
+class Skew(NamedTuple):
     """A row of the table skew: how far the clock of a host is ahead of that of another."""
 
     day: str
@@ -54,7 +55,7 @@ class Apart(NamedTuple):
     n: int = 0
 
 
-class Kept(NamedTuple):
+class KeptClocks(NamedTuple):
     """What is known of the clocks of days that are not computed now.
 
     ``clocks`` are those of the days beside the ones computed, ``corrections`` those of all days that are not 0;
@@ -67,13 +68,13 @@ class Kept(NamedTuple):
     days: Collection[str]
 
 
-NOTHING_KEPT: Final = Kept({}, {}, (), ())
+NO_CLOCKS: Final = KeptClocks({}, {}, (), ())
 
 
-def kept(state: DataFrame | None, days: Collection[str]) -> Kept:
+def kept(state: DataFrame | None, days: Collection[str]) -> KeptClocks:
     """What was kept of other days than these."""
     if state is None or not days:
-        return NOTHING_KEPT
+        return NO_CLOCKS
     near = {each for day in days for each in beside(day)} - set(days)
     wanted = (F.col("kind") == "clock") | ((F.col("kind") == "run") & F.col("day").isin(*sorted(near)))
     clocks: dict[Key, Clock] = {}
@@ -87,7 +88,7 @@ def kept(state: DataFrame | None, days: Collection[str]) -> Kept:
             corrections[day, host] = offset
             if loose:
                 guessed.add((day, host))
-    return Kept(clocks, corrections, guessed, {day for day, _ in clocks})
+    return KeptClocks(clocks, corrections, guessed, {day for day, _ in clocks})
 
 
 def kept_corrections(state: DataFrame | None) -> dict[Key, int]:
@@ -126,44 +127,41 @@ def parts_of(rows: int) -> int:
     return 1 << max(0, -(-rows // SAMPLE) - 1).bit_length()
 
 
-def apart(day: str, samples: Iterable[tuple[str, bytes]], reference: Mapping[str, str], parts: int) -> list[Apart]:
+def compare(day: str, samples: Iterable[tuple[str, bytes]], reference: Mapping[str, str], parts: int) -> list[Skew]:
     """How far the clocks of a day's hosts are apart: percentiles over messages that a host and its reference both
     accepted, and only those with a number that neither has seen twice, as a number may come in more than one epoch.
-    ``samples`` are from `extract`; one message of ``parts`` is taken."""
+    ``samples`` are records of the scan; one message of ``parts`` is taken."""
     data: dict[str, list[Numbers]] = {}
     for host, each in samples:
         data.setdefault(host, []).append(np.frombuffer(each, "<i8").reshape(3, -1))
     single = {host: _single(np.concatenate(each, axis=1), parts) for host, each in data.items()}
     found = []
-    for host in sorted(single):
+    for host, (messages, times) in sorted(single.items(), key=lambda item: item[0]):
         other = reference[host]
         if host == other or other not in single:
             continue
-        messages, times = single[host]
-        its_messages, its_times = single[other]
-        _, mine, its = np.intersect1d(messages, its_messages, assume_unique=True, return_indices=True)
-        if len(mine):
-            low, middle, high = np.floor(np.percentile(times[mine] - its_times[its], (5, 50, 95)) + 0.5).astype(int)
-            found.append(Apart(day, host, other, int(low), int(middle), int(high), len(mine)))
+        others, their_times = single[other]
+        _, here, there = np.intersect1d(messages, others, assume_unique=True, return_indices=True)
+        if len(here):
+            low, middle, high = np.percentile(times[here] - their_times[there], (5, 50, 95)) + 0.5
+            found.append(Skew(day, host, other, math.floor(low), math.floor(middle), math.floor(high), len(here)))
     return found
 
 
 def _single(sample: Numbers, parts: int) -> tuple[Numbers, Numbers]:
     """The messages of a host that came once, and when: of its own broadcasts copies may be there."""
     message, ts, looped = sample[:, (sample[0].view(np.uint64) & np.uint64(parts - 1)) == 0]
-    if not len(message):
-        return message, ts
     groups = grouped(message)
     first = groups.reduce(np.minimum, ts)
     copies = groups.reduce(np.minimum, looped).astype(bool) & (groups.reduce(np.maximum, ts) - first <= HORIZON)
     once = (groups.sizes() == 1) | copies
-    return groups.first(message)[once], first[once]
+    return message[groups.heads][once], first[once]
 
 
-def offsets(apart: Iterable[Apart]) -> dict[Key, Clock]:
+def offsets(skews: Iterable[Skew]) -> dict[Key, Clock]:
     """How far the clocks of hosts are ahead of the middle one of those that they can be compared with."""
-    groups: dict[Key, dict[str, Apart]] = {}
-    for one in apart:
+    groups: dict[Key, dict[str, Skew]] = {}
+    for one in skews:
         groups.setdefault((one.day, one.reference), {})[one.host] = one
     found: dict[Key, Clock] = {}
     for (day, reference), hosts in groups.items():
@@ -175,7 +173,10 @@ def offsets(apart: Iterable[Apart]) -> dict[Key, Clock]:
 
 
 def corrections(
-    clocks: Mapping[Key, Clock], rows: Mapping[str, Collection[str]], days: Collection[str], known: Kept = NOTHING_KEPT
+    clocks: Mapping[Key, Clock],
+    rows: Mapping[str, Collection[str]],
+    days: Collection[str],
+    known: KeptClocks = NO_CLOCKS,
 ) -> tuple[dict[Key, int], set[Key]]:
     """By how much the rows of each (day, host) have to be moved, where that is not 0, and which of this is guessed.
 
@@ -186,21 +187,18 @@ def corrections(
     found = dict(known.corrections)
     guessed = set(known.guessed)
     for day, hosts in rows.items():
-        for key in [(day, host) for host in hosts]:
-            if key in own:
-                by = own[key]
-            elif day in known.days and day not in days:
-                by = known.corrections.get(key, 0)
-            else:
-                by = next((sure[each, key[1]] for each in beside(day) if sure.get((each, key[1]))), 0)
-                if by:
-                    guessed.add(key)
-            if by:
-                found[key] = by
+        if day in known.days and day not in days:
+            continue
+        for host in hosts:
+            nearby = next((sure[each, host] for each in beside(day) if sure.get((each, host))), 0)
+            if by := own.get((day, host), nearby):
+                found[day, host] = by
+                if (day, host) not in own:
+                    guessed.add((day, host))
     return found, guessed
 
 
-def left(clocks: Mapping[Key, Clock], corrections: Mapping[Key, int], others: Kept) -> dict[Key, Clock]:
+def remaining(clocks: Mapping[Key, Clock], corrections: Mapping[Key, int], others: KeptClocks) -> dict[Key, Clock]:
     """How far clocks are ahead when their rows have been put right, also on days beside to which rows have come."""
     found = {key: clock._replace(offset=clock.offset - corrections.get(key, 0)) for key, clock in clocks.items()}
     found = {**others.clocks, **found}
@@ -214,7 +212,9 @@ def left(clocks: Mapping[Key, Clock], corrections: Mapping[Key, int], others: Ke
     return {**come, **found}
 
 
-def moved(asked: Collection[str], days: Collection[str], now: Mapping[Key, int], before: Mapping[Key, int]) -> set[str]:
+def days_touched(
+    asked: Collection[str], days: Collection[str], now: Mapping[Key, int], before: Mapping[Key, int]
+) -> set[str]:
     """The days that have to be computed with ``days`` because rows come to them or go from them: those beside a day
     whose corrections are other ones than ``before``, and the one that rows of a day that is ``asked`` for move to."""
     found: set[str] = set()
@@ -233,22 +233,21 @@ def widest(days: Collection[str], now: Mapping[Key, int]) -> datetime.timedelta:
     return datetime.timedelta(microseconds=max((abs(by) for (day, _), by in now.items() if day in near), default=0))
 
 
-def sessions_put_right(sessions: Iterable[Session], corrections: Mapping[Key, int]) -> list[Session]:
+def correct_sessions(sessions: Iterable[Session], corrections: Mapping[Key, int]) -> list[Session]:
     """Sessions by clocks that are right."""
-
-    def moved(host: str, at: int) -> int:
-        return at - corrections.get((day_of(at // DAY), host), 0)
-
-    return [
-        one._replace(start=moved(one.host, one.start), end=max(moved(one.host, one.start), moved(one.host, one.end)))
-        for one in sessions
-    ]
+    found = []
+    for one in sessions:
+        start, end = (at - corrections.get((day_of(at // DAY), one.host), 0) for at in (one.start, one.end))
+        found.append(one._replace(start=start, end=max(start, end)))
+    return found
 
 
 def to_keep(corrections: Mapping[Key, int], guessed: Collection[Key], days: Collection[str]) -> pa.Table:
     """The corrections of days that were computed: day, host, offset, loose (guessed)."""
-    found = [(*key, by, key in guessed) for key, by in corrections.items() if key[0] in days]
-    names = [("day", pa.string()), ("host", pa.string()), ("offset", pa.int64()), ("loose", pa.bool_())]
-    return pa.Table.from_pylist(
-        [dict(zip([name for name, _ in names], row, strict=True)) for row in found], pa.schema(names)
-    )
+    found = [
+        {"day": day, "host": host, "offset": by, "loose": (day, host) in guessed}
+        for (day, host), by in corrections.items()
+        if day in days
+    ]
+    types = {"day": pa.string(), "host": pa.string(), "offset": pa.int64(), "loose": pa.bool_()}
+    return pa.Table.from_pylist(found, pa.schema(types))

@@ -7,8 +7,8 @@ receiver that missed a whole epoch, or did not notice that one began, is placed 
 
 How it is done:
 
-1. A receiver's rows of a source come as runs (number_runs.py), in which numbers only rise. Between two runs the numbers went
-   on, or went back: then the source has begun anew at some time between the two, on the clock that all share
+1. A receiver's rows of a source are runs (number_runs.py), in which numbers only rise. Between two runs they went on,
+   or went back: then the source has begun anew at some time between the two, on the clock that all share
    (`Run.offset`). Around a restart of the receiver itself a copy may come again as if it were new, so there it takes
    `SANITY` numbers or `HORIZON` of time to be sure.
 2. The fewest moments that lie in all these stretches of time are the restarts; they divide time into eras.
@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 #: numbers: as far as this, back or forward, is a new epoch (`DedupRules.sanity`)
@@ -46,6 +47,8 @@ RATES: Final = 2
 LEAST: Final = 1_000_000
 #: beyond any number, record or time
 ENDLESS: Final = 2**63 - 1
+#: the time in which a receiver that never stops is recording
+ALWAYS: Final = ((-ENDLESS, ENDLESS),)
 
 FIRST: Final = "first"
 RESTART: Final = "restart"
@@ -156,10 +159,11 @@ def went_back(old: Run, new: Run) -> bool:
     return back >= SANITY or (back >= 0 and new.from_ts - old.to_ts > HORIZON)
 
 
-def align(runs: Iterable[Run], recorded: Sequence[tuple[int, int]] | None = None) -> Alignment:
+def align(runs: Iterable[Run], recorded: Sequence[tuple[int, int]] = ALWAYS) -> Alignment:
     """The epochs of one source, from all runs that are known of it. ``recorded`` has the times in which any receiver
     was recording, in order and apart from each other; by default it is all of the time."""
-    receivers = [_in_order(list(each)) for _, each in groupby(sorted(runs, key=_host), key=_host)]
+    by_host = attrgetter("host")
+    receivers = [_in_order(list(each)) for _, each in groupby(sorted(runs, key=by_host), key=by_host)]
     stretches = [_stretches(each) for each in receivers]
     restarts = _restarts([one.closed for each in stretches for one in each if one.closed is not None])
     for each in stretches:
@@ -171,10 +175,6 @@ def align(runs: Iterable[Run], recorded: Sequence[tuple[int, int]] | None = None
         divided = [piece for each in stretches for piece in _pieces(each, restarts)]
         alignment.pieces = [part for piece in divided for part in _by_key(piece, blocks, epochs)]
     return alignment
-
-
-def _host(run: Run) -> str:
-    return run.host
 
 
 def _in_order(runs: list[Run]) -> list[Run]:
@@ -293,7 +293,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(
-    stretches: Sequence[_Stretch], restarts: Sequence[_Restart], recorded: Sequence[tuple[int, int]] | None
+    stretches: Sequence[_Stretch], restarts: Sequence[_Restart], recorded: Sequence[tuple[int, int]]
 ) -> list[list[_Block]]:
     """For each era its epochs; the first has whatever is lower as well."""
     spans: list[list[_Span]] = [[] for _ in range(len(restarts) + 1)]
@@ -315,7 +315,7 @@ def _blocks(
     ]
 
 
-def _jumps(spans: Sequence[_Span], recorded: Sequence[tuple[int, int]] | None) -> list[_Block]:
+def _jumps(spans: Sequence[_Span], recorded: Sequence[tuple[int, int]]) -> list[_Block]:
     """The epochs of an era: holes that are too wide for a loss part them."""
     fastest = max((Fraction(each.high - each.low, max(each.end - each.start, LEAST)) for each in spans), default=0)
     found: list[_Block] = []
@@ -344,13 +344,10 @@ def joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def overlap(recorded: Sequence[tuple[int, int]] | None, start: int, end: int) -> int:
-    """How much of the time between two moments is in stretches that are in order and apart from each other."""
-    if recorded is None or end <= start:
-        return max(end - start, 0)
+def overlap(spans: Sequence[tuple[int, int]], start: int, end: int) -> int:
+    """How much of the time between two moments is in spans that are in order and apart from each other."""
     total = 0
-    for number in range(max(bisect_right(recorded, (start, start)) - 1, 0), len(recorded)):
-        begins, ends = recorded[number]
+    for begins, ends in spans[max(bisect_right(spans, (start, start)) - 1, 0) :]:
         if begins >= end:
             break
         total += max(min(ends, end) - max(begins, start), 0)
@@ -449,18 +446,3 @@ def _marks(
                 its = days.setdefault(run.day, set())
                 its.add(eras if len(epochs) == 1 else (run.host, run.journal_id, run.from_rec, eras, cuts))
     return {day: zlib.crc32(repr(sorted(each)).encode()) for day, each in days.items()}
-
-
-def find(alignment: Alignment, host: str, journal: str, rec_no: int, ts: int, key: int) -> int:
-    """The epoch of a row; 0 for one that no piece takes. What `placement` does for many rows."""
-    if not alignment.pieces:
-        return alignment.epochs[0].number
-    for piece in alignment.pieces:
-        if (
-            (piece.host, piece.journal_id) == (host, journal)
-            and piece.from_rec <= rec_no <= piece.to_rec
-            and piece.from_ts <= ts <= piece.to_ts
-            and piece.lo_key <= key <= piece.hi_key
-        ):
-            return piece.epoch
-    return 0

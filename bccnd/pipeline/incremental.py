@@ -1,13 +1,12 @@
-"""The incremental run: files that came since the last one -> the tables of the days that they touch.
+"""Updates tables: computes the days that files touch which came since the last run.
 
 Invariant: every file that ever comes is counted, however late, exactly once. What the tables were made of is kept with
-them (`input_history.FILES`); the days that other files touch are computed anew from all that the journal has of them. So a
-pass that is repeated, because it was killed, gives the same tables.
+them (`input_history.FILES`); the days that other files touch are computed anew from all that the journal has of them.
+So a pass that is repeated, because it was killed, gives the same tables.
 
 A new file touches the days of its rows, and the neighbours of those near to midnight; a change of sessions touches the
-days in which a receiver now counts as recording, or not, other than before. Days of which nothing is known here, since
-the tables were lost or are new, are touched as well. What retention takes from the journal changes nothing
-(input_history.py): a day of which records are gone is never computed again.
+days in which a receiver now counts as recording, or not, other than before. Days without tables are touched as well.
+What retention takes from the journal changes nothing: a day of which records are gone is never computed again.
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ from bccnd.pipeline import input_history, journal_files, schema, store
 from bccnd.pipeline.build import SESSIONS, Outcome, Progress, recompute, silent
 
 
-def once(
-    spark: SparkSession, journal: str, tables: str, _checkpoint: str | None = None, *, progress: Progress = silent
-) -> Outcome:
-    """One pass over what is new. The checkpoint of earlier versions is not used any more. Raises PipelineError."""
+def once(spark: SparkSession, journal: str, tables: str, *, progress: Progress = silent) -> Outcome:
+    """One pass over what is new. Raises PipelineError."""
     began = time.monotonic()
     days, left, rows = journal_files.repeated(lambda: _pass(spark, journal, tables, progress))
     return Outcome(sorted(days), dict.fromkeys(schema.TABLES, 0) | rows, time.monotonic() - began, sorted(left))
@@ -39,21 +36,17 @@ def _pass(
     if not source.files:
         return set(), set(), {}
     with store.opened(spark, tables) as kept:
-        before = input_history.stretches(kept.load(SESSIONS, journal_schema.SESSIONS))
-        sessions = input_history.remember(before, input_history.stretches(source.sessions()))
-        past = input_history.Past(kept, source)
-        touched = (
-            past.new_days
-            | input_history.changed(before, sessions)
-            | (set(source.days) - kept.days(input_history.FILES))
-        )
-        days = past.complete(touched & set(source.days))
+        before = input_history.read_sessions(kept.load(SESSIONS, journal_schema.SESSIONS))
+        sessions = input_history.remember(before, input_history.read_sessions(source.sessions()))
+        past = input_history.InputHistory(kept, source)
+        untouched = kept.days(input_history.FILES) - past.new_days - input_history.changed(before, sessions)
+        days = past.complete(set(source.days) - untouched)
         late = past.late()
         if late:
             kept.write(input_history.FILES, input_history.frame(spark, late))
         rows: dict[str, int] = {}
         if days or set(sessions) != set(before):
-            # without days, the data end elsewhere: what is open may be so no more
+            # A change of sessions alone may end a silence that was open.
             rows = recompute(spark, kept, source, sessions, progress, days=days, past=past)
         elif late:
             kept.commit(())

@@ -46,16 +46,13 @@ class Records(NamedTuple):
         return self[1:5]
 
 
+_TEXTS: Final = ("path", "host", "journal_id", "day")
+_RECORDS: Final = pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in Records._fields])
 #: the columns of `FILES`, without ``day``
-COLUMNS: Final = pa.schema(
-    [
-        *((name, pa.string()) for name in ("path", "host", "journal_id")),
-        *((name, pa.int64()) for name in ("first", "rows", "low", "high")),
-    ]
-)
+COLUMNS: Final = pa.schema(list(_RECORDS)[:-1])
 
 
-class Stretch(NamedTuple):
+class Session(NamedTuple):
     """A row of sessions; times in microseconds since 1970."""
 
     host: str
@@ -68,7 +65,7 @@ class Stretch(NamedTuple):
 
 
 #: the types of its fields, under the names of the columns of sessions
-_STRETCH: Final = pa.schema(
+_SESSION: Final = pa.schema(
     [(one.name, pa.int64() if pa.types.is_timestamp(one.type) else one.type) for one in journal_schema.SESSIONS]
 )
 
@@ -83,7 +80,7 @@ def touched(spans: Iterable[tuple[int, int]], margin: datetime.timedelta = MARGI
     }
 
 
-def remember(before: Iterable[Stretch], after: Iterable[Stretch]) -> list[Stretch]:
+def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Session]:
     """The sessions that a journal has now (``after``), and what retention has taken of those known before.
 
     Retention moves the first start of a journal forward, removes its first stretches or all of them. So what was known
@@ -99,23 +96,24 @@ def remember(before: Iterable[Stretch], after: Iterable[Stretch]) -> list[Stretc
             left = [first._replace(start=start), *others]
             known = [one for one in known if one.end < first.start]
         now[journal] = [*known, *left]
-    return [one for _, stretches in sorted(now.items()) for one in stretches]
+    return [one for _, of_journal in sorted(now.items()) for one in of_journal]
 
 
-def _by_journal(stretches: Iterable[Stretch]) -> dict[tuple[str, str], list[Stretch]]:
-    return {key: list(found) for key, found in groupby(sorted(stretches), key=lambda one: (one.host, one.journal_id))}
+def _by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Session]]:
+    return {
+        (host, journal): list(found) for (host, journal), found in groupby(sorted(sessions), key=lambda one: one[:2])
+    }
 
 
-def changed(before: Iterable[Stretch], after: Iterable[Stretch]) -> set[str]:
+def changed(before: Iterable[Session], after: Iterable[Session]) -> set[str]:
     """The days in which receivers were recording in only one of two sets of sessions."""
-    old, new = ({one[:3]: one.end for one in each} for each in (before, after))
+    old, new = ({one[:3]: one.end for one in sessions} for sessions in (before, after))
     spans = []
     for key in old.keys() | new.keys():
-        ends = [ends[key] for ends in (old, new) if key in ends]
-        if len(ends) == 1:
-            spans.append((key[2], ends[0]))
-        elif ends[0] != ends[1]:
-            spans.append((min(ends), max(ends)))
+        start = key[2]
+        ends = sorted((old.get(key, start), new.get(key, start)))
+        if ends[0] != ends[1] or not (key in old and key in new):
+            spans.append((ends[0], ends[1]))
     return touched(spans)
 
 
@@ -152,10 +150,10 @@ def of_days(found: Iterable[Records], days: Collection[str], margin: datetime.ti
     ]
 
 
-class Past:
-    """Tells which files of a journal are new, and which days can be computed again.
+class InputHistory:
+    """What the tables were made of, beside the files that a journal has now.
 
-    ``new_days`` are those that new files touch; ``left`` are those that were asked for and cannot be computed again.
+    ``new_days`` are the days that new files touch; ``left`` those that were asked for and cannot be computed again.
     """
 
     def __init__(self, kept: store.Store, source: Journal) -> None:
@@ -166,7 +164,7 @@ class Past:
         rows = {one.path: one.rows for one in self._made_of}
         known = Ranges(one.numbers for one in self._made_of)
         near = {each for day in kept.days(FILES) for each in (day, *beside(day))}
-        there, unknown = [], []
+        there, unknown = [], {}
         for file, path, _ in source.files:
             # a merged file has its numbers in its name
             count = rows.get(path) or (0 if file.last is None else file.last - file.first + 1)
@@ -174,13 +172,11 @@ class Past:
             if count and known.hold(*numbers):
                 there.append(numbers)
             elif file.day in near:
-                unknown.append((path, file))
+                unknown[path] = file
         # Files of other days need not be looked into: these days are computed anyway, and the files touch no others.
-        ends = source.ends(path for path, _ in unknown)
         found = [
-            Records(path, file.host, file.journal_id, file.first, *ends[path], file.day)
-            for path, file in unknown
-            if path in ends
+            Records(path, unknown[path].host, unknown[path].journal_id, unknown[path].first, *ends, unknown[path].day)
+            for path, ends in source.ends(unknown).items()
         ]
         self._new = [one for one in found if not known.hold(*one.numbers)]
         self._incomplete = incomplete(self._made_of, Ranges([*there, *(one.numbers for one in found)]))
@@ -202,17 +198,16 @@ class Past:
 
 def frame(spark: SparkSession, found: Sequence[Records]) -> DataFrame:
     """Rows of `FILES`, ``day`` last."""
-    rows = pa.Table.from_pylist([one._asdict() for one in found], COLUMNS.append(pa.field("day", pa.string())))
-    return spark.createDataFrame(rows)
+    return spark.createDataFrame(pa.Table.from_pylist([one._asdict() for one in found], _RECORDS))
 
 
-def stretches(sessions: pa.Table) -> list[Stretch]:
+def read_sessions(sessions: pa.Table) -> list[Session]:
     """The rows of sessions."""
-    columns = sessions.select(_STRETCH.names).cast(_STRETCH).columns
-    return list(map(Stretch, *(column.to_pylist() for column in columns)))
+    columns = sessions.select(_SESSION.names).cast(_SESSION).columns
+    return list(map(Session, *(column.to_pylist() for column in columns)))
 
 
-def sessions_table(found: Iterable[Stretch]) -> pa.Table:
+def sessions_table(found: Iterable[Session]) -> pa.Table:
     """Rows of sessions, as a table."""
-    rows = [dict(zip(_STRETCH.names, one, strict=True)) for one in found]
-    return pa.Table.from_pylist(rows, _STRETCH).cast(journal_schema.SESSIONS)
+    rows = [dict(zip(_SESSION.names, one, strict=True)) for one in found]
+    return pa.Table.from_pylist(rows, _SESSION).cast(journal_schema.SESSIONS)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import datetime
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -38,10 +39,7 @@ _TRIES: Final = 5
 
 _Result = TypeVar("_Result")
 
-#: how a time becomes its day
-_DAY: Final = "{:%Y-%m-%d}"
 _START: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 
 class Input(NamedTuple):
@@ -78,7 +76,12 @@ class Journal:
                     f"there is no journal at {where}: no folder {layout.OBS} in it",
                     "name the folder that a recorder writes to (recorder.journal), or make one: bccn pipeline ingest",
                 )
-            found = [self._input(path, size) for path, size in self._parquet(layout.OBS)]
+            found = []
+            for path, size in self._parquet(layout.OBS):
+                file = layout.read_path(path)
+                if file is None:
+                    raise foreign(self._root.at(path), "its name is not one that a recorder gives")
+                found.append(Input(file, path, size))
         merged = layout.superseded(one.file for one in found)
         key = operator.attrgetter("file.host", "file.journal_id", "file.first")
         self.files = sorted((one for one in found if one.file not in merged), key=key)
@@ -99,18 +102,9 @@ class Journal:
             if path.endswith(".parquet") and not any(part.startswith((".", "_")) for part in path.split("/"))
         ]
 
-    def _input(self, path: str, size: int) -> Input:
-        file = layout.read_path(path)
-        if file is None:
-            raise foreign(self._root.at(path), "its name is not one that a recorder gives")
-        return Input(file, path, size)
-
     def _twice(self, path: str, other: str) -> PipelineError:
-        return PipelineError(
-            "twice",
-            f"{self._root.at(path)} holds the same records as {other}",
-            "move one of them out of the journal",
-        )
+        detail = f"{self._root.at(path)} holds the same records as {other}"
+        return PipelineError("twice", detail, "move one of them out of the journal")
 
     def check_read(self, asked: Iterable[Input], rows: Mapping[str, int]) -> None:
         """Check what a scan has read: ``rows`` has the rows of each file by path. Raises PipelineError: twice if
@@ -128,34 +122,43 @@ class Journal:
     def ends(self, paths: Iterable[str]) -> dict[str, Ends]:
         """Rows and times of these files, from their footers; of files that are gone by now there is nothing. Raises
         PipelineError: foreign_file, misplaced."""
-        found = self._look(paths, journal_schema.OBS, read_ends)
-        return {path: ends for path, ends in found.items() if ends is not None}
+        return self._look(paths, journal_schema.OBS, read_ends)
 
     def sessions(self) -> pa.Table:
         """When receivers were recording. Raises PipelineError: foreign_file, misplaced."""
+        columns = journal_schema.SESSIONS
         paths = [path for path, _ in self._parquet(layout.SESSIONS)]
-        found = self._look(paths, journal_schema.SESSIONS, lambda file: file.read(journal_schema.SESSIONS.names))
-        tables = [table.cast(journal_schema.SESSIONS) for table in found.values() if table is not None]
-        return pa.concat_tables(tables) if tables else journal_schema.SESSIONS.empty_table()
+        found = self._look(paths, columns, lambda file: file.read(columns.names).cast(columns))
+        return pa.concat_tables([columns.empty_table(), *found.values()])
 
-    def _look(self, paths: Iterable[str], columns: pa.Schema, read: Callable[[pq.ParquetFile], Any]) -> dict[str, Any]:
-        """What ``read`` makes of each of these files, checked before; None for one that has gone away."""
+    def _look(
+        self, paths: Iterable[str], columns: pa.Schema, read: Callable[[pq.ParquetFile], _Result]
+    ) -> dict[str, _Result]:
+        """What ``read`` returns for each of these files; nothing for those that have gone away."""
 
-        def look(path: str) -> Any:
-            try:
-                with self.filesystem.open_input_file(f"{self.root}/{path}") as opened:
-                    file = pq.ParquetFile(opened)
-                    check_file(file, self.where, path, columns)
-                    return read(file)
-            except FileNotFoundError:
-                return None
-            except (pa.ArrowException, OSError) as error:
-                why = f"it cannot be read: {str(error).splitlines()[0]}"
-                raise foreign(f"{self.where}/{path}", why) from error
+        def look(path: str) -> tuple[str, _Result] | None:
+            with suppress(FileNotFoundError), opened(self.filesystem, self.root, self.where, path, columns) as file:
+                return path, read(file)
+            return None
 
-        chosen = list(paths)
         with ThreadPoolExecutor(_READERS) as pool:
-            return dict(zip(chosen, pool.map(look, chosen), strict=True))
+            return dict(filter(None, pool.map(look, paths)))
+
+
+@contextmanager
+def opened(
+    filesystem: pafs.FileSystem, root: str, where: str, path: str, columns: pa.Schema, **how: Any
+) -> Iterator[pq.ParquetFile]:
+    """A file of a journal that was checked. Raises FileNotFoundError, PipelineError: foreign_file, misplaced."""
+    try:
+        with filesystem.open_input_file(f"{root}/{path}") as source:
+            file = pq.ParquetFile(source)
+            check_file(file, where, path, columns)
+            yield pq.ParquetFile(source, metadata=file.metadata, **how)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise foreign(f"{where}/{path}", f"it cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) -> None:
@@ -175,7 +178,7 @@ def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) 
     if not rows and layout.read_path(path) is not None:
         raise foreign(f"{where}/{path}", "it has no records")
     for column, expected in _expected(path, rows).items() if rows else ():
-        found = tuple(_DAY.format(end) if column == "ts" else end for end in _ends(file, column))
+        found = tuple(f"{end:%Y-%m-%d}" if column == "ts" else end for end in _ends(file, column))
         if found != expected:
             values = " to ".join(map(str, dict.fromkeys(found)))
             raise PipelineError(
@@ -208,7 +211,7 @@ def read_ends(file: pq.ParquetFile) -> Ends:
 
 def microseconds(time: datetime.datetime) -> int:
     """A time as microseconds since 1970."""
-    return (time - _START) // _MICROSECOND
+    return (time - _START) // datetime.timedelta(microseconds=1)
 
 
 def _ends(file: pq.ParquetFile, column: str) -> tuple[Any, Any]:

@@ -1,6 +1,6 @@
-"""Messages -> counts: what the tables of loss, delivery and traffic are summed up from.
+"""Counts messages: what the tables of loss, delivery and traffic are summed up from.
 
-A cell (a minute of a source, a minute of a channel) may be in several buckets, so these are parts of sums.
+A minute of a source or of a channel may be in several buckets, so these are parts of sums.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bccnd.pipeline import task_records
 from bccnd.pipeline.receivers import Bits
-from bccnd.pipeline.row_batch import Groups, Numbers, grouped
+from bccnd.pipeline.row_batch import Groups, Numbers, changes, grouped
 from bccnd.pipeline.scan_records import BLOCK
-from bccnd.pipeline.task_records import MINUTE, day_of
+from bccnd.pipeline.task_records import DAY, MINUTE, day_of, make_records
 
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages, sorted by source, epoch and number. ``src`` and ``chan`` are places in the names; the sets of hosts are
+    """Messages, sorted by source, epoch and number. ``src`` and ``chan`` are indexes of the names; sets of hosts are
     rows of `Bits`; ``gap`` counts the numbers directly before a message that no receiver saw, 0 for the first one of a
     block (``edge``), of which that is not known here."""
 
@@ -34,7 +33,6 @@ class Messages:
     epoch: Numbers
     key: Numbers
     first: Numbers
-    date: Numbers
     copies: Numbers
     length: Numbers
     gap: Numbers
@@ -44,148 +42,105 @@ class Messages:
     audience: Numbers
     late: Numbers
 
-    @property
+    @cached_property
+    def date(self) -> Numbers:
+        return self.first // DAY
+
+    @cached_property
     def minute(self) -> Numbers:
         return self.first // MINUTE
 
-    def some(self, place: Numbers) -> Messages:
+    def some(self, rows: Numbers) -> Messages:
         """Only these messages."""
-        fixed = ("bits", "src_names", "chan_names")
-        return replace(
-            self, **{one.name: getattr(self, one.name)[place] for one in fields(self) if one.name not in fixed}
-        )
+        chosen = {one.name: getattr(self, one.name)[rows] for one in fields(self)[3:]}
+        return replace(self, **chosen)
 
-    def days(self, place: Numbers) -> list[str]:
-        """The days of these messages."""
-        return [self._days[date] for date in self.date[place].tolist()]
+    def labels(self, rows: Numbers) -> dict[str, Any]:
+        """The day, the minute, the source and the channel of these messages, as fields of records."""
+        chan = self.chan[rows]
+        return {
+            "day": pa.array([self._days[date] for date in self.date[rows].tolist()], pa.string()),
+            "minute": self.minute[rows],
+            "src": self.src_names.take(pa.array(self.src[rows])),
+            "chan": self.chan_names.take(pa.array(chan, mask=chan < 0)),
+            "epoch": self.epoch[rows],
+        }
 
     @cached_property
     def _days(self) -> dict[int, str]:
         return {date: day_of(date) for date in np.unique(self.date).tolist()}
 
-    def sources(self, place: Numbers) -> pa.Array:
-        return self.src_names.take(pa.array(self.src[place]))
 
-    def channels(self, place: Numbers) -> pa.Array:
-        return self.chan_names.take(pa.array(self.chan[place], mask=self.chan[place] < 0))
-
-
-def tallies(its: Messages) -> Iterator[pa.RecordBatch]:
+def count_messages(messages: Messages) -> Iterator[pa.RecordBatch]:
     """All counts."""
-    by_source = grouped(its.date, its.src, its.epoch, its.minute)
-    by_channel = grouped(its.date, its.chan, its.minute)
-    for number, host in enumerate(its.bits.hosts):
-        bits = _Host(its, number)
-        if not bits.able.any():
-            continue
-        yield _losses("link", its, bits, by_source, host)
-        yield _losses("channel", its, bits, by_channel, host)
-        yield _missed(its, np.flatnonzero(bits.listened & ~bits.saw), host)
-    yield _unseen(its, np.flatnonzero(its.gap > 0))
-    yield _epochs(its)
-    yield _lengths(its)
-
-
-class _Host:
-    """What a host has to do with each message."""
-
-    def __init__(self, its: Messages, number: int) -> None:
-        self.saw, self.listened, self.able, self.late = (
-            (each[:, number // 64] >> np.uint64(number % 64)) & np.uint64(1) != 0
-            for each in (its.seen, its.listening, its.audience, its.late)
+    by_source = grouped(messages.date, messages.src, messages.epoch, messages.minute)
+    by_channel = grouped(messages.date, messages.chan, messages.minute)
+    for number, host in enumerate(messages.bits.hosts):
+        saw, listened, able, late = (
+            (sets[:, number // 64] >> np.uint64(number % 64)) & np.uint64(1) != 0
+            for sets in (messages.seen, messages.listening, messages.audience, messages.late)
         )
+        if not able.any():
+            continue
+        missed = listened & ~saw
+        counted = {
+            "any_seen": able,
+            "lost_everywhere": messages.gap * listened,
+            "lost_here": missed,
+            "not_listening": able & ~listened,
+            "late": late,
+            "dup": np.zeros(len(able)),
+        }
+        for kind, groups in (("link", by_source), ("channel", by_channel)):
+            sums = {name: groups.reduce(np.add, values.astype(np.int64)) for name, values in counted.items()}
+            some = np.flatnonzero(sums["any_seen"])
+            sums = {name: values[some] for name, values in sums.items()}
+            hosts = pa.repeat(pa.scalar(host), len(some))
+            yield make_records(kind, host=hosts, **sums, **messages.labels(groups.heads[some]))
+        yield _missed(messages, np.flatnonzero(missed), host)
+    yield _unseen(messages)
+    yield _epochs(messages)
+    yield _lengths(messages)
 
 
-def _losses(kind: str, its: Messages, host: _Host, cells: Groups, name: str) -> pa.RecordBatch:
-    """What a host saw and lost in each cell."""
-
-    def count(values: Numbers) -> Numbers:
-        return cells.reduce(np.add, values.astype(np.int64))
-
-    any_seen = count(host.able)
-    there = np.flatnonzero(any_seen)
-    place = cells.order[cells.starts[there]]
-    found: dict[str, Any] = {
-        "day": its.days(place),
-        "host": pa.repeat(pa.scalar(name), len(there)),
-        "minute": its.minute[place],
-        "any_seen": any_seen[there],
-        "lost_everywhere": count(its.gap * host.listened)[there],
-        "lost_here": count(host.listened & ~host.saw)[there],
-        "not_listening": count(host.able & ~host.listened)[there],
-    }
-    if kind == "channel":
-        return task_records.records(kind, chan=its.channels(place), **found)
-    return task_records.records(
-        kind,
-        src=its.sources(place),
-        epoch=its.epoch[place],
-        late=count(host.late)[there],
-        dup=np.zeros(len(there), np.int64),
-        **found,
-    )
-
-
-def _missed(its: Messages, place: Numbers, host: str) -> pa.RecordBatch:
+def _missed(messages: Messages, rows: Numbers, host: str) -> pa.RecordBatch:
     """The numbers that a host missed, as ranges; those at the end of a block may go on in another bucket."""
-    starts = np.ones(len(place), bool)
-    key = its.key[place]
-    starts[1:] = key[1:] - key[:-1] > 1
-    for values in (its.src, its.epoch, its.date, its.key >> BLOCK):
-        starts[1:] |= values[place[1:]] != values[place[:-1]]
-    at = np.flatnonzero(starts)
-    low, high = key[at], key[np.append(at[1:], len(place))[: len(at)] - 1]
-    return _ranges(its, place[at], low, high, pa.repeat(pa.scalar(host), len(at)))
+    starts = changes(rows, messages.src, messages.epoch, messages.date, messages.key >> BLOCK)
+    starts[1:] |= np.diff(messages.key[rows]) > 1
+    groups = Groups(rows, np.flatnonzero(starts))
+    low, high = messages.key[groups.heads], messages.key[groups.tails]
+    return _ranges(messages, groups.heads, low, high, pa.repeat(pa.scalar(host), len(low)))
 
 
-def _unseen(its: Messages, place: Numbers) -> pa.RecordBatch:
+def _unseen(messages: Messages) -> pa.RecordBatch:
     """The numbers that no receiver saw, as ranges."""
-    low, high = its.key[place] - its.gap[place], its.key[place] - 1
-    return _ranges(its, place, low, high, pa.nulls(len(place), pa.string()))
+    rows = np.flatnonzero(messages.gap)
+    low, high = messages.key[rows] - messages.gap[rows], messages.key[rows] - 1
+    return _ranges(messages, rows, low, high, pa.nulls(len(rows), pa.string()))
 
 
-def _ranges(its: Messages, place: Numbers, low: Numbers, high: Numbers, hosts: pa.Array) -> pa.RecordBatch:
+def _ranges(messages: Messages, rows: Numbers, low: Numbers, high: Numbers, hosts: pa.Array) -> pa.RecordBatch:
     within = (1 << BLOCK) - 1
-    return task_records.records(
-        "missed",
-        day=its.days(place),
-        src=its.sources(place),
-        host=hosts,
-        epoch=its.epoch[place],
-        lo_key=low,
-        hi_key=high,
-        at_edge=((low & within == 0) | (high & within == within)).astype(np.int64),
-    )
+    at_edge = ((low & within == 0) | (high & within == within)).astype(np.int64)
+    return make_records("missed", host=hosts, lo_key=low, hi_key=high, at_edge=at_edge, **messages.labels(rows))
 
 
-def _epochs(its: Messages) -> pa.RecordBatch:
+def _epochs(messages: Messages) -> pa.RecordBatch:
     """From when to when, and from which number to which, each epoch was heard, and at which hosts."""
-    cells = grouped(its.date, its.src, its.epoch)
-    place = cells.order[cells.starts]
-    seen = np.stack([cells.reduce(np.bitwise_or, its.seen[:, word]) for word in range(its.bits.words)], axis=1)
-    return task_records.records(
+    groups = grouped(messages.date, messages.src, messages.epoch)
+    return make_records(
         "epoch",
-        day=its.days(place),
-        src=its.sources(place),
-        hosts=["\n".join(its.bits.names(row)) for row in seen],
-        epoch=its.epoch[place],
-        from_ts=cells.reduce(np.minimum, its.first),
-        to_ts=cells.reduce(np.maximum, its.first),
-        lo_key=cells.reduce(np.minimum, its.key),
-        hi_key=cells.reduce(np.maximum, its.key),
+        hosts=["\n".join(messages.bits.names(row)) for row in groups.union(messages.seen)],
+        from_ts=groups.reduce(np.minimum, messages.first),
+        to_ts=groups.reduce(np.maximum, messages.first),
+        lo_key=groups.reduce(np.minimum, messages.key),
+        hi_key=groups.reduce(np.maximum, messages.key),
+        **messages.labels(groups.heads),
     )
 
 
-def _lengths(its: Messages) -> pa.RecordBatch:
+def _lengths(messages: Messages) -> pa.RecordBatch:
     """How many messages of each length there were."""
-    cells = grouped(its.date, its.minute, its.src, its.chan, its.length)
-    place = cells.order[cells.starts]
-    return task_records.records(
-        "lengths",
-        day=its.days(place),
-        src=its.sources(place),
-        chan=its.channels(place),
-        minute=its.minute[place],
-        len=its.length[place],
-        n=cells.sizes(),
-    )
+    groups = grouped(messages.date, messages.minute, messages.src, messages.chan, messages.length)
+    lengths = messages.length[groups.heads]
+    return make_records("lengths", len=lengths, n=groups.sizes(), **messages.labels(groups.heads))

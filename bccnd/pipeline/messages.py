@@ -1,4 +1,4 @@
-"""Rows of messages -> messages: what arrived of each message, at which receivers, and which of them were listening.
+"""Combines rows into messages: what arrived of each, at which receivers, and which of these were listening.
 
 A message is a source's number on a channel, within an epoch. It was seen by every receiver at which any datagram of it
 arrived, be it as a copy, too late, or for another host. It belongs to the day and minute of its first arrival, by the
@@ -16,13 +16,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bccnd.pipeline import task_records
-from bccnd.pipeline.epoch_assignment import NOWHERE, Placement
-from bccnd.pipeline.message_counts import Messages, tallies
+from bccnd.pipeline.epoch_assignment import NOWHERE, EpochAssignment
+from bccnd.pipeline.message_counts import Messages, count_messages
 from bccnd.pipeline.receivers import Bits, Receivers, set_id
 from bccnd.pipeline.row_batch import Groups, Numbers, Origin, changes, grouped
 from bccnd.pipeline.scan_records import BLOCK, COPY, FRESH, PART, STALE, unpacked
-from bccnd.pipeline.task_records import DAY, MINUTE, day_of
+from bccnd.pipeline.task_records import DAY, MINUTE, RECORD, date_of, day_of, make_records
 
 #: less than any number
 _LEAST: Final = -(2**63)
@@ -33,7 +32,7 @@ class Context:
     """What is known beside the rows. ``offsets``: by how much the clock of a (day, host) is ahead of the common one;
     ``reached``: the highest number of an epoch (src, epoch) on the days before a day, where other days are not here."""
 
-    placement: Placement
+    assignment: EpochAssignment
     receivers: Receivers
     offsets: Mapping[tuple[str, str], int]
     days: frozenset[str]
@@ -48,19 +47,20 @@ class Context:
 class _Rows:
     """The rows of a bucket that are of an epoch."""
 
-    def __init__(self, parts: pa.Table, placement: Placement) -> None:
-        names = list(zip(parts["host"].to_pylist(), parts["journal_id"].to_pylist(), strict=True))
-        self.origins = [Origin(*each) for each in dict.fromkeys(names)]
-        places = {origin: place for place, origin in enumerate(self.origins)}
+    def __init__(self, parts: pa.Table, assignment: EpochAssignment) -> None:
+        origins = list(map(Origin, parts["host"].to_pylist(), parts["journal_id"].to_pylist()))
+        self.origins = list(dict.fromkeys(origins))
         tables = [unpacked(data) for data in parts["data"].to_pylist()]
         table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-        self.origin = np.repeat([places[Origin(*each)] for each in names], [each.num_rows for each in tables])
-        self.src_names = table["src"].chunk(0).dictionary.to_pylist()
-        self.chan_names = table["chan"].chunk(0).dictionary
-        self.src = table["src"].chunk(0).indices.to_numpy()
-        self.chan = table["chan"].chunk(0).indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        src, chan = table["src"].chunk(0), table["chan"].chunk(0)
+        indexes = {origin: index for index, origin in enumerate(self.origins)}
+        self.origin = np.repeat([indexes[one] for one in origins], [each.num_rows for each in tables])
+        self.src_names = src.dictionary.to_pylist()
+        self.chan_names = chan.dictionary
+        self.src = src.indices.to_numpy()
+        self.chan = chan.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         self.rec_no, self.ts, self.seq_key, self.length, self.state = (table[name].to_numpy() for name in PART[2:])
-        self.epoch = placement.epochs(
+        self.epoch = assignment.epochs(
             self.src_names, self.src, self.origins, self.origin, self.rec_no, self.ts, self.seq_key
         )
         there = self.epoch != NOWHERE
@@ -69,9 +69,9 @@ class _Rows:
                 setattr(self, name, getattr(self, name)[there])
 
     def hosts(self, bits: Bits) -> Numbers:
-        """The place of each row's host."""
-        places: Numbers = np.array([bits.place[origin.host] for origin in self.origins])[self.origin]
-        return places
+        """The index of each row's host."""
+        indexes: Numbers = np.array([bits.index[origin.host] for origin in self.origins])[self.origin]
+        return indexes
 
     def moments(self, offsets: Mapping[tuple[str, str], int]) -> Numbers:
         """The time of each row on the common clock."""
@@ -83,106 +83,98 @@ class _Rows:
         return found
 
 
-def arrivals(parts: pa.Table, context: Context) -> pa.Table:
+def message_records(parts: pa.Table, context: Context) -> pa.Table:
     """The records of a bucket's messages (`task_records.KINDS`)."""
-    its = _Rows(parts, context.placement)
-    if not len(its.epoch):
-        return task_records.RECORD.empty_table()
-    return pa.Table.from_batches([*_messages(its, context), *_copies(its, context)], task_records.RECORD)
+    rows = _Rows(parts, context.assignment)
+    if not len(rows.epoch):
+        return RECORD.empty_table()
+    dates = np.array([date_of(day) for day in context.days])
+    messages = _messages(rows, context)
+    ids, sets = _set_ids([messages.seen, messages.listening], messages.bits)
+    batches = [_edges(messages, ids[1])]
+    wanted = np.flatnonzero(np.isin(messages.date, dates))
+    if len(wanted):
+        messages, ids = messages.some(wanted), [each[wanted] for each in ids]
+        batches += count_messages(messages)
+        batches += _described(messages, ids, sets)
+    batches.append(_copies(rows, context.bits, np.isin(rows.ts // DAY, dates)))
+    return pa.Table.from_batches(batches, RECORD)
 
 
-def _messages(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
+def _messages(rows: _Rows, context: Context) -> Messages:
     bits = context.bits
-    block = its.seq_key >> BLOCK
-    groups = grouped(its.src, _dense(its.epoch), _dense(block), its.seq_key & ((1 << BLOCK) - 1), its.chan)
-    src, epoch, key = (groups.first(values) for values in (its.src, its.epoch, its.seq_key))
-    first = groups.reduce(np.minimum, its.ts)
-    moment = groups.reduce(np.minimum, its.moments(context.offsets))
-    mine = bits.single(its.hosts(bits))
-    seen = _together(groups, mine)
-    late = _together(groups, mine * (its.state == STALE)[:, None].astype(np.uint64))
+    block = rows.seq_key >> BLOCK
+    groups = grouped(rows.src, _dense(rows.epoch), _dense(block), rows.seq_key & ((1 << BLOCK) - 1), rows.chan)
+    heads = groups.heads
+    src, epoch, key = rows.src[heads], rows.epoch[heads], rows.seq_key[heads]
+    first = groups.reduce(np.minimum, rows.ts)
+    host = bits.single(rows.hosts(bits))
+    seen = groups.union(host)
+    late = groups.union(host * (rows.state == STALE)[:, None].astype(np.uint64))
     if late.any():
-        late &= ~_together(groups, mine * (its.state == FRESH)[:, None].astype(np.uint64))
-    date = first // DAY
-    edge = changes(np.arange(len(key)), src, epoch, groups.first(block))
-    gap = _gaps(its, context, src, epoch, key, date, edge)
-    audience, listening = _audiences(its.src_names, src, date, moment, context)
-    every = Messages(
-        bits,
-        pa.array(its.src_names, pa.string()),
-        its.chan_names,
-        src,
-        groups.first(its.chan),
-        epoch,
-        key,
-        first,
-        date,
-        groups.sizes(),
-        groups.reduce(np.maximum, its.length),
-        gap,
-        edge,
-        seen,
-        (listening & audience) | seen,
-        audience | seen,
-        late,
+        late &= ~groups.union(host * (rows.state == FRESH)[:, None].astype(np.uint64))
+    edge = changes(heads, rows.src, rows.epoch, block)
+    moment = groups.reduce(np.minimum, rows.moments(context.offsets))
+    audience, listening = _audiences(rows.src_names, src, first // DAY, moment, context)
+    return Messages(
+        bits=bits,
+        src_names=pa.array(rows.src_names, pa.string()),
+        chan_names=rows.chan_names,
+        src=src,
+        chan=rows.chan[heads],
+        epoch=epoch,
+        key=key,
+        first=first,
+        copies=groups.sizes(),
+        length=groups.reduce(np.maximum, rows.length),
+        gap=_gaps(rows, context, src, epoch, key, first // DAY, edge),
+        edge=edge,
+        seen=seen,
+        listening=(listening & audience) | seen,
+        audience=audience | seen,
+        late=late,
     )
-    (ids, sets) = _ids([every.seen, every.listening], bits)
-    at = np.flatnonzero(edge)
-    yield task_records.records(
+
+
+def _edges(messages: Messages, listening: Numbers) -> pa.RecordBatch:
+    """The blocks of numbers; ``listening`` are the ids of sets."""
+    groups = Groups(np.arange(len(messages.key)), np.flatnonzero(messages.edge))
+    low = messages.key[groups.heads]
+    return make_records(
         "edge",
-        day=every.days(at),
-        src=every.sources(at),
-        chan=every.channels(at),
-        epoch=epoch[at],
-        block=key[at] >> BLOCK,
-        lo_key=key[at],
-        hi_key=key[np.append(at[1:], len(key)) - 1],
-        minute=every.minute[at],
-        listening_set_id=ids[1][at],
+        block=low >> BLOCK,
+        lo_key=low,
+        hi_key=messages.key[groups.tails],
+        listening_set_id=listening[groups.heads],
+        **messages.labels(groups.heads),
     )
-    place = np.flatnonzero(np.isin(date, [task_records.date_of(day) for day in context.days]))
-    if not len(place):
-        return
-    wanted = every if len(place) == len(key) else every.some(place)
-    ids = [each[place] for each in ids]
-    yield from tallies(wanted)
-    yield from _described(wanted, ids, sets)
 
 
-def _described(its: Messages, ids: Sequence[Numbers], sets: Mapping[int, str]) -> Iterator[pa.RecordBatch]:
+def _described(messages: Messages, ids: Sequence[Numbers], sets: Mapping[int, str]) -> Iterator[pa.RecordBatch]:
     """The messages themselves, which sets of receivers there were, and how many messages each of these saw."""
-    every = np.arange(len(its.key))
     seen, listening = ids
-    yield task_records.records(
+    yield make_records(
         "message",
-        day=its.days(every),
-        src=its.sources(every),
-        chan=its.channels(every),
-        epoch=its.epoch,
-        seq_key=its.key,
-        first=its.first,
+        seq_key=messages.key,
+        first=messages.first,
         set_id=seen,
         listening_set_id=listening,
-        copies=its.copies,
-        gap_before=pa.array(its.gap, mask=its.edge),
+        copies=messages.copies,
+        gap_before=pa.array(messages.gap, mask=messages.edge),
+        **messages.labels(np.arange(len(messages.key))),
     )
-    cells = grouped(its.date, its.src, its.epoch, seen)
-    place = cells.order[cells.starts]
-    yield task_records.records(
+    groups = grouped(messages.date, messages.src, messages.epoch, seen)
+    yield make_records(
         "delivered",
-        day=its.days(place),
-        src=its.sources(place),
-        epoch=its.epoch[place],
-        set_id=seen[place],
-        n=cells.sizes(),
-        example_key=cells.reduce(np.minimum, its.key),
+        set_id=seen[groups.heads],
+        n=groups.sizes(),
+        example_key=groups.reduce(np.minimum, messages.key),
+        **messages.labels(groups.heads),
     )
     for each in ids:
-        cells = grouped(its.date, each)
-        place = cells.order[cells.starts]
-        numbers = each[place]
-        hosts = [sets[number] for number in numbers.tolist()]
-        yield task_records.records("set", day=its.days(place), hosts=hosts, set_id=numbers)
+        heads = grouped(messages.date, each).heads
+        hosts = [sets[number] for number in each[heads].tolist()]
+        yield make_records("set", hosts=hosts, set_id=each[heads], **messages.labels(heads))
 
 
 def _dense(values: Numbers) -> Numbers:
@@ -193,21 +185,14 @@ def _dense(values: Numbers) -> Numbers:
     return found
 
 
-def _together(groups: Groups, sets: Numbers) -> Numbers:
-    """The union of the sets of each group's rows."""
-    return np.stack([groups.reduce(np.bitwise_or, sets[:, word]) for word in range(sets.shape[1])], axis=1)
-
-
 def _gaps(
-    its: _Rows, context: Context, src: Numbers, epoch: Numbers, key: Numbers, date: Numbers, edge: Numbers
+    rows: _Rows, context: Context, src: Numbers, epoch: Numbers, key: Numbers, date: Numbers, edge: Numbers
 ) -> Numbers:
     """How many numbers no receiver saw directly before each message; of the first one of a block nothing is known."""
-    previous = np.empty_like(key)
-    previous[0] = key[0]
-    previous[1:] = key[:-1]
+    previous = np.append(key[:1], key[:-1])
     if context.reached:
         for one in grouped(src, epoch, date).slices():
-            reached = context.reached.get((its.src_names[src[one[0]]], int(epoch[one[0]])), {})
+            reached = context.reached.get((rows.src_names[src[one[0]]], int(epoch[one[0]])), {})
             highest = reached.get(day_of(date[one[0]]), _LEAST)
             higher = one[(key[one] > highest) & (previous[one] < highest)]
             previous[higher] = highest
@@ -224,47 +209,44 @@ def _audiences(
     listening = np.zeros((len(src), bits.words), np.uint64)
     for some in grouped(date).slices():
         day = day_of(date[some[0]])
-        its = receivers.intervals.get(day, [])
-        if its:
-            starts = np.array([one.start for one in its])
-            ends = np.array([one.end for one in its])
-            place = np.searchsorted(starts, moment[some], "right") - 1
-            inside = (place >= 0) & (moment[some] < ends[place])
-            listening[some[inside]] = bits.of([one.hosts for one in its])[place[inside]]
-        sources = np.unique(src[some])
-        of_source = bits.of([receivers.audience(day, names[code]) for code in sources.tolist()])
-        audience[some] = of_source[np.searchsorted(sources, src[some])]
+        intervals = receivers.intervals.get(day, [])
+        if intervals:
+            starts = np.array([one.start for one in intervals])
+            ends = np.array([one.end for one in intervals])
+            index = np.searchsorted(starts, moment[some], "right") - 1
+            inside = (index >= 0) & (moment[some] < ends[index])
+            listening[some[inside]] = bits.of([one.hosts for one in intervals])[index[inside]]
+        sources, index = np.unique(src[some], return_inverse=True)
+        can_hear = [receivers.audiences.get((day, names[code]), frozenset()) for code in sources.tolist()]
+        audience[some] = bits.of(can_hear)[index]
     return audience, listening
 
 
-def _ids(sets: Sequence[Numbers], bits: Bits) -> tuple[list[Numbers], dict[int, str]]:
+def _set_ids(sets: Sequence[Numbers], bits: Bits) -> tuple[list[Numbers], dict[int, str]]:
     """The number of each set, and the hosts behind each number, one a line."""
     every = np.concatenate(sets)
     groups = grouped(*every.view(np.int64).T)
-    names = [bits.names(row) for row in every[groups.order[groups.starts]]]
+    names = [bits.names(row) for row in every[groups.heads]]
     numbers = np.array([set_id(each) for each in names], np.int64)
     ids = np.empty(len(every), np.int64)
     ids[groups.order] = np.repeat(numbers, groups.sizes())
     return list(ids.reshape(len(sets), -1)), dict(zip(numbers.tolist(), map("\n".join, names), strict=True))
 
 
-def _copies(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
-    """How many copies came to which receiver in which minute."""
-    wanted = np.isin(its.ts // DAY, [task_records.date_of(day) for day in context.days])
-    place = np.flatnonzero((its.state == COPY) & wanted)
-    if not len(place):
-        return
-    columns = [values[place] for values in (its.src, _dense(its.epoch), its.ts // MINUTE, its.hosts(context.bits))]
-    groups = grouped(*columns)
-    minute = groups.first(columns[2])
-    nothing = np.zeros(len(minute), np.int64)
-    yield task_records.records(
+def _copies(rows: _Rows, bits: Bits, wanted: Numbers) -> pa.RecordBatch:
+    """How many copies came to which receiver in which minute, of the ``wanted`` rows."""
+    minute, host = rows.ts // MINUTE, rows.hosts(bits)
+    copies = np.flatnonzero((rows.state == COPY) & wanted)
+    groups = grouped(rows.src, _dense(rows.epoch), minute, host, among=copies)
+    heads = groups.heads
+    nothing = np.zeros(len(heads), np.int64)
+    return make_records(
         "link",
-        day=[day_of(one * MINUTE // DAY) for one in minute.tolist()],
-        src=pa.array(its.src_names).take(pa.array(groups.first(columns[0]))),
-        host=pa.array(context.bits.hosts).take(pa.array(groups.first(columns[3]))),
-        epoch=groups.first(its.epoch[place]),
-        minute=minute,
+        day=[day_of(time // DAY) for time in rows.ts[heads].tolist()],
+        src=[rows.src_names[code] for code in rows.src[heads].tolist()],
+        host=[bits.hosts[index] for index in host[heads].tolist()],
+        epoch=rows.epoch[heads],
+        minute=minute[heads],
         dup=groups.sizes(),
         **dict.fromkeys(("any_seen", "lost_everywhere", "lost_here", "not_listening", "late"), nothing),
     )

@@ -1,4 +1,4 @@
-"""Stretches of rows -> runs: rows of one source at one receiver in which the numbers only rise (epoch_alignment.py says why).
+"""Joins stretches of rows into runs: rows of one source at one receiver in which the numbers only rise.
 
 Invariant: the runs of a day follow from the rows of that day alone, and not from how these were cut into files: a run
 that ends where a stretch was cut goes on with the next one.

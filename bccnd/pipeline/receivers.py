@@ -10,18 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from bccnd.pipeline.epoch_alignment import joined
-from bccnd.pipeline.input_history import Stretch as Session
+from bccnd.pipeline.input_history import Session
 from bccnd.pipeline.row_batch import Numbers
 from bccnd.pipeline.task_records import DAY, date_of
 
 
-class Span(NamedTuple):
+class JournalSpan(NamedTuple):
     """From when to when a journal had rows on a day."""
 
     host: str
@@ -43,8 +42,8 @@ class Seen(NamedTuple):
     rows: int
 
     @property
-    def span(self) -> Span:
-        return Span(self.host, self.journal_id, self.from_us, self.to_us)
+    def span(self) -> JournalSpan:
+        return JournalSpan(self.host, self.journal_id, self.from_us, self.to_us)
 
 
 class Interval(NamedTuple):
@@ -55,69 +54,53 @@ class Interval(NamedTuple):
     hosts: frozenset[str]
 
 
-@dataclass(frozen=True)
-class Receivers:
-    """The receivers of some days.
+class Receivers(NamedTuple):
+    """The receivers of some days: when which of them were listening, and which can hear each source (day, src)."""
 
-    ``hosts`` are those with a row on a day, or with a session that overlaps it. ``audiences`` has, for the segments on
-    which a source was heard, the hosts that can hear it; ``segments`` those of each source, on days on which there is
-    more than one audience.
-    """
-
-    hosts: dict[str, list[str]] = field(default_factory=dict)
-    intervals: dict[str, list[Interval]] = field(default_factory=dict)
-    audiences: dict[str, dict[tuple[str, ...], frozenset[str]]] = field(default_factory=dict)
-    segments: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-
-    def audience(self, day: str, src: str) -> frozenset[str]:
-        """The hosts that can hear a source."""
-        its = self.audiences.get(day, {})
-        if len(set(its.values())) == 1:
-            return next(iter(its.values()))
-        return its.get(self.segments.get((day, src), ()), frozenset())
+    intervals: Mapping[str, Sequence[Interval]]
+    audiences: Mapping[tuple[str, str], frozenset[str]]
 
 
-def receivers(
+def find_receivers(
     seen: Sequence[Seen],
-    reach: Mapping[tuple[str, str], tuple[str, ...]],
+    reach: Mapping[tuple[str, str], Collection[str]],
     sessions: Collection[Session],
     days: Collection[str],
     offsets: Mapping[tuple[str, str], int],
 ) -> Receivers:
     """The receivers of ``days``, from their rows, the segments of each (day, src), and how far the clock of each
     (day, host) is ahead."""
-    found = Receivers()
     segments: dict[tuple[str, str], set[str]] = defaultdict(set)
     journals: dict[tuple[str, str, str], tuple[int, int]] = {}
     for row in seen:
         segments[row.day, row.host].add(row.segment)
-        before = journals.get(row[:3], (row.from_us, row.to_us))
-        journals[row[:3]] = min(before[0], row.from_us), max(before[1], row.to_us)
-    together: dict[str, set[tuple[str, ...]]] = defaultdict(set)
-    for (day, _), its in reach.items():
-        together[day].add(its)
-    known = {(session.host, session.journal_id) for session in sessions}
+        first, last = journals.get(row[:3], (row.from_us, row.to_us))
+        journals[row[:3]] = min(first, row.from_us), max(last, row.to_us)
+    known = {one[:2] for one in sessions}
+    hosts: dict[str, set[str]] = {}
+    intervals = {}
     for day in days:
         start = date_of(day) * DAY
-        hosts = {session.host for session in sessions if session.start < start + DAY and session.end >= start}
-        hosts |= {host for its_day, host in segments if its_day == day}
-        found.hosts[day] = sorted(hosts)
-        listened = [(one.host, one.start, one.end) for one in sessions if one.host in hosts]
+        hosts[day] = {one.host for one in sessions if one.start < start + DAY and one.end >= start}
+        hosts[day] |= {host for of_day, host in segments if of_day == day}
+        listened = [(one.host, one.start, one.end) for one in sessions if one.host in hosts[day]]
         listened += [
             (host, first, last)
-            for (its_day, host, journal), (first, last) in journals.items()
-            if its_day == day and (host, journal) not in known
+            for (of_day, host, journal), (first, last) in journals.items()
+            if of_day == day and (host, journal) not in known
         ]
-        found.intervals[day] = list(_intervals(day, listened, offsets))
-        found.audiences[day] = {
-            its: frozenset(
-                host for host in hosts if (day, host) not in segments or not segments[day, host].isdisjoint(its)
-            )
-            for its in together[day]
-        }
-        if len(set(found.audiences[day].values())) > 1:
-            found.segments.update({key: its for key, its in reach.items() if key[0] == day})
-    return found
+        intervals[day] = list(_intervals(day, listened, offsets))
+    audiences = {}
+    # Most sources have the same audience, which is sent to every task.
+    shared: dict[tuple[str, frozenset[str]], frozenset[str]] = {}
+    for (day, src), of_source in reach.items():
+        key = day, frozenset(of_source)
+        if day in hosts and key not in shared:
+            deaf = {host for host in hosts[day] if segments.get((day, host), key[1]).isdisjoint(key[1])}
+            shared[key] = frozenset(hosts[day] - deaf)
+        if day in hosts:
+            audiences[day, src] = shared[key]
+    return Receivers(intervals, audiences)
 
 
 def _intervals(
@@ -143,16 +126,13 @@ def _intervals(
         since = moment
 
 
-def recorded(sessions: Collection[Session], journals: Iterable[Span]) -> dict[str, list[tuple[int, int]]]:
+def recorded(sessions: Collection[Session], journals: Iterable[JournalSpan]) -> dict[str, list[tuple[int, int]]]:
     """When each host was recording at all: from sessions, and for journals without one from their first and last rows
     of each day."""
-    known = {(session.host, session.journal_id) for session in sessions}
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for session in sessions:
-        spans.setdefault(session.host, []).append((session.start, session.end + 1))
-    for one in journals:
-        if one[:2] not in known:
-            spans.setdefault(one.host, []).append((one.from_us, one.to_us + 1))
+    known = {one[:2] for one in sessions}
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for host, _, start, end in [*(one[:4] for one in sessions), *(one for one in journals if one[:2] not in known)]:
+        spans[host].append((start, end + 1))
     return {host: joined(some) for host, some in spans.items()}
 
 
@@ -167,29 +147,23 @@ class Bits:
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self.hosts = sorted(hosts)
-        self.place = {host: place for place, host in enumerate(self.hosts)}
+        self.index = {host: index for index, host in enumerate(self.hosts)}
         self.words = max(1, -(-len(self.hosts) // 64))
 
     def of(self, sets: Sequence[Collection[str]]) -> Numbers:
-        """The rows of sets."""
+        """Sets as rows."""
         found = np.zeros((len(sets), self.words), np.uint64)
         for row, hosts in enumerate(sets):
             for host in hosts:
-                word, bit = divmod(self.place[host], 64)
+                word, bit = divmod(self.index[host], 64)
                 found[row, word] |= np.uint64(1 << bit)
         return found
 
-    def single(self, places: Numbers) -> Numbers:
-        """A row with one host each, by its place."""
-        found = np.zeros((len(places), self.words), np.uint64)
-        found[np.arange(len(places)), places // 64] = np.uint64(1) << (places % 64).astype(np.uint64)
-        return found
+    def single(self, indexes: Numbers) -> Numbers:
+        """Sets of one host each, by its index."""
+        return self.of([[host] for host in self.hosts])[indexes]
 
     def names(self, row: Numbers) -> list[str]:
         """The hosts of a set."""
-        return [
-            self.hosts[word * 64 + bit]
-            for word, value in enumerate(row.tolist())
-            for bit in range(64)
-            if value >> bit & 1
-        ]
+        words = row.tolist()
+        return [host for host, index in self.index.items() if words[index // 64] >> index % 64 & 1]

@@ -1,4 +1,4 @@
-"""The scan: every task reads some files of the journal once and emits what the tables follow from (`task_records.KINDS`).
+"""Reads the journal: every task reads some files once and emits the records that the tables follow from.
 
 Invariant: what is emitted of a journal's records, put together, does not depend on how they are cut into files, nor on
 which task reads which file. A file that no recorder can have written is emitted as a problem, not raised: the run ends
@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,29 +22,25 @@ from bccnd.errors import PipelineError
 from bccnd.journal import files
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import scan_records, task_records
-from bccnd.pipeline.journal_files import Input, check_file, foreign, microseconds, read_ends
+from bccnd.pipeline.epoch_alignment import joined
+from bccnd.pipeline.journal_files import Input, microseconds, opened, read_ends
 from bccnd.pipeline.row_batch import COLUMNS, NAMES, Batch, Origin
 
 #: rows that a task works on at once, and those of a task or a bucket if there are so many
 ROWS: Final = 1_000_000
+#: times of rows that are wanted, in microseconds; the end does not belong to them
+Spans = Sequence[tuple[int, int]]
 #: bytes of a row in a file, where nothing else says how many rows there are: few, so that it is rather too many rows
 _BYTES: Final = 10
 
 
-class Span(NamedTuple):
-    """Times of rows that are wanted, in microseconds; the end is no more part."""
-
-    low: int
-    high: int
-
-
 @dataclass(frozen=True)
 class Plan:
-    """What every task has to know. ``corrections`` are by (day, host), of wrong clocks; ``spans`` None: all rows;
-    ``parts``: one message of so many is emitted to compare clocks by."""
+    """What every task needs. ``corrections`` are by (day, host), of wrong clocks; ``spans`` None: all rows; ``parts``:
+    one message of so many is emitted to compare clocks by."""
 
     where: str
-    spans: tuple[Span, ...] | None
+    spans: Spans | None
     corrections: Mapping[tuple[str, str], int]
     buckets: int
     parts: int
@@ -67,18 +63,11 @@ def estimate(inputs: Sequence[Input]) -> int:
     return sum(one.size // _BYTES if count is None else count for one, count in counted(inputs))
 
 
-def spans_of(days: Iterable[str], margin: datetime.timedelta) -> tuple[Span, ...]:
+def spans_of(days: Iterable[str], margin: datetime.timedelta) -> Spans:
     """The times of days, and of a margin around them; as few as there can be."""
     near = margin // datetime.timedelta(microseconds=1)
-    found: list[Span] = []
-    for day in sorted(days):
-        low = task_records.date_of(day) * task_records.DAY - near
-        high = low + task_records.DAY + 2 * near
-        if found and low <= found[-1].high:
-            found[-1] = Span(found[-1].low, high)
-        else:
-            found.append(Span(low, high))
-    return tuple(found)
+    starts = [task_records.date_of(day) * task_records.DAY for day in days]
+    return joined([(start - near, start + task_records.DAY + near) for start in starts])
 
 
 def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan) -> DataFrame:
@@ -107,28 +96,26 @@ def divided(inputs: Sequence[Input], count: int) -> list[list[Input]]:
 
 def read(inputs: Sequence[Input], plan: Plan) -> Iterator[pa.RecordBatch]:
     """What a task emits of its files."""
-    origins: dict[Origin, int] = {}
-    waiting: list[pa.Table] = []
-    origin: list[Any] = []
+    waiting: list[tuple[Origin, pa.Table]] = []
     count = 0
     for one in inputs:
-        place = origins.setdefault(Origin(one.file.host, one.file.journal_id), len(origins))
         for piece in _pieces(one, plan):
             if isinstance(piece, pa.RecordBatch):
                 yield piece
                 continue
-            waiting.append(piece)
-            origin.append(np.full(piece.num_rows, place))
+            waiting.append((Origin(one.file.host, one.file.journal_id), piece))
             count += piece.num_rows
             if count >= ROWS:
-                yield from _emitted(list(origins), origin, waiting, plan)
-                waiting, origin, count = [], [], 0
+                yield from _emitted(waiting, plan)
+                waiting, count = [], 0
     if waiting:
-        yield from _emitted(list(origins), origin, waiting, plan)
+        yield from _emitted(waiting, plan)
 
 
-def _emitted(origins: list[Origin], origin: list[Any], tables: list[pa.Table], plan: Plan) -> Iterator[pa.RecordBatch]:
-    batch = Batch(origins, np.concatenate(origin), pa.concat_tables(tables))
+def _emitted(tables: Sequence[tuple[Origin, pa.Table]], plan: Plan) -> Iterator[pa.RecordBatch]:
+    origins = {origin: index for index, origin in enumerate(dict.fromkeys(origin for origin, _ in tables))}
+    rows = np.repeat([origins[origin] for origin, _ in tables], [table.num_rows for _, table in tables])
+    batch = Batch(list(origins), rows, pa.concat_tables([table for _, table in tables]))
     yield from scan_records.records(batch, plan.buckets, plan.parts)
 
 
@@ -136,51 +123,31 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
     """The rows of a file that are wanted, at most about ROWS at once, and records about the file itself."""
     filesystem, root = files.open_root(plan.where)
     try:
-        with filesystem.open_input_file(f"{root}/{one.path}") as opened:
-            footer = pq.ParquetFile(opened)
-            check_file(footer, plan.where, one.path, journal_schema.OBS)
-            file = pq.ParquetFile(opened, metadata=footer.metadata, read_dictionary=list(NAMES))
-            place = one.file
-            count, low, high = read_ends(file)
-            yield task_records.records(
-                "file",
-                path=[one.path],
-                host=[place.host],
-                journal_id=[place.journal_id],
-                first=[place.first],
-                rows=[count],
-                low=[low],
-                high=[high],
-            )
-            for groups in _groups(file, plan.spans, plan.corrections.get((place.day, place.host), 0)):
+        with opened(filesystem, root, plan.where, one.path, journal_schema.OBS, read_dictionary=list(NAMES)) as file:
+            about = {**one.file._asdict(), **read_ends(file)._asdict(), "path": one.path}
+            yield task_records.make_records("file", **{name: [value] for name, value in about.items()})
+            for groups in _groups(file, plan.spans, plan.corrections.get((one.file.day, one.file.host), 0)):
                 chosen = _wanted(file.read_row_groups(groups, columns=list(COLUMNS)), one, plan)
                 if chosen.num_rows:
                     yield chosen
     except FileNotFoundError:
         return  # `Journal.check_read` finds that it is missing
     except PipelineError as error:
-        yield _problem(error)
-    except (pa.ArrowException, OSError) as error:
-        why = str(error).splitlines()[0]
-        yield _problem(foreign(f"{plan.where}/{one.path}", f"it cannot be read: {why}"))
+        yield task_records.make_records("problem", reason=[error.reason], why=[error.detail], remedy=[error.remedy])
 
 
-def _problem(error: PipelineError) -> pa.RecordBatch:
-    return task_records.records("problem", reason=[error.reason], why=[error.detail], remedy=[error.remedy])
-
-
-def _groups(file: pq.ParquetFile, spans: Sequence[Span] | None, by: int) -> Iterator[list[int]]:
-    """Row groups to be read together, without those that have no row in ``spans`` when their times are put right by so
+def _groups(file: pq.ParquetFile, spans: Spans | None, by: int) -> Iterator[list[int]]:
+    """Row groups to be read together, without those that have no row in ``spans`` when their times are corrected by so
     much."""
     some: list[int] = []
     count = 0
-    place = file.schema_arrow.get_field_index("ts")
+    column = file.schema_arrow.get_field_index("ts")
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
-        known = group.column(place).statistics
+        known = group.column(column).statistics
         if spans is not None and known is not None and known.has_min_max:
             low, high = microseconds(known.min) - by, microseconds(known.max) - by
-            if not any(span.low <= high and low < span.high for span in spans):
+            if not any(begin <= high and low < end for begin, end in spans):
                 continue
         some.append(number)
         count += group.num_rows
@@ -198,8 +165,8 @@ def _wanted(table: pa.Table, one: Input, plan: Plan) -> pa.Table:
     table = table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(times))
     if plan.spans is not None:
         inside = np.zeros(len(times), bool)
-        for span in plan.spans:
-            inside |= (times >= span.low) & (times < span.high)
+        for begin, end in plan.spans:
+            inside |= (times >= begin) & (times < end)
         if not inside.all():
             table = table.filter(pa.array(inside))
     numbers = table["rec_no"].to_numpy()

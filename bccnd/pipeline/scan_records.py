@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,8 @@ import pyarrow as pa
 from bccnd.core.tap_record import JOURNAL_GAP
 from bccnd.pipeline import task_records
 from bccnd.pipeline.epoch_alignment import SANITY
-from bccnd.pipeline.row_batch import GOLDEN, Batch, Numbers, changes, grouped, mixed, sorted_by
-from bccnd.pipeline.task_records import ARRIVED, COMPARED, MINUTE, NAMELESS, NEW, ONCE, day_of
+from bccnd.pipeline.row_batch import GOLDEN, Batch, Groups, Numbers, changes, grouped, mixed, sorted_by
+from bccnd.pipeline.task_records import ARRIVED, COMPARED, NAMELESS, NEW, ONCE
 
 #: numbers of a source that stay together in one bucket, as bits
 BLOCK: Final = 16
@@ -32,121 +32,76 @@ FRESH, STALE, COPY = 0, 1, 2
 
 def records(batch: Batch, buckets: int, parts: int) -> Iterator[pa.RecordBatch]:
     """All that is emitted of a batch: messages in so many ``buckets``, one of ``parts`` for comparing clocks."""
-    days = {date: day_of(date) for date in np.unique(batch.date).tolist()}
-    yield _receivers(batch, days)
-    yield _reach(batch, days)
-    yield from stretches(batch, days)
-    yield _heard(batch, days)
-    yield _beats(batch, days)
-    yield _refused(batch, days)
-    yield _nameless(batch, days)
-    yield _samples(batch, days, parts)
+    yield _receivers(batch)
+    yield _reach(batch)
+    yield from stretches(batch)
+    yield _heard(batch)
+    yield _beats(batch)
+    yield _refused(batch)
+    yield _nameless(batch)
+    yield _samples(batch, parts)
     yield from _parts(batch, buckets)
 
 
-def _days(dates: Numbers, days: dict[int, str]) -> pa.Array:
-    return pa.array([days[date] for date in dates.tolist()], pa.string())
-
-
-def _hosts(batch: Batch, origin: Numbers) -> pa.Array:
-    return pa.array([batch.origins[one].host for one in origin.tolist()], pa.string())
-
-
-def _journals(batch: Batch, origin: Numbers) -> pa.Array:
-    return pa.array([batch.origins[one].journal_id for one in origin.tolist()], pa.string())
-
-
-def _receivers(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
+def _receivers(batch: Batch) -> pa.RecordBatch:
     """From when to when each receiver has rows of a segment, and how many."""
     groups = grouped(batch.origin, batch.date, batch.segment.codes)
     new = batch.tracked & batch.verdict.among(NEW)
-    origin = groups.first(batch.origin)
-    return task_records.records(
+    return task_records.make_records(
         "receiver",
-        day=_days(groups.first(batch.date), days),
-        host=_hosts(batch, origin),
-        journal_id=_journals(batch, origin),
-        segment=batch.segment.take(groups.first(batch.segment.codes)),
         from_us=groups.reduce(np.minimum, batch.ts),
         to_us=groups.reduce(np.maximum, batch.ts),
         new=groups.reduce(np.add, new.astype(np.int64)),
         rows=groups.sizes(),
+        **batch.labels(groups.heads),
     )
 
 
-def _reach(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
+def _reach(batch: Batch) -> pa.RecordBatch:
     """Which sources each receiver has heard, and on which segment."""
-    place = np.flatnonzero(batch.tracked)
-    columns = [values[place] for values in (batch.origin, batch.date, batch.segment.codes, batch.src.codes)]
-    if not len(place):
-        return task_records.records("reach", day=[], src=[], host=[], segment=[])
-    groups = grouped(*columns)
-    origin, date, segment, src = (groups.first(column) for column in columns)
-    return task_records.records(
-        "reach",
-        day=_days(date, days),
-        src=batch.src.take(src),
-        host=_hosts(batch, origin),
-        segment=batch.segment.take(segment),
-    )
+    rows = np.flatnonzero(batch.tracked)
+    groups = grouped(batch.origin, batch.date, batch.segment.codes, batch.src.codes, among=rows)
+    return task_records.make_records("reach", **batch.labels(groups.heads))
 
 
-def stretches(batch: Batch, days: dict[int, str]) -> Iterator[pa.RecordBatch]:
+def stretches(batch: Batch) -> Iterator[pa.RecordBatch]:
     """Rows of a source in which numbers rise, or stay near to each other where copies are among them."""
-    place = np.flatnonzero(batch.tracked)
-    if not len(place):
-        return
-    place = place[sorted_by(batch.origin[place], batch.src.codes[place], batch.date[place])]
-    new = batch.verdict.among(NEW)[place]
-    elsewhere = batch.verdict.among(("not_addressed",))[place]
-    ports = _ports(batch, place)
-    found = [_rising(batch, place[new], ports[new], elsewhere[new], new=True)]
-    found.append(_rising(batch, place[~new], ports[~new], elsewhere[~new], new=False))
-    for columns in found:
-        origin, src, date = (columns.pop(name) for name in ("origin", "src", "date"))
-        yield task_records.records(
-            "stretch",
-            day=_days(date, days),
-            host=_hosts(batch, origin),
-            journal_id=_journals(batch, origin),
-            src=batch.src.take(src),
-            **columns,
-        )
+    rows = sorted_by(batch.origin, batch.src.codes, batch.date, among=np.flatnonzero(batch.tracked))
+    new = batch.verdict.among(NEW)[rows]
+    ports = _ports(batch, rows)
+    for some, are_new in ((rows[new], True), (rows[~new], False)):
+        yield _rising(batch, some, ports, new=are_new)
 
 
-def _ports(batch: Batch, place: Numbers) -> Numbers:
-    """The port of each row, ANY_PORT where its source uses too many."""
-    ports = batch.peer_port[place]
-    pairs = grouped(batch.origin[place], batch.src.codes[place], ports)
-    origin, src = batch.origin[place][pairs.order], batch.src.codes[place][pairs.order]
-    first = changes(np.arange(len(place)), origin, src)
-    each = np.cumsum(first) - 1
-    is_port = np.zeros(len(place), np.int64)
-    is_port[pairs.starts] = 1
-    many = np.bincount(each, weights=is_port) > MAX_PORTS
-    if many.any():
-        ports = ports.copy()
-        ports[pairs.order[many[each]]] = ANY_PORT
+def _ports(batch: Batch, rows: Numbers) -> Numbers:
+    """The port of each row of the batch, ANY_PORT where its source uses too many."""
+    pairs = grouped(batch.origin, batch.src.codes, batch.peer_port, among=rows)
+    source = np.cumsum(changes(pairs.order, batch.origin, batch.src.codes))
+    too_many = np.bincount(source[pairs.starts]) > MAX_PORTS
+    ports: Numbers = batch.peer_port.copy()
+    ports[pairs.order[too_many[source]]] = ANY_PORT
     return ports
 
 
-def _rising(batch: Batch, place: Numbers, ports: Numbers, elsewhere: Numbers, *, new: bool) -> dict[str, Any]:
+def _rising(batch: Batch, rows: Numbers, ports: Numbers, *, new: bool) -> pa.RecordBatch:
     """Stretches of rows that are sorted by journal, source and day; of those that were ``new``, or of the others."""
-    own = changes(np.arange(len(place)), batch.origin[place], batch.src.codes[place], batch.date[place])
-    keys = batch.seq_key[place].astype(np.uint64)  # differences of numbers may be as large as 64 bits
+    not_addressed = batch.verdict.among(("not_addressed",))
+    own = changes(rows, batch.origin, batch.src.codes, batch.date)
+    keys = batch.seq_key[rows].astype(np.uint64)  # differences of numbers may be as large as 64 bits
     if new:
         # What was meant for other hosts may come late without being a copy: it begins nothing.
         for _ in range(_ROUNDS):
-            back = np.zeros(len(place), bool)
-            back[1:] = ~own[1:] & elsewhere[1:] & (keys[:-1] - keys[1:] < np.uint64(SANITY))
+            back = np.zeros(len(rows), bool)
+            back[1:] = ~own[1:] & not_addressed[rows[1:]] & (keys[:-1] - keys[1:] < np.uint64(SANITY))
             if not back.any():
                 break
-            place, ports, elsewhere, own, keys = (each[~back] for each in (place, ports, elsewhere, own, keys))
-    starts = own | changes(np.arange(len(place)), batch.epoch[place], ports)
+            rows, own, keys = (each[~back] for each in (rows, own, keys))
+    elsewhere = not_addressed[rows]
+    starts = own | changes(rows, batch.epoch, ports)
     up, down = keys[1:] - keys[:-1], keys[:-1] - keys[1:]
     near = (up < np.uint64(SANITY)) | (down < np.uint64(SANITY))
     if new:
-        tracked = batch.epoch[place][1:] > 0  # a receiver does not track what it has sent itself
+        tracked = batch.epoch[rows][1:] > 0  # a receiver does not track what it has sent itself
         near = np.where(tracked, (up > 0) & (up < np.uint64(SANITY)), near)
         # Whether those that come first have come late is known only from what was before.
         addressed = np.cumsum(~elsewhere)
@@ -154,176 +109,107 @@ def _rising(batch: Batch, place: Numbers, ports: Numbers, elsewhere: Numbers, *,
         leading = addressed == before
         starts[1:] |= leading[:-1] & ~elsewhere[1:]
     starts[1:] |= ~near
-    at = np.flatnonzero(starts)
-    last = np.append(at[1:], len(place))[: len(at)] - 1
-
-    def reduced(how: np.ufunc, values: Numbers) -> Numbers:
-        found: Numbers = how.reduceat(values[place], at) if len(at) else values[:0]
-        return found
-
-    return {
-        "origin": batch.origin[place[at]],
-        "src": batch.src.codes[place[at]],
-        "date": batch.date[place[at]],
-        "epoch": batch.epoch[place[at]],
-        "port": ports[at],
-        "new": np.full(len(at), int(new)),
-        "addressed": (~elsewhere[at]).astype(np.int64),
-        "from_rec": batch.rec_no[place[at]],
-        "to_rec": batch.rec_no[place[last]],
-        "from_ts": reduced(np.minimum, batch.ts),
-        "to_ts": reduced(np.maximum, batch.ts),
-        "lo_key": reduced(np.minimum, batch.seq_key),
-        "hi_key": reduced(np.maximum, batch.seq_key),
-        "first_key": batch.seq_key[place[at]],
-        "last_key": batch.seq_key[place[last]],
-    }
+    groups = Groups(rows, np.flatnonzero(starts))
+    first, last = groups.heads, groups.tails
+    return task_records.make_records(
+        "stretch",
+        epoch=batch.epoch[first],
+        port=ports[first],
+        new=np.full(len(first), int(new)),
+        addressed=(~not_addressed[first]).astype(np.int64),
+        from_rec=batch.rec_no[first],
+        to_rec=batch.rec_no[last],
+        from_ts=groups.reduce(np.minimum, batch.ts),
+        to_ts=groups.reduce(np.maximum, batch.ts),
+        lo_key=groups.reduce(np.minimum, batch.seq_key),
+        hi_key=groups.reduce(np.maximum, batch.seq_key),
+        first_key=batch.seq_key[first],
+        last_key=batch.seq_key[last],
+        **batch.labels(first),
+    )
 
 
-def _heard(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
+def _heard(batch: Batch) -> pa.RecordBatch:
     """From when to when a receiver heard a source without a longer pause than QUIET, and how many messages."""
-    place = np.flatnonzero(batch.arrived & batch.named)
-    place = place[sorted_by(batch.origin[place], batch.src.codes[place], batch.date[place])]
-    starts = changes(place, batch.origin, batch.src.codes, batch.date)
-    ts = batch.ts[place]
-    starts[1:] |= np.abs(np.diff(ts)) > QUIET
-    at = np.flatnonzero(starts)
-    once = batch.verdict.among(ONCE)[place].astype(np.int64)
-    origin = batch.origin[place[at]]
-    return task_records.records(
+    source = (batch.origin, batch.src.codes, batch.date)
+    rows = sorted_by(*source, among=np.flatnonzero(batch.arrived & batch.named))
+    starts = changes(rows, *source)
+    starts[1:] |= np.abs(np.diff(batch.ts[rows])) > QUIET
+    groups = Groups(rows, np.flatnonzero(starts))
+    return task_records.make_records(
         "heard",
-        day=_days(batch.date[place[at]], days),
-        host=_hosts(batch, origin),
-        src=batch.src.take(batch.src.codes[place[at]]),
-        first=np.minimum.reduceat(ts, at) if len(at) else ts,
-        last=np.maximum.reduceat(ts, at) if len(at) else ts,
-        once=np.add.reduceat(once, at) if len(at) else once,
-        rows=np.diff(np.append(at, len(place))),
+        first=groups.reduce(np.minimum, batch.ts),
+        last=groups.reduce(np.maximum, batch.ts),
+        once=groups.reduce(np.add, batch.verdict.among(ONCE).astype(np.int64)),
+        rows=groups.sizes(),
+        **batch.labels(groups.heads),
     )
 
 
-def _beats(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
+def _beats(batch: Batch) -> pa.RecordBatch:
     """The heartbeats of sources: numbers, then times."""
-    sources = {name: code for code, name in enumerate(batch.src.values)}
-    prefix = "heartbeat/"
-    of = batch.chan.each(lambda chan: sources.get(chan.removeprefix(prefix), -2) if chan.startswith(prefix) else -2, -2)
-    beat = (of[batch.chan.codes] == batch.src.codes) & batch.named & batch.verdict.among((*ONCE, "looped"))
-    place = np.flatnonzero(beat)
-    if not len(place):
-        return task_records.records("beats", day=[], host=[], src=[], data=[])
-    columns = [values[place] for values in (batch.origin, batch.date, batch.src.codes)]
-    groups = grouped(*columns)
-    origin, date, src = (groups.first(column) for column in columns)
-    data = [
-        np.concatenate([batch.seq_key[place[one]], batch.ts[place[one]]]).astype("<i8").tobytes()
-        for one in groups.slices()
-    ]
-    return task_records.records(
-        "beats", day=_days(date, days), host=_hosts(batch, origin), src=batch.src.take(src), data=data
-    )
+    code_of = {f"heartbeat/{name}": code for code, name in enumerate(batch.src.values)}
+    beat = batch.chan.map(lambda chan: code_of.get(chan, -2), -2) == batch.src.codes
+    rows = np.flatnonzero(beat & batch.named & batch.verdict.among((*ONCE, "looped")))
+    groups = grouped(batch.origin, batch.date, batch.src.codes, among=rows)
+    data = [_joined(batch.seq_key[some], batch.ts[some]) for some in groups.slices()]
+    return task_records.make_records("beats", data=data, **batch.labels(groups.heads))
 
 
-def _refused(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
+def _joined(*columns: Numbers) -> bytes:
+    """Columns as bytes, one behind the other."""
+    return np.concatenate(columns).astype("<i8").tobytes()
+
+
+def _refused(batch: Batch) -> pa.RecordBatch:
     """What was refused, minute by minute and by what it claims."""
-    place = np.flatnonzero(~batch.verdict.among((*ARRIVED, JOURNAL_GAP)))
-    table = pa.table(
-        {
-            "host": _hosts(batch, batch.origin[place]),
-            "date": batch.date[place],
-            "minute": batch.ts[place] // MINUTE,
-            **{
-                name: column.take(column.codes[place])
-                for name, column in (
-                    ("verdict", batch.verdict),
-                    ("peer_ip", batch.peer_ip),
-                    ("claimed_src", batch.src),
-                    ("algo", batch.algo),
-                )
-            },
-            "ts": batch.ts[place],
-        }
-    )
-    keys = ["host", "date", "minute", "verdict", "peer_ip", "claimed_src", "algo"]
-    found = table.group_by(keys).aggregate([("ts", "count"), ("ts", "min"), ("ts", "max")])
-    return task_records.records(
+    rows = np.flatnonzero(~batch.verdict.among((*ARRIVED, JOURNAL_GAP)))
+    claims = (batch.verdict.codes, batch.peer_ip.codes, batch.src.codes, batch.algo.codes)
+    groups = grouped(batch.origin, batch.minute, *claims, among=rows)
+    return task_records.make_records(
         "refused",
-        day=_days(found["date"].to_numpy(), days),
-        n=found["ts_count"],
-        first=found["ts_min"],
-        last_us=found["ts_max"],
-        **{name: found[name] for name in ("host", "peer_ip", "claimed_src", "algo", "verdict", "minute")},
+        claimed_src=batch.src.take(groups.heads),
+        minute=batch.minute[groups.heads],
+        n=groups.sizes(),
+        first=groups.reduce(np.minimum, batch.ts),
+        last_us=groups.reduce(np.maximum, batch.ts),
+        **batch.labels(groups.heads),
     )
 
 
-def _nameless(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
+def _nameless(batch: Batch) -> pa.RecordBatch:
     """Messages of senders that do not know their name, distinguished by what is in them and by the minute."""
-    place = np.flatnonzero(batch.arrived & batch.src.among((NAMELESS,)))
-    table = pa.table(
-        {
-            "date": batch.date[place],
-            "minute": batch.ts[place] // MINUTE,
-            "chan": batch.chan.take(batch.chan.codes[place]),
-            "peer_ip": batch.peer_ip.take(batch.peer_ip.codes[place]),
-            "len": batch.length[place],
-            "peer_port": batch.peer_port[place],
-            "seq_key": batch.seq_key[place],
-        }
-    )
-    found = table.group_by(table.column_names).aggregate([])
-    names = [name for name in found.column_names if name != "date"]
-    return task_records.records(
-        "nameless", day=_days(found["date"].to_numpy(), days), **{name: found[name] for name in names}
+    columns = {"minute": batch.minute, "len": batch.length, "peer_port": batch.peer_port, "seq_key": batch.seq_key}
+    rows = np.flatnonzero(batch.arrived & batch.src.among((NAMELESS,)))
+    rows = grouped(*columns.values(), batch.chan.codes, batch.peer_ip.codes, among=rows).heads
+    return task_records.make_records(
+        "nameless", **{name: values[rows] for name, values in columns.items()}, **batch.labels(rows)
     )
 
 
-def _samples(batch: Batch, days: dict[int, str], parts: int) -> pa.RecordBatch:
+def _samples(batch: Batch, parts: int) -> pa.RecordBatch:
     """When a part of the messages came to each receiver: hashes, times, and whether it was its own broadcast."""
-    place = np.flatnonzero(batch.tracked & batch.verdict.among(COMPARED))
-    message = mixed(batch.src_hash[batch.src.codes[place]] ^ (batch.seq_key[place].astype(np.uint64) * GOLDEN))
-    taken = (message & np.uint64(parts - 1)) == 0
-    place, message = place[taken], message[taken]
-    if not len(place):
-        return task_records.records("sample", day=[], host=[], data=[])
-    looped = batch.verdict.among(("looped",))[place].astype(np.int64)
-    origin, date = batch.origin[place], batch.date[place]
-    groups = grouped(origin, date)
-    data = [
-        np.concatenate([message[one].view(np.int64), batch.ts[place[one]], looped[one]]).astype("<i8").tobytes()
-        for one in groups.slices()
-    ]
-    return task_records.records(
-        "sample", day=_days(groups.first(date), days), host=_hosts(batch, groups.first(origin)), data=data
-    )
+    rows = np.flatnonzero(batch.tracked & batch.verdict.among(COMPARED))
+    message = mixed(batch.src_hash ^ (batch.seq_key.astype(np.uint64) * GOLDEN))
+    rows = rows[(message[rows] & np.uint64(parts - 1)) == 0]
+    looped = batch.verdict.among(("looped",))
+    groups = grouped(batch.origin, batch.date, among=rows)
+    data = [_joined(message[some].view(np.int64), batch.ts[some], looped[some]) for some in groups.slices()]
+    return task_records.make_records("sample", data=data, **batch.labels(groups.heads))
 
 
 def _parts(batch: Batch, buckets: int) -> Iterator[pa.RecordBatch]:
     """The rows of messages, so divided that all rows with one number of a source are in one bucket."""
-    place = np.flatnonzero(batch.tracked)
-    if not len(place):
-        return
-    blocks = (batch.seq_key[place] >> BLOCK).astype(np.uint64)
-    bucket = (mixed(batch.src_hash[batch.src.codes[place]] ^ (blocks * GOLDEN)) % np.uint64(buckets)).astype(np.int64)
-    state = batch.verdict.each(lambda verdict: {"stale": STALE, "duplicate": COPY}.get(verdict, FRESH), FRESH)
-    states = state[batch.verdict.codes].astype(np.int8)
-    groups = grouped(bucket, batch.origin[place])
-    for each in groups.slices():
-        some = place[each]
-        table = pa.RecordBatch.from_arrays(
-            [
-                _coded(batch.src.codes[some], batch.src.values),
-                _coded(batch.chan.codes[some], batch.chan.values),
-                *(pa.array(values[some]) for values in (batch.rec_no, batch.ts, batch.seq_key, batch.length, states)),
-            ],
-            names=list(PART),
-        )
-        origin = batch.origins[batch.origin[some[0]]]
-        yield task_records.records(
-            "part",
-            bucket=bucket[each[:1]],
-            host=[origin.host],
-            journal_id=[origin.journal_id],
-            data=[packed(table)],
-        )
+    blocks = (batch.seq_key >> BLOCK).astype(np.uint64)
+    bucket = (mixed(batch.src_hash ^ (blocks * GOLDEN)) % np.uint64(buckets)).astype(np.int64)
+    states = {"stale": STALE, "duplicate": COPY}
+    state = batch.verdict.map(lambda verdict: states.get(verdict, FRESH), FRESH).astype(np.int8)
+    columns = (batch.rec_no, batch.ts, batch.seq_key, batch.length, state)
+    for some in grouped(bucket, batch.origin, among=np.flatnonzero(batch.tracked)).slices():
+        names = [_coded(column.codes[some], column.values) for column in (batch.src, batch.chan)]
+        table = pa.RecordBatch.from_arrays([*names, *(pa.array(values[some]) for values in columns)], names=list(PART))
+        first = some[:1]
+        yield task_records.make_records("part", bucket=bucket[first], data=[packed(table)], **batch.labels(first))
 
 
 def _coded(codes: Numbers, values: list[str]) -> pa.DictionaryArray:

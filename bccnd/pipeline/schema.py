@@ -11,76 +11,56 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
-
-_TYPES: Final[Mapping[str, DataType]] = {
-    "array<string>": ArrayType(StringType()),
-    "bigint": LongType(),
-    "boolean": BooleanType(),
-    "double": DoubleType(),
-    "int": IntegerType(),
-    "string": StringType(),
-    "timestamp": TimestampType(),
-}
+from pyspark.sql.types import ArrayType, StringType, StructType
 
 
 def _shape(text: str) -> StructType:
-    """Columns as they are written in SQL; Spark's own reader of these needs a running session."""
-    fields = [one.split() for one in text.split(",")]
-    return StructType([StructField(name, _TYPES[kind]) for name, kind in fields])
+    """Columns from their names and types; Spark's own parser of such text needs a running session."""
+    shape = StructType()
+    for column in text.split(", "):
+        name, kind = column.split()
+        shape.add(name, ArrayType(StringType()) if kind == "array<string>" else kind)
+    return shape
 
 
 #: table -> columns
 TABLES: Final[Mapping[str, StructType]] = {
     name: _shape(columns)
     for name, columns in {
-        "receiver_sets": "set_id bigint, hosts array<string>",
-        "epochs": "src string, epoch bigint, program string, first_ts timestamp, last_ts timestamp, first_key bigint, "
-        "last_key bigint, hosts int, cause string, skipped bigint",
-        "messages": "src string, epoch bigint, seq_key bigint, first_ts timestamp, set_id bigint, "
-        "listening_set_id bigint, copies bigint, gap_before bigint, chan string",
-        "link_loss": "host string, src string, epoch bigint, win timestamp, expected bigint, any_seen bigint, "
-        "seen bigint, lost_here bigint, lost_everywhere bigint, not_listening bigint, dup bigint, late bigint, "
+        "receiver_sets": "set_id long, hosts array<string>",
+        "epochs": "src string, epoch long, program string, first_ts timestamp, last_ts timestamp, first_key long, "
+        "last_key long, hosts integer, cause string, skipped long",
+        "messages": "src string, epoch long, seq_key long, first_ts timestamp, set_id long, "
+        "listening_set_id long, copies long, gap_before long, chan string",
+        "link_loss": "host string, src string, epoch long, win timestamp, expected long, any_seen long, "
+        "seen long, lost_here long, lost_everywhere long, not_listening long, dup long, late long, "
         "loss_ratio double",
-        "delivery": "src string, epoch bigint, set_id bigint, n bigint, example_key bigint",
-        "channel_loss": "host string, chan string, win timestamp, expected bigint, seen bigint, lost_here bigint, "
-        "lost_everywhere bigint",
-        "missed": "src string, epoch bigint, lo_key bigint, hi_key bigint, host string",
+        "delivery": "src string, epoch long, set_id long, n long, example_key long",
+        "channel_loss": "host string, chan string, win timestamp, expected long, seen long, lost_here long, "
+        "lost_everywhere long",
+        "missed": "src string, epoch long, lo_key long, hi_key long, host string",
         "liveness": "host string, src string, from_ts timestamp, to_ts timestamp, kind string, basis string",
-        "channel_traffic": "win timestamp, chan string, src string, msgs bigint, bytes bigint, p50_len int, "
-        "p99_len int, directed boolean",
+        "channel_traffic": "win timestamp, chan string, src string, msgs long, bytes long, p50_len integer, "
+        "p99_len integer, directed boolean",
         "integrity": "win timestamp, host string, peer_ip string, claimed_src string, algo string, verdict string, "
-        "n bigint, first_ts timestamp, last_ts timestamp",
-        "skew": "host string, ref_host string, p05_us bigint, p50_us bigint, p95_us bigint, n bigint",
+        "n long, first_ts timestamp, last_ts timestamp",
+        "skew": "host string, ref_host string, p05_us long, p50_us long, p95_us long, n long",
     }.items()
 }
 
-#: what is kept of the epochs of a day. ``kind``: `run` (an `epoch_alignment.Run`), `mark` (`epoch_alignment.Alignment.marks`, in from_rec),
+#: what is kept of the epochs of a day. ``kind``: `run` (an alignment `Run`), `mark` (`Alignment.marks`, in from_rec),
 #: `epoch` (`tables.epochs.of_days`; times and keys in from_ts, to_ts, lo_key, hi_key; in from_rec the highest key of
 #: its epoch on all days before), `clock` (the correction of a wrong clock in offset; loose where it is guessed)
 ALIGN: Final = _shape(
-    "kind string, src string, host string, journal_id string, epoch bigint, from_rec bigint, to_rec bigint, "
-    "from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint, first_key bigint, last_key bigint, loose boolean, "
-    "masked boolean, offset bigint, spread bigint, hosts array<string>"
+    "kind string, src string, host string, journal_id string, epoch long, from_rec long, to_rec long, "
+    "from_ts long, to_ts long, lo_key long, hi_key long, first_key long, last_key long, loose boolean, "
+    "masked boolean, offset long, spread long, hosts array<string>"
 )
 #: what is kept of the silences of a day (`tables.liveness.Kept`)
-HEARD: Final = _shape(
-    "what string, host string, src string, from_us bigint, to_us bigint, patience bigint, basis string"
-)
+HEARD: Final = _shape("what string, host string, src string, from_us long, to_us long, patience long, basis string")
 #: the sessions of receivers, also those that retention has taken from the journal
 SESSIONS: Final = _shape(
-    "host string, journal_id string, start_ts timestamp, end_ts timestamp, socket_drops bigint, tap_gaps bigint, "
+    "host string, journal_id string, start_ts timestamp, end_ts timestamp, socket_drops long, tap_gaps long, "
     "version string"
 )
 

@@ -20,7 +20,7 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -95,26 +95,22 @@ class Store:
         #: rows that this run has written of each table
         self.rows: dict[str, int] = {}
 
-    @property
-    def scratch(self) -> str:
-        """A folder for files that this run alone needs, on the same store; removed at the end of the run."""
-        return self._root.at(f"{NEW}/{self._run}/scratch")
-
     def days(self, table: str) -> set[str]:
         """The days of which a table has rows."""
         return {parquet.day_of(path) for path in self._there.get(table, ())}
 
-    def _paths(self, table: str, days: Collection[str] | None) -> list[str]:
+    def _paths(self, table: str, days: Collection[str] | None = None) -> list[str]:
         return [path for path in self._there.get(table, ()) if days is None or parquet.day_of(path) in days]
 
-    def read(self, table: str, schema: StructType, days: Collection[str] | None = None) -> DataFrame | None:
-        """A table as the last run has left it, or these days of it, ``day`` as a string behind its columns; None where
-        there is nothing of it."""
-        found = self._paths(table, days)
-        return parquet.read(self._spark, self._root.where, found, schema) if found else None
+    def _frame(self, paths: Sequence[str], schema: StructType) -> DataFrame | None:
+        return parquet.read(self._spark, self._root.where, paths, schema) if paths else None
+
+    def read(self, table: str, schema: StructType) -> DataFrame | None:
+        """A table as the last run has left it, ``day`` as a string behind its columns; None where there is none."""
+        return self._frame(self._paths(table), schema)
 
     def load(self, table: str, columns: pa.Schema, days: Collection[str] | None = None) -> pa.Table:
-        """The same, read by this process."""
+        """A table as the last run has left it, or these days of it, read by this process."""
         return parquet.load(self._root.where, self._paths(table, days), columns)
 
     def write(self, table: str, frame: DataFrame) -> None:
@@ -133,8 +129,7 @@ class Store:
 
     def written(self, table: str, schema: StructType) -> DataFrame | None:
         """What this run has written of a table; None where that is nothing."""
-        found = [one.path for one in self._written.get(table, ())]
-        return parquet.read(self._spark, self._root.where, found, schema) if found else None
+        return self._frame([one.path for one in self._written.get(table, ())], schema)
 
     def commit(self, days: Collection[str] | None, whole: Collection[str] = ()) -> None:
         """Put all that was written in its place. Of the tables written, a partition of one of ``days`` (None: of any
@@ -145,10 +140,8 @@ class Store:
             table: {day for day in self.days(table) - new[table] if days is None or table in whole or day in days}
             for table in new
         }
-        if self._by_manifest:
-            self._list(new, gone)
-        else:
-            self._exchange(new, gone)
+        put = self._list if self._by_manifest else self._exchange
+        put(new, gone)
 
     def _list(self, new: Days, gone: Days) -> None:
         """Put the manifest with the days written of each table, and without those that are ``gone``."""
@@ -183,7 +176,7 @@ class Store:
             if os.path.exists(f"{run}/{_MOVES}"):
                 _move_all(self._root.path, run)
             else:
-                # a task that nothing waits for may still be writing
+                # a late task may still be writing
                 shutil.rmtree(run, ignore_errors=True)
         self._there = _contents(self._root)
 
@@ -224,10 +217,8 @@ def _check_format(root: Root) -> None:
 
 def exchange(one: str, other: str) -> bool:
     """Exchange two folders of a local disk in one step; False where its file system cannot. Raises OSError."""
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if call is None:
-        return False
-    if call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
         return True
     number = ctypes.get_errno()
     if number in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
@@ -243,8 +234,15 @@ def _move_all(root: str, run: str) -> None:
     """Do what the list of a run says, as far as it has not been done."""
     with open(f"{run}/{_MOVES}", encoding="utf-8") as file:
         listed = json.load(file)
-    for path, number in listed["moves"]:
-        _move(f"{run}/{path}", f"{root}/{path}", f"{run}/{_OLD}/{path}", number)
+    for path, inode in listed["moves"]:
+        new, place = f"{run}/{path}", f"{root}/{path}"
+        if os.path.exists(new):
+            if os.path.exists(place):
+                # After an exchange the new partition is in its place, and the old one here.
+                if os.stat(place).st_ino == inode or exchange(new, place):
+                    continue
+                _rename(place, f"{run}/{_OLD}/{path}")
+            _rename(new, place)
     for path in listed["gone"]:
         if os.path.exists(f"{root}/{path}"):
             _rename(f"{root}/{path}", f"{run}/{_OLD}/{path}")
@@ -253,16 +251,6 @@ def _move_all(root: str, run: str) -> None:
         if name != _MOVES:
             shutil.rmtree(f"{run}/{name}")
     shutil.rmtree(run)
-
-
-def _move(new: str, place: str, old: str, number: int) -> None:
-    """Put a partition in its place; ``number`` is its inode, by which it is known when it is there already."""
-    if os.path.exists(new):
-        if os.path.exists(place):
-            if os.stat(place).st_ino == number or exchange(new, place):
-                return
-            _rename(place, old)
-        _rename(new, place)
 
 
 def _rename(path: str, to: str) -> None:

@@ -89,8 +89,8 @@ def beside(day: str) -> tuple[str, str]:
     return day_of(date - 1), day_of(date + 1)
 
 
-def records(kind: str, **fields: Any) -> pa.RecordBatch:
-    """Records of one kind, from a column of values for each of its fields."""
+def make_records(kind: str, **fields: Any) -> pa.RecordBatch:
+    """Records of one kind, from a column of values for each of its fields; other fields are ignored."""
     columns = {column: fields[name] for name, column in KINDS[kind].items()}
     count = len(next(iter(columns.values())))
     columns["kind"] = pa.repeat(pa.scalar(kind), count)

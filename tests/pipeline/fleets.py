@@ -21,7 +21,7 @@ EXACT = ("epochs", "messages", "link_loss", "delivery", "channel_loss", "missed"
 def computed(spark: SparkSession, where: Path, **how: Any) -> Result:
     """The tables of a journal, or of some days of it."""
     journal = Journal(str(where))
-    return compute(spark, journal, input_history.stretches(journal.sessions()), **how)
+    return compute(spark, journal, input_history.read_sessions(journal.sessions()), **how)
 
 
 def tables_of(*results: Result) -> dict[str, set[tuple[Any, ...]]]:

@@ -53,7 +53,7 @@ def of_kind(kind: str, *given: dict[str, Any]) -> pa.Table:
     usual = {"day": "2026-03-01", "host": "h1", "src": "h1/p/1", "chan": "data", "peer_ip": "10.0.0.1", "epoch": 1}
     names = task_records.KINDS[kind]
     columns = {name: [row.get(name, usual.get(name, 0)) for row in given] for name in names}
-    return pa.Table.from_batches([task_records.records(kind, **columns)], task_records.RECORD)
+    return pa.Table.from_batches([task_records.make_records(kind, **columns)], task_records.RECORD)
 
 
 def seconds(value: datetime.datetime | None) -> float | None:

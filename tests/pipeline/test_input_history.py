@@ -9,12 +9,12 @@ import pytest
 from bccnd.pipeline.input_history import (
     Ranges,
     Records,
-    Stretch,
+    Session,
     changed,
     incomplete,
+    read_sessions,
     remember,
     sessions_table,
-    stretches,
     touched,
 )
 
@@ -38,8 +38,8 @@ def test_rows_touch_their_day_and_those_near_to_midnight_its_neighbour(low: str,
 
 
 def test_sessions_touch_the_days_in_which_they_differ() -> None:
-    one = Stretch("h", "j", moment("01T12:00:00"), moment("02T12:00:00"))
-    other = Stretch("h", "j", moment("04T12:00:00"), moment("04T13:00:00"))
+    one = Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"))
+    other = Session("h", "j", moment("04T12:00:00"), moment("04T13:00:00"))
     before = [one, other]
     assert changed(before, before) == set()
     # a stretch that goes on touches only what is new of it
@@ -68,8 +68,8 @@ def test_sessions_touch_the_days_in_which_they_differ() -> None:
 def test_sessions_that_retention_has_taken_are_remembered(
     after: list[tuple[int, int]], known: list[tuple[int, int]]
 ) -> None:
-    def of(journal: str, spans: list[tuple[int, int]]) -> list[Stretch]:
-        return [Stretch("h", journal, start, end) for start, end in spans]
+    def of(journal: str, spans: list[tuple[int, int]]) -> list[Session]:
+        return [Session("h", journal, start, end) for start, end in spans]
 
     before = of("a", [(0, 10), (20, 30)])
     found = remember(before, [*of("b", [(1, 2)]), *of("a", after)])
@@ -94,6 +94,6 @@ def test_a_day_is_incomplete_once_one_of_its_records_is_gone() -> None:
 
 
 def test_sessions_are_the_same_as_a_table_and_as_rows() -> None:
-    rows = [Stretch("h", "j", moment("01T12:00:00"), moment("02T12:00:00"), 1, 2, "1.0"), Stretch("h", "k", 3, 4)]
-    assert stretches(sessions_table(rows)) == rows
-    assert stretches(sessions_table([])) == []
+    rows = [Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"), 1, 2, "1.0"), Session("h", "k", 3, 4)]
+    assert read_sessions(sessions_table(rows)) == rows
+    assert read_sessions(sessions_table([])) == []
