@@ -65,7 +65,7 @@ class _PushFilters:
 
 
 class BatchReader(spark.DataSourceReader):
-    """Reads a journal or captures at ``path``; ``captures`` says how captures are checked."""
+    """Reads a journal or captures at ``path``; ``captures`` sets how captures are checked."""
 
     def __init__(self, path: str, columns: StructType, captures: CaptureSettings | None) -> None:
         self._path = path

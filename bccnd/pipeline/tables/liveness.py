@@ -111,7 +111,7 @@ class Kept(NamedTuple):
     basis: str
 
 
-class Heard(NamedTuple):
+class Reception(NamedTuple):
     """A time in which a receiver received a source without a pause, with the messages that are no copies, and rows."""
 
     host: str
@@ -124,13 +124,13 @@ class Heard(NamedTuple):
 def condensed(records: pa.Table) -> Iterator[Kept]:
     """Condense records `heard` and `beats` of sources to what is kept: by source and day, when each receiver, and any
     (None), received it first and last, and the silences between these."""
-    heard: dict[tuple[str, str], list[Heard]] = defaultdict(list)
+    receptions: dict[tuple[str, str], list[Reception]] = defaultdict(list)
     beats: dict[tuple[str, str], dict[str, list[bytes]]] = defaultdict(lambda: defaultdict(list))
     for row in task_records.fields_of(records, "heard").to_pylist():
-        heard[row.pop("day"), row.pop("src")].append(Heard(**row))
+        receptions[row.pop("day"), row.pop("src")].append(Reception(**row))
     for row in task_records.fields_of(records, "beats").to_pylist():
         beats[row["day"], row["src"]][row["host"]].append(row["data"])
-    for (day, src), times in heard.items():
+    for (day, src), times in receptions.items():
         patience, basis = rhythm(times, beats[day, src])
         for host in (None, *dict.fromkeys(one.host for one in times)):
             mine = joined([(one.first, one.last) for one in times if host in (None, one.host)])
@@ -140,11 +140,11 @@ def condensed(records: pa.Table) -> Iterator[Kept]:
                     yield Kept(day, "gap", host, src, before, first, patience, basis)
 
 
-def rhythm(heard: Sequence[Heard], beats: Mapping[str, Sequence[bytes]]) -> tuple[int | None, str]:
+def rhythm(receptions: Sequence[Reception], beats: Mapping[str, Sequence[bytes]]) -> tuple[int | None, str]:
     """Return for how long a source may be silent on a day, in microseconds, and the basis of that. The receiver with
     most of its messages gives its pace; the source's own host has only its own broadcasts."""
     sums: dict[str, tuple[int, int]] = {}
-    for one in heard:
+    for one in receptions:
         once, every = sums.get(one.host, (0, 0))
         sums[one.host] = once + one.once, every + one.rows
     best = max(sums, key=lambda host: (*sums[host], host))
@@ -157,7 +157,7 @@ def rhythm(heard: Sequence[Heard], beats: Mapping[str, Sequence[bytes]]) -> tupl
     messages = max(once for once, _ in sums.values()) or max(every for _, every in sums.values())
     if messages < ANY_MESSAGES:
         return None, "any"
-    mean = (max(one.last for one in heard) - min(one.first for one in heard)) / (messages - 1)
+    mean = (max(one.last for one in receptions) - min(one.first for one in receptions)) / (messages - 1)
     return max(ANY_LEAST, int(mean * ANY_TIMES)), "any"
 
 
@@ -235,11 +235,11 @@ def silences(kept: Sequence[Kept], recorded: Recorded) -> list[dict[str, Any]]:
 
 def _of_pair(src: str, rows: Sequence[Kept], end: int) -> Iterator[Silence]:
     """Yield the silences of a source at one receiver, or at all: within days, between days, and the last."""
-    heard = sorted(row for row in rows if row.what == "heard")
+    received = sorted(row for row in rows if row.what == "heard")
     for row in rows:
         if row.what == "gap" and row.patience is not None:
             yield Silence(src, row.from_us, row.to_us, row.patience, row.basis)
-    for row, following in zip_longest(heard, heard[1:]):
+    for row, following in zip_longest(received, received[1:]):
         until = following.from_us if following else end
         if row.patience is not None and until - row.to_us > row.patience:
             yield Silence(src, row.to_us, until, row.patience, row.basis, following is not None)
