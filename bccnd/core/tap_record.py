@@ -94,22 +94,11 @@ def observe(verdict: str, segment: str, epoch: int, received_ns: int, peer: str,
         digits, named, sender, number, channel = usual.groups()
         known, of = _src(sender), _chan(channel)
         if known is not None and of is not None and len(datagram) - usual.start(3) == int(digits):
+            algo = None if named is None else named.decode("ascii")
             return Observation(
-                received_ns // 1000,
-                segment,
-                address,
-                port,
-                verdict,
-                "BCCN1",
-                None if named is None else named.decode("ascii"),
-                known,
-                int(number) - SEQ_OFFSET,
-                epoch,
-                of[0],
-                of[1],
-                len(datagram),
-                datagram[usual.end() :],
-            )
+                received_ns // 1000, segment, address, port, verdict, "BCCN1", algo, known, int(number) - SEQ_OFFSET,
+                epoch, of[0], of[1], len(datagram), datagram[usual.end() :],
+            )  # fmt: skip
     return _parse(verdict, segment, epoch, received_ns, address, port, datagram)
 
 
@@ -128,19 +117,5 @@ def _parse(
             form = FORM_NAMES[form_of(channel)]
     except BadDatagram:
         pass
-    return Observation(
-        received_ns // 1000,
-        segment,
-        address,
-        port,
-        verdict,
-        magic,
-        algo,
-        src,
-        key,
-        epoch,
-        chan,
-        form,
-        len(datagram),
-        payload,
-    )
+    fields = magic, algo, src, key, epoch, chan, form, len(datagram), payload
+    return Observation(received_ns // 1000, segment, address, port, verdict, *fields)

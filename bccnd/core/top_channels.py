@@ -50,12 +50,9 @@ class TopChannels:
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._cap = remembered
         self._channels: dict[bytes, _Carried] = {}
-        self._began: float | None = None
 
-    def look(self, now: float, carried: Iterable[tuple[bytes, int, int]]) -> None:
+    def add(self, now: float, carried: Iterable[tuple[bytes, int, int]]) -> None:
         """Add messages since the last call: channel, messages, receivers."""
-        if self._began is None:
-            self._began = now
         for chan, messages, receivers in heapq.nlargest(self._cap, carried, key=itemgetter(1)):
             self._channels.setdefault(chan, _Carried()).add(now, messages, receivers)
         for channel in self._channels.values():

@@ -53,24 +53,10 @@ class Snapshot:
 
 def pack_tracker(source: Source) -> bytes:
     absent = _pack_bits(source.absent)
-    return (
-        TRACKER_HEAD.pack(
-            source.first,
-            source.last,
-            source.heard,
-            source.rank,
-            source.beat,
-            source.gap,
-            source.interval,
-            source.epoch,
-            source.state,
-            len(source.src),
-            len(absent),
-        )
-        + source.src
-        + absent
-        + _pack_bits(source.missing)
-    )
+    times = source.heard, source.rank, source.beat, source.gap, source.interval
+    sizes = len(source.src), len(absent)
+    head = TRACKER_HEAD.pack(source.first, source.last, *times, source.epoch, source.state, *sizes)
+    return head + source.src + absent + _pack_bits(source.missing)
 
 
 def _pack_bits(number: int) -> bytes:

@@ -100,7 +100,7 @@ class StatusCollector:
         """Record the counters; to be called every `counter_history.STEP` seconds."""
         now = self._daemon.now()
         self._history.sample(now, dict(self._counts()))
-        self._top_channels.look(now, self._daemon.carried())
+        self._top_channels.add(now, self._daemon.carried())
 
     def _counts(self) -> Iterator[tuple[Hashable, int]]:
         """Yield the sampled counters, by key."""
