@@ -16,6 +16,7 @@ COMPILED = (
     "bccnd/native/slice_dict.pyx",
     "bccnd/native/hmac8.pyx",
     "bccnd/native/inflight.pyx",
+    "bccnd/native/poller.pyx",
     "bccnd/native/record_buffer.pyx",
     "bccnd/native/sockio.pyx",
     "bccnd/native/scan.pyx",

@@ -1,6 +1,7 @@
 cimport cython
 from bccnd.core.counters cimport Histogram, SegmentCounters
 from bccnd.core.ingress cimport Ingress
+from bccnd.native cimport clock
 from bccnd.native.sockio cimport Receiver
 from bccnd.bus.fanout cimport Fanout
 from bccnd.bus.input_transaction cimport InputTransaction

@@ -7,7 +7,6 @@ clocks are read once per batch.
 from __future__ import annotations
 
 import errno
-import time
 from typing import Final
 
 from bccnd import log
@@ -15,6 +14,7 @@ from bccnd.bus.fanout import Fanout
 from bccnd.bus.input_transaction import InputTransaction
 from bccnd.core.counters import Histogram
 from bccnd.core.ingress import Ingress
+from bccnd.native import clock
 from bccnd.native.sockio import BATCH
 from bccnd.net.segment import Segment
 
@@ -79,9 +79,9 @@ class SegmentReader:
                     error=errno.errorcode.get(error.errno or 0, "UNKNOWN"),
                 )
                 return False
-            wall = time.time_ns()
+            wall = clock.time_ns()
             stamp = self._receiver.stamp_ns() or wall
-            now = time.monotonic()
+            now = clock.monotonic()
             waited = wall - stamp
             # A longer wait means that the wall clock was set.
             late = LATE_NS < waited < MAX_WAIT_NS
@@ -97,7 +97,7 @@ class SegmentReader:
                 deliveries = self._ingress.feed(self._counters, datagrams, self._peers, now, stamp)
             if deliveries:
                 self._fanout.deliver(deliveries)
-                self._forward.add((time.time_ns() - stamp) * 1e-9)
+                self._forward.add((clock.time_ns() - stamp) * 1e-9)
             self._transaction.commit()
             if late != self._late:
                 self.expect_late(late)

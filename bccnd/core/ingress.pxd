@@ -4,7 +4,7 @@ from bccnd.core.counters cimport SegmentCounters
 from bccnd.core.dedup cimport TrackerTable
 from bccnd.core.integrity cimport IntegrityChecker
 from bccnd.core.lru cimport Source
-from bccnd.core.routes cimport Route
+from bccnd.core.routes cimport Route, RouteTables
 from bccnd.native cimport scan
 from bccnd.native.slice_dict cimport Index
 
@@ -29,14 +29,14 @@ cdef class Ingress:
     cdef public list group_bytes
     cdef TrackerTable _sources
     cdef object _anonymous
-    cdef object _routes
+    cdef RouteTables _routes
     cdef object _on_heartbeat
     cdef object _on_conflict
     cdef object _on_bug
     cdef dict _relayed
 
     @cython.locals(
-        deliveries=list, tracker_log=TrackerLog, verdicts=list, checker=IntegrityChecker, sources=TrackerTable,
+        deliveries=list, tracker_log=TrackerLog, verdicts=list, checker=IntegrityChecker, sources=TrackerTable, routes=RouteTables,
         known=Index, taps=tuple, links=tuple, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,

@@ -1,3 +1,6 @@
+from bccnd.native.slice_dict cimport Index
+
+
 cdef class Route:
     cdef public long long carried
     cdef readonly bytes frame_head
@@ -8,3 +11,10 @@ cdef class Route:
     cdef readonly bytes heartbeat
     cdef readonly bint unaddressed
     cdef readonly bint special
+
+
+cdef class RouteTables:
+    cdef public tuple taps
+    cdef public tuple links
+    cdef public tuple links_here
+    cdef public Index known

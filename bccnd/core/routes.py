@@ -61,7 +61,20 @@ class Route:
         self.special = bool(self.unaddressed or meta or groups or self.heartbeat or cut)
 
 
-class Routes(Generic[R]):
+class RouteTables:
+    """What is read of `Routes` for each datagram."""
+
+    def __init__(self) -> None:
+        #: receivers of the tap by the number of the verdict; empty if there are none
+        self.taps: tuple[tuple[Any, ...], ...] = ()
+        #: receivers of all forwarded datagrams, and of those that did not come from a link
+        self.links: tuple[Any, ...] = ()
+        self.links_here: tuple[Any, ...] = ()
+        #: the younger generation of cached routes; callers may look here before calling `find`
+        self.known = Index()
+
+
+class Routes(RouteTables, Generic[R]):
     """Finds receivers: by subscription for plain channels, all for the all form, by identity for directed channels.
 
     Each receiver's patterns have its own dialect; ``dialect`` is the default, and that of the channel groups. Keys of
@@ -76,6 +89,7 @@ class Routes(Generic[R]):
     """
 
     def __init__(self, dialect: Dialect, cache: int = CACHE, *, forms: bool = True) -> None:
+        super().__init__()
         self._cache_size = cache
         self._forms = forms
         self._dialect = dialect
@@ -91,13 +105,6 @@ class Routes(Generic[R]):
         self._meta: set[R] = set()
         self._patterns: dict[R, dict[bytes, int]] = {}
         self._groups: PatternTree[int] = PatternTree(dialect)
-        #: receivers of the tap by the number of the verdict; empty if there are none
-        self.taps: tuple[tuple[R, ...], ...] = ()
-        #: receivers of all forwarded datagrams, and of those that did not come from a link
-        self.links: tuple[R, ...] = ()
-        self.links_here: tuple[R, ...] = ()
-        #: the younger generation of cached routes; callers may look here before calling `find`
-        self.known = Index()
         self._old = Index()
         self._addressed: dict[bytes, Route] = {}
         #: receivers of routes, for channels to share equal tuples

@@ -1,4 +1,6 @@
 cimport cython
+from bccnd.native cimport clock
+from bccnd.native.poller cimport Poller
 
 
 cdef class Timer:
@@ -7,8 +9,8 @@ cdef class Timer:
 
 
 cdef class Loop:
-    cdef readonly object _epoll
-    cdef dict _callbacks
+    cdef Poller _poller
+    cdef list _callbacks
     cdef readonly list _timers
     cdef readonly list _soon
     cdef dict _signals
@@ -17,9 +19,10 @@ cdef class Loop:
     cdef int _wake_read
     cdef int _wake_write
 
-    @cython.locals(ready=list, count=Py_ssize_t, start=Py_ssize_t)
+    @cython.locals(poller=Poller, count=int, number=int)
     cpdef run(self)
+    cpdef bint watches(self, int fd)
     @cython.locals(timer=Timer, seconds=double)
     cdef double _timeout(self) except? -2.0
-    @cython.locals(timer=Timer)
+    @cython.locals(timer=Timer, now=double)
     cdef _run_timers(self)

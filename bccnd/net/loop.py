@@ -10,9 +10,11 @@ import heapq
 import os
 import select
 import signal
-import time
 from collections.abc import Callable
 from typing import Final
+
+from bccnd.native import clock
+from bccnd.native.poller import Poller
 
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
@@ -41,8 +43,9 @@ class Loop:
     """Watches descriptors, timers and signals until `stop`."""
 
     def __init__(self) -> None:
-        self._epoll = select.epoll()
-        self._callbacks: dict[int, Callable[[int], None]] = {}
+        self._poller = Poller()
+        #: by descriptor
+        self._callbacks: list[Callable[[int], None] | None] = []
         self._timers: list[Timer] = []
         self._soon: list[Callable[[], None]] = []
         self._signals: dict[int, Callable[[], None]] = {}
@@ -54,23 +57,26 @@ class Loop:
         self.watch(self._wake_read, READABLE, self._on_wake)
 
     def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
+        self._poller.register(fd, events)
+        if fd >= len(self._callbacks):
+            self._callbacks.extend([None] * (fd + 1 - len(self._callbacks)))
         self._callbacks[fd] = callback
-        self._epoll.register(fd, events)
 
     def change(self, fd: int, events: int) -> None:
         """Change the events of a watched descriptor; others are ignored."""
-        if fd in self._callbacks:
-            self._epoll.modify(fd, events)
+        if self.watches(fd):
+            self._poller.modify(fd, events)
 
     def watches(self, fd: int) -> bool:
-        return fd in self._callbacks
+        return 0 <= fd < len(self._callbacks) and self._callbacks[fd] is not None
 
     def unwatch(self, fd: int) -> None:
-        if self._callbacks.pop(fd, None) is not None:
-            self._epoll.unregister(fd)
+        if self.watches(fd):
+            self._callbacks[fd] = None
+            self._poller.unregister(fd)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        timer = Timer(time.monotonic() + seconds, call)
+        timer = Timer(clock.monotonic() + seconds, call)
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -104,19 +110,18 @@ class Loop:
     def run(self) -> None:
         """Serve until `stop` is called."""
         self._running = True
+        poller = self._poller
         while self._running:
             self.rounds += 1
-            ready = self._epoll.poll(self._timeout())
-            count = len(ready)
-            if count > 1:
-                # The kernel lists descriptors in the same order each time. Rotating the list lets the last ones be
-                # served too where a round's time is used up before.
-                start = self.rounds % count
-                ready = ready[start:] + ready[:start]
-            for fd, events in ready:
-                callback = self._callbacks.get(fd)
+            count = poller.wait(self._timeout())
+            # The kernel lists descriptors in the same order each time. Beginning elsewhere in each round lets the last
+            # ones be served too where a round's time is used up before.
+            number = self.rounds % count if count > 1 else 0
+            for _ in range(count):
+                callback = self._callbacks[poller.fd(number)]
                 if callback is not None:
-                    callback(events)
+                    callback(poller.events(number))
+                number = number + 1 if number + 1 < count else 0
             if self._timers:
                 self._run_timers()
             while self._soon:
@@ -130,12 +135,12 @@ class Loop:
         if not self._timers:
             return -1.0
         timer = self._timers[0]
-        seconds = timer.when - time.monotonic()
+        seconds = timer.when - clock.monotonic()
         # The kernel waits for 24 days at most.
         return 0.0 if seconds < 0.0 else min(seconds, 3600.0)
 
     def _run_timers(self) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         while self._timers:
             timer = self._timers[0]
             if timer.when > now:
@@ -149,6 +154,6 @@ class Loop:
         while self._soon:
             self._soon.pop(0)()
         signal.set_wakeup_fd(-1)
-        self._epoll.close()
+        self._poller.close()
         os.close(self._wake_read)
         os.close(self._wake_write)

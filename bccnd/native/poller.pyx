@@ -1,0 +1,107 @@
+"""Compiled twin of poller.py."""
+
+import os
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EINTR, errno
+from libc.math cimport ceil
+
+cdef extern from "<sys/epoll.h>" nogil:
+    struct epoll_data_t "epoll_data":
+        int fd
+    struct epoll_event:
+        unsigned int events
+        epoll_data_t data
+    enum:
+        EPOLL_CLOEXEC
+        EPOLL_CTL_ADD
+        EPOLL_CTL_DEL
+        EPOLL_CTL_MOD
+    int epoll_create1(int flags)
+    int epoll_ctl(int epoll, int what, int fd, epoll_event *event)
+    int epoll_wait(int epoll, epoll_event *events, int most, int milliseconds)
+
+cdef extern from "Python.h":
+    ctypedef struct PyInterpreterState:
+        pass
+    ctypedef struct PyThreadState:
+        pass
+    PyInterpreterState *PyInterpreterState_Get()
+    PyThreadState *PyInterpreterState_ThreadHead(PyInterpreterState *interpreter)
+    PyThreadState *PyThreadState_Next(PyThreadState *state)
+
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close"(int fd)
+
+cdef enum:
+    MOST = 256
+
+
+cdef _failed():
+    raise OSError(errno, os.strerror(errno))
+
+
+cdef class Poller:
+    """An epoll instance and the result of its last `wait`."""
+
+    def __init__(self):
+        self._room = bytearray(MOST * sizeof(epoll_event))
+        self._count = 0
+        self._epoll = epoll_create1(EPOLL_CLOEXEC)
+        if self._epoll < 0:
+            _failed()
+
+    def __dealloc__(self):
+        if self._epoll > 0:
+            c_close(self._epoll)
+
+    cpdef register(self, int fd, unsigned int events):
+        cdef epoll_event event
+        event.events, event.data.fd = events, fd
+        if epoll_ctl(self._epoll, EPOLL_CTL_ADD, fd, &event):
+            _failed()
+
+    cpdef modify(self, int fd, unsigned int events):
+        cdef epoll_event event
+        event.events, event.data.fd = events, fd
+        if epoll_ctl(self._epoll, EPOLL_CTL_MOD, fd, &event):
+            _failed()
+
+    cpdef unregister(self, int fd):
+        cdef epoll_event event
+        if epoll_ctl(self._epoll, EPOLL_CTL_DEL, fd, &event):
+            _failed()
+
+    cpdef int wait(self, double seconds) except -1:
+        cdef epoll_event *events = <epoll_event *> PyByteArray_AS_STRING(self._room)
+        # Rounded up, so that the last part of a millisecond is not spent in waits of no time.
+        cdef int milliseconds = <int> ceil(seconds * 1000) if seconds >= 0 else -1
+        cdef int count
+        if PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) == NULL:
+            # There is no other thread to release the interpreter's lock for.
+            count = epoll_wait(self._epoll, events, MOST, milliseconds)
+        else:
+            with nogil:
+                count = epoll_wait(self._epoll, events, MOST, milliseconds)
+        self._count = max(count, 0)
+        if count < 0:
+            if errno != EINTR:
+                _failed()
+            PyErr_CheckSignals()
+        return self._count
+
+    cpdef int fd(self, int number) except -1:
+        if not 0 <= number < self._count:
+            raise IndexError(number)
+        return (<epoll_event *> PyByteArray_AS_STRING(self._room))[number].data.fd
+
+    cpdef unsigned int events(self, int number) except? 0:
+        if not 0 <= number < self._count:
+            raise IndexError(number)
+        return (<epoll_event *> PyByteArray_AS_STRING(self._room))[number].events
+
+    cpdef close(self):
+        if self._epoll > 0:
+            c_close(self._epoll)
+            self._epoll = 0
