@@ -1,1 +1,1 @@
-"""A look at a host: facts, gathered from wherever they are; and what they mean, decided from them alone."""
+"""Checks of a host: probes read its state, and checks decide from that alone."""

@@ -24,7 +24,7 @@ MAX_WAITING: Final = 1024
 
 class BusLink:
     """``on_messages`` is called with what has come at once, ``on_refusal`` with what the daemon refused, ``on_gap``
-    with the number of messages that it has dropped because we did not read, ``on_lost`` with the reason why
+    with the number of messages that it has dropped because they were not read, ``on_lost`` with the reason why
     publications were dropped after all, and their number. With ``local`` what is published stays on this host.
 
     Raises BusError: bad_address, where no daemon can ever be.
@@ -40,21 +40,17 @@ class BusLink:
         *,
         local: bool,
     ) -> None:
-        self.path = path
-        self._on_messages = on_messages
-        self._on_refusal = on_refusal
-        self._on_gap = on_gap
-        self._on_lost = on_lost
+        self._on_messages, self._on_refusal, self._on_gap, self._on_lost = on_messages, on_refusal, on_gap, on_lost
         self._session = Session(path, batch=True, dialect="broker", restores=True)
         self._session.modes["echo"] = frames.request(frames.ECHO + b"off")
         self._session.modes["local"] = frames.request(frames.LOCAL_ON if local else frames.LOCAL_OFF)
         self._transport = Transport(self._session, asyncio.get_running_loop(), self._on_turn)
-        #: since when the daemon does not serve us (monotonic), if it does not
+        #: since when the daemon does not serve this gateway (monotonic), if it does not
         self.away_since: float | None = time.monotonic()
 
     @property
     def there(self) -> bool:
-        """Whether the daemon serves us."""
+        """Whether the daemon serves this gateway."""
         return self._session.ready
 
     @property
@@ -64,7 +60,7 @@ class BusLink:
 
     @property
     def turned_away(self) -> str:
-        """Why a daemon that is there does not serve us; empty where it does, or is not there."""
+        """Why a daemon that is there does not serve this gateway; empty where it does, or is not there."""
         return self._session.refused_by
 
     def open(self) -> None:

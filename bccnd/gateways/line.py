@@ -37,8 +37,8 @@ class _Timed(Outgoing):
 
 class Line:
     """``on_frames`` is called with the frames that the daemon sends, many at a time; ``on_emptied`` when nothing is
-    left to be read, ``on_up`` when a daemon serves us, and ``on_away``, with a reason, when it is lost or cannot be
-    reached; ``room`` frames may wait."""
+    left to be read, ``on_up`` when a daemon serves this gateway, and ``on_away``, with a reason, when it is lost or
+    cannot be reached; ``room`` frames may wait."""
 
     def __init__(
         self,
@@ -50,16 +50,11 @@ class Line:
         on_up: Callable[[], None],
         on_away: Callable[[str], None],
     ) -> None:
-        self.path = path
-        self.room = room
-        self._on_frames = on_frames
-        self._on_up = on_up
-        self._on_away = on_away
+        self.room, self._on_frames, self._on_up, self._on_away = room, on_frames, on_up, on_away
         self._session = Session(path, batch=True, meta=False, restores=True, longest=_LONGEST)
-        loop = asyncio.get_running_loop()
         self._transport = Transport(
             self._session,
-            loop,
+            asyncio.get_running_loop(),
             self._on_turn,
             feed=self._feed,
             on_empty=on_emptied,
@@ -73,7 +68,7 @@ class Line:
 
     @property
     def up(self) -> bool:
-        """Whether the daemon serves us."""
+        """Whether the daemon serves this gateway."""
         return self._session.ready
 
     @property

@@ -221,7 +221,7 @@ class Judge:
             on_heartbeat=self._liveness.on_heartbeat,
         )
         self._now = self._swept = 0.0
-        #: a stamp, and the time of our clock for it
+        #: a stamp, and the time of this clock for it
         self._origin: tuple[int, float] | None = None
 
     def judge(self, datagram: Datagram) -> Observation:
@@ -233,7 +233,7 @@ class Judge:
         return row if self._payload else row._replace(payload=None)
 
     def _pass_time(self, stamp: int) -> None:
-        """Move our clock, which never goes back, to a stamp, with the sweeps on the way."""
+        """Move the clock, which never goes back, to a stamp, with the sweeps on the way."""
         if self._origin is None:
             self._origin = stamp, 0.0
         since, then = self._origin

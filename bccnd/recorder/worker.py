@@ -1,4 +1,4 @@
-"""Has logs converted into files of the journal, files of past days merged and old files removed, beside the recording.
+"""Converts logs to files of the journal, merges files of past days and removes old ones, beside the recording.
 
 Invariant: one thread, which waits for another process, converts one log after the other, the oldest first; the
 recording never waits for either. A log that cannot be converted now stays and is tried again; one that never can be is
@@ -45,11 +45,8 @@ class Worker:
         self.trouble = ""
         #: the journal that is written now
         self.current = ""
-        self._spool = spool
-        self._journal = journal
-        self._host = host
-        self._keep = keep
-        self._rotate = rotate
+        self._spool, self._journal, self._host = spool, journal, host
+        self._keep, self._rotate = keep, rotate
         #: the days from and before which files are merged, what is left alone, when to look again, and whether it is
         #: being done now
         self._days = ["", ""]
@@ -62,7 +59,6 @@ class Worker:
         self._old: set[str] = set()
         self._ends = False
         self._retained = 0.0
-        self._said = ""
         self._child = Child(spool.folder)
         self._deaths = 0
         for path in spool.leftovers():
@@ -75,7 +71,7 @@ class Worker:
         self._thread.start()
 
     def add(self, path: str, size: int) -> None:
-        """A log has been written to its end."""
+        """Take over a log that is complete."""
         with self._lock:
             self._waiting.append((path, size))
             self._lock.notify()
@@ -102,7 +98,7 @@ class Worker:
             return 0.0
 
     def end(self) -> None:
-        """Do what there is to do, each log once, and be done: `done` is true then."""
+        """Try each log that waits once, and end: `done` is true then."""
         with self._lock:
             self._ends = True
             if self._merging:
@@ -131,7 +127,7 @@ class Worker:
                     self._merge()
                 self._retain(bool(path))
             except (OSError, JournalError) as error:
-                self._cannot(error)
+                self._on_failure(error)
                 with self._lock:
                     if self._ends:
                         break
@@ -139,7 +135,7 @@ class Worker:
                 wait = min(LONGEST, 2 * wait)
             else:
                 wait = RETRY
-                self._can()
+                self._on_success()
         self._child.end()
 
     def _finish(self, path: str) -> None:
@@ -180,13 +176,12 @@ class Worker:
                 log.event("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_removed")
         else:
             os.unlink(path)
-        old = path in self._old
-        if old:
+        if path in self._old:
             self._old.discard(path)
             self.recovered += 1
-        if old and rows:
-            text = f"{rows} records that a recorder had left in {path} are in the journal"
-            log.event("log_recovered", text, count=rows)
+            if rows:
+                text = f"{rows} records that a recorder had left in {path} are in the journal"
+                log.event("log_recovered", text, count=rows)
         with self._lock:
             self._waiting.popleft()
 
@@ -242,31 +237,29 @@ class Worker:
         answer = self._child.ask({**request, "age": self._keep.age, "size": self._keep.size})
         self.removed += answer.get("files", 0)
 
-    def _cannot(self, error: Exception) -> None:
-        self.trouble = str(error).splitlines()[0]
-        if not self._said:
+    def _on_failure(self, error: Exception) -> None:
+        logged, self.trouble = bool(self.trouble), str(error).splitlines()[0]
+        if not logged:
             remedy = "make the journal writable, and make room there; what is recorded waits in the spool until then"
             text = f"the journal {self._journal} cannot be written to: {self.trouble}"
             log.event("journal_unreachable", text, remedy=remedy, error=name_of(error))
-        self._said = self.trouble
         with contextlib.suppress(OSError, JournalError):  # what is too old may make the room
             self._retain(finished=True)
 
-    def _can(self) -> None:
-        if self._said:
+    def _on_success(self) -> None:
+        if self.trouble:
             log.event("journal_reached", f"the journal {self._journal} can be written to again")
-        self.trouble = self._said = ""
+        self.trouble = ""
 
 
 def name_of(error: Exception) -> str:
-    """The kernel's name of an error; that of its kind where it has none."""
+    """Return the kernel's name of an error, or its type where it has none."""
     number = error.errno if isinstance(error, OSError) else None
     return errno.errorcode.get(number or 0, type(error).__name__)
 
 
 class Syncer:
-    """Has logs brought to the disk, by a thread of its own: a disk that takes its time holds up nothing. ``failed`` is
-    the last thing that went wrong, once."""
+    """Syncs logs to the disk in a thread of its own: a slow disk holds up nothing. ``failed`` is the last error."""
 
     def __init__(self) -> None:
         self.failed: OSError | None = None
@@ -275,7 +268,7 @@ class Syncer:
         threading.Thread(target=self._run, name="disk", daemon=True).start()
 
     def ask(self, fd: int) -> None:
-        """Bring a file to the disk, unless the one before is still under way."""
+        """Sync a file, unless the sync before is still under way."""
         if self._fd < 0:
             self._fd = os.dup(fd)
             self._asked.set()

@@ -91,10 +91,10 @@ class TestBus:
 
     @property
     def subscribed(self) -> int:
-        """How many patterns are held; what was said to daemons before does not count."""
-        said = self.packets[self._since :]
-        return sum(packet.startswith(b"SUB !/link/") for packet in said) - sum(
-            packet.startswith(b"UNSUB !/link/") for packet in said
+        """How many patterns are held; packets to earlier daemons do not count."""
+        packets = self.packets[self._since :]
+        return sum(packet.startswith(b"SUB !/link/") for packet in packets) - sum(
+            packet.startswith(b"UNSUB !/link/") for packet in packets
         )
 
     @property
@@ -113,8 +113,8 @@ class TestBus:
 
     def report(self) -> dict[str, Any]:
         """The last one; empty before there is one."""
-        told = [packet for packet in list(self.packets) if packet.startswith(b"CMSG !/bccn/gateway\0")]
-        return json.loads(told[-1].partition(b"\0")[2]) if told else {}
+        reports = [packet for packet in list(self.packets) if packet.startswith(b"CMSG !/bccn/gateway\0")]
+        return json.loads(reports[-1].partition(b"\0")[2]) if reports else {}
 
     def dropped(self, reason: str) -> int:
         return int(self.report().get("dropped", {}).get(reason, 0))

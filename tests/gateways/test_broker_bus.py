@@ -1,4 +1,4 @@
-"""The broker's connection to the bus: what each daemon is told, and what waits for one that goes away."""
+"""The broker's connection to the bus: what each daemon is sent, and what waits for one that goes away."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def fill_and_kill(daemon: Daemon, lost: Counter[str]) -> None:
     while not (reason := link.publish(b"a", b"x" * 100)):
         pass
     assert reason == "bus_full"
-    link.subscribe(b"b")  # that is said again to the next daemon, and not lost
+    link.subscribe(b"b")  # that is sent again to the next daemon, and not lost
     assert not lost
     daemon.running.kill()
     await until(gone)
@@ -55,7 +55,7 @@ def test_publications_that_wait_for_a_daemon_that_dies_are_counted(tmp_path: Pat
 
 
 @pytest.mark.parametrize("stuck", [False, True])
-def test_a_daemon_that_goes_while_patterns_change_is_replaced_by_one_that_is_told_each_once(
+def test_a_daemon_that_goes_while_patterns_change_is_replaced_by_one_that_is_sent_each_once(
     bare: Bare, stuck: bool
 ) -> None:
     faults: list[dict[str, Any]] = []
@@ -104,14 +104,14 @@ def test_what_strangers_change_while_the_daemon_takes_nothing_does_not_grow(tmp_
                     link.unsubscribe(b"%d" % number)
                 link.subscribe(b"last")
                 daemon.settimeout(PATIENCE)
-                said = [b""]
-                while said[-1] != b"SUB last":
-                    said.append(daemon.recv(1 << 16))
+                received = [b""]
+                while received[-1] != b"SUB last":
+                    received.append(daemon.recv(1 << 16))
                     await asyncio.sleep(0)
                 link.close()
-            return said
+            return received
 
-        said = asyncio.run(scenario())
-    asked, ended = ({one.partition(b" ")[2] for one in said if one.startswith(verb)} for verb in (b"SUB", b"UNSUB"))
+        received = asyncio.run(scenario())
+    asked, ended = ({one.partition(b" ")[2] for one in received if one.startswith(verb)} for verb in (b"SUB", b"UNSUB"))
     assert asked - ended == {b"last"}
-    assert len(said) < 10_000
+    assert len(received) < 10_000

@@ -73,7 +73,7 @@ def test_each_daemon_is_sent_what_is_held_and_then_what_waits(bare: Bare) -> Non
         await until(lambda: len(calls.frames) >= 4 and calls.empty)
         await asyncio.to_thread(bare.stop)
         await until(lambda: not line.up)
-        line.send_report(report(b"nobody's"))
+        line.send_report(report(b"of no daemon"))
         for number in range(4):
             assert line.send(b"MSG x\0%d" % number, float(number))
         assert line.forget(2.0) == 2

@@ -36,12 +36,12 @@ def test_of_many_peers_some_are_named_and_all_are_counted() -> None:
 
 
 def test_reasons_and_names_that_are_not_in_the_lists_become_no_labels() -> None:
-    said = json.loads(Status("nng").report())
-    found = read_report(json.dumps({**said, "dropped": {"made_up": 1, "late": 2}}).encode())
+    report = json.loads(Status("nng").report())
+    found = read_report(json.dumps({**report, "dropped": {"made_up": 1, "late": 2}}).encode())
     assert found is not None
     assert set(found["dropped"]) == set(REASONS)
     assert found["dropped"]["late"] == 2
-    assert read_report(json.dumps({**said, "gateway": "made_up"}).encode()) is None
+    assert read_report(json.dumps({**report, "gateway": "made_up"}).encode()) is None
 
 
 def test_without_a_report_all_is_zero() -> None:
@@ -61,8 +61,8 @@ def test_without_a_report_all_is_zero() -> None:
     ],
 )
 def test_what_makes_no_sense_is_no_report(changed: dict[str, Any]) -> None:
-    said = json.loads(Status("nng").report())
-    assert read_report(json.dumps({**said, **changed}).encode()) is None
+    report = json.loads(Status("nng").report())
+    assert read_report(json.dumps({**report, **changed}).encode()) is None
 
 
 @given(

@@ -68,7 +68,7 @@ def value(recorder: Recorder, name: str, **labels: str) -> float:
     return found
 
 
-def test_who_has_nothing_to_catch_up_with_is_not_behind(start: Callable[[], Recorder]) -> None:
+def test_a_recorder_without_waiting_logs_is_not_behind(start: Callable[[], Recorder]) -> None:
     recorder = start()
     assert value(recorder, "behind_seconds") == value(recorder, "logs_waiting") == value(recorder, "spool_bytes") == 0
     assert value(recorder, "spool_limit_bytes") == 5 << 20
@@ -95,7 +95,7 @@ def test_a_log_that_has_gone_meanwhile_is_not_waited_for(tmp_path: Path, start: 
     assert value(recorder, "behind_seconds") == 0
 
 
-def test_what_is_served_tells_of_the_process_too(start: Callable[[], Recorder], loop: Loop) -> None:
+def test_the_metrics_page_describes_the_process_too(start: Callable[[], Recorder], loop: Loop) -> None:
     port = free_port()
     recorder = start()
     server = serve(recorder, loop, ("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Old files go, whole and oldest first; nobody else's, and nobody is left saying that we listened then."""
+"""Retention removes whole files of its own, the oldest first, and their time from the sessions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_without_limits_or_a_journal_nothing_goes(journal: Path, tmp_path: Path)
     assert keep(tmp_path / "nowhere", KeepSettings(age=1, size=1), 0) == (0, 0)
 
 
-def test_what_is_too_old_goes_and_nobody_claims_to_have_listened_then(journal: Path) -> None:
+def test_what_is_too_old_goes_and_its_time_from_the_sessions(journal: Path) -> None:
     before = names(journal)
     count, size = keep(journal, KeepSettings(age=150), NOON / 1e6, JOURNAL)
     assert count == 2
@@ -109,7 +109,7 @@ def test_a_journal_without_records_goes_when_it_is_as_old_as_records_may_be(jour
 def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
     day = journal / "obs/host=relay01/day=2026-11-21"
     keep(journal, KeepSettings(age=1), NOON / 1e6)
-    assert day.exists()  # somebody has put files of his own there
+    assert day.exists()  # foreign files are there
     for path in day.iterdir():
         path.unlink()
     log = journal.parent / "again.log"

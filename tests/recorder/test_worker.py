@@ -50,11 +50,11 @@ def test_what_was_left_is_put_into_the_journal(spool: Path, tmp_path: Path, way:
     journal = tmp_path / "journal"
     log_in(spool, 1)
     log_in(spool, 2, first=11)
-    (spool / "somebody-elses.file").touch()
+    (spool / "other.file").touch()
     worker = done(spool, way(journal))
     assert (worker.recovered, worker.rows, worker.files, worker.bad, worker.trouble) == (2, 20, 2, 0, "")
     assert [row["rec_no"] for row in table(journal)] == list(range(1, 21))
-    assert names(spool) == ["lock", "lock.files", "somebody-elses.file"]
+    assert names(spool) == ["lock", "lock.files", "other.file"]
 
 
 def test_a_bad_log_is_set_aside_and_those_behind_it_are_not_held_up(
@@ -127,7 +127,9 @@ def test_a_bug_with_one_log_is_no_end_of_the_others(
 
 
 @pytest.mark.slow
-def test_who_turns_logs_into_files_may_die(spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_converting_process_that_dies_is_replaced(
+    spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bccnd.recorder.worker.RETRY", 0.05)
     opened = Spool(str(spool))
     worker = Worker(opened, str(tmp_path / "journal"), "relay01", KeepSettings())
@@ -150,7 +152,7 @@ def test_who_turns_logs_into_files_may_die(spool: Path, tmp_path: Path, monkeypa
 
 
 @pytest.mark.slow
-def test_it_is_deaf_to_signals_and_two_of_them_never_work_at_once(spool: Path, tmp_path: Path) -> None:
+def test_the_converting_process_ignores_signals_and_two_never_work_at_once(spool: Path, tmp_path: Path) -> None:
     first, second = Child(str(spool)), Child(str(spool))
     asked = {"journal": str(tmp_path / "journal"), "log": str(log_in(spool, 1))}
     assert first.ask(asked)["rows"] == 10

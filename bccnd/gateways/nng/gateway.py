@@ -163,7 +163,8 @@ class NngGateway:
             self.status.drop("slow", int(payload))
         elif verb == frames.CMSG and key == frames.ERROR and frames.LINK in payload:
             if not self._refused_at:
-                text = f"the daemon at {self._bus} does not give us what passes ({payload.decode('ascii', 'replace')})"
+                reason = payload.decode("ascii", "replace")
+                text = f"the daemon at {self._bus} does not give this gateway what passes ({reason})"
                 remedy = "run this as root or in the daemon's group, or set access: [{user: NAME, link: true}]"
                 log.event("gateway_refused", text, about="nng", remedy=remedy, gateway="nng", reason="not_permitted")
             self._line.refused(payload.partition(b" ")[2])

@@ -105,7 +105,7 @@ def test_what_came_by_a_link_does_not_go_back_there(tmp_path: Path) -> None:
         gateway.bus.give((ways[ann.name], b"of ann"), (ways[bob.name], b"of bob"), (0, b"ours"))
         assert [ann.receive(), ann.receive()] == [b"of bob", b"ours"]
         assert [bob.receive(), bob.receive()] == [b"of ann", b"ours"]
-        # One that has gone is nobody to be left out.
+        # The number of a peer that has gone leaves out no other.
         ann.close()
         gateway.peers(1)
         gateway.bus.give((ways[ann.name], b"of the late ann"), (0, b"ours again"))
@@ -203,7 +203,7 @@ def test_a_flood_of_connections_that_say_nothing_keeps_nobody_out(tmp_path: Path
             wait(lambda: gateway.bus.dropped("no_id") > 100, "strangers to be cut off", PATIENCE)
             with RawPeer(where) as late:
                 late.send(ONE)
-                wait(lambda: ONE in gateway.bus.brought(), "somebody who comes late", PATIENCE)
+                wait(lambda: ONE in gateway.bus.brought(), "a peer that comes late", PATIENCE)
             peer.send(b"the last")
             wait(lambda: b"the last" in gateway.bus.brought(), "the peer", PATIENCE)
         finally:
@@ -262,7 +262,7 @@ def test_what_falls_is_counted_while_the_peer_is_there_and_exactly_once_it_reads
             gateway.bus.give(*((0, big) for _ in range(50)))
             time.sleep(0.001)
         wait(lambda: gateway.bus.dropped("queue_full") > 100, "the count", PATIENCE)
-        told = gateway.bus.dropped("queue_full")
+        reported = gateway.bus.dropped("queue_full")
         slow.sock.settimeout(2.0)
         got = 0
         try:
@@ -270,7 +270,7 @@ def test_what_falls_is_counted_while_the_peer_is_there_and_exactly_once_it_reads
                 got += 1
         except TimeoutError:
             pass
-        assert told <= 15_000 - got
+        assert reported <= 15_000 - got
         wait(lambda: gateway.bus.dropped("queue_full") == 15_000 - got, "all of it", PATIENCE)
         assert gateway.bus.report()["peers"][0]["dropped"] == 15_000 - got
         assert gateway.bus.report()["sent"] == got
@@ -368,9 +368,9 @@ def test_a_gateway_that_is_not_given_the_right_says_so_once_and_asks_again(tmp_p
         gateway.peers(1)
         for _ in range(2):
             gateway.bus.say(frames.error("not_permitted", frames.LINK_HERE))
-        wait(lambda: "does not give us what passes" in gateway.said(), "the line", PATIENCE)
+        wait(lambda: "does not give this gateway what passes" in gateway.said(), "the line", PATIENCE)
         wait(lambda: gateway.bus.packets.count(b"SUB !/link/here") == 2, "another attempt", PATIENCE)
-        assert gateway.said().count("does not give us what passes") == 1
+        assert gateway.said().count("does not give this gateway what passes") == 1
 
 
 def refusal(folder: Path, nng: Mapping[str, object], status: int = 2) -> str:
@@ -387,8 +387,8 @@ def refusal(folder: Path, nng: Mapping[str, object], status: int = 2) -> str:
 def test_a_place_that_is_taken_is_said_with_a_remedy(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
-        said = refusal(tmp_path, {"listen": [where]}, 1)
-    assert (where in said, "remedy: " in said, "Traceback" in said) == (True, True, False)
+        output = refusal(tmp_path, {"listen": [where]}, 1)
+    assert (where in output, "remedy: " in output, "Traceback" in output) == (True, True, False)
 
 
 def test_links_that_everybody_can_read_are_doubtful(tmp_path: Path) -> None:
@@ -403,11 +403,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_as_documented.make(tmp_path_factory.mktemp("certificates"))
 
 
-def tls(folder: Path, who: str, **more: str) -> dict[str, str]:
+def tls(folder: Path, subject: str, **more: str) -> dict[str, str]:
     return {
         "ca": str(folder / "ca.pem"),
-        "certificate": str(folder / f"{who}.pem"),
-        "key": str(folder / f"{who}.key"),
+        "certificate": str(folder / f"{subject}.pem"),
+        "key": str(folder / f"{subject}.key"),
         **more,
     }
 
@@ -416,25 +416,25 @@ def secure(where: str) -> str:
     return where.replace("tcp://", "tls+tcp://")
 
 
-def nngcat_tls(folder: Path, where: str, who: str = "", direction: str = "--dial") -> list[str]:
+def nngcat_tls(folder: Path, where: str, subject: str = "", direction: str = "--dial") -> list[str]:
     """The words by which nngcat speaks TLS, with a certificate of its own or without."""
     # The library that it was made with looks for names alone in the certificates of those that it dials.
     place = where.replace("127.0.0.1", "localhost") if direction == "--dial" else where
-    own = ["--cert", str(folder / f"{who}.both")] if who else []
+    own = ["--cert", str(folder / f"{subject}.both")] if subject else []
     return [direction, place, "--cacert", str(folder / "ca.pem"), *own]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("who", "require", "comes_in"),
+    ("subject", "require", "comes_in"),
     [("relay02", "both", True), ("stranger", "both", False), ("", "both", False), ("", "listener", True)],
 )
 def test_a_listener_takes_peers_by_their_certificates(
-    tmp_path: Path, certificates: Path, who: str, require: str, comes_in: bool
+    tmp_path: Path, certificates: Path, subject: str, require: str, comes_in: bool
 ) -> None:
     where = secure(url())
     settings = {"listen": [where], "tls": tls(certificates, "relay01", require=require)}
-    words = (*nngcat_tls(certificates, where, who), "--raw", "--data", "hello", "--interval", "1")
+    words = (*nngcat_tls(certificates, where, subject), "--raw", "--data", "hello", "--interval", "1")
     with RunningGateway(tmp_path, settings) as gateway, nngcat(*words):
         if comes_in:
             wait(lambda: b"hello" in gateway.bus.brought(), "the peer", PATIENCE)
@@ -451,7 +451,7 @@ def test_a_listener_takes_peers_by_their_certificates(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("who", "name", "good"),
+    ("subject", "name", "good"),
     [
         ("relay02", "relay02", True),
         ("relay02", "", True),  # by its address
@@ -460,12 +460,12 @@ def test_a_listener_takes_peers_by_their_certificates(
     ],
 )
 def test_a_dialler_looks_at_certificate_and_name(
-    tmp_path: Path, certificates: Path, who: str, name: str, good: bool
+    tmp_path: Path, certificates: Path, subject: str, name: str, good: bool
 ) -> None:
     where = secure(url())
     more = {"server_name": name} if name else {}
     settings = {"dial": [where], "tls": tls(certificates, "relay01", **more)}
-    words = nngcat_tls(certificates, where, who, "--listen")
+    words = nngcat_tls(certificates, where, subject, "--listen")
     with nngcat(*words, "--raw"), RunningGateway(tmp_path, settings) as gateway:
         if good:
             gateway.peers(1)
@@ -495,6 +495,6 @@ def test_files_that_are_missing_or_open_to_others_stop_the_start(tmp_path: Path,
         if not mode:
             path.unlink()
         if parts:
-            said = refusal(tmp_path, settings)
-            assert [part for part in parts if part not in said] == [], said
-            assert "Traceback" not in said
+            output = refusal(tmp_path, settings)
+            assert [part for part in parts if part not in output] == [], output
+            assert "Traceback" not in output
