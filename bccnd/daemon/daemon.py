@@ -398,7 +398,7 @@ class Daemon:
 
     @property
     def clients_not_kept(self) -> int:
-        return 0 if self._handover is None else self._handover.unkept
+        return 0 if self._handover is None else self._handover.not_stored
 
     @property
     def sources_not_kept(self) -> int:

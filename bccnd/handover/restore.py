@@ -82,7 +82,7 @@ class Handover:
         self.dropped: list[str] = []
         self.tracker_log: list[tuple[int, int]] = []
         #: clients that could not be stored
-        self.unkept = 0
+        self.not_stored = 0
         #: the client whose blocked packet is dropped
         self._given_up = -1
         pairs: dict[int, list[int]] = {}
@@ -271,21 +271,21 @@ class Handover:
             self._not_kept(error)
 
         def renew() -> None:
-            if client.state_log is not kept:
+            if client.state_log is not state_log:
                 return
             try:
                 file.replace(self.image(client))
             except OSError as error:
                 give_up(error)
 
-        kept = StoredClientLog(client.number, slot, client.fd, file, self.inflight, give_up)
-        client.state_log = kept
-        self._by_number[client.number] = kept
+        state_log = StoredClientLog(client.number, slot, client.fd, file, self.inflight, give_up)
+        client.state_log = state_log
+        self._by_number[client.number] = state_log
         file.grown = lambda: self._soon(renew)
         renew()
 
     def _not_kept(self, error: OSError) -> None:
-        self.unkept += 1
+        self.not_stored += 1
         log.event(
             "not_kept",
             f"the connection of a client will not survive a restart of this daemon: {error.strerror}",
@@ -297,18 +297,18 @@ class Handover:
 
     def forget(self, client: Storable) -> None:
         """Remove a client that has gone, or that cannot be stored any more."""
-        kept = self._by_number.pop(client.number, None)
-        if kept is None:
+        state_log = self._by_number.pop(client.number, None)
+        if state_log is None:
             return
         client.state_log = NOTHING
         self._store.forget(f"{CLIENT}{client.number}")
         self.inflight.release(client.fd)
-        if layout.read_number(self.inflight.memory, layout.AT_SENDING) == kept.slot + 1:
+        if layout.read_number(self.inflight.memory, layout.AT_SENDING) == state_log.slot + 1:
             # The last send was to this client, not to the next one with its slot.
             layout.write_number(self.inflight.memory, layout.AT_SENDING, 0)
-        layout.write_slot(self.inflight.memory, kept.slot, layout.ClientSlot(0, 0, 0, 0))
-        heappush(self._free, kept.slot)
-        kept.file.close()
+        layout.write_slot(self.inflight.memory, state_log.slot, layout.ClientSlot(0, 0, 0, 0))
+        heappush(self._free, state_log.slot)
+        state_log.file.close()
 
     def refuse(self, stored: Stored, why: str) -> None:
         """Drop a stored client that cannot be served."""

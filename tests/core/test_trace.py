@@ -79,15 +79,15 @@ WHERE: list[tuple[str, IntegrityChecker, bytes, str, str, str]] = [
     ("no seq", OPEN, datagram(seq=b""), "bad_seq", "body", "digits"),
     ("a blank in the channel", OPEN, datagram(chan=b"c 1"), "bad_channel", "body", "chan must be"),
     ("a key of the bus", OPEN, datagram(chan=b"!/tap/accepted"), "bad_target", "body", "must not begin with"),
-    ("of ours", OPEN, datagram(src=OWN), "looped", "dedup", "program of this host"),
+    ("of a local identity", OPEN, datagram(src=OWN), "looped", "dedup", "program of this host"),
     ("a copy", OPEN, datagram(src=b"old", seq=7), "duplicate", "dedup", "the last seq was 7, in epoch 1"),
-    ("a copy of nobody", OPEN, datagram(src=b"?", seq=7), "duplicate", "dedup", "duplicate"),
+    ("an anonymous copy", OPEN, datagram(src=b"?", seq=7), "duplicate", "dedup", "duplicate"),
     ("late", OPEN, datagram(src=b"old", seq=6), "stale", "dedup", "the last seq was 7"),
-    ("for somebody else", OPEN, datagram(chan=b"!elsewhere"), "not_addressed", "match", "no program of this host"),
+    ("for another host", OPEN, datagram(chan=b"!elsewhere"), "not_addressed", "match", "no program of this host"),
     ("for two", OPEN, datagram(chan=b"!own/p/1"), "accepted", "match", "2 clients"),
     ("for four, signed", SIGNED, datagram(key=KEY), "accepted", "match", "4 clients"),
     ("after a restart", OPEN, datagram(src=b"old", seq=7 + 2 * 10**6), "accepted", "match", "clients"),
-    ("for nobody in particular", OPEN, datagram(chan=b"zzz"), "accepted", "match", "1 client"),
+    ("for subscribers only", OPEN, datagram(chan=b"zzz"), "accepted", "match", "1 client"),
 ]
 
 

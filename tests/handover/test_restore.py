@@ -380,13 +380,13 @@ def test_invalid_inflight_state_is_dropped_and_clients_stay(site: Site, magic: b
 def test_client_that_cannot_be_stored_is_served_and_counted(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     kept = site.connect(b"a")
     site.store.full = True
-    unkept = [site.connect(b"a") for _ in range(3)]
-    assert site.handover.unkept == 3
+    not_stored = [site.connect(b"a") for _ in range(3)]
+    assert site.handover.not_stored == 3
     assert sum("survive a restart" in message for message in caplog.messages) == 1
     sleeper = slow(site, b"a")
     payloads = [b"%d" % number * 100 for number in range(30)]
     kept.publish(b"a", *payloads)
-    for one in (kept, *unkept, sleeper):
+    for one in (kept, *not_stored, sleeper):
         assert messages(one.all(), b"a") == payloads
     assert [name for name in site.store.kept if name.startswith("client-")] == [f"client-{kept.client.number}"]
     site.store.full = False
@@ -394,7 +394,7 @@ def test_client_that_cannot_be_stored_is_served_and_counted(site: Site, caplog: 
     assert late.client.state_log.slot == 1
     site.die()
     assert len(site.bus.clients) == 2
-    assert all(one.ended() for one in unkept)
+    assert all(one.ended() for one in not_stored)
     late.publish(b"a", b"x")
     assert messages(kept.all(), b"a") == messages(late.all(), b"a") == [b"x"]
 
@@ -403,13 +403,13 @@ def test_client_without_a_free_slot_is_served_and_counted(site: Site) -> None:
     first = site.connect(b"a")
     site.handover._next_slot = layout.MAX_SLOTS
     second = site.connect(b"a")
-    assert site.handover.unkept == 1
+    assert site.handover.not_stored == 1
     second.publish(b"a", b"y")
     assert first.all() == second.all() == [b"MSG a\0y"]
     first.close()
     turn_until(site.loop, lambda: len(site.bus.clients) == 1)
     third = site.connect(b"a")
-    assert (third.client.state_log.slot, site.handover.unkept) == (0, 1)
+    assert (third.client.state_log.slot, site.handover.not_stored) == (0, 1)
     site.die()
     assert second.ended()
     assert [one.number for one in site.bus.clients.values()] == [third.client.number]
@@ -421,7 +421,7 @@ def test_client_without_memory_is_served_and_counted(site: Site, caplog: pytest.
     with no_file_larger_than(20_000):
         other.publish(b"a", *payloads)
         site.settle()
-        assert site.handover.unkept == 1
+        assert site.handover.not_stored == 1
         assert f"client-{one.client.number}" not in site.store.kept
         third = site.connect(b"b")
         assert third.client.state_log.slot == 0
