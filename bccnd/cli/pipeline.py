@@ -65,7 +65,9 @@ spark_options: Final = compose(
     click.option("--memory", metavar="SIZE", default="2g", help="Maximal heap of the Spark driver."),
     click.option("--conf", metavar="K=V", multiple=True, callback=_settings, help="Setting of Spark; repeatable."),
 )
-_tables_option: Final = click.option("--out", "tables", required=True, metavar="TABLES", help="Folder or URI of the tables.")
+_tables_option: Final = click.option(
+    "--out", "tables", required=True, metavar="TABLES", help="Folder or URI of the tables."
+)
 
 
 @click.command()
@@ -93,12 +95,20 @@ def build(journal: str, tables: str, as_json: bool, **spark_settings: Any) -> No
 @click.command()
 @click.argument("journal")
 @_tables_option
-@click.option("--checkpoint", metavar="DIR", expose_value=False, help="Ignored; for old command lines.")
+@click.option("--checkpoint", metavar="DIR", help="Ignored; for old command lines.")
 @click.option("--once", is_flag=True, help="Run one pass, then exit.")
 @click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Time between two passes.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
-def stream(journal: str, tables: str, once: bool, every: float, as_json: bool, **spark_settings: Any) -> None:
+def stream(
+    journal: str,
+    tables: str,
+    checkpoint: str | None,  # noqa: ARG001 - an option of earlier versions
+    once: bool,
+    every: float,
+    as_json: bool,
+    **spark_settings: Any,
+) -> None:
     """Keep the tables of a JOURNAL up to date: files that came since the last time, however late, and no others.
 
     \b

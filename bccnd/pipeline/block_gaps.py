@@ -1,6 +1,6 @@
 """Finds the gap before the first message of each block of numbers.
 
-What comes before it is in another bucket, or on another day, so that `message_records` cannot know it.
+What comes before it is in another bucket, or on another day, where `message_records` has no access to it.
 """
 
 from __future__ import annotations

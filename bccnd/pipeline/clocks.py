@@ -29,7 +29,7 @@ from bccnd.pipeline.task_records import DAY, MINUTE, beside, day_of
 
 #: rows of a day by which clocks are compared, at most: enough for percentiles to the microsecond or so
 SAMPLE: Final = 500_000
-#: microseconds beyond which the wavering of a clock tells nothing
+#: microseconds at which the spread of a clock is capped
 MAX_SPREAD: Final = 2_000_000
 
 #: a day and a host

@@ -1,7 +1,7 @@
 """Which epoch of its source a receiver's rows belong to, for all receivers alike. Plain Python, a source at a time.
 
 Invariant: epochs follow from the rows, not from how a receiver counts: a source has begun anew where its numbers
-went back, or went forward by `SANITY` or more past all that anybody heard, and by more than it can have sent meanwhile.
+went back, or forward by `SANITY` or more past all that any receiver heard, and by more than it can have sent meanwhile.
 One restart explains what all receivers saw of it, and what they saw is explained by as few restarts as can be; so a
 receiver that missed a whole epoch, or did not notice that one began, is placed by those that did.
 
@@ -432,7 +432,7 @@ def _marks(
     blocks: Sequence[Sequence[_Block]],
     epochs: Sequence[Sequence[Epoch]],
 ) -> dict[str, int]:
-    """For each day a number that tells how its rows are divided among epochs."""
+    """For each day a checksum of how its rows are divided among epochs."""
     days: dict[str, set[tuple[object, ...]]] = {}
     for each in stretches:
         for stretch in each:

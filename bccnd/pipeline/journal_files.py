@@ -1,7 +1,7 @@
 """The journal as the pipeline reads it: which files there are, and whether each is what it should be.
 
 Invariant: rows are taken from a journal only if every file that they come from is one that a recorder can have written,
-lies where its records say that they belong, and holds records that no other file holds. Otherwise the run ends before
+lies where its records belong, and holds records that no other file holds. Otherwise the run ends before
 anything is changed, with the file's name.
 """
 
@@ -43,7 +43,7 @@ _START: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class Input(NamedTuple):
-    """A file with records: what its name says, its path below the journal, and its size in bytes."""
+    """A file with records: the parts of its name, its path below the journal, and its size in bytes."""
 
     file: layout.ObsFile
     path: str

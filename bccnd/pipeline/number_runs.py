@@ -3,7 +3,7 @@
 Invariant: the runs of a day follow from the rows of that day alone, and not from how these were cut into files: a run
 that ends where a stretch was cut goes on with the next one.
 
-Two things begin a run though the receiver's own count (`epoch`) says nothing of them: numbers of messages that were new
+Two things begin a run though the receiver's own count (`epoch`) does not change: numbers of messages that were new
 went back (the daemon had taken the source for dead and forgotten it), or copies came from a new port while the old one
 is never used again (a source that begins anew within two seconds is taken for a copy of itself).
 """

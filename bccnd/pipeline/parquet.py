@@ -1,4 +1,4 @@
-"""Tables of Parquet files, written and read by Spark's tasks through pyarrow, on any file system that pyarrow knows.
+"""Tables of Parquet files, written and read by Spark's tasks through pyarrow, on any file system that pyarrow supports.
 
 The files of a day are in ``<folder>/day=<YYYY-MM-DD>/``; the column ``day`` is in their path only. Paths are those
 below the folder or URI ``where``, which every task opens by itself.

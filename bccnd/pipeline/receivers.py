@@ -2,7 +2,7 @@
 
 A receiver listens while one of its sessions lasts, by its own clock; where the session of a journal is not known, from
 the journal's first row of a day to its last. It can hear a source if it has, on that day, any row from a segment on
-which some receiver heard that source; one without any rows may hear all sources, since nothing says that it cannot.
+which some receiver heard that source; one without any rows may hear all sources, since nothing proves that it cannot.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from bccnd.pipeline.row_batch import COLUMNS, NAMES, Batch, Origin
 ROWS: Final = 1_000_000
 #: times of rows that are wanted, in microseconds; the end does not belong to them
 Spans = Sequence[tuple[int, int]]
-#: bytes of a row in a file, where nothing else says how many rows there are: few, so that it is rather too many rows
+#: bytes of a row in a file, where the number of rows is unknown: few, so that estimates are rather too high
 _BYTES: Final = 10
 
 

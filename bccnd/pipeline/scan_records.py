@@ -178,7 +178,7 @@ def _refused(batch: Batch) -> pa.RecordBatch:
 
 
 def _nameless(batch: Batch) -> pa.RecordBatch:
-    """Messages of senders that do not know their name, distinguished by what is in them and by the minute."""
+    """Messages of senders without a name, distinguished by what is in them and by the minute."""
     columns = {"minute": batch.minute, "len": batch.length, "peer_port": batch.peer_port, "seq_key": batch.seq_key}
     rows = np.flatnonzero(batch.arrived & batch.src.among((NAMELESS,)))
     rows = grouped(*columns.values(), batch.chan.codes, batch.peer_ip.codes, among=rows).heads

@@ -40,7 +40,7 @@ LOCAL: Final = "local[*, 3]"
 _SMALL: Final = 64 << 20
 _TINY: Final = 2 << 20
 _LOOPBACK: Final = "127.0.0.1"
-#: the masters that Spark knows
+#: the masters that Spark supports
 _MASTERS: Final = re.compile(
     r"local(\[(\*|[1-9][0-9]*)(\s*,\s*[1-9][0-9]*)?\])?|spark://[^:/,]+:[0-9]+(,[^:/,]+:[0-9]+)*|yarn|k8s://\S+"
 )
@@ -52,7 +52,7 @@ _PATH_VARIABLES: Final = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF
 _TINY_SETTINGS: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: Java's fast compiler and its simplest collector: both have less to start
 _SMALL_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: seconds for a master to answer, and for a first worker to have room for us
+#: seconds for a master to answer, and for a first worker to have room
 _ANSWER: Final = 5.0
 _WORKERS: Final = 60.0
 
@@ -126,7 +126,7 @@ def _java_options(master: str, version: str, memory: str, own: Mapping[str, str]
 
 
 def _java_version() -> str:
-    """What Java says of itself. Raises PipelineError: no_java."""
+    """The output of ``java -version``. Raises PipelineError: no_java."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
@@ -147,7 +147,7 @@ def _check_network(master: str) -> None:
     try:
         socket.getaddrinfo("localhost", None)
     except OSError as error:
-        why = f"Spark needs to know where localhost is, and this system does not: {error.strerror}"
+        why = f"Spark needs localhost, and this system cannot resolve it: {error.strerror}"
         raise PipelineError("no_localhost", why, "add the line '127.0.0.1 localhost' to /etc/hosts") from error
     why = ""
     for host, port in re.findall("([^:/,]+):([0-9]+)", master) if master.startswith("spark://") else ():
@@ -192,7 +192,7 @@ def _prepare(session: SparkSession, master: str) -> None:
     while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # noqa: SLF001
         if time.monotonic() > deadline:
             session.stop()
-            why = f"{master} has had no worker with room for us for {_WORKERS:.0f} s"
+            why = f"{master} has had no free worker for {_WORKERS:.0f} s"
             remedy = "start workers, or ask for less: --conf spark.executor.memory=1g --conf spark.cores.max=2"
             raise PipelineError("no_workers", why, remedy)
         time.sleep(0.2)
@@ -226,7 +226,7 @@ def stop(*, complete: bool = False) -> None:
 
 @contextmanager
 def run_on_spark(*, size: int | None, **settings: Any) -> Iterator[SparkSession]:
-    """A session for one run; see `start`. What Spark itself says goes to a file, which is kept only for an error that
+    """A session for one run; see `start`. Spark's own output goes to a file, which is kept only for an error that
     it explains. Raises PipelineError."""
     # py4j logs calls that were interrupted on purpose.
     logging.disable(logging.CRITICAL)
@@ -258,5 +258,5 @@ def _explain(error: Exception, log: str) -> PipelineError:
     with open(log, "a", encoding="utf-8") as file:
         file.write(f"{error}\n")
     return PipelineError(
-        "failed", f"Spark has failed: {cause[:500]}", f"the tables are as they were; what Spark has said is in {log}"
+        "failed", f"Spark has failed: {cause[:500]}", f"the tables are unchanged; Spark's output is in {log}"
     )

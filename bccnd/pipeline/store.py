@@ -231,7 +231,7 @@ def _folders(days: Days) -> list[str]:
 
 
 def _move_all(root: str, run: str) -> None:
-    """Do what the list of a run says, as far as it has not been done."""
+    """Apply the list of a run, as far as it has not been done."""
     with open(f"{run}/{_MOVES}", encoding="utf-8") as file:
         listed = json.load(file)
     for path, inode in listed["moves"]:

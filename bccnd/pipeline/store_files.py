@@ -1,4 +1,4 @@
-"""Small files below a folder or URI, each written as a whole, on any file system that pyarrow knows."""
+"""Small files below a folder or URI, each written as a whole, on any file system that pyarrow supports."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 On a local disk the kernel keeps it: it ends with its owner. Elsewhere it is a file that names its owner. No store of
 objects creates a file only where there is none: of two runs that begin in the same moment the later one has the lock,
-and the other learns of it when it asks again, before it changes anything.
+and the other finds this when it checks again, before it changes anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOCK: Final = "_lock"
 
 @contextmanager
 def locked(root: Root, run: str) -> Iterator[Callable[[], None]]:
-    """Lock a folder for a run; what is given asks whether it still is. Both raise PipelineError: in_use."""
+    """Lock a folder for a run; yields a function that checks that it still is. Both raise PipelineError: in_use."""
     mine: dict[str, Any] = {
         "host": socket.gethostname(),
         "pid": os.getpid(),

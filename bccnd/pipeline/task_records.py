@@ -1,7 +1,7 @@
-"""What rows of the journal mean to the pipeline, and the shape in which tasks hand on what they made of them.
+"""Meanings of the journal's verdicts, and the records in which tasks pass on their results.
 
-A task emits records of several kinds in one frame: `RECORD` has room for all of them, `KINDS` says which of its columns
-a kind uses, and under which names; `of_kind` takes one kind out again.
+A task emits records of several kinds in one frame: `RECORD` has room for all of them, `KINDS` lists the columns that a
+kind uses, and under which names; `of_kind` takes one kind out again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEW: Final = ("accepted", "restart", "not_addressed", "looped")
 ONCE: Final = ("accepted", "reordered", "restart", "not_addressed")
 #: verdicts of rows by which clocks are compared
 COMPARED: Final = ("accepted", "reordered", "restart", "not_addressed", "looped")
-#: the sender that does not know its own name
+#: the name of senders that have none
 NAMELESS: Final = "?"
 
 _EPOCH: Final = datetime.date(1970, 1, 1)
