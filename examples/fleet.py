@@ -32,7 +32,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 class Fault(NamedTuple):
-    """What is wrong with the fleet, in words, and the finding by which the report is to tell of it."""
+    """What is wrong with the fleet, in words, and the finding by which the report shows it."""
 
     what: str
     kind: str
@@ -124,24 +124,24 @@ def compare(faults: list[Fault], found: list[Finding]) -> tuple[list[tuple[Fault
 def run(folder: Path, length: float) -> int:
     began = time.monotonic()
 
-    def say(text: str) -> None:
+    def log(text: str) -> None:
         console.print(f"[dim]{time.monotonic() - began:5.0f} s[/]  {text}")
 
     made, faults = fleet(length)
-    say(f"simulating {length / 60:.0f} minutes of {len(HOSTS)} hosts, with {len(faults)} faults")
+    log(f"simulating {length / 60:.0f} minutes of {len(HOSTS)} hosts, with {len(faults)} faults")
     journal, tables, page = folder / "journal", folder / "tables", folder / "page"
     simulation = write(made, str(journal))
-    say(f"{len(simulation.sent):,} messages were sent; what each host recorded of them is in its journal")
-    build(str(journal), str(tables), say)
-    say("making the page")
+    log(f"{len(simulation.sent):,} messages were sent; what each host recorded of them is in its journal")
+    build(str(journal), str(tables), log)
+    log("making the page")
     from bccnd.pipeline.report.page import report
 
     path, found = report(str(tables), str(page), title="Demo: a fleet with known faults")
     pairs, others = compare(faults, found)
-    console.print("\n[bold]What is wrong with the fleet, and what the report says:[/]")
+    console.print("\n[bold]What is wrong with the fleet, and what the report shows:[/]")
     for fault, finding in pairs:
-        told = f"[green]found[/]    {escape(finding.title)}" if finding else "[bold red]NOT FOUND[/]"
-        console.print(f"  {escape(fault.what):<52}{told}")
+        outcome = f"[green]found[/]    {escape(finding.title)}" if finding else "[bold red]NOT FOUND[/]"
+        console.print(f"  {escape(fault.what):<52}{outcome}")
     for one in others:
         console.print(f"  {'':<52}[dim]and also[/] {escape(one.title)}")
     missed = sum(finding is None for _, finding in pairs)
@@ -149,9 +149,9 @@ def run(folder: Path, length: float) -> int:
     return int(missed > 0)
 
 
-def build(journal: str, tables: str, say: Callable[[str], None]) -> None:
+def build(journal: str, tables: str, log: Callable[[str], None]) -> None:
     """The tables, on Spark; a few partitions do for so little. Raises PipelineError."""
-    say("starting Spark, and making the tables (this takes longest)")
+    log("starting Spark, and making the tables (this takes longest)")
     from bccnd.pipeline import spark_session
     from bccnd.pipeline.build import build as make
 
@@ -162,7 +162,7 @@ def build(journal: str, tables: str, say: Callable[[str], None]) -> None:
         complete = True
     finally:
         spark_session.stop(complete=complete)
-    say(f"{outcome.rows['messages']:,} messages, {outcome.rows['link_loss']:,} rows of loss")
+    log(f"{outcome.rows['messages']:,} messages, {outcome.rows['link_loss']:,} rows of loss")
 
 
 def main() -> int:

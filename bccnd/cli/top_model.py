@@ -16,7 +16,7 @@ MAX_NAMES: Final = 10_000
 #: rows of each table
 MAX_ROWS: Final = 100
 OTHERS: Final = "(others)"
-#: sender of messages whose keys are no legal channels
+#: sender of messages whose keys are not valid channels
 NAMELESS: Final = "(no sender)"
 
 _COUNTERS: Final = ("received", "sent", "published", "deliveries")

@@ -390,7 +390,7 @@ class Endpoint:
                 raw, address = sock.recvfrom(self._largest + 1)
             except BlockingIOError:
                 return None
-            except OSError:  # what the network says about something that we had sent
+            except OSError:  # a network error caused by an earlier send
                 continue
             received_ns = time.time_ns()
             found = self._judge(raw, address, received_ns)

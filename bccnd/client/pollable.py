@@ -16,7 +16,7 @@ class PollableDescriptor:
     that it watches: the present socket, a timer, and an event that is always set, for as long as it is watched."""
 
     def __init__(self) -> None:
-        # Python knows these timers since 3.13; a program that asks for no descriptor does not load ctypes.
+        # Python has these timers since 3.13. ctypes is loaded only for programs that ask for a descriptor.
         import ctypes
 
         self._libc = ctypes.CDLL(None, use_errno=True)

@@ -30,7 +30,7 @@ PATIENCE: Final = 5.0
 SHORTEST: Final = 0.05
 LONGEST: Final = 2.0
 
-#: what every connection asks for by itself; a daemon that is too old to know it refuses it, which is no error
+#: requested on every connection; an older daemon refuses it, which is no error
 OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
 
 #: refusals that name something else than the request that they are about

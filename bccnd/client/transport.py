@@ -129,7 +129,7 @@ class SessionSocket:
         self.session.connected()
 
     def reconnect(self) -> None:
-        """Try to connect; where that fails, the session knows when to try again."""
+        """Try to connect; on failure the session schedules the next attempt."""
         try:
             self.connect()
         except OSError as error:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# subscribe.py - prints the messages of a pattern, as they arrive from bccnd; says on stderr what was lost.
+# subscribe.py - prints the messages of a pattern, as they arrive from bccnd; reports losses on stderr.
 #   python3 ./subscribe.py /run/bccnd/bus.sock 'demo/'
 # When the daemon restarts it connects again; what is sent before that does not arrive.
 import os
@@ -9,7 +9,7 @@ from typing import NoReturn
 import bccnd
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(f"subscribe.py: {text}", file=sys.stderr, flush=True)
 
 
@@ -20,11 +20,11 @@ def print_events(bus: bccnd.Connection) -> NoReturn:
                 sys.stdout.buffer.write(b"MSG %b %b\n" % (os.fsencode(chan), payload))
                 sys.stdout.buffer.flush()
             case bccnd.Gap(lost=lost):
-                say(f"{lost} messages were lost here: this reader is too slow")
+                log(f"{lost} messages were lost here: this reader is too slow")
             case bccnd.Reconnected(seconds=seconds):
-                say(f"{bus.path}: the daemon was away for {seconds:.1f} s")
+                log(f"{bus.path}: the daemon was away for {seconds:.1f} s")
             case bccnd.Refusal(reason=reason, key=key):
-                say(f"refused: {reason} {key}")
+                log(f"refused: {reason} {key}")
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
             bus.subscribe(pattern)
             print_events(bus)
     except bccnd.BusError as error:
-        say(str(error))
+        log(str(error))
         return 1
     except KeyboardInterrupt:
         return 0
