@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -149,11 +149,12 @@ def test_columns_and_options_that_cannot_be_published_are_refused() -> None:
     ):
         with refused("bad_columns", kind=PipelineError):
             options(StructType(columns))
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: BccnSource({}).writer(PLAIN, overwrite=True),
         lambda: BccnSource({}).streamWriter(PLAIN, overwrite=True),
         lambda: BccnSource({"nosuch": "x"}).writer(PLAIN, overwrite=False),
-    ):
+    )
+    for call in calls:
         with pytest.raises(PipelineError):
             call()
 
