@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from docs import api, commands, defaults, excerpts, reference, runbook
+from docs import api, commands, defaults, excerpts, metrics, reference, runbook
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
@@ -141,6 +141,7 @@ def generated() -> dict[Path, str]:
     texts[DOCS / "python.md"] = api.page()
     texts[DOCS / "configuration.md"] = reference.page(manual)
     texts[DOCS / "commands.md"] = commands.page()
+    texts[DOCS / "metrics.md"] = metrics.page()
     texts[DOCS / "runbook.md"] = runbook.filled(texts[DOCS / "runbook.md"])
     return {reference.MANUAL: manual, **{path: excerpts.filled(text) for path, text in texts.items()}}
 

@@ -1,4 +1,4 @@
-"""The guide for clients: its frames are those of the code, and its session is what a daemon says."""
+"""The reference of the bus: its frames are those of the code, and its session is what a daemon says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bccnd.core import frames
 from tests.e2e.harness import Daemon
 from tests.support import ROOT
 
-GUIDE: Final = (ROOT / "docs/clients.md").read_text()
+GUIDE: Final = (ROOT / "docs/bus.md").read_text()
 FRAMES: Final = {
     "`SUB demo/`": frames.subscribe(b"demo/"),
     "`UNSUB demo/`": frames.unsubscribe(b"demo/"),

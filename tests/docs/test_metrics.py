@@ -1,0 +1,36 @@
+"""docs/metrics.md: one row for each metric, each with what to do about it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from docs import metrics
+from docs.site import DOCS
+
+PAGE = metrics.page()
+
+
+def test_each_metric_has_one_row_with_what_to_do() -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| `bccnd_")]
+    rows = [row for row in rows if len(row) == 5]
+    names = [row[0].strip("`") for row in rows]
+    assert len(names) == len(set(names)) > 60
+    assert all(row[3] and row[4] for row in rows)
+    assert {"bccnd_datagrams_total", "bccnd_build_info", "bccnd_queue_bytes", "bccnd_forward_seconds"} <= set(names)
+
+
+def test_what_the_page_points_to_in_the_runbook_is_there() -> None:
+    headings = re.findall(r"^### (\S+)$", (DOCS / "runbook.md").read_text(), re.MULTILINE)
+    anchors = set(re.findall(r"\(runbook\.md#([^)]+)\)", PAGE))
+    assert anchors
+    assert anchors <= {heading.lower() for heading in headings}
+
+
+def test_a_metric_without_anything_to_do_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    actions: dict[str, Any] = {name: text for name, text in metrics._ACTIONS.items() if name != "deliveries"}
+    monkeypatch.setattr(metrics, "_ACTIONS", actions)
+    with pytest.raises(ValueError, match="bccnd_deliveries"):
+        metrics.page()
