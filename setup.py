@@ -23,7 +23,7 @@ COMPILED = (
     "bccnd/core/fanout_groups.py",
     "bccnd/core/tracker_log.py",
     "bccnd/core/tracker_replay.py",
-    "bccnd/core/algorithms.py",
+    "bccnd/core/integrity_algorithms.py",
     "bccnd/core/counters.py",
     "bccnd/core/dedup.py",
     "bccnd/core/frames.py",

@@ -70,7 +70,7 @@ def test_imports_run_downward() -> None:
     assert upward == set()
     # Programs share with the daemon only how a UDP socket is opened.
     shared = {name[2] for path in modules("client") for name in imported(path) if name[:2] == ("bccnd", "net")}
-    assert shared == {"udp"}
+    assert shared == {"segment_socket"}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_programs_load_no_more_than_they_need() -> None:
     assert not loaded_after("import bccnd.daemon") & HEAVY
     assert not loaded_after("import bccnd.cli.sbusd") & ((HEAVY - {"click"}) | libraries)
     assert not loaded_after("import bccnd") & (HEAVY | libraries | {"logging"})
-    endpoint = {"bccnd.client.endpoint", "bccnd.client.keys", "bccnd.net.udp"}
+    endpoint = {"bccnd.client.endpoint", "bccnd.client.keys", "bccnd.net.segment_socket"}
     assert not loaded_after("import bccnd, bccnd.cli.main") & {*endpoint, "bccnd.core.pattern_tree"}
     assert endpoint <= loaded_after("import bccnd\nbccnd.Endpoint, bccnd.read_key")
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from bccnd.bus.access import Rights
 from bccnd.core.patterns import Dialect
-from bccnd.core.quota import UserAccount, UserLimits
 from bccnd.core.send_queue import SendQueue
+from bccnd.core.user_quota import UserAccount, UserLimits
 from bccnd.handover.client_log import NOTHING, ClientLog
 from bccnd.net.loop import HALF_CLOSED, READABLE, Timer
 from bccnd.net.peer import Peer

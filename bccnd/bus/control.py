@@ -16,14 +16,14 @@ from bccnd.bus.client import HARD_MODES, SOFT_MODES, Client
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.identities import Identities
-from bccnd.bus.receivers import describe_receivers
+from bccnd.bus.receiver_listing import describe_receivers
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.send_queues import SendQueues
 from bccnd.core import frames
 from bccnd.core.patterns import DIALECTS, Dialect
-from bccnd.core.quota import Quota
 from bccnd.core.routes import Routes
 from bccnd.core.send_queue import ORDERS, QUEUE
+from bccnd.core.user_quota import Quota
 from bccnd.errors import BadMessage
 
 #: entries in one page of a listing, so that a page is made in well under a millisecond

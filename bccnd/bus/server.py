@@ -18,7 +18,7 @@ from bccnd import log
 from bccnd.bus.access import Access, Admission
 from bccnd.bus.backpressure import Backpressure
 from bccnd.bus.client import BusLimits, Client
-from bccnd.bus.client_image import client_image
+from bccnd.bus.client_state import client_image
 from bccnd.bus.control import Control
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.gateway_links import GatewayLinks
@@ -34,11 +34,11 @@ from bccnd.core.egress import Egress
 from bccnd.core.ingress import Delivery
 from bccnd.core.pattern_tree import REFILL
 from bccnd.core.patterns import Dialect
-from bccnd.core.quota import Quota, UserAccount
 from bccnd.core.routes import Routes
+from bccnd.core.user_quota import Quota, UserAccount
 from bccnd.errors import BadFrame
 from bccnd.handover.client_log import NOTHING
-from bccnd.handover.restore import Handover
+from bccnd.handover.stored_state import Handover
 from bccnd.native import sockio
 from bccnd.native.inflight import PacketReceiver
 from bccnd.net.listen import Acceptor

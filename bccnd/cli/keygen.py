@@ -41,7 +41,7 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
         for name in [file, *([f"{file}.pub"] if algorithm == "sig" else [])]:
             if os.path.exists(name):
                 fail(f"{name} exists\n  remedy: choose another name, or --force to replace the key in it")
-    from bccnd.core.algorithms import fingerprint
+    from bccnd.core.integrity_algorithms import fingerprint
 
     if algorithm == "hmac":
         key = secrets.token_hex(32).encode()

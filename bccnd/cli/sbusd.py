@@ -24,8 +24,8 @@ from bccnd.bus.server import Bus, Entrance
 from bccnd.core.address import read_address, write_address
 from bccnd.core.identity import identity, tagged
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.quota import UserLimits
 from bccnd.core.routes import Routes
+from bccnd.core.user_quota import UserLimits
 from bccnd.errors import BadAddress
 from bccnd.net.listen import BACKLOG, adopt, bind_unix, listen_abstract
 from bccnd.net.loop import Loop

@@ -1,5 +1,5 @@
 cimport cython
-from bccnd.core.algorithms cimport Algorithm
+from bccnd.core.integrity_algorithms cimport Algorithm
 from bccnd.native cimport scan
 
 cdef int _BRACKET

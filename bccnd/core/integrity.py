@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from bccnd.core.algorithms import Algorithm, Crc32, Hmac, KeyUse
 from bccnd.core.bccn1 import MAGIC, MAX_SRC, split_check, split_envelope, sum_prefixes
+from bccnd.core.integrity_algorithms import Algorithm, Crc32, Hmac, KeyUse
 from bccnd.errors import BadDatagram
 from bccnd.native import scan
 

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from bccnd.core.algorithms import Algorithm, KeyUse, fingerprint
 from bccnd.core.bccn1 import MAX_SRC
+from bccnd.core.integrity_algorithms import Algorithm, KeyUse, fingerprint
 from bccnd.core.targets import prefixes
 from bccnd.errors import BadMessage
 

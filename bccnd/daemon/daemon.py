@@ -26,7 +26,6 @@ from bccnd.bus.server import Bus
 from bccnd.config import Configuration, load
 from bccnd.config.schema import RESTART_KEYS
 from bccnd.core import frames
-from bccnd.core.algorithms import KeyUse
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counter_history import STEP
 from bccnd.core.counters import Histogram
@@ -34,6 +33,7 @@ from bccnd.core.dedup import TrackerTable
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
 from bccnd.core.ingress import Ingress
+from bccnd.core.integrity_algorithms import KeyUse
 from bccnd.core.liveness import Liveness
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
@@ -52,13 +52,13 @@ from bccnd.monitoring.listings import Listings
 from bccnd.monitoring.service_status import ServiceStatus
 from bccnd.monitoring.status_page import StatusPage
 from bccnd.native import scan
-from bccnd.net.child_process import ChildProcess
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.loop import READABLE, Loop
+from bccnd.net.process_supervisor import ChildProcess
+from bccnd.net.segment_socket import peer_name
 from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
 from bccnd.net.transmitter import Transmitter
-from bccnd.net.udp import peer_name
 from bccnd.version import VERSION
 
 #: seconds between two steps of what time alone changes, and between two where one step was not enough

@@ -8,8 +8,8 @@ from bccnd import log
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.config import Settings
 from bccnd.gateways import NAMES
-from bccnd.net.child_process import ChildProcess, python_command
 from bccnd.net.loop import Loop
+from bccnd.net.process_supervisor import ChildProcess, python_command
 
 #: seconds within which gateways that are services of their own have to report
 REPORT_WITHIN: Final = 30.0

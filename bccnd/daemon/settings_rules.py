@@ -13,8 +13,8 @@ from bccnd.core.identity import token
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.liveness import USUAL_INTERVAL, LivenessRules
 from bccnd.core.patterns import Dialect
-from bccnd.core.quota import UserLimits
 from bccnd.core.redundancy import RepeatRule
+from bccnd.core.user_quota import UserLimits
 from bccnd.net.peer import MAX_PROGRAM
 from bccnd.net.segment import SegmentOptions
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from bccnd import log
-from bccnd.bus.restore import replay_input, restore_clients
+from bccnd.bus.client_restore import replay_input, restore_clients
 from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
@@ -21,7 +21,7 @@ from bccnd.core.liveness import Liveness
 from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.tracker_replay import replay
 from bccnd.core.tracker_snapshot import start_log
-from bccnd.handover.restore import Handover
+from bccnd.handover.stored_state import Handover
 from bccnd.handover.tracker_log_writer import TrackerLogWriter
 from bccnd.monitoring.service_status import count_of
 from bccnd.native import scan

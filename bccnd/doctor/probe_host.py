@@ -23,7 +23,7 @@ from bccnd.config import SegmentSettings
 from bccnd.core.address import read_address
 from bccnd.core.pem import read_certificates, validity
 from bccnd.errors import BadAddress, BadKey, StartError
-from bccnd.net.udp import UdpOptions, grow_receive_buffer, open_udp
+from bccnd.net.segment_socket import UdpOptions, grow_receive_buffer, open_udp
 
 #: seconds for a command
 TIMEOUT: Final = 5.0

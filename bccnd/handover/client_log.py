@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bccnd.core import client_records
+from bccnd.core import client_log_format
 from bccnd.handover.memfd import File
 from bccnd.native import inflight_layout as layout
 from bccnd.native.inflight import InflightState
@@ -91,46 +91,46 @@ class StoredClientLog(ClientLog):
             self._give_up(error)
 
     def _write(self, kind: int, body: bytes = b"", number: int = 0) -> None:
-        self._append(client_records.pack_record(kind, body, number, self._inflight.serial))
+        self._append(client_log_format.pack_record(kind, body, number, self._inflight.serial))
 
     def subscribed(self, pattern: bytes, times: int = 1) -> None:
-        self._write(client_records.SUBSCRIBED, pattern, times)
+        self._write(client_log_format.SUBSCRIBED, pattern, times)
 
     def unsubscribed(self, pattern: bytes, times: int) -> None:
-        self._write(client_records.UNSUBSCRIBED, pattern, times)
+        self._write(client_log_format.UNSUBSCRIBED, pattern, times)
 
     def requested(self, frame: bytes) -> None:
-        self._write(client_records.REQUESTED, frame)
+        self._write(client_log_format.REQUESTED, frame)
 
     def queued(self, frame: bytes) -> None:
-        self._write(client_records.QUEUED, frame, self._inflight.counted(self._fd) + 1)
+        self._write(client_log_format.QUEUED, frame, self._inflight.counted(self._fd) + 1)
         self._inflight.count(self._fd, 1)
 
     def dropped(self) -> None:
         inflight = self._inflight
-        self._append(client_records.pack_dropped(1, inflight.counted(self._fd) + 1, inflight.serial))
+        self._append(client_log_format.pack_dropped(1, inflight.counted(self._fd) + 1, inflight.serial))
         inflight.count(self._fd, 1)
 
     def head_dropped(self) -> None:
-        self._write(client_records.HEAD_DROPPED, number=1)
+        self._write(client_log_format.HEAD_DROPPED, number=1)
 
     def control_dropped(self) -> None:
         self._inflight.count(self._fd, 1)
 
     def sent(self, entries: int) -> None:
-        self._write(client_records.SENT, number=entries)
+        self._write(client_log_format.SENT, number=entries)
 
     def blocked(self, packet: bytes) -> None:
-        self._write(client_records.BLOCKED, packet)
+        self._write(client_log_format.BLOCKED, packet)
 
     def retried(self) -> None:
         self._inflight.begin(layout.RETRY, self.number, self._fd)
 
     def resumed(self) -> None:
-        self._write(client_records.RESUMED)
+        self._write(client_log_format.RESUMED)
 
     def next_seq(self, seq: int) -> None:
         self._inflight.set_next_seq(self._fd, seq)
 
     def counts(self, **numbers: int) -> None:
-        self._append(client_records.pack_counts(**numbers))
+        self._append(client_log_format.pack_counts(**numbers))

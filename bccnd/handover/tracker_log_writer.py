@@ -9,7 +9,7 @@ from typing import Final
 
 from bccnd import log
 from bccnd.core.tracker_log import TrackerLog
-from bccnd.handover.restore import Handover
+from bccnd.handover.stored_state import Handover
 
 #: seconds until a new file is tried after an error: the first time, and at most
 SHORTEST_PAUSE: Final = 1.0

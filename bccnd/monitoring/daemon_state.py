@@ -8,14 +8,14 @@ from typing import Protocol
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
-from bccnd.core.algorithms import KeyUse
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import Histogram, SegmentCounters
 from bccnd.core.dedup import TrackerTable
+from bccnd.core.integrity_algorithms import KeyUse
 from bccnd.core.liveness import Liveness
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.redundancy import Repeater
-from bccnd.net.child_process import ChildProcess
+from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment import Segment
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+#: remedy and place to look for a bug of bccnd
+BUG: Final = "Report the bug with the whole log entry (-o verbose)."
+BUG_LOG: Final = "`journalctl -u bccnd BCCND_EVENT=internal_error -o verbose`"
 
 
 class Drop(NamedTuple):

@@ -1,13 +1,11 @@
-"""Drops between this daemon and local programs: clients, its successor, the service manager, metrics and log."""
+"""Drops between this daemon and local programs."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from bccnd.monitoring.drop_entry import family, serious, usual
+from bccnd.monitoring.drop_entry import BUG, BUG_LOG, family, serious, usual
 
-_BUG: Final = "Report the bug with the whole log entry (-o verbose)."
-_BUG_LOG: Final = "`journalctl -u bccnd BCCND_EVENT=internal_error -o verbose`"
 _FIX_CLIENT: Final = "Correct the client; it received `!/bccn/error`."
 _READ_FASTER: Final = "Make the client read faster or in batches, narrow its patterns"
 
@@ -90,7 +88,7 @@ DROPS: Final = (
             "A connection was refused: mode and group of the socket do not admit its user.",
             "Check bus.mode and bus.group, or leave it if the refusal is intended.",
         ),
-        serious("bug", "A connection was refused because of a bug in bccnd.", _BUG, _BUG_LOG),
+        serious("bug", "A connection was refused because of a bug in bccnd.", BUG, BUG_LOG),
     ),
     *family(
         "clients_ended",
@@ -110,7 +108,7 @@ DROPS: Final = (
             "Make programs close their connections before they end, and not pass them to others.",
             "`journalctl -u bccnd BCCND_DROP=pid_reused`: uid, pid and program",
         ),
-        serious("bug", "A client was disconnected because of a bug in bccnd.", _BUG, _BUG_LOG),
+        serious("bug", "A client was disconnected because of a bug in bccnd.", BUG, BUG_LOG),
     ),
     *family(
         "client_errors",
@@ -184,77 +182,5 @@ DROPS: Final = (
         ),
         serious("bad_report", "Invalid report of a gateway.", "Run the same version of daemon and gateway."),
         usual("unknown_listing", "Unknown listing requested.", "Run the same version of client and bccnd."),
-    ),
-    serious(
-        "state_dropped",
-        "State left by the previous daemon is damaged or of an unknown version, and was discarded.",
-        "Expected once after a downgrade; else report it.",
-        "`journalctl -u bccnd -u bccnd-broker BCCND_DROP=state_dropped`: which state",
-        "the daemon",
-    ),
-    serious(
-        "clients_not_kept",
-        "A connection could not be stored with systemd: it will be closed by a restart of the daemon.",
-        "Raise FileDescriptorStoreMax=, LimitNOFILE= or MemoryMax= of the service.",
-        "`journalctl -u bccnd BCCND_DROP=clients_not_kept`; `systemctl show bccnd -p NFileDescriptorStore`",
-    ),
-    serious(
-        "sources_not_kept",
-        "State of sources could not be stored for the next daemon: duplicates may be delivered after a restart.",
-        "Raise LimitNOFILE= or MemoryMax= of the service.",
-        "`journalctl -u bccnd BCCND_DROP=sources_not_kept`: the kernel's error",
-    ),
-    serious(
-        "notifications_lost",
-        "systemd did not accept a notification: the status that it shows, and the connections that it stores, may be "
-        "out of date.",
-        "Check systemd itself (systemctl status).",
-        "`systemctl is-system-running`; `journalctl -u bccnd BCCND_DROP=notifications_lost`",
-    ),
-    *family(
-        "visitors_refused",
-        "reason",
-        "the metrics listener",
-        "`ss -tnp sport = :9540` (the port of metrics.listen): which programs are connected",
-        serious(
-            "too_many_visitors",
-            "A connection to the metrics listener was refused: 32 are open.",
-            "Find the program that holds them; one Prometheus needs one connection.",
-        ),
-        usual(
-            "slow_visitor",
-            "A connection to the metrics listener was closed: it sent no request, or did not read the response, within "
-            "ten seconds.",
-            "Nothing, unless it is your Prometheus: then check the network between.",
-        ),
-        usual(
-            "bad_request",
-            "A connection to the metrics listener was closed: it did not speak HTTP.",
-            "Find the program that connects, and check whether metrics.listen should be reachable for it.",
-        ),
-        usual(
-            "foreign_host",
-            "A request to the metrics listener was refused: its Host is not a name of this host.",
-            "If it is your proxy or your Prometheus, use an address in its URL, or add the name to metrics.hosts.",
-        ),
-        serious("bug", "A connection to the metrics listener was closed by a bug in bccnd.", _BUG, _BUG_LOG),
-    ),
-    *family(
-        "log_lines_dropped",
-        "reason",
-        "a log line",
-        "",
-        serious(
-            "lines_lost",
-            "The reader of the log did not accept a line: it is missing.",
-            "Check that the reader of the log runs and has room.",
-            "`systemctl status systemd-journald`, `journalctl --disk-usage`",
-        ),
-        usual(
-            "lines_left_out",
-            "Log line suppressed: 50 about this kind of event were written within a minute.",
-            "Nothing; the metrics count what the log leaves out.",
-            "`journalctl -u bccnd -p warning`: which event is so frequent",
-        ),
     ),
 )

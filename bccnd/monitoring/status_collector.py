@@ -25,15 +25,13 @@ from bccnd.monitoring.daemon_state import DaemonState, all_counters
 from bccnd.monitoring.drop_catalog import LOST
 from bccnd.monitoring.drop_counts import DropCount, count_drops
 from bccnd.monitoring.metrics import PREFIX
+from bccnd.monitoring.status_findings import ONGOING, RECENT, find_problems, state_of
 from bccnd.monitoring.status_model import (
-    ONGOING,
-    RECENT,
     ChannelRow,
     Chart,
     ClientRow,
     DropRow,
     EventRow,
-    Finding,
     GatewayPeerRow,
     GatewayRow,
     SegmentRow,
@@ -41,15 +39,12 @@ from bccnd.monitoring.status_model import (
     SourceTotals,
     Status,
     VerdictRow,
-    state_of,
 )
-from bccnd.net.udp import peer_name
+from bccnd.net.segment_socket import peer_name
 from bccnd.version import VERSION
 
 #: seconds over which current rates are averaged
 RATE_WINDOW: Final = 10.0
-#: seconds after the start within which a gateway may be down
-GATEWAY_START_TIME: Final = 30.0
 #: rows of a list
 MAX_ROWS: Final = 20
 MAX_CHANNELS: Final = 12
@@ -144,7 +139,18 @@ class StatusCollector:
         channels = self._top_channels.busiest(MAX_CHANNELS)
         clients, more_clients = self._clients()
         gateways, peers = self._gateways()
-        findings = list(self._findings(view, drops, gateways))
+        died = view.rise("deaths")
+        findings = list(
+            find_problems(
+                self._daemon,
+                view.wall - self._daemon.started,
+                drops,
+                gateways,
+                view.wall,
+                died_recently=view.rose_within(died, RECENT),
+                died_now=view.rose_within(died, ONGOING),
+            )
+        )
         bus = daemon.bus.counters
         return Status(
             host=printable(daemon.host),
@@ -206,25 +212,6 @@ class StatusCollector:
                 means=drop.means,
                 remedy=drop.remedy,
             )
-
-    def _findings(self, view: _HistoryView, drops: list[DropRow], gateways: list[GatewayRow]) -> Iterator[Finding]:
-        daemon = self._daemon
-        only = printable(daemon.segments[0].options.name) if len(daemon.segments) == 1 else ""
-        for one in drops:
-            recent = one.last is not None and view.wall - one.last < RECENT
-            if one.serious and recent:
-                where = f" on {one.where}" if one.where and one.where != only else ""
-                yield Finding(f"{one.name}{where}", "drops", one.now)
-        for gateway in gateways:
-            if not gateway.up and view.wall - daemon.started > GATEWAY_START_TIME:
-                yield Finding(f"gateway {gateway.name} is down", "gateways", True)
-        if daemon.liveness.silent:
-            yield Finding(f"{_are(daemon.liveness.silent, 'source')} silent", "sources", True)
-        died = view.rise("deaths")
-        if view.rose_within(died, RECENT):
-            yield Finding("sources died", "sources", view.rose_within(died, ONGOING))
-        if daemon.refused:
-            yield Finding("the last reload was refused", "events", True)
 
     def _charts(self, view: _HistoryView) -> Iterator[Chart]:
         totals = dict(self._counts())
@@ -443,7 +430,3 @@ def _text(name: bytes) -> str:
 def _peer_text(name: object) -> str:
     """Make a name reported by a gateway printable and short: a remote peer may have chosen it."""
     return printable(str(name)[:256])
-
-
-def _are(number: int, noun: str) -> str:
-    return f"{number:,} {noun} is" if number == 1 else f"{number:,} {noun}s are"

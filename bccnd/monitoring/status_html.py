@@ -31,10 +31,8 @@ from bccnd.monitoring.html import (
     time_element,
     time_with_age,
 )
+from bccnd.monitoring.status_findings import ATTENTION, OVER, WELL, summarize
 from bccnd.monitoring.status_model import (
-    ATTENTION,
-    OVER,
-    WELL,
     Chart,
     ClientRow,
     DropRow,
@@ -44,7 +42,6 @@ from bccnd.monitoring.status_model import (
     SegmentRow,
     SourceRow,
     Status,
-    summarize,
 )
 
 _STATE_NAMES: Final = {WELL: "Well", OVER: "Well again", ATTENTION: "Attention"}

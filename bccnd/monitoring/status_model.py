@@ -1,24 +1,11 @@
-"""The data of the status page: rows, totals and findings.
+"""The data of the status page: rows and totals.
 
 Invariant: lists have a bounded length, and text is printable. Times are Unix times in seconds.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
-
-#: seconds after its last increase for which a drop counts as ongoing
-ONGOING: Final = 300.0
-#: seconds after its last increase for which a drop is a finding
-RECENT: Final = 3600.0
-
-#: findings named in the summary
-MAX_NAMED: Final = 6
-
-#: states, best first
-WELL: Final = "well"
-OVER: Final = "over"
-ATTENTION: Final = "attention"
+from typing import Any, NamedTuple
 
 
 class Finding(NamedTuple):
@@ -213,32 +200,3 @@ def to_json(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {name: to_json(field) for name, field in zip(value._fields, value, strict=True)}
     return [to_json(each) for each in value] if isinstance(value, list) else value
-
-
-def state_of(findings: list[Finding]) -> str:
-    """Return the overall state."""
-    if any(one.now for one in findings):
-        return ATTENTION
-    return OVER if findings else WELL
-
-
-def summarize(findings: list[Finding]) -> list[str | Finding]:
-    """Return a sentence about the overall state, in parts: text, and findings to link."""
-    present = [one for one in findings if one.now]
-    past = [one for one in findings if not one.now]
-    if not findings:
-        return ["All is well."]
-    if not present:
-        return ["All is well now. Within the last hour: ", *_listed(past), "."]
-    things = "1 thing needs" if len(present) == 1 else f"{len(present)} things need"
-    also = [" Within the last hour also: ", *_listed(past), "."] if past else []
-    return [f"{things} attention: ", *_listed(present), ".", *also]
-
-
-def _listed(findings: list[Finding]) -> list[str | Finding]:
-    parts: list[str | Finding] = []
-    for one in findings[:MAX_NAMED]:
-        parts += [", ", one] if parts else [one]
-    if len(findings) > MAX_NAMED:
-        parts.append(f" and {len(findings) - MAX_NAMED} more")
-    return parts

@@ -29,7 +29,7 @@ class Figures(Collector):
         self._refused = refused
 
     def collect(self) -> Iterator[Metric]:
-        worker, spool, recording = self._recorder.worker, self._recorder.spool, self._recorder.recording
+        worker, spool, recording = self._recorder.maintenance, self._recorder.spool, self._recorder.recording
         for name, what, value in (
             ("records", "Datagrams that were put into the log", recording.records),
             ("journal_records", "Records in finished files", worker.rows),

@@ -19,10 +19,10 @@ from bccnd.config import RecorderSettings
 from bccnd.errors import BadFrame, BusError
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.service_manager import ServiceManager
+from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.recording import Recording, now
 from bccnd.recorder.spool import Spool
 from bccnd.recorder.tap import Tap
-from bccnd.recorder.worker import Worker
 
 #: seconds between two checks of log and disk, two syncs with the daemon, two attempts to go on after a pause
 TICK: Final = 1.0
@@ -57,8 +57,8 @@ class Recorder:
         self.failed: BusError | None = None
         self.settings = settings
         self.spool = Spool(spool)
-        self.worker = Worker(self.spool, settings.journal, host, settings.keep, settings.rotate)
-        self.recording = Recording(settings, host, self.spool, self.worker)
+        self.maintenance = Maintenance(self.spool, settings.journal, host, settings.keep, settings.rotate)
+        self.recording = Recording(settings, host, self.spool, self.maintenance)
         self._bus, self._loop, self._manager = bus, loop, manager or ServiceManager()
         self._tap: Tap | None = None
         self._wait = _SHORTEST
@@ -78,7 +78,7 @@ class Recorder:
         loop = self._loop
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.on_signal(number, self.stop)
-        self.worker.start()
+        self.maintenance.start()
         self._manager.attach(loop)
         self._manager.ready("waiting for the daemon")
         loop.soon(self._connect)
@@ -88,7 +88,7 @@ class Recorder:
         finally:
             self.recording.close_log()
             self.spool.close()
-        return not self.worker.logs
+        return not self.maintenance.logs
 
     def stop(self) -> None:
         """Stop: take what is under way and convert what is logged. A second call leaves the rest in the log."""
@@ -111,12 +111,12 @@ class Recorder:
             self._over = True
             self._close_tap()
             self._end_journal()
-            self.worker.end()
+            self.maintenance.end()
             self._ending = time.monotonic() + _FAREWELL
             self._await_worker()
 
     def _await_worker(self) -> None:
-        if self.worker.done or time.monotonic() > self._ending:
+        if self.maintenance.done or time.monotonic() > self._ending:
             self._loop.stop()
         else:
             self._loop.later(0.02, self._await_worker)
@@ -203,7 +203,7 @@ class Recorder:
         self._ticks += 1
         ask = self._ticks % _ASK == 0
         log.flush()  # what the worker has logged
-        if self.worker.done and not self._ending:  # a bug; a restart gets further
+        if self.maintenance.done and not self._ending:  # a bug; a restart gets further
             self.failed = BusError("internal_error", "the worker that converts logs has ended")
             self.stop()
         self.recording.check()
@@ -221,7 +221,7 @@ class Recorder:
     @property
     def losses(self) -> dict[tuple[str, str], int]:
         """All that was not kept or was thrown away, by family and name."""
-        worker = self.worker
+        worker = self.maintenance
         losses = {("recorder_dropped_records", reason): count for reason, count in self.recording.dropped.items()}
         for name, count in (
             ("recorder_tap_gap_records", self.recording.gaps),
@@ -248,7 +248,7 @@ class Recorder:
         self.on_status(text)
 
     def _describe(self) -> str:
-        worker, recording = self.worker, self.recording
+        worker, recording = self.maintenance, self.recording
         if recording.paused:
             state = f"paused: {recording.paused}; {sum(recording.dropped.values())} records not kept"
         elif recording.head is None:

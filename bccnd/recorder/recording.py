@@ -16,10 +16,10 @@ from bccnd.config import RecorderSettings
 from bccnd.journal import layout
 from bccnd.recorder import rows
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
+from bccnd.recorder.maintenance import Maintenance, Syncer, name_of
 from bccnd.recorder.payload import Payloads
 from bccnd.recorder.sessions import MAX_SESSIONS, Head, Session, pack_alive
 from bccnd.recorder.spool import Spool
-from bccnd.recorder.worker import Syncer, Worker, name_of
 from bccnd.version import VERSION
 
 #: microseconds that a datagram may take from the kernel to the daemon, and by which its stamp may lie before that (the
@@ -39,7 +39,7 @@ class Recording:
     by the kernel before the daemon read them. ``head`` is that of the journal, None without a subscription; ``log`` is
     None while recording pauses, and ``paused`` is why."""
 
-    def __init__(self, settings: RecorderSettings, host: str, spool: Spool, worker: Worker) -> None:
+    def __init__(self, settings: RecorderSettings, host: str, spool: Spool, worker: Maintenance) -> None:
         self.records = self.gaps = self.drops = 0
         self.dropped = {"disk": 0, "spool_full": 0}
         self.paused = ""

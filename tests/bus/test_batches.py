@@ -20,7 +20,7 @@ from bccnd.core.fanout_groups import LENGTH, MAX_PORTION
 from bccnd.core.frames import MAX_BATCH
 from bccnd.core.ingress import Delivery, Ingress
 from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.quota import UserLimits
+from bccnd.core.user_quota import UserLimits
 from tests.bus.packets import LARGE, accounted, clog, collect, from_segment, mode, numbered, numbers, to, unbatched
 from tests.support import Hub, Peer, datagram, dropped, gaps, slow, turn_until
 

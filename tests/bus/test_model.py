@@ -16,7 +16,7 @@ import pytest
 from bccnd.bus.access import Rule, admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
 from bccnd.core import frames
-from bccnd.core.quota import UserLimits
+from bccnd.core.user_quota import UserLimits
 from bccnd.native import scan
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
 from tests.bus.packets import unbatched

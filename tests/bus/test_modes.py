@@ -13,7 +13,7 @@ import pytest
 from bccnd.bus.access import admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
 from bccnd.core import frames
-from bccnd.core.quota import UserLimits
+from bccnd.core.user_quota import UserLimits
 from tests.bus import packets as net_packets
 from tests.bus.packets import accounted, collect, from_segment, mode, numbers, unbatched
 from tests.support import ANN, BOB, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until

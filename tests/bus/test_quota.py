@@ -13,7 +13,7 @@ import pytest
 from bccnd.bus.access import admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
 from bccnd.core import frames
-from bccnd.core.quota import UserLimits
+from bccnd.core.user_quota import UserLimits
 from bccnd.net.loop import READABLE
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
 from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, slow, turn_until

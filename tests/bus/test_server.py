@@ -21,8 +21,8 @@ from bccnd.core.counters import ERROR_REASONS
 from bccnd.core.frames import MAX_PACKET
 from bccnd.core.integrity import make_checker
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.quota import UserLimits
 from bccnd.core.signatures import generate, public_of
+from bccnd.core.user_quota import UserLimits
 from tests.support import Hub, Peer, dropped, gaps, messages, refusals, slow, turn_until
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1
-from bccnd.core.algorithms import Crc32, Hmac
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.egress import LINGER, Egress
 from bccnd.core.identity import PERL_TOKEN_BYTES
 from bccnd.core.integrity import IntegrityChecker, make_checker
+from bccnd.core.integrity_algorithms import Crc32, Hmac
 from bccnd.core.signatures import generate, public_of
 from bccnd.core.verdicts import ACCEPTED, LOOPED
 from tests.core import material

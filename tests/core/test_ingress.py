@@ -10,13 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, frames, ingress, targets
-from bccnd.core.algorithms import Hmac
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, TrackerTable
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.integrity_algorithms import Hmac
 from bccnd.core.lru import Source
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Route, Routes

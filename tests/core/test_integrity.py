@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, integrity
-from bccnd.core.algorithms import Algorithm, Crc32, Hmac, fingerprint
 from bccnd.core.integrity import IntegrityChecker, make_checker
+from bccnd.core.integrity_algorithms import Algorithm, Crc32, Hmac, fingerprint
 from bccnd.core.signatures import Signatures, fingerprint_of, generate, public_of
 from bccnd.errors import BadDatagram
 from tests.core import material

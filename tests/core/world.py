@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1
-from bccnd.core.algorithms import Hmac
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.integrity_algorithms import Hmac
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.core.trace import Trace, trace

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from bccnd.core import signatures
-from bccnd.core.algorithms import Algorithm, Crc32, Hmac
 from bccnd.core.bccn1 import build
 from bccnd.core.dedup import DedupRules
 from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.integrity_algorithms import Algorithm, Crc32, Hmac
 from bccnd.core.signatures import Signatures
 from tests.core.world import OWN, World
 from tests.e2e.brokers import Broker

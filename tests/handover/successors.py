@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from bccnd.bus.access import Rule, admit_all
 from bccnd.bus.client import BusLimits, Client
-from bccnd.bus.restore import replay_input, restore_clients
+from bccnd.bus.client_restore import replay_input, restore_clients
 from bccnd.bus.segment_reader import SegmentReader
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core import frames
@@ -36,7 +36,7 @@ from bccnd.core.routes import Routes
 from bccnd.core.tracker_replay import replay
 from bccnd.core.tracker_snapshot import start_log
 from bccnd.errors import BadFrame
-from bccnd.handover.restore import Handover
+from bccnd.handover.stored_state import Handover
 from bccnd.native.inflight_layout import InflightInput
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from bccnd.core import client_records
-from bccnd.core.client_records import Record
+from bccnd.core import client_log_format
+from bccnd.core.client_log_format import Record
 from bccnd.handover import memfd
 from bccnd.handover.client_log import StoredClientLog
 from bccnd.handover.memfd import File
@@ -26,7 +26,7 @@ from tests.native.inflight_memory import new_memory
 from tests.support import examples
 
 FD: Final = 50
-HEAD: Final = client_records.pack_head()
+HEAD: Final = client_log_format.pack_head()
 
 
 class Case:
@@ -42,7 +42,7 @@ class Case:
         self.client_log = StoredClientLog(9, 5, FD, self.file, self.inflight, self.failures.append)
 
     def records(self) -> list[Record]:
-        found = client_records.read_image(File(os.dup(self.file.fd)).read())
+        found = client_log_format.read_image(File(os.dup(self.file.fd)).read())
         assert found.unknown == []
         return found.records
 
@@ -69,15 +69,15 @@ def test_records_have_the_serial_of_their_input(case: Case) -> None:
     client_log.retried()
     client_log.resumed()
     assert case.records() == [
-        Record(client_records.COUNTS, 0, 0, b'{"published": 1, "lost": 2}'),
-        Record(client_records.SUBSCRIBED, 1, 1, b"a/>"),
-        Record(client_records.SUBSCRIBED, 1, 3, b"b"),
-        Record(client_records.UNSUBSCRIBED, 1, 1, b"a/>"),
-        Record(client_records.REQUESTED, 1, 0, b"CMSG echo/off\0"),
-        Record(client_records.HEAD_DROPPED, 1, 1, b""),
-        Record(client_records.SENT, 1, 7, b""),
-        Record(client_records.BLOCKED, 1, 0, b"MSG k\0v"),
-        Record(client_records.RESUMED, 2, 0, b""),
+        Record(client_log_format.COUNTS, 0, 0, b'{"published": 1, "lost": 2}'),
+        Record(client_log_format.SUBSCRIBED, 1, 1, b"a/>"),
+        Record(client_log_format.SUBSCRIBED, 1, 3, b"b"),
+        Record(client_log_format.UNSUBSCRIBED, 1, 1, b"a/>"),
+        Record(client_log_format.REQUESTED, 1, 0, b"CMSG echo/off\0"),
+        Record(client_log_format.HEAD_DROPPED, 1, 1, b""),
+        Record(client_log_format.SENT, 1, 7, b""),
+        Record(client_log_format.BLOCKED, 1, 0, b"MSG k\0v"),
+        Record(client_log_format.RESUMED, 2, 0, b""),
     ]
     assert layout.read_unfinished(case.memory) == layout.InflightInput(layout.RETRY, 9, 2, 0.0, 0)
     assert case.inflight.counted(FD) == 0
@@ -94,9 +94,9 @@ def test_queued_dropped_and_unsent_count_as_delivered(case: Case) -> None:
     client_log.queued(b"MSG b\0")
     assert inflight.counted(FD) == 6
     assert [(one.kind, one.delivered, one.serial) for one in case.records()] == [
-        (client_records.QUEUED, 3, 1),
-        (client_records.DROPPED, 4, 1),
-        (client_records.QUEUED, 6, 1),
+        (client_log_format.QUEUED, 3, 1),
+        (client_log_format.DROPPED, 4, 1),
+        (client_log_format.QUEUED, 6, 1),
     ]
     inflight.begin(layout.RETRY, 1)
     client_log.queued(b"MSG c\0")
@@ -145,7 +145,7 @@ def send(case: Case, fd: int) -> None:
         sender.waited(fd, b"%d" % (number + 1), 2, case.client_log.length)
         case.client_log.sent(2)
         if number % 60 == 0:
-            case.file.replace(HEAD + client_records.pack_record(client_records.SENT, number=number + 3))
+            case.file.replace(HEAD + client_log_format.pack_record(client_log_format.SENT, number=number + 3))
     signal.pause()
 
 
@@ -182,9 +182,9 @@ def test_killed_flush_has_sent_what_log_and_state_record() -> None:
                         assert int(packet) == sent
                         sent += 1 if sent % 3 == 0 else 2
             file = File(os.dup(case.file.fd))
-            found = client_records.read_image(file.read())
+            found = client_log_format.read_image(file.read())
             file.cut(found.size)
-            taken = sum(one.number for one in found.records if one.kind == client_records.SENT)
+            taken = sum(one.number for one in found.records if one.kind == client_log_format.SENT)
             sending = layout.read_sending(memory)
             if sending is not None and sending.taken and sending.length == file.end:
                 taken += sending.taken

@@ -12,13 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families as read_plai
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
-from bccnd.core.algorithms import KeyUse
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counter_history import STEP
 from bccnd.core.counters import Histogram
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import make_checker
+from bccnd.core.integrity_algorithms import KeyUse
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
@@ -28,8 +28,8 @@ from bccnd.log.handlers import LogLine
 from bccnd.monitoring import metrics
 from bccnd.monitoring.status_collector import StatusCollector
 from bccnd.monitoring.status_model import DropRow, Status
-from bccnd.net.child_process import ChildProcess
 from bccnd.net.http import REASONS
+from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment import Segment, SegmentOptions
 from tests.support import BROADCAST, Hub, free_port
 

@@ -22,15 +22,20 @@ from bccnd.core.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.html import Markup, element, joined
-from bccnd.monitoring.status_collector import GATEWAY_START_TIME, MAX_CHANNELS, MAX_LINES, MAX_ROWS, MAX_SILENT
-from bccnd.monitoring.status_html import render
-from bccnd.monitoring.status_model import (
+from bccnd.monitoring.status_collector import MAX_CHANNELS, MAX_LINES, MAX_ROWS, MAX_SILENT
+from bccnd.monitoring.status_findings import (
     ATTENTION,
+    GATEWAY_START_TIME,
     MAX_NAMED,
     ONGOING,
     OVER,
     RECENT,
     WELL,
+    state_of,
+    summarize,
+)
+from bccnd.monitoring.status_html import render
+from bccnd.monitoring.status_model import (
     ChannelRow,
     Chart,
     ClientRow,
@@ -44,8 +49,6 @@ from bccnd.monitoring.status_model import (
     SourceTotals,
     Status,
     VerdictRow,
-    state_of,
-    summarize,
     to_json,
 )
 from bccnd.monitoring.status_page import CACHE_TIME, StatusPage

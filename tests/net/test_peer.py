@@ -15,7 +15,7 @@ import pytest
 
 from bccnd.bus.client import BusLimits
 from bccnd.core import frames
-from bccnd.core.quota import UserLimits
+from bccnd.core.user_quota import UserLimits
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, PeerIdentifier, credentials
 from tests.limits import descriptors_left

@@ -13,8 +13,8 @@ from bccnd.core import bccn1, frames
 from bccnd.journal import layout
 from bccnd.journal.listing import current, list_files
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
+from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.sessions import Head, Session, pack_alive
-from bccnd.recorder.worker import Worker
 from tests.support import PATIENCE, wait
 
 #: 2026-11-21 12:00 UTC, in microseconds
@@ -74,7 +74,7 @@ def wait_for_child(done: Callable[[], object], what: str) -> None:
     wait(done, what, 8 * PATIENCE)
 
 
-def end(worker: Worker) -> None:
+def end(worker: Maintenance) -> None:
     """Let a worker finish the logs that wait."""
     worker.end()
     wait_for_child(lambda: worker.done, "the worker")

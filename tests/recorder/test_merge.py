@@ -19,10 +19,10 @@ from bccnd.journal import files, layout
 from bccnd.journal.listing import current, list_files
 from bccnd.recorder import merge
 from bccnd.recorder.convert import convert
+from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.retention import retain
 from bccnd.recorder.rows import observations
 from bccnd.recorder.spool import Spool
-from bccnd.recorder.worker import Worker
 from tests.pipeline import object_store
 from tests.recorder.material import JOURNAL, NOON, end, packet, wait_for_child, write_log
 from tests.support import examples
@@ -233,7 +233,7 @@ def test_the_worker_merges_at_its_start_and_may_be_stopped_in_the_midst(tmp_path
     expected = view(journal)
     for attempt in range(3):
         spool = Spool(str(tmp_path / "spool"))
-        worker = Worker(spool, str(journal), "relay01", KeepSettings())
+        worker = Maintenance(spool, str(journal), "relay01", KeepSettings())
         worker.start()
         if attempt == 2:
             wait_for_child(lambda: len(list(journal.rglob("*_*.parquet"))) == 2, "merged files")

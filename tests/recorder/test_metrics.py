@@ -47,7 +47,7 @@ def start(tmp_path: Path, loop: Loop) -> Iterator[Callable[[], Recorder]]:
 
     yield begin
     for recorder in made:
-        recorder.worker.end()
+        recorder.maintenance.end()
         recorder.spool.close()
 
 
@@ -82,7 +82,7 @@ def test_how_far_behind_it_is_goes_by_the_oldest_log_until_that_is_in_the_journa
     recorder = start()
     assert AGE <= value(recorder, "behind_seconds") < AGE + 60
     assert (value(recorder, "logs_waiting"), value(recorder, "spool_bytes")) == (2, sizes)
-    recorder.worker.start()
+    recorder.maintenance.start()
     wait_for_child(lambda: value(recorder, "logs_waiting") == 0, "the logs to be in the journal")
     assert value(recorder, "behind_seconds") == 0
     assert value(recorder, "logs_recovered_total") == 2

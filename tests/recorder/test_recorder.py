@@ -36,7 +36,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
     settings = RecorderSettings.model_validate({"journal": folder, "payload": rules, **limits})
     loop = Loop()
     made = Recorder("absent", settings, "relay01", spool, loop)
-    made.worker.start()
+    made.maintenance.start()
     yield made
     finished(made)
     made.spool.close()
@@ -46,8 +46,8 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 def finished(recorder: Recorder) -> None:
     """Everything is in the journal."""
     recorder.recording.end("the end")
-    end(recorder.worker)
-    assert recorder.worker.logs == 0
+    end(recorder.maintenance)
+    assert recorder.maintenance.logs == 0
 
 
 def moments(rows: list[dict[str, object]], name: str) -> list[int]:
@@ -115,7 +115,7 @@ def test_the_kernels_drops_are_those_of_the_stretch(recorder: Recorder, now: lis
 def test_a_new_day_is_a_new_log(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
     recorder.recording.begin()
     recorder._tick()
-    assert recorder.worker.logs == 0
+    assert recorder.maintenance.logs == 0
     now[0] += 13 * 3_600_000_000
     recorder._tick()
     wait_for_child(lambda: list((tmp_path / "journal/sessions").rglob("*.parquet")), "the first log to be finished")

@@ -23,11 +23,11 @@ from bccnd.client.message import Message, to_bytes
 from bccnd.config import BrokerSettings
 from bccnd.errors import BusError, StartError
 from bccnd.gateways import base
+from bccnd.gateways.broker.bus_client import BusClient
 from bccnd.gateways.broker.codec import MAX_PUBLICATION, STRING, read_publication
 from bccnd.gateways.broker.session_store import SessionStore, default_path
 from bccnd.gateways.broker.subscriber_server import SubscriberServer, listen
 from bccnd.gateways.broker.topics import channel_of, topic_of
-from bccnd.gateways.broker_bus import BusLink
 from bccnd.gateways.status import Status
 
 #: publications read before anything else has its turn
@@ -71,7 +71,7 @@ class BrokerGateway:
         status, local = self.status, not self.settings.broadcast
         on_gap = partial(status.drop, "queue_full")
         try:
-            self._bus = BusLink(self.bus_path, self._on_messages, self._on_refusal, on_gap, status.drop, local=local)
+            self._bus = BusClient(self.bus_path, self._on_messages, self._on_refusal, on_gap, status.drop, local=local)
         except BusError as error:
             raise StartError(error.reason, error.detail, "set bus.path to the daemon's socket") from error
         self._server = SubscriberServer(self.settings, self._bus, status, self.patience)

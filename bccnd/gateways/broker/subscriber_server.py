@@ -15,10 +15,10 @@ from bccnd.core.routes import Routes
 from bccnd.errors import StartError
 from bccnd.gateways.base import format_address, log_peer, set_tcp_options
 from bccnd.gateways.broker import codec
+from bccnd.gateways.broker.bus_client import BusClient
 from bccnd.gateways.broker.sessions import Sessions
 from bccnd.gateways.broker.subscriber import CountingSocket, Subscriber
 from bccnd.gateways.broker.topics import MergedSubscriptions, channel_of
-from bccnd.gateways.broker_bus import BusLink
 from bccnd.gateways.status import Status
 
 #: connections that may wait to be accepted
@@ -56,7 +56,7 @@ class SubscriberServer:
     """``changed`` is set when a subscriber has come or gone. ``patience``: seconds after which a subscriber is ended
     that takes nothing while messages for it are dropped."""
 
-    def __init__(self, settings: BrokerSettings, bus: BusLink, status: Status, patience: float) -> None:
+    def __init__(self, settings: BrokerSettings, bus: BusClient, status: Status, patience: float) -> None:
         self._settings = settings
         self._bus = bus
         self._status = status

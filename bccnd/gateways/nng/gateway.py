@@ -14,7 +14,7 @@ from bccnd.config import NngSettings
 from bccnd.core import frames
 from bccnd.core.bccn1 import MAX_UDP
 from bccnd.gateways import base
-from bccnd.gateways.line import Line
+from bccnd.gateways.frame_connection import FrameConnection
 from bccnd.gateways.nng.connection import Connection, InputAge, now
 from bccnd.gateways.nng.endpoints import MAX_GREETING, Endpoints
 from bccnd.gateways.nng.filter import Filter
@@ -60,7 +60,7 @@ class NngGateway:
         base.log_loop_errors("nng")
         base.raise_descriptor_limit(settings.max_peers + len(settings.dial) + MAX_GREETING + 64)
         endpoints = Endpoints(self, self._contexts, room=settings.queue, horizon=self._horizon)
-        self._line = Line(
+        self._line = FrameConnection(
             self._bus,
             _ROOM,
             on_frames=self._on_frames,

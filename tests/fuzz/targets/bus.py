@@ -17,8 +17,8 @@ from bccnd.bus.client import BusLimits
 from bccnd.client.session import Session
 from bccnd.core import frames as wire
 from bccnd.core.patterns import DIALECTS, compile_pattern, covers
-from bccnd.core.quota import UserLimits
 from bccnd.core.routes import Routes
+from bccnd.core.user_quota import UserLimits
 from bccnd.errors import BadDatagram, BadFrame
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.loop import Loop

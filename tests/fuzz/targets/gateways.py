@@ -16,7 +16,7 @@ from bccnd.gateways.broker.session_store import parse_former
 from bccnd.gateways.broker.sessions import Record, Sessions
 from bccnd.gateways.broker.subscriber import CountingSocket, Subscriber
 from bccnd.gateways.broker.topics import MergedSubscriptions, channel_of, patterns_of, topic_of
-from bccnd.gateways.line import Line
+from bccnd.gateways.frame_connection import FrameConnection
 from bccnd.gateways.nng.filter import Filter, read_head
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ async def _line(data: bytes) -> object:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     outcome: list[object] = []
-    line = Line(
+    line = FrameConnection(
         "/nowhere",
         4,
         on_frames=outcome.append,

@@ -7,7 +7,7 @@ from functools import cache
 from mmap import mmap
 from typing import Final
 
-from bccnd.core import client_records as reel
+from bccnd.core import client_log_format as reel
 from bccnd.core import tracker_log as book
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.dedup import DedupRules, TrackerTable

@@ -8,10 +8,10 @@ import zlib
 from typing import Final
 
 from bccnd.core import bccn1
-from bccnd.core.algorithms import Crc32, Hmac
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.integrity import IntegrityChecker, make_checker
+from bccnd.core.integrity_algorithms import Crc32, Hmac
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.tap_record import observe
 from bccnd.core.tracker_replay import replay

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from bccnd.bus.access import Rule
 from bccnd.bus.client import BusLimits, Client
 from bccnd.bus.server import Bus
-from bccnd.core import bccn1, client_records, frames
+from bccnd.core import bccn1, client_log_format, frames
 from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.quota import UserLimits
 from bccnd.core.send_queue import ENTRY
+from bccnd.core.user_quota import UserLimits
 from bccnd.handover import memfd
 from bccnd.handover.memfd import WORTH, File
-from bccnd.handover.restore import MAX_TRIES, Handover
+from bccnd.handover.stored_state import MAX_TRIES, Handover
 from bccnd.native import inflight_layout as layout
 from tests.handover.successors import Killed, Site, Trap, broadcasts, drop, frames_of, nothing_left_open
 from tests.limits import no_file_larger_than
@@ -284,18 +284,20 @@ HEADER: Final = b"bccntap1" + (16).to_bytes(8, "little")
         b"nonsense" * 10,
         b"bccntap2" + bytes(100),
         HEADER,
-        HEADER + client_records.pack_record(client_records.HEAD, b'{"version": 99}'),
-        HEADER + client_records.pack_head(),
-        HEADER + client_records.pack_head(program="x", started=1, dialect="klingon", since=1.0),
-        HEADER + client_records.pack_head(program="\u00fc", started=[], dialect=3, since=None),
-        client_records.pack_record(client_records.SENT, number=3),  # behind what is there: more than the queue holds
+        HEADER + client_log_format.pack_record(client_log_format.HEAD, b'{"version": 99}'),
+        HEADER + client_log_format.pack_head(),
+        HEADER + client_log_format.pack_head(program="x", started=1, dialect="klingon", since=1.0),
+        HEADER + client_log_format.pack_head(program="\u00fc", started=[], dialect=3, since=None),
+        client_log_format.pack_record(
+            client_log_format.SENT, number=3
+        ),  # behind what is there: more than the queue holds
     ],
 )
 def test_invalid_client_log_drops_only_its_client(site: Site, content: bytes) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     site.kill()
     fd = site.store.file(f"client-{one.client.number}")
-    if content == client_records.pack_record(client_records.SENT, number=3):
+    if content == client_log_format.pack_record(client_log_format.SENT, number=3):
         append(site, one, content)
     else:
         os.ftruncate(fd, 0)
@@ -318,9 +320,9 @@ def test_invalid_client_log_drops_only_its_client(site: Site, content: bytes) ->
 def test_unknown_records_are_skipped_and_reported(site: Site) -> None:
     one = site.connect(b"a")
     site.kill()
-    append(site, one, client_records.pack_record(200, b"x"))
-    append(site, one, client_records.pack_record(client_records.REQUESTED, frames.control(b"future/mode", b"")))
-    append(site, one, client_records.pack_record(client_records.SUBSCRIBED, b"b", 2))
+    append(site, one, client_log_format.pack_record(200, b"x"))
+    append(site, one, client_log_format.pack_record(client_log_format.REQUESTED, frames.control(b"future/mode", b"")))
+    append(site, one, client_log_format.pack_record(client_log_format.SUBSCRIBED, b"b", 2))
     site.start()
     assert len(site.handover.dropped) == 2
     assert "200" in site.handover.dropped[0]
@@ -340,7 +342,7 @@ def test_foreign_descriptors_are_dropped_and_reported(site: Site) -> None:
     with theirs, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as strange:
         fd = memfd.create("x")
         client_log = File(os.dup(fd))
-        client_log.append(client_records.pack_head(program="x", started=1, dialect="path", since=1.0, slot=77))
+        client_log.append(client_log_format.pack_head(program="x", started=1, dialect="path", since=1.0, slot=77))
         client_log.close()
         site.store.put("client-901", strange.detach(), fd)
         site.start()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.quota import BURST, Quota, UserAccount, UserLimits
+from bccnd.core.user_quota import BURST, Quota, UserAccount, UserLimits
 from tests.core.material import examples
 
 

@@ -24,7 +24,7 @@ from bccnd.errors import JournalError
 _NICE: Final = 5
 
 
-class Child:
+class ConverterProcess:
     """The converting process, started when it is needed."""
 
     def __init__(self, folder: str) -> None:
@@ -33,7 +33,9 @@ class Child:
 
     def start(self) -> None:
         if self._process is None:
-            program = f"import sys; sys.path[:] = {sys.path!r}; from bccnd.recorder.child import main; main()"
+            program = (
+                f"import sys; sys.path[:] = {sys.path!r}; from bccnd.recorder.converter_process import main; main()"
+            )
             # As isolated from a user's environment as this process.
             flags = ["-I"] * sys.flags.isolated + ["-S"] * sys.flags.no_site
             command = [sys.executable, *flags, "-c", program, self._folder]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core import client_records as records
-from bccnd.core.client_records import Record
+from bccnd.core import client_log_format as records
+from bccnd.core.client_log_format import Record
 from bccnd.core.send_queue import ORDERS, QUEUE, Entry, SendQueue
 from tests.core.material import examples
 

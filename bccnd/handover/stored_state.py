@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
 from bccnd import log
-from bccnd.core import client_records
+from bccnd.core import client_log_format
 from bccnd.handover.client_log import NOTHING, StoredClientLog
 from bccnd.handover.memfd import File, create, map_whole
 from bccnd.native import inflight_layout as layout
@@ -58,7 +58,7 @@ class Stored:
     number: int
     sock: socket.socket
     file: File
-    image: client_records.ClientImage
+    image: client_log_format.ClientImage
     slot: int
     received: int
     seq: int
@@ -160,8 +160,8 @@ class Handover:
         if armed.length:
             if armed.taken and one.file.end == armed.length:
                 with contextlib.suppress(OSError):  # its next image will have that
-                    one.file.append(client_records.pack_record(client_records.SENT, number=armed.taken))
-                one.image.records.append(client_records.Record(client_records.SENT, 0, armed.taken, b""))
+                    one.file.append(client_log_format.pack_record(client_log_format.SENT, number=armed.taken))
+                one.image.records.append(client_log_format.Record(client_log_format.SENT, 0, armed.taken, b""))
         elif self.unfinished is not None:
             one.received = max(one.received, armed.got)
 
@@ -177,11 +177,11 @@ class Handover:
             return None
         try:
             file = File(files[0])
-            found = client_records.read_image(file.read() if file.understood else b"")
+            found = client_log_format.read_image(file.read() if file.understood else b"")
             file.cut(found.size)
             if number == self._given_up and found.size:
-                file.append(client_records.pack_record(client_records.RESUMED))
-                found.records.append(client_records.Record(client_records.RESUMED, 0, 0, b""))
+                file.append(client_log_format.pack_record(client_log_format.RESUMED))
+                found.records.append(client_log_format.Record(client_log_format.RESUMED, 0, 0, b""))
         except OSError as error:
             self._drop(f"connection {number}: its log is no file of this program ({error.strerror})", name, *fds)
             return None
@@ -207,7 +207,7 @@ class Handover:
                 records[:] = [
                     one
                     for one in records
-                    if one.serial != unfinished.serial or one.kind not in client_records.REPEATED_WITH_INPUT
+                    if one.serial != unfinished.serial or one.kind not in client_log_format.REPEATED_WITH_INPUT
                 ]
         sock = socket.socket(fileno=sockets[0])
         sock.setblocking(False)

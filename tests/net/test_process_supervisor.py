@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.net import child_process
-from bccnd.net.child_process import ChildProcess
+from bccnd.net import process_supervisor
 from bccnd.net.loop import Loop
+from bccnd.net.process_supervisor import ChildProcess
 from bccnd.version import VERSION
 from tests.support import turn_until
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_process, "MIN_PAUSE", 0.02)
-    monkeypatch.setattr(child_process, "MAX_PAUSE", 0.08)
+    monkeypatch.setattr(process_supervisor, "MIN_PAUSE", 0.02)
+    monkeypatch.setattr(process_supervisor, "MAX_PAUSE", 0.08)
 
 
 def shell(text: str) -> list[str]:
@@ -136,7 +136,7 @@ def test_its_standard_input_ends_with_the_daemon(loop: Loop, tmp_path: Path) -> 
     pid_file = tmp_path / "pid"
     code = (
         "import time\n"
-        "from bccnd.net.child_process import ChildProcess\n"
+        "from bccnd.net.process_supervisor import ChildProcess\n"
         "from bccnd.net.loop import Loop\n"
         f"program = ChildProcess(Loop(), 'nng', ['/bin/cat'])\nprogram.start()\n"
         f"open({str(pid_file)!r}, 'w').write(f'{{program.pid}}\\n')\n"
@@ -166,6 +166,6 @@ def test_children_do_not_inherit_the_managers_variables(
 
 
 def test_a_module_runs_with_the_same_interpreter() -> None:
-    command = child_process.python_command("bccnd.cli.bccnd_main", "--version")
+    command = process_supervisor.python_command("bccnd.cli.bccnd_main", "--version")
     assert os.path.realpath(command[0]) == os.path.realpath(sys.executable)
     assert subprocess.run(command, env={}, stdout=subprocess.PIPE, check=True).stdout == f"bccnd {VERSION}\n".encode()

@@ -12,12 +12,12 @@ import pytest
 
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
-from bccnd.recorder.child import Child
+from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
+from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.rows import observations, pack
 from bccnd.recorder.sessions import Head, Session
 from bccnd.recorder.spool import MAX_BAD, Spool
-from bccnd.recorder.worker import Worker
 from tests.recorder.material import JOURNAL, NOON, end, names, packet, table, tapped, wait_for_child, write_log
 from tests.support import PATIENCE
 
@@ -35,10 +35,10 @@ def log_in(spool: Path, number: int, first: int = 1) -> Path:
     return path
 
 
-def done(spool: Path, journal: str, keep: KeepSettings | None = None) -> Worker:
+def done(spool: Path, journal: str, keep: KeepSettings | None = None) -> Maintenance:
     """What a start does with what was left, and nothing else."""
     opened = Spool(str(spool))
-    worker = Worker(opened, journal, "relay01", keep or KeepSettings())
+    worker = Maintenance(opened, journal, "relay01", keep or KeepSettings())
     worker.start()
     end(worker)
     opened.close()
@@ -79,13 +79,13 @@ def test_a_bad_log_is_set_aside_and_those_behind_it_are_not_held_up(
 def test_a_journal_that_is_away_is_waited_for(
     spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bccnd.recorder.worker.RETRY", 0.05)
+    monkeypatch.setattr("bccnd.recorder.maintenance.RETRY", 0.05)
     journal = tmp_path / "journal"
     journal.write_text("a file, where a folder should be")
     log_in(spool, 1)
     opened = Spool(str(spool))
     with caplog.at_level(logging.INFO, logger="bccnd"):
-        worker = Worker(opened, str(journal), "relay01", KeepSettings())
+        worker = Maintenance(opened, str(journal), "relay01", KeepSettings())
         worker.start()
         wait_for_child(lambda: worker.trouble, "trouble")
         assert worker.pending > 0
@@ -130,9 +130,9 @@ def test_a_bug_with_one_log_is_no_end_of_the_others(
 def test_a_converting_process_that_dies_is_replaced(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bccnd.recorder.worker.RETRY", 0.05)
+    monkeypatch.setattr("bccnd.recorder.maintenance.RETRY", 0.05)
     opened = Spool(str(spool))
-    worker = Worker(opened, str(tmp_path / "journal"), "relay01", KeepSettings())
+    worker = Maintenance(opened, str(tmp_path / "journal"), "relay01", KeepSettings())
     worker.start()
     process = worker._child._process
     assert process is not None
@@ -153,7 +153,7 @@ def test_a_converting_process_that_dies_is_replaced(
 
 @pytest.mark.slow
 def test_the_converting_process_ignores_signals_and_two_never_work_at_once(spool: Path, tmp_path: Path) -> None:
-    first, second = Child(str(spool)), Child(str(spool))
+    first, second = ConverterProcess(str(spool)), ConverterProcess(str(spool))
     asked = {"journal": str(tmp_path / "journal"), "log": str(log_in(spool, 1))}
     assert first.ask(asked)["rows"] == 10
     assert first._process is not None

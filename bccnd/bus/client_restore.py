@@ -8,9 +8,9 @@ from functools import partial
 from bccnd import log
 from bccnd.bus.client import Client
 from bccnd.bus.server import BUG, Bus
-from bccnd.core import client_records
+from bccnd.core import client_log_format
 from bccnd.core.patterns import DIALECTS
-from bccnd.handover.restore import Handover, Stored
+from bccnd.handover.stored_state import Handover, Stored
 from bccnd.native.inflight_layout import DATAGRAMS, PACKET, InflightInput
 from bccnd.net.peer import is_shut_down
 
@@ -94,24 +94,24 @@ def _admit_again(bus: Bus, handover: Handover, stored: Stored) -> Client:
     return client
 
 
-def _apply(bus: Bus, client: Client, records: list[client_records.Record]) -> Iterator[str]:
+def _apply(bus: Bus, client: Client, records: list[client_log_format.Record]) -> Iterator[str]:
     """Apply records to a client, whatever it may do by now; yield what is not understood of them."""
     for one in records:
         kind, _, number, body = one
-        if kind == client_records.SUBSCRIBED:
+        if kind == client_log_format.SUBSCRIBED:
             bus.subscriptions.add(client, body, number)
-        elif kind == client_records.UNSUBSCRIBED:
+        elif kind == client_log_format.UNSUBSCRIBED:
             bus.subscriptions.remove(client, [body] * number)
-        elif kind == client_records.REQUESTED:
+        elif kind == client_log_format.REQUESTED:
             if not bus.control.repeat(client, body):
                 yield f"it has asked for {body[:64]!r}"
-        elif kind == client_records.BLOCKED:
+        elif kind == client_log_format.BLOCKED:
             client.blocked_packet = body
-        elif kind == client_records.RESUMED:
+        elif kind == client_log_format.RESUMED:
             client.blocked_packet = None
-        elif kind == client_records.COUNTS:
-            numbers = client_records.read_counts(one)
+        elif kind == client_log_format.COUNTS:
+            numbers = client_log_format.read_counts(one)
             client.published, client.lost = int(numbers.get("published", 0)), int(numbers.get("lost", 0))
         else:
-            client.lost += number if kind in (client_records.DROPPED, client_records.HEAD_DROPPED) else 0
+            client.lost += number if kind in (client_log_format.DROPPED, client_log_format.HEAD_DROPPED) else 0
             client.queue.apply_record(kind, number, body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bccnd.bus.client import Client
-from bccnd.core import client_records
+from bccnd.core import client_log_format
 
 
 def client_image(client: Client, requests: Iterable[bytes], patterns: dict[bytes, int]) -> bytes:
@@ -21,11 +21,13 @@ def client_image(client: Client, requests: Iterable[bytes], patterns: dict[bytes
         "since": client.since,
         "slot": client.state_log.slot,
     }
-    records = [client_records.pack_head(**head)]
-    records += [client_records.pack_record(client_records.REQUESTED, frame) for frame in requests]
-    records += [client_records.pack_record(client_records.SUBSCRIBED, text, times) for text, times in patterns.items()]
-    records += [client_records.pack_queue_entry(entry) for entry in client.queue]
+    records = [client_log_format.pack_head(**head)]
+    records += [client_log_format.pack_record(client_log_format.REQUESTED, frame) for frame in requests]
+    records += [
+        client_log_format.pack_record(client_log_format.SUBSCRIBED, text, times) for text, times in patterns.items()
+    ]
+    records += [client_log_format.pack_queue_entry(entry) for entry in client.queue]
     if client.blocked_packet is not None:
-        records.append(client_records.pack_record(client_records.BLOCKED, client.blocked_packet))
-    records.append(client_records.pack_counts(published=client.published, lost=client.lost))
+        records.append(client_log_format.pack_record(client_log_format.BLOCKED, client.blocked_packet))
+    records.append(client_log_format.pack_counts(published=client.published, lost=client.lost))
     return b"".join(records)

@@ -22,7 +22,7 @@ from bccnd.errors import BusError
 MAX_WAITING: Final = 1024
 
 
-class BusLink:
+class BusClient:
     """``on_messages`` is called with what has come at once, ``on_refusal`` with what the daemon refused, ``on_gap``
     with the number of messages that it has dropped because they were not read, ``on_lost`` with the reason why
     publications were dropped after all, and their number. With ``local`` what is published stays on this host.

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bccnd.core import frames
-from bccnd.gateways import line as module
-from bccnd.gateways.line import Line
+from bccnd.gateways import frame_connection as module
+from bccnd.gateways.frame_connection import FrameConnection
 from tests.client.sessions import BATCH, Bare, batch, without_syncs
 from tests.support import PATIENCE
 
@@ -21,7 +21,7 @@ class Calls:
         self.frames: list[bytes] = []
         self.ups = self.empty = 0
         self.reasons: list[str] = []
-        self.line = Line(
+        self.line = FrameConnection(
             path,
             100,
             on_frames=self.frames.extend,

@@ -1,8 +1,8 @@
 """A gateway's connection to the daemon that passes on raw frames, many at a time.
 
 Invariant: nothing waits, and nothing grows without a bound. Messages that the daemon does not take at once are queued
-up to a limit, beyond which the newest is dropped. Queued messages go to the next daemon, unless `Line.forget` has
-dropped them before.
+up to a limit, beyond which the newest is dropped. Queued messages go to the next daemon, unless
+`FrameConnection.forget` has dropped them before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Timed(Outgoing):
         self.given = given
 
 
-class Line:
+class FrameConnection:
     """``on_frames`` is called with the frames that the daemon sends, many at a time; ``on_emptied`` when nothing is
     left to be read, ``on_up`` when a daemon serves this gateway, and ``on_away``, with a reason, when it is lost or
     cannot be reached; ``room`` frames may wait."""

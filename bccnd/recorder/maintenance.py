@@ -20,7 +20,7 @@ from bccnd import log
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
 from bccnd.journal import layout
-from bccnd.recorder.child import Child
+from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.spool import Spool
 
 #: seconds between two attempts to write to a journal that cannot be written to: at first, and at last
@@ -34,7 +34,7 @@ _LOOK: Final = 600.0
 _SETTLED: Final = 600.0
 
 
-class Worker:
+class Maintenance:
     """``recovered`` logs were there at the start, ``bad`` were set aside, ``torn`` ended in the midst of a record,
     ``removed`` files went by retention, ``merged`` files are in merged ones now. ``trouble`` says why nothing can be
     finished now, and is empty otherwise. ``rotate`` is how many seconds a log is written at most."""
@@ -59,7 +59,7 @@ class Worker:
         self._old: set[str] = set()
         self._ends = False
         self._retained = 0.0
-        self._child = Child(spool.folder)
+        self._child = ConverterProcess(spool.folder)
         self._deaths = 0
         for path in spool.leftovers():
             self._old.add(path)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bccnd.client.message import Message
-from bccnd.gateways.broker_bus import MAX_WAITING, BusLink
+from bccnd.gateways.broker.bus_client import MAX_WAITING, BusClient
 from tests.client.sessions import Bare, frame
 from tests.e2e.harness import PATIENCE, Daemon
 
@@ -28,7 +28,7 @@ async def fill_and_kill(daemon: Daemon, lost: Counter[str]) -> None:
         lost[reason] += count
         gone.set()
 
-    link = BusLink(
+    link = BusClient(
         str(daemon.bus), lambda _messages: None, lambda _refusal: None, lambda _lost: None, on_lost, local=True
     )
     link.open()
@@ -68,7 +68,7 @@ def test_a_daemon_that_goes_while_patterns_change_is_replaced_by_one_that_is_sen
                 link.subscribe(b"c")
             link.unsubscribe(b"b")
 
-        link = BusLink(
+        link = BusClient(
             str(bare.address), on_messages, lambda _refusal: None, lambda _lost: None, lambda *_: None, local=True
         )
         for pattern in (b"a", b"b"):
@@ -95,7 +95,7 @@ def test_what_strangers_change_while_the_daemon_takes_nothing_does_not_grow(tmp_
         listener.listen()
 
         async def scenario() -> list[bytes]:
-            link = BusLink(path, lambda _: None, lambda _: None, lambda _: None, lambda *_: None, local=True)
+            link = BusClient(path, lambda _: None, lambda _: None, lambda _: None, lambda *_: None, local=True)
             link.open()
             daemon, _ = listener.accept()
             with daemon:
