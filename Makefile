@@ -28,7 +28,7 @@ help:
 	@echo 'make test-mutants  put small faults into the core, and see that the tests find them (a quarter of an hour)'
 	@echo 'make coverage  branches of the package that the tests reach, measured on the plain build (five minutes)'
 	@echo 'make wheel   build a wheel for this Python, hot path compiled, into dist/ (BCCND_PURE=1: not compiled)'
-	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=0.1.0+test2: its version; RELEASE=trixie: for Debian 13)'
+	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=1.0.0+test2: its version; RELEASE=trixie: for Debian 13)'
 	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
 	@echo 'make docs    make the site of the documents in build/docs/ (and write what they take from elsewhere)'
 	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
