@@ -1,16 +1,21 @@
-"""What a document holds for a machine: its blocks, the marks before them, the commands in them, what these print."""
+"""What a document holds for a machine: its blocks, the marks for them, the commands in them, what these print."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
 
 _FENCE: Final = re.compile(r"^( *)(`{3,})([\w-]*|\{[\w-]+\}.*)\s*$")
-_MARK: Final = re.compile(
-    r"(prepare|file|the file|ends|run by|run|shows|terminal|daemon|not run)\b(?::| )\s*(.*)", re.DOTALL
-)
+_EXCERPT: Final = re.compile(r"the file (.*)", re.DOTALL)
+#: what marks.yaml may say of a block
+MARKS: Final = ("prepare", "file", "ends", "run by", "run", "shows", "terminal", "daemon", "not run")
 #: the kinds of fences that documents may use
 KINDS: Final = ("sh", "yaml", "python", "c", "go", "perl", "ini", "json", "nginx", "caddy", "sql", "text", "none")
 #: how a command ends that does not end by itself: what is typed
@@ -22,7 +27,7 @@ class BadDocument(Exception):
 
 
 class Mark(NamedTuple):
-    """What a comment before a block says."""
+    """What is known of a block beside its text."""
 
     name: str
     text: str
@@ -66,34 +71,66 @@ class Command(NamedTuple):
 def blocks(document: str, text: str) -> list[Block]:
     """The fenced blocks of a Markdown document, in order."""
     found: list[Block] = []
-    marks: list[Mark] = []
+    excerpt: tuple[Mark, ...] = ()
+    marks = _Marks(document)
     numbered = iter(enumerate(text.split("\n"), start=1))
     #: whether nothing but blanks has come since the last block
     behind = False
     for number, line in numbered:
         stripped = line.strip()
         if stripped.startswith("<!--"):
-            comment = _comment(document, number, stripped, numbered)
-            mark = _MARK.fullmatch(comment)
-            if mark:
-                marks.append(Mark(mark[1], mark[2].strip()))
+            shown = _EXCERPT.fullmatch(_comment(document, number, stripped, numbered))
+            excerpt = (Mark("the file", shown[1]),) if shown else excerpt
             continue
         fence = _FENCE.match(line)
         if fence:
             inside = _inside(document, number, fence, numbered)
-            block = Block(document, number, fence[3], inside, tuple(marks))
+            block = Block(document, number, fence[3], inside, excerpt + marks.take(inside))
             if block.kind == "text" and behind and found[-1].kind in ("sh", "python"):
                 found[-1] = found[-1]._replace(shows=inside, marks=found[-1].marks + block.marks)
             else:
                 found.append(block)
-            marks, behind = [], True
+            excerpt, behind = (), True
         elif stripped:
-            if marks:
-                raise BadDocument(f"{document}:{number}: a mark ({marks[0].name}) with no block behind it")
             behind = False
-    if marks:
-        raise BadDocument(f"{document}: a mark ({marks[0].name}) with no block behind it")
+    marks.check_all_taken()
     return found
+
+
+class _Marks:
+    """The marks of a document's blocks, from marks.yaml."""
+
+    def __init__(self, document: str) -> None:
+        self._document = document
+        self._left = [dict(one) for one in all_marks().get(document, ())]
+        self._seen: Counter[str] = Counter()
+
+    def take(self, block: str) -> tuple[Mark, ...]:
+        """The marks of the next block, which is found by its first line without the comment."""
+        first = next((_split(line.strip())[0] or line.strip() for line in block.split("\n") if line.strip()), "")
+        self._seen[first] += 1
+        for entry in self._left:
+            if entry["block"] == first and entry.get("occurrence", 1) == self._seen[first]:
+                self._left.remove(entry)
+                return tuple(
+                    Mark(name, str(text)) for name, text in entry.items() if name not in ("block", "occurrence")
+                )
+        return ()
+
+    def check_all_taken(self) -> None:
+        if self._left:
+            raise BadDocument(f"{self._document}: marks.yaml has a block that is not there: {self._left[0]['block']!r}")
+
+
+@cache
+def all_marks() -> dict[str, list[dict[str, Any]]]:
+    """By document. Raises BadDocument for a mark that does not exist."""
+    marks: dict[str, list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("marks.yaml").read_text())
+    for document, entries in marks.items():
+        for entry in entries:
+            if unknown := entry.keys() - {"block", "occurrence", *MARKS}:
+                raise BadDocument(f"marks.yaml: {document}: unknown marks: {', '.join(sorted(unknown))}")
+    return marks
 
 
 def _comment(document: str, start: int, first: str, lines: Iterator[tuple[int, str]]) -> str:

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from tests.docs.blocks import Block, blocks
-from tests.docs.follow import follow
+from tests.docs.blocks import Block
+from tests.docs.follow import blocks_of, follow
 from tests.docs.place import Place
 from tests.support import ROOT, cannot_here, need_root
 
@@ -25,9 +25,8 @@ def section() -> list[Block]:
     """The blocks of that part of the README."""
     text = (ROOT / "README.md").read_text()
     start = text.index(_TITLE)
-    before = text.count("\n", 0, start)
-    part = text[start : text.index("\n## ", start + 1)]
-    return [block._replace(line=block.line + before) for block in blocks("README.md", part)]
+    first, end = (text.count("\n", 0, place) for place in (start, text.index("\n## ", start + 1)))
+    return [block for block in blocks_of("README.md") if first < block.line <= end]
 
 
 @pytest.mark.slow

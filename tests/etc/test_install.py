@@ -44,7 +44,7 @@ def test_what_monitoring_md_says_can_be_done(tmp_path: Path) -> None:
         (tools / name).symlink_to("/bin/true")
     followed = [
         command.text
-        for block in blocks(DOCUMENT.name, DOCUMENT.read_text())
+        for block in blocks(f"docs/{DOCUMENT.name}", DOCUMENT.read_text())
         if (block.mark("run by") or "").startswith(f"tests/etc/{Path(__file__).name}")
         for command in commands(block)
     ]
