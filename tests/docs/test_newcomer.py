@@ -1,4 +1,4 @@
-"""The README's five minutes, from a clean clone: word for word, with what has to be fetched fetched."""
+"""The README from "Try it" to the report, from a clean clone: word for word, with what has to be fetched fetched."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Final
 import pytest
 
 from tests.docs.blocks import Block
-from tests.docs.follow import blocks_of, follow
+from tests.docs.follow import blocks_of, follow, here
 from tests.docs.place import Place
 from tests.support import ROOT, cannot_here, need_root
 
-_TITLE: Final = "## Your own traffic in five minutes"
+#: where it begins and ends
+_FIRST: Final = "\n## Try it"
+_END: Final = "\n## Limits"
 #: for one command (s): a slow network is no fault
 _PATIENCE: Final = 1800.0
 #: of the status page, as the README says
@@ -22,11 +24,10 @@ _PORT: Final = 9540
 
 
 def section() -> list[Block]:
-    """The blocks of that part of the README."""
+    """The blocks of that part of the README that are run here."""
     text = (ROOT / "README.md").read_text()
-    start = text.index(_TITLE)
-    first, end = (text.count("\n", 0, place) for place in (start, text.index("\n## ", start + 1)))
-    return [block for block in blocks_of("README.md") if first < block.line <= end]
+    first, end = (text.count("\n", 0, text.index(title)) for title in (_FIRST, _END))
+    return [block for block in blocks_of("README.md") if first < block.line <= end and here(block)]
 
 
 @pytest.mark.slow
@@ -42,10 +43,10 @@ def test_a_newcomer_comes_from_a_clone_to_a_picture(tmp_path: Path) -> None:
             cannot_here(f"port {_PORT} of this machine is in use")
         follow(place, section())
         assert place.run(f"curl -sf http://127.0.0.1:{_PORT}/ | grep -qi bccnd") == 0, place.shown
-        assert place.run("test $(grep -c '<svg' page/index.html) -gt 0 && grep -q clock/there page/index.html") == 0
+        assert place.run("test $(grep -c '<svg' page/index.html) -gt 0 && grep -q load/there page/index.html") == 0
 
 
 def test_the_section_is_followed_to_its_end() -> None:
     followed = [block.text for block in section()]
     assert followed[0].startswith("make run ")
-    assert followed[-1].startswith("bccn report ")
+    assert followed[-1].startswith("bccn pipeline build ")
