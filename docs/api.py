@@ -14,8 +14,6 @@ import bccnd.aio
 _HEAD: Final = """\
 # The Python interface
 
-<!-- made by `make docs` of the docstrings in bccnd/client: change those -->
-
 `import bccnd`, on asyncio `import bccnd.aio`. This is the reference; [clients](clients.md) shows whole programs, and
 `help(bccnd.connect)` is the same text in a terminal."""
 #: columns of a line

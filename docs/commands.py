@@ -12,8 +12,6 @@ from bccnd.cli.main import main
 
 _HEAD = """# Commands
 
-<!-- made by `make docs` from the help of the commands: change that -->
-
 What `bccn COMMAND --help` prints. `--socket PATH` names the daemon's socket; it stands before or behind the command."""
 
 

@@ -301,7 +301,6 @@ def page(manual: str) -> str:
     (examples,) = [section for section in found if section.title == "Examples"]
     known = {key.path: key for key in keys()}
     told = ["# Configuration reference"]
-    told += ["<!-- made by `make docs` of bccnd/config and of packaging/man/bccnd.yaml.5: change these -->"]
     for part in about.parts:
         told += [wrapped(_said_here(text)) for text in part.paragraphs]
     told += [

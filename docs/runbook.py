@@ -9,8 +9,9 @@ from bccnd.monitoring.drop_catalog import DROPS, LOST
 from bccnd.monitoring.drop_entry import Drop
 from docs.manual import wrapped
 
-BEGIN: Final = "<!-- made by `make docs` of bccnd/monitoring/drops_*.py: change these -->"
-END: Final = "<!-- made: to here -->"
+#: the last section, which ends with the entries; text between its heading and the first entry is written by hand
+HEADING: Final = "\n## What is dropped, by name\n"
+_ENTRY: Final = "\n### "
 
 
 def _means(drop: Drop, *, alone: bool) -> str:
@@ -37,8 +38,7 @@ def entries() -> str:
 
 def filled(text: str) -> str:
     """Return the runbook with its current entries. Raises ValueError if it has no place for them."""
-    before, _, rest = text.partition(BEGIN)
-    _, found, behind = rest.partition(END)
-    if not found:
-        raise ValueError("docs/runbook.md has no place for its entries about drops")
-    return f"{before}{BEGIN}\n\n{entries()}\n\n{END}{behind}"
+    before, found, rest = text.partition(HEADING)
+    if not found or "\n## " in rest:
+        raise ValueError(f"docs/runbook.md has to end with the section {HEADING.strip()!r}")
+    return f"{before}{found}{rest.partition(_ENTRY)[0].rstrip()}\n\n{entries()}\n"

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.bench.runner import console
 
@@ -69,17 +69,65 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 0) ->
     return [f"| {' | '.join(columns)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
-def put_into(page: str, kind: str, made: Mapping[str, str]) -> tuple[str, list[str]]:
-    """A page with its tables put between ``<!-- KIND:NAME -->`` and ``<!-- /KIND -->``, and the names that it lacks."""
+class Place(NamedTuple):
+    """Where a result stands in a page: below a heading ("" is before the first one of level two)."""
+
+    heading: str
+    #: its first table is this one of those below the heading that have the same first column
+    number: int = 1
+
+
+def put_into(page: str, places: Mapping[str, Place], made: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Replace the results in a page; also return the names of those for which it has no place.
+
+    Of a result, tables and lists replace tables and lists; a line that begins with a command replaces the line that
+    begins with the same program. Other text of a result has to stand in the page, to the letter, above its table.
+    """
     missing = []
     for name, text in made.items():
-        begin, end = f"<!-- {kind}:{name} -->\n", f"<!-- /{kind} -->"
-        before, found, rest = page.partition(begin)
-        if found:
-            page = f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}"
-        else:
+        before, section, behind = _section(page, places[name].heading)
+        parts = [part.strip("\n") for part in text.split("\n\n") if part]
+        replaced = _replace(section.split("\n\n"), parts, places[name].number)
+        if replaced is None:
             missing.append(name)
+        else:
+            page = before + "\n\n".join(replaced) + behind
     return page, missing
+
+
+def _section(page: str, heading: str) -> tuple[str, str, str]:
+    """What precedes the text below a heading, the text, what follows it."""
+    if heading:
+        found = re.search(rf"^## {re.escape(heading)}\n\n", page, re.MULTILINE)
+        begin = found.end() if found else len(page)
+    else:
+        begin = 0
+    end = re.compile(r"\n\n^## |\n?\Z", re.MULTILINE).search(page, begin)
+    stop = end.start() if end else len(page)
+    return page[:begin], page[begin:stop], page[stop:]
+
+
+def _replace(old: list[str], new: list[str], number: int) -> list[str] | None:
+    """Replace the paragraphs that have the keys of the new ones, in order; None if one of them is missing."""
+    paragraphs, position = list(old), 0
+    for part in new:
+        same = [place for place in range(position, len(paragraphs)) if _key(paragraphs[place]) == _key(part)]
+        if len(same) < number:
+            return None
+        paragraphs[same[number - 1]] = part
+        # The other parts of a result follow the first one.
+        position, number = same[number - 1] + 1, 1
+    return paragraphs
+
+
+def _key(paragraph: str) -> str:
+    """What a paragraph has in common with the one that it replaces."""
+    if paragraph.startswith("|"):
+        return "|" + paragraph.split("|", 2)[1].strip()
+    if paragraph.startswith("- "):
+        return "-"
+    command = re.match(r"`python -m ([\w.]+)[^`]*`: ", paragraph)
+    return command[1] if command else paragraph
 
 
 def write(
@@ -90,6 +138,7 @@ def write(
     draw: Callable[[Path], bool] = lambda _folder: True,
     docs: Path | None = None,
     made: Mapping[str, str] | None = None,
+    places: Mapping[str, Place] | None = None,
 ) -> None:
     """Write NAME.json, NAME.md and the charts to a folder; the tables into a page, and the charts beside it."""
     out.mkdir(parents=True, exist_ok=True)
@@ -100,7 +149,7 @@ def write(
         console.print("no charts: matplotlib is missing (pip install -e '.[bench]')")
     console.print(f"written to {out}")
     if docs is not None:
-        page, missing = put_into(docs.read_text(), name, made or {})
+        page, missing = put_into(docs.read_text(), places or {}, made or {})
         docs.write_text(page)
         console.print(f"and into {docs}" + (f", which has no place for {', '.join(missing)}" if missing else ""))
 

@@ -123,7 +123,7 @@ def main(wanted: list[str], out: Path, docs: Path | None) -> None:
     def draw(folder: Path) -> bool:
         return "model" not in found or mesh_report.draw(found["model"], folder)
 
-    document.write("mesh", out, found, "\n\n".join(tables.values()) + "\n", draw, docs, tables)
+    document.write("mesh", out, found, "\n\n".join(tables.values()) + "\n", draw, docs, tables, mesh_report.PLACES)
 
 
 if __name__ == "__main__":

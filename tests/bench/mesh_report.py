@@ -12,6 +12,18 @@ from tests.bench.mesh_topology import ALL
 #: what the shapes are called in tables
 NAMES: Final = {name: make(30, 1).name for name, make in ALL.items()}
 
+#: where they stand in docs/mesh.md
+PLACES: Final = {
+    "about": document.Place(""),
+    "costs": document.Place("Where a mesh stops being sensible"),
+    "messages": document.Place("Where a mesh stops being sensible"),
+    "busiest": document.Place("Where a mesh stops being sensible", 2),
+    "capacity": document.Place("Where a mesh stops being sensible", 3),
+    "time": document.Place("Where a mesh stops being sensible", 4),
+    "two": document.Place("Where a mesh stops being sensible", 5),
+    "losses": document.Place("Order, losses and late messages"),
+}
+
 Rows = list[dict[str, Any]]
 
 
@@ -28,7 +40,7 @@ def number(value: float) -> str:
 
 
 def tables(found: dict[str, Any]) -> dict[str, str]:
-    """By the name of the place in the page."""
+    """By their names in PLACES."""
     command = ["python -m tests.bench.mesh --docs docs/mesh.md"]
     made = {"about": f"{document.about(command, found['date'], found['machine'])}."}
     if "costs" in found:

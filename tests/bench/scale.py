@@ -50,7 +50,8 @@ def main(
     found = Findings(command_line("tests.bench.scale"), about, rules, rounds, axes, runner.runs, runner.refused)
     text = scale_report.markdown(found, check)
     tables = scale_report.sections(found)
-    document.write("scale", out, scale_report.as_json(found), text, partial(scale_charts.write, found), docs, tables)
+    draw, places = partial(scale_charts.write, found), scale_report.PLACES
+    document.write("scale", out, scale_report.as_json(found), text, draw, docs, tables, places)
     sys.exit(ends(runner.refused, found.keys, check, scale_report.verdicts(found)))
 
 

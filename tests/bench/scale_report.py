@@ -343,8 +343,26 @@ def of_burst(found: Findings, axis: Axis) -> list[str]:
     )
 
 
+#: where the results stand in docs/scaling.md
+PLACES: Final = {
+    "about": document.Place(""),
+    "capacity": document.Place("What one core carries"),
+    "constants": document.Place("What one core carries"),
+    "clients": document.Place("What one core carries"),
+    "deliveries": document.Place("What one core carries"),
+    "shares": document.Place("Clients that want little"),
+    "patterns": document.Place("Clients that want little"),
+    "channels": document.Place("Channels"),
+    "sources": document.Place("Sources"),
+    "payload": document.Place("Payload"),
+    "segments": document.Place("Segments that are not here"),
+    "direct": document.Place("With a daemon and without"),
+    "burst": document.Place("Bursts and the receive buffer"),
+}
+
+
 def sections(found: Findings) -> dict[str, str]:
-    """The text between the markers of a page, by their names."""
+    """The results by their names in PLACES."""
     makers: dict[str, Callable[[Findings, Axis], list[str]]] = {
         "clients": of_clients,
         "shares": by_line,

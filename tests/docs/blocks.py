@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from docs.excerpts import LINK
+
 _FENCE: Final = re.compile(r"^( *)(`{3,})([\w-]*|\{[\w-]+\}.*)\s*$")
-_EXCERPT: Final = re.compile(r"the file (.*)", re.DOTALL)
 #: what marks.yaml may say of a block
 MARKS: Final = ("prepare", "file", "ends", "run by", "run", "shows", "terminal", "daemon", "not run")
 #: the kinds of fences that documents may use
@@ -71,7 +72,7 @@ class Command(NamedTuple):
 def blocks(document: str, text: str) -> list[Block]:
     """The fenced blocks of a Markdown document, in order."""
     found: list[Block] = []
-    excerpt: tuple[Mark, ...] = ()
+    before = ""
     marks = _Marks(document)
     numbered = iter(enumerate(text.split("\n"), start=1))
     #: whether nothing but blanks has come since the last block
@@ -79,20 +80,20 @@ def blocks(document: str, text: str) -> list[Block]:
     for number, line in numbered:
         stripped = line.strip()
         if stripped.startswith("<!--"):
-            shown = _EXCERPT.fullmatch(_comment(document, number, stripped, numbered))
-            excerpt = (Mark("the file", shown[1]),) if shown else excerpt
-            continue
+            raise BadDocument(f"{document}:{number}: a comment: what tests need to know stands in marks.yaml")
         fence = _FENCE.match(line)
         if fence:
             inside = _inside(document, number, fence, numbered)
+            shown = LINK.search(before)
+            excerpt = (Mark("the file", shown["path"]),) if shown else ()
             block = Block(document, number, fence[3], inside, excerpt + marks.take(inside))
             if block.kind == "text" and behind and found[-1].kind in ("sh", "python"):
                 found[-1] = found[-1]._replace(shows=inside, marks=found[-1].marks + block.marks)
             else:
                 found.append(block)
-            excerpt, behind = (), True
+            before, behind = "", True
         elif stripped:
-            behind = False
+            before, behind = stripped, False
     marks.check_all_taken()
     return found
 
@@ -131,16 +132,6 @@ def all_marks() -> dict[str, list[dict[str, Any]]]:
             if unknown := entry.keys() - {"block", "occurrence", *MARKS}:
                 raise BadDocument(f"marks.yaml: {document}: unknown marks: {', '.join(sorted(unknown))}")
     return marks
-
-
-def _comment(document: str, start: int, first: str, lines: Iterator[tuple[int, str]]) -> str:
-    text = first
-    while "-->" not in text:
-        following = next(lines, None)
-        if following is None:
-            raise BadDocument(f"{document}:{start}: a comment that does not end")
-        text += "\n" + following[1]
-    return text.removeprefix("<!--").partition("-->")[0].strip()
 
 
 def _inside(document: str, start: int, fence: re.Match[str], lines: Iterator[tuple[int, str]]) -> str:

@@ -31,7 +31,7 @@ def test_what_is_out_of_date_is_named_and_written(
     monkeypatch.setattr(site, "ROOT", tmp_path)
     monkeypatch.setattr(site, "DOCS", tmp_path / "docs")
     monkeypatch.setattr(reference, "MANUAL", manual)
-    (tmp_path / "docs/runbook.md").write_text(f"before\n{runbook.BEGIN}\nold\n{runbook.END}\nbehind\n")
+    (tmp_path / "docs/runbook.md").write_text(f"before\n{runbook.HEADING}\nby hand\n\n### old\n\ngone\n")
     assert generator.main(["--check"]) == 1
     complaints = capsys.readouterr().err
     assert "bccnd.yaml.5" in complaints
@@ -40,7 +40,9 @@ def test_what_is_out_of_date_is_named_and_written(
     assert generator.main(["--write"]) == 0
     assert generator.main(["--check"]) == 0
     assert manual.read_text() == MANUAL
-    assert "\nbehind\n" in (tmp_path / "docs/runbook.md").read_text()
+    written = (tmp_path / "docs/runbook.md").read_text()
+    assert written.startswith(f"before\n{runbook.HEADING}\nby hand\n\n### ")
+    assert "\n### old\n" not in written
     assert generator.main(["--chekc"]) == 2
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.bench.cases import CASES, NATS, REDIS
 from tests.bench.programs import ROOT, CannotBuild, build
 from tests.bench.scale_axes import AXES
+from tests.bench.scale_report import PLACES
 from tests.e2e.harness import BIN
 from tests.support import cannot_here
 
@@ -101,7 +102,9 @@ def test_a_case_that_loses_messages_is_refused_and_has_no_figures(tmp_path: Path
 def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_path: Path) -> None:
     page = tmp_path / "docs" / "page.md"
     page.parent.mkdir()
-    page.write_text("# A page\n\n<!-- scale:patterns -->\nold\n<!-- /scale -->\n\nin between\n")
+    table = "| patterns per client | bccnd |\n| ---: | ---: |\n"
+    before = f"# A page\n\n## {PLACES['patterns'].heading}\n\n| other |\n| --- |\n\nin between\n\n"
+    page.write_text(f"{before}{table}| 1 | old |\n\nbehind\n")
     axes = ["patterns", "sources", "burst"]
     some = ("--axes", ",".join(axes), "--quick", "--foreign", "1000")
     command = [sys.executable, "-m", "tests.bench.scale", *some, "--out", str(tmp_path / "out"), "--docs", str(page)]
@@ -123,6 +126,6 @@ def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_p
             assert min(run["rss_kib"], run["clients_ns"], run["sender_ns"]) > 0
     text = page.read_text()
     assert "old" not in text
-    assert re.search(r"# A page\n\n<!-- scale:patterns -->\n\| patterns per client \| bccnd \|\n", text)
-    assert text.endswith("\n<!-- /scale -->\n\nin between\n")
+    assert text.startswith(f"{before}{table}| 1 | ")
+    assert text.endswith(" |\n\nbehind\n")
     assert (tmp_path / "out/scale.md").read_text() == done.stdout[:-1]

@@ -1,0 +1,80 @@
+"""Results of measurements have their places in the documents. That they are measured is in tests/e2e."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from docs.site import DOCS
+from tests.bench import document, mesh_report, scale_report
+from tests.bench.document import Place
+from tests.bench.measure import Rules
+from tests.bench.mesh_topology import ALL
+from tests.bench.scale_axes import AXES
+from tests.bench.scale_measure import Sample
+
+MACHINE = {"cpu": "any", "cores": 1, "kernel": "any"}
+DAEMON = {"version": "1", "compiled": True, "python": "3"}
+
+
+def of_scale() -> dict[str, str]:
+    """Results of all axes, made up."""
+    lines = {
+        (axis.name, line, point.x)
+        for axis in AXES.values()
+        for point in axis.points(False)
+        for line in (point.line, point.first)
+        if line
+    }
+    samples = [
+        Sample(axis, line, x, 1, fan_out=1.0, held=1, cpu_ns=1e3 + x, sender_ns=1.0, clients_ns=1.0, rss_kib=1 + x)
+        for axis, line, x in sorted(lines)
+    ]
+    axes = list(AXES.values())
+    command = ["python", "-m", "tests.bench.scale"]
+    return scale_report.sections(
+        scale_report.Findings(command, DAEMON, Rules(), 1, axes, samples, {}, MACHINE, "2026-01-01")
+    )
+
+
+def of_mesh() -> dict[str, str]:
+    names = ("link_messages", "busiest", "capacity", "hops", "seconds", "datagrams", "datagrams_expected", "copies")
+    model = [
+        {"topology": shape, "segments": segments, "bridges": bridges, **dict.fromkeys(names, 1)}
+        for shape in ALL
+        for segments in (2, 5)
+        for bridges in (1, 2)
+    ]
+    costs = dict.fromkeys(("heard", "passed", "linked", "brought", "broadcast"), 1.0)
+    losses = [{"topology": "any", "bridges": 1, "lost": 0.01, "drop": 0.0, "deliver": 0.0}]
+    found: dict[str, Any] = {"date": "2026-01-01", "machine": MACHINE, "costs": {"seconds": costs}}
+    return mesh_report.tables(found | {"model": model, "losses": losses})
+
+
+@pytest.mark.parametrize(
+    ("page", "places", "made"),
+    [("scaling.md", scale_report.PLACES, of_scale()), ("mesh.md", mesh_report.PLACES, of_mesh())],
+    ids=["scaling", "mesh"],
+)
+def test_every_result_has_a_place_of_its_own(page: str, places: Mapping[str, Place], made: dict[str, str]) -> None:
+    text = (DOCS / page).read_text()
+    assert made.keys() == places.keys()
+    written, missing = document.put_into(text, places, made)
+    assert missing == []
+    for result in made.values():
+        for part in re.findall(r"^(?:\|.*\n?)+", result, re.MULTILINE):
+            assert part.strip() in written
+    assert re.findall("^#.*", written, re.MULTILINE) == re.findall("^#.*", text, re.MULTILINE)
+    assert document.put_into(written, places, made) == (written, [])
+
+
+def test_what_has_no_place_is_named_and_the_page_stays() -> None:
+    page = "# A page\n\n## One\n\n| a |\n| --- |\n| 1 |\n\n## Two\n\nThe first:\n\n| a |\n| --- |\n| 1 |\n"
+    two = "The second:\n\n| a |\n| --- |\n| 2 |"
+    for place, text in ((Place("Three"), two), (Place("Two"), two), (Place("One", 2), "| a |\n| --- |\n| 2 |")):
+        assert document.put_into(page, {"x": place}, {"x": text}) == (page, ["x"])
+    filled, missing = document.put_into(page, {"x": Place("Two")}, {"x": two.replace("second", "first")})
+    assert (filled, missing) == (page.removesuffix("| 1 |\n") + "| 2 |\n", [])
