@@ -16,12 +16,21 @@ import click
 from bccnd.cli import bccnd_main
 from bccnd.cli import main as bccn
 from bccnd.log import events
-from tests.docs.blocks import Inline, commands, inline
+from tests.docs.blocks import Inline, blocks, commands, inline
 from tests.docs.follow import all_blocks, blocks_of, here
 from tests.support import ROOT
 
 #: programs that can be looked up
 _KNOWN: Final = re.compile(r"(?:bccn|bccnd|make|systemctl|journalctl|pytest|\.venv/bin/pytest|python -m)(?: |$)")
+#: blocks that somebody runs
+_PROGRAMS: Final = ("sh", "python", "c", "go", "perl")
+#: what looks like a command in other blocks
+_TYPED: Final = re.compile(
+    r"(?:\$ )?(?:sudo |apt |bccnd? |curl |docker |git |journalctl |make |pip |pytest |python3? |systemctl )"
+)
+#: documents that show how commands are used, without any that is to be typed
+_USAGE: Final = ("docs/commands.md",)
+_SAYS_SO: Final = re.compile(r"\bnot run here\b")
 #: what stands for something that the reader knows
 _PLACEHOLDER: Final = re.compile(r"[A-Z][A-Z_]+|\.\.\.")
 
@@ -35,6 +44,38 @@ def named(document: str) -> Iterator[Inline]:
             for command in commands(block):
                 for line in command.text.replace("\\\n", " ").splitlines():
                     yield from parts(Inline(document, command.line, re.sub(r"\s+#.*", "", line).strip()))
+
+
+def not_accounted_for(document: str, text: str | None = None) -> Iterator[tuple[str, str]]:
+    """The blocks of commands and programs that no test runs and of which the text does not say so, and why."""
+    page = (ROOT / document).read_text() if text is None else text
+    found = blocks(document, page)
+    for number, block in enumerate(found):
+        if block.kind in ("none", "text"):
+            if document not in _USAGE and any(_TYPED.match(line) for line in block.text.splitlines()):
+                yield block.where, f"commands in a block of the kind {block.kind!r}: no test sees them"
+        elif block.kind in _PROGRAMS:
+            if block.mark("not run") is not None:
+                if not _SAYS_SO.search(_text_before(page, block.line)):
+                    yield block.where, 'marked "not run", but the text before does not say "not run here"'
+            elif (name := block.mark("file")) is not None:
+                used = [one for one in found[number + 1 :] if one.kind == "sh" and here(one)]
+                if not any(Path(name).name in one.text for one in used):
+                    yield block.where, f"no command that is run uses {name}"
+            elif block.mark("run") == "booted" and block.kind != "sh":
+                yield block.where, f"a booted host runs no {block.kind}"
+            elif not here(block) and block.mark("run by") is None and block.mark("run") != "booted":
+                yield block.where, f"no test runs this {block.kind}, and marks.yaml has no entry for it"
+
+
+def _text_before(page: str, line: int) -> str:
+    """The running text between a block and the block or heading before it, as one line."""
+    kept: list[str] = []
+    for one in reversed(page.split("\n")[: line - 1]):
+        if one.startswith("#") or one.strip().startswith("```"):
+            break
+        kept.append(one.strip())
+    return " ".join(reversed(kept))
 
 
 def parts(one: Inline) -> Iterator[Inline]:

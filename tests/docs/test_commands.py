@@ -9,15 +9,16 @@ from typing import Final
 import pytest
 
 from bccnd.config import read
-from tests.docs.blocks import KINDS, commands
+from tests.docs.blocks import KINDS, all_marks, commands
 from tests.docs.follow import CONFIGURATION, all_blocks, blocks_of, documents, follow, here
+from tests.docs.lookup import not_accounted_for
 from tests.docs.place import Place
 from tests.support import ROOT
 
 #: documents whose commands are run in every run of the tests; those of the others take too long for that
 QUICK: Final = ("docs/monitoring.md", "docs/operations.md", "docs/runbook.md", "docs/systemd.md")
 #: blocks that no test runs, at the most: each has its reason beside it
-NOT_RUN: Final = 8
+NOT_RUN: Final = 9
 #: what only a booted host has
 _BOOTED: Final = re.compile(r"\b(?:systemctl|journalctl|systemd-analyze)\b")
 
@@ -38,6 +39,7 @@ def test_what_a_document_says_can_be_done(document: str, tmp_path: Path) -> None
 
 
 def test_documents_can_be_read() -> None:
+    assert all_marks().keys() <= set(documents()), "marks.yaml names a document that is not there"
     for block in all_blocks():
         if block.kind.startswith("{"):  # a directive for the site's generator
             continue
@@ -68,6 +70,11 @@ def test_the_file_that_is_said_to_run_a_block_holds_its_commands() -> None:
         held = " ".join((ROOT / name).read_text().split())
         for part in [text] if text else [re.sub(r"\s+#.*", "", command.text) for command in commands(block)]:
             assert " ".join(part.split()) in held, f"{block.where}: {name} does not hold {part!r}"
+
+
+def test_every_program_is_run_or_the_text_says_that_it_is_not() -> None:
+    found = [f"{one}: {said}" for document in documents() for one, said in not_accounted_for(document)]
+    assert found == []
 
 
 def test_few_blocks_are_run_by_no_test() -> None:

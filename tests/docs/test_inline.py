@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.docs.blocks import BadDocument
 from tests.docs.follow import documents
-from tests.docs.lookup import named, wrong
+from tests.docs.lookup import named, not_accounted_for, wrong
 
 
 def test_commands_that_are_named_exist() -> None:
@@ -34,3 +35,31 @@ def test_what_is_missing_is_found_and_nothing_else(text: str, missing: str) -> N
     said = wrong(text)
     assert missing in said
     assert bool(said) == bool(missing)
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("```go\npackage main\n```\n", "no test runs this go"),
+        ("```none\nmake tea\n```\n", "no test sees them"),
+        ("```sh\nmake tea\n```\n", ""),
+        ("```none\na picture\n```\n", ""),
+    ],
+)
+def test_a_program_that_nothing_runs_is_found(text: str, missing: str) -> None:
+    found = [said for _, said in not_accounted_for("docs/none.md", text)]
+    assert len(found) == bool(missing)
+    assert all(missing in said for said in found)
+
+
+def test_what_is_not_run_has_to_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = {"docs/none.md": [{"block": "make tea", "not run": "no kettle"}]}
+    monkeypatch.setattr("tests.docs.blocks.all_marks", lambda: marks)
+    block = "```sh\nmake tea\n```\n"
+    ((_, said),) = not_accounted_for("docs/none.md", f"Not run here:\n\n# A heading\n\nDo:\n\n{block}")
+    assert "the text before does not say" in said
+    assert list(not_accounted_for("docs/none.md", f"An example, not\nrun here:\n\n{block}")) == []
+    with pytest.raises(BadDocument, match="make tea"):
+        list(not_accounted_for("docs/none.md", "No block.\n"))
+    with pytest.raises(BadDocument, match="a comment"):
+        list(not_accounted_for("docs/none.md", f"<!-- not run -->\n{block}"))
