@@ -25,6 +25,7 @@ COMPILED = (
     "bccnd/core/tracker_replay.py",
     "bccnd/core/integrity_algorithms.py",
     "bccnd/core/counters.py",
+    "bccnd/core/latency_histogram.py",
     "bccnd/core/dedup.py",
     "bccnd/core/frames.py",
     "bccnd/core/ingress.py",

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from bccnd import aio
     from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, Subscription, connect
     from bccnd.client.endpoint import Endpoint
-    from bccnd.client.keys import read_key, read_public_key
     from bccnd.client.message import Message
     from bccnd.errors import BadKey, BccndError, BusError, ConnectionLost, EndpointError, RequestTimeout
+    from bccnd.key_files import read_key, read_public_key
 
 __all__ = [
     "BadKey",

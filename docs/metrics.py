@@ -17,8 +17,8 @@ from bccnd.core.counters import (
     ERROR_REASONS,
     HOLD_REASONS,
     REFUSE_REASONS,
-    Histogram,
 )
+from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.core.verdicts import NAMES as VERDICTS
 from bccnd.monitoring.drop_catalog import DROPS, LOST
 from bccnd.monitoring.metrics import PREFIX, DaemonCollector
@@ -110,7 +110,7 @@ class _Zero(int):
 
 
 class _Daemon(_Zero):
-    forward: Final = Histogram()
+    forward: Final = LatencyHistogram()
 
 
 def _families() -> Iterator[Metric]:

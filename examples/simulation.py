@@ -25,7 +25,7 @@ from bccnd.core.liveness import HEARTBEAT, TICK, Liveness, LivenessRules
 from bccnd.core.tap_record import Observation, seq_key
 from bccnd.core.targets import FORM_NAMES, PLAIN, form_of, is_directed
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
-from bccnd.journal import files, layout, schema
+from bccnd.journal import file_names, files, schema
 
 #: microseconds
 SECOND: Final = 1_000_000
@@ -216,7 +216,7 @@ class Simulation:
         for number, recording in enumerate(self.recordings(host)):
             if recording.fresh or not found:
                 began = self._clock(host, int(recording.start * SECOND))
-                found.append(layout.journal_id(began, zlib.crc32(f"{self.fleet.seed}/{host}/{number}".encode())))
+                found.append(file_names.journal_id(began, zlib.crc32(f"{self.fleet.seed}/{host}/{number}".encode())))
             else:
                 found.append(found[-1])
         return found
@@ -358,7 +358,7 @@ def write(fleet: Fleet, journal: str, *, file_rows: int = FILE_ROWS) -> Simulati
     filesystem, root = files.open_root(journal)
     for host in fleet.hosts:
         for name, first, rows in _chunks(simulation.heard(host), file_rows):
-            place = layout.ObsFile(host, layout.day_of(rows[0].ts), name, first)
+            place = file_names.ObsFile(host, file_names.day_of(rows[0].ts), name, first)
             files.write(filesystem, root, place.path, files.obs_table(host, name, first, rows))
         if host not in fleet.sessionless:
             sessions = simulation.sessions(host)
@@ -366,7 +366,7 @@ def write(fleet: Fleet, journal: str, *, file_rows: int = FILE_ROWS) -> Simulati
                 other = {"host": host, "socket_drops": 0, "tap_gaps": 0, "version": "simulated"}
                 mine = [{**other, **session._asdict()} for session in sessions if session.journal_id == name]
                 table = pa.Table.from_pylist(mine, schema=schema.SESSIONS)
-                files.write(filesystem, root, layout.sessions_path(host, name), table)
+                files.write(filesystem, root, file_names.sessions_path(host, name), table)
     return simulation
 
 

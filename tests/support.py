@@ -37,6 +37,7 @@ from bccnd.core.identity import identity, tagged
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
+from bccnd.core.user_quota import UserLimits
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 
@@ -288,7 +289,9 @@ class Process:
 
 def unhurried(limits: BusLimits) -> BusLimits:
     """Limits with which no client's turn ends early, however slow the machine is, unless they are about that."""
-    return limits if limits.share < BusLimits().share else replace(limits, share=3600.0)
+    if limits.user.round_seconds < UserLimits().round_seconds:
+        return limits
+    return replace(limits, user=replace(limits.user, round_seconds=3600.0))
 
 
 class Hub:

@@ -25,22 +25,23 @@ MAY: dict[str, set[str]] = {
     "bus": {"core", "errors", "handover", "log", "native", "net"},
     "monitoring": {"bus", "core", "log", "net", "version"},
     # A program that takes part in a segment itself opens the same kind of socket as the daemon.
+    "key_files": {"core", "errors"},
     "client": {"core", "errors", "net"},
     "aio": {"client", "errors"},
-    "__init__": {"aio", "client", "errors"},
-    "config": {"client", "core", "errors", "paths"},
+    "__init__": {"aio", "client", "errors", "key_files"},
+    "config": {"core", "errors", "key_files", "paths"},
     # Each gateway is a program of its own, and a client of the daemon.
-    "gateways": {"client", "config", "core", "errors", "log", "monitoring"},
+    "gateways": {"client", "config", "core", "errors", "key_files", "log", "monitoring"},
     "recorder": {"bus", "core", "client", "config", "errors", "journal", "log", "net", "version"},
     "daemon": {
         *("bus", "client", "config", "core", "errors", "gateways", "handover", "log", "monitoring", "native", "net"),
         "version",
     },
-    "doctor": {"bus", "client", "config", "core", "errors", "log", "net", "paths", "version"},
-    "pipeline": {"core", "client", "errors", "journal", "version"},
+    "doctor": {"bus", "client", "config", "core", "errors", "key_files", "log", "net", "paths", "version"},
+    "pipeline": {"core", "client", "errors", "journal", "key_files", "version"},
     "cli": {
         *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
-        *("doctor", "log", "monitoring", "paths", "version"),
+        *("doctor", "key_files", "log", "monitoring", "paths", "version"),
     },
 }
 #: what the daemon must not load
@@ -70,7 +71,7 @@ def test_imports_run_downward() -> None:
     assert upward == set()
     # Programs share with the daemon only how a UDP socket is opened.
     shared = {name[2] for path in modules("client") for name in imported(path) if name[:2] == ("bccnd", "net")}
-    assert shared == {"segment_socket"}
+    assert shared == {"segment_opening"}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_programs_load_no_more_than_they_need() -> None:
     assert not loaded_after("import bccnd.daemon") & HEAVY
     assert not loaded_after("import bccnd.cli.sbusd") & ((HEAVY - {"click"}) | libraries)
     assert not loaded_after("import bccnd") & (HEAVY | libraries | {"logging"})
-    endpoint = {"bccnd.client.endpoint", "bccnd.client.keys", "bccnd.net.segment_socket"}
+    endpoint = {"bccnd.client.endpoint", "bccnd.key_files", "bccnd.net.segment_opening"}
     assert not loaded_after("import bccnd, bccnd.cli.main") & {*endpoint, "bccnd.core.pattern_tree"}
     assert endpoint <= loaded_after("import bccnd\nbccnd.Endpoint, bccnd.read_key")
 

@@ -125,7 +125,7 @@ class Backpressure:
         """Resume clients, as many as fit into their users' shares of this round; the others in the next."""
         for number, client in enumerate(clients):
             account = client.account
-            if account.left_of(self._loop.rounds, self._queues.limits.share) <= 0.0:
+            if account.left_of(self._loop.rounds, self._queues.limits.user.round_seconds) <= 0.0:
                 self._loop.later(0.0, partial(self._resume_all, clients[number:]))
                 return
             begun = time.monotonic()

@@ -25,8 +25,7 @@ HARD_MODES: Final = (b"discard", b"block", b"error")
 class BusLimits:
     """Limits of one client, one user and all of them.
 
-    ``patience``: seconds for which a client that reads nothing may block clients that publish to it; ``share``:
-    seconds that one round of the loop spends on what the clients of one user have sent.
+    ``patience``: seconds for which a client that reads nothing may block clients that publish to it.
     """
 
     queue_messages: int = 1024
@@ -36,7 +35,6 @@ class BusLimits:
     max_pattern: int = 1024
     patience: float = 5.0
     user: UserLimits = field(default_factory=UserLimits)
-    share: float = 0.005
 
 
 class Client:

@@ -1,5 +1,6 @@
 cimport cython
-from bccnd.core.counters cimport Histogram, SegmentCounters
+from bccnd.core.counters cimport SegmentCounters
+from bccnd.core.latency_histogram cimport LatencyHistogram
 from bccnd.core.ingress cimport Ingress
 from bccnd.native cimport clock
 from bccnd.native.sockio cimport Receiver
@@ -17,7 +18,7 @@ cdef class SegmentReader:
     cdef object _peers
     cdef Ingress _ingress
     cdef Fanout _fanout
-    cdef Histogram _forward
+    cdef LatencyHistogram _forward
     cdef bint _late
     cdef InputTransaction _transaction
 

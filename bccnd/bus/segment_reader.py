@@ -12,8 +12,8 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.input_transaction import InputTransaction
-from bccnd.core.counters import Histogram
 from bccnd.core.ingress import Ingress
+from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.native import clock
 from bccnd.native.sockio import BATCH
 from bccnd.net.segment import Segment
@@ -37,7 +37,7 @@ class SegmentReader:
         segment: Segment,
         ingress: Ingress,
         fanout: Fanout,
-        forward: Histogram,
+        forward: LatencyHistogram,
         transaction: InputTransaction,
     ) -> None:
         self._transaction = transaction

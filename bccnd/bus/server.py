@@ -300,9 +300,9 @@ class Bus:
             self._end_after_bug(client)
 
     def _read(self, client: Client) -> bool:
-        """Process up to a turn of packets, within the user's share of this round; True when there may be more."""
+        """Process up to a turn of packets, within the user's seconds of this round; True when there may be more."""
         account, begun = client.account, time.monotonic()
-        left = account.left_of(self.loop.rounds, self.limits.share)
+        left = account.left_of(self.loop.rounds, self.limits.user.round_seconds)
         if left <= 0.0 and not self._draining:
             return True
         try:

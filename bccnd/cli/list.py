@@ -153,9 +153,9 @@ def _key(row: Row) -> list[str]:
 
 def _read_fingerprint(file: str) -> str:
     """Return the fingerprint of a key; of a private key, that of its public half. Raises click.UsageError."""
-    from bccnd.client.keys import read_key, read_public_key
     from bccnd.core.integrity_algorithms import fingerprint
     from bccnd.errors import BadKey
+    from bccnd.key_files import read_key, read_public_key
 
     try:
         with open(file, "rb") as opened:

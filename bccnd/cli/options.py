@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from bccnd.core.units import parse_duration
+
 F = TypeVar("F", bound=Callable[..., Any])
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
 else:  # not generic before click 8.3
     ParamType = click.ParamType
 
-_UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)(ms|s|m|h|d|)")
+_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?(e[0-9]+)?|inf")
 
 
 class Duration(ParamType):
@@ -33,9 +34,9 @@ class Duration(ParamType):
         self._most = most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = _DURATION.fullmatch(str(value))
-        seconds = float(found[1]) * _UNITS[found[2]] if found else math.inf if value == "inf" else math.nan
-        if not self._least <= seconds <= self._most:
+        text = str(value)
+        seconds = float(text) if _NUMBER.fullmatch(text) else parse_duration(text)
+        if seconds is None or not self._least <= seconds <= self._most:
             bounds = f" from {self._least:g} to {self._most:g} s" if self._most < math.inf else ""
             self.fail(f"{value!r} is no duration{bounds}: write 500ms, 30s, 5m or a number of seconds", param, ctx)
         return seconds
@@ -55,9 +56,8 @@ class Moment(ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = _DURATION.fullmatch(value)
-        if found and found[2]:
-            return round((time.time() - float(found[1]) * _UNITS[found[2]]) * 1_000_000)
+        if (ago := parse_duration(value)) is not None:
+            return round((time.time() - ago) * 1_000_000)
         try:
             at = datetime.datetime.fromisoformat(value)
             at = at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
@@ -133,10 +133,10 @@ key_options = compose(
 
 def read_keys(keys: Sequence[str], signers: Sequence[str], algorithm: str | None) -> dict[str, Any]:
     """Read ``algorithm``, ``keys`` and ``signers`` as an Endpoint takes them. Raises click.UsageError."""
-    from bccnd.client.keys import read_key, read_public_key
     from bccnd.core.bccn1 import check_src
     from bccnd.core.integrity import usual_algorithm
     from bccnd.errors import BadDatagram, BadKey
+    from bccnd.key_files import read_key, read_public_key
 
     chosen = algorithm or usual_algorithm(keys, signers)
     public: dict[str, list[bytes]] = {}

@@ -30,9 +30,9 @@ def require(modules: Sequence[str], remedy: str) -> None:
 
 def check_host(host: str | None) -> None:
     """Raises click.UsageError for a name that cannot be part of a path in a journal."""
-    from bccnd.journal import layout
+    from bccnd.journal import file_names
 
-    if host is not None and not layout.is_host(host):
+    if host is not None and not file_names.is_host(host):
         raise click.UsageError(f"--host {host}: take letters, digits, '_', '.' and '-', at most 64")
 
 

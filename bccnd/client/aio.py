@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from bccnd.client.calls import Calls, PatternMessages
+from bccnd.client.async_calls import Calls, PatternMessages
 from bccnd.client.events import MAX_EVENTS, Event, EventQueue, raise_refused
 from bccnd.client.message import Message, to_bytes
 from bccnd.client.session import OPTIONAL, PATIENCE, Outgoing, Session

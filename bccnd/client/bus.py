@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from bccnd.client.calls import Calls, Client, PatternMessages
+from bccnd.client.async_calls import Calls, Client, PatternMessages
 from bccnd.client.events import Event, EventQueue, Gap, Reconnected, Refusal, raise_refused
 from bccnd.client.message import Data, Message, publication, to_bytes
 from bccnd.client.pollable import PollableDescriptor

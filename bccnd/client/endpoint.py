@@ -27,7 +27,7 @@ from bccnd.core.integrity import IntegrityChecker, make_checker, make_hmac, usua
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
-from bccnd.net.segment_socket import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name
+from bccnd.net.segment_opening import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name
 
 #: datagrams taken by one call, so that a flood lets the caller go on
 MAX_TAKEN: Final = 10_000

@@ -15,9 +15,9 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from bccnd.client.keys import passed_key, read_key, read_public_key
 from bccnd.config.values import Text, quote, refuse
 from bccnd.errors import BadKey
+from bccnd.key_files import passed_key, read_key, read_public_key
 from bccnd.paths import KEY_FOLDER
 
 _RESTART: Final = "'systemctl restart bccnd' (clients stay connected)"

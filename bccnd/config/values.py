@@ -10,16 +10,13 @@ from typing import Annotated, Final, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
+from bccnd.core import units
 from bccnd.core.address import read_address
 from bccnd.core.bccn1 import check_src
 from bccnd.errors import BadAddress, BadDatagram
 
-_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 #: a thousand years
 _MAX_SECONDS: Final = 3.2e10
-_SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
-_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 #: bytes of a program's name that the kernel keeps
 MAX_PROGRAM_NAME: Final = 15
 _LINK_URL: Final = re.compile(r"(tcp|tls\+tcp|ipc|abstract)://(.+)")
@@ -57,12 +54,10 @@ def check_text(value: str) -> str:
 
 def parse_duration(value: object) -> float:
     """Parse a number of seconds, or ``200ms``, ``5s``, ``10m``, ``24h``, ``7d``."""
-    seconds = -1.0
+    seconds = units.parse_duration(value) if isinstance(value, str) else None
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_SECONDS:
         seconds = float(value)
-    elif isinstance(value, str) and (found := _DURATION.fullmatch(value)):
-        seconds = float(found[1]) * _SECONDS[found[2]]
-    if not 0 <= seconds <= _MAX_SECONDS:
+    if seconds is None or not 0 <= seconds <= _MAX_SECONDS:
         raise refuse(
             f"{quote(value)} is not a duration", "write a number of seconds, or a number with ms, s, m, h or d"
         )
@@ -73,10 +68,10 @@ def parse_size(value: object) -> int:
     """Parse a number of bytes, or ``64KiB``, ``4MiB``, ``1GiB``."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    size = units.parse_size(value) if isinstance(value, str) else None
+    if size is None:
         raise refuse(f"{quote(value)} is not a size", "write a number of bytes, or a whole number with KiB, MiB or GiB")
-    return int(found[1]) * _BYTES[found[2]]
+    return size
 
 
 def parse_mode(value: object) -> int:

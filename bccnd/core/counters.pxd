@@ -1,9 +1,3 @@
-cimport cython
-
-cdef int DOUBLINGS
-cdef double FIRST_BOUND
-
-
 cdef class SegmentCounters:
     cdef readonly object name
     cdef public long long received
@@ -21,11 +15,3 @@ cdef class BusCounters:
     cdef public long long untold
     cdef readonly dict dropped
     cdef readonly dict errors
-
-
-cdef class Histogram:
-    cdef readonly list buckets
-    cdef readonly double sum
-
-    @cython.locals(bound=double, bucket=int)
-    cpdef add(self, double seconds)

@@ -68,31 +68,3 @@ ERROR_REASONS: Final = (
     "unknown_control", "bad_tag", "unknown_dialect", "subscribed", "bad_report", "unknown_listing",
 )  # fmt: skip
 HOLD_REASONS: Final = ("rate", "slow_reader")
-
-#: the first bound of the histogram, in seconds
-FIRST_BOUND: Final = 25e-6
-#: further bounds, each twice the one before
-DOUBLINGS: Final = 16
-#: seconds, upper bounds
-LATENCY_BOUNDS: Final = tuple([FIRST_BOUND * 2**n for n in range(DOUBLINGS + 1)])
-
-
-class Histogram:
-    """Seconds by bucket; the last bucket is everything above the last bound."""
-
-    __slots__ = ("buckets", "sum")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(LATENCY_BOUNDS) + 1)
-        self.sum = 0.0
-
-    def add(self, seconds: float) -> None:
-        # negative if the wall clock was set back
-        if seconds > 0.0:
-            self.sum += seconds
-        bound = FIRST_BOUND
-        bucket = 0
-        while seconds > bound and bucket <= DOUBLINGS:
-            bound *= 2.0
-            bucket += 1
-        self.buckets[bucket] += 1

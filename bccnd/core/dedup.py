@@ -40,6 +40,8 @@ SWEEP_STEP: Final = 128
 #: seconds after which no copy arrives over links any more: several links in a row, each stalled as long as a
 #: connection survives that
 LINK_PATIENCE: Final = 30.0
+#: seconds for which a released identity stays local: links may bring its broadcasts late
+RELEASE_DELAY: Final = LINK_PATIENCE
 #: bounds of seqs that are clocks in microseconds, from 2001 to 2096: such a source does not restart at a lower seq.
 #: Nanoseconds and random numbers are above.
 CLOCK_MIN: Final = 10**15

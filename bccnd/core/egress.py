@@ -10,13 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import LINK_PATIENCE, LocalIdentity, TrackerTable
+from bccnd.core.dedup import RELEASE_DELAY, LocalIdentity, TrackerTable
 from bccnd.core.identity import PERL_TOKEN_BYTES
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.errors import BadDatagram, BadMessage
-
-#: seconds for which a released identity stays local: links may bring its broadcasts late
-LINGER: Final = LINK_PATIENCE
 
 #: bytes that the Perl module accepts in a channel; the signs of the other forms are no part of one
 _PERL_BYTES: Final = PERL_TOKEN_BYTES + b"/?"
@@ -78,7 +75,7 @@ class Egress:
         counter.users -= 1
         if not counter.users:
             del self._counters[identity]
-            self._sources.release(identity, now + LINGER)
+            self._sources.release(identity, now + RELEASE_DELAY)
 
     def next_seq(self, identity: bytes) -> int:
         """Return the next seq of an identity; 0 if none was used, or it has no clients."""

@@ -9,8 +9,7 @@ from typing import Final
 
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.bccn1 import UNKNOWN_SRC, check_src, read_seq
-from bccnd.core.dedup import RANK_SECONDS, TrackerTable
-from bccnd.core.egress import LINGER
+from bccnd.core.dedup import RANK_SECONDS, RELEASE_DELAY, TrackerTable
 from bccnd.core.liveness import ALIVE, SILENT, UNWATCHED, Death, Liveness
 from bccnd.core.tracker_log import (
     ANONYMOUS,
@@ -260,7 +259,7 @@ class _Reader:
                 self._sources.restore_own(src, until + passed, first, following)
             else:
                 following = max(following, clock_us) + SPARE
-                self._sources.restore_own(src, self._now + LINGER, first, following)
+                self._sources.restore_own(src, self._now + RELEASE_DELAY, first, following)
         self._sources.settle(self._now)
         self._liveness.settle(self._now)
 

@@ -1,4 +1,4 @@
-"""Quotas per user: clients, subscriptions, queue memory and publish rate.
+"""Quotas per user: clients, subscriptions, queue memory, publish rate and time in a round of the loop.
 
 Invariant: whatever the daemon stores for a client is charged to its user until it is freed, so that a user at a limit
 affects no other user.
@@ -19,12 +19,17 @@ BURST: Final = 1.0
 
 @dataclass(frozen=True)
 class UserLimits:
-    """Limits for all clients of one user together; ``rate`` is in messages a second, 0 for no limit."""
+    """Limits for all clients of one user together.
+
+    ``rate`` is in messages a second, 0 for no limit; ``round_seconds`` is what one round of the loop spends on packets
+    of the user.
+    """
 
     clients: int = 750
     subscriptions: int = 65_536
     queue_bytes: int = 64 << 20
     rate: float = 0.0
+    round_seconds: float = 0.005
 
     @property
     def pattern_bytes(self) -> int:
@@ -49,11 +54,11 @@ class UserAccount:
         self.round = -1
         self.seconds = 0.0
 
-    def left_of(self, number: int, share: float) -> float:
-        """Return the seconds left of the user's share of this round of the loop."""
+    def left_of(self, number: int, round_seconds: float) -> float:
+        """Return what is left to the user of the seconds of this round of the loop."""
         if self.round != number:
             self.round, self.seconds = number, 0.0
-        return share - self.seconds
+        return round_seconds - self.seconds
 
 
 class Quota:

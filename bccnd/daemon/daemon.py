@@ -28,12 +28,12 @@ from bccnd.config.schema import RESTART_KEYS
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counter_history import STEP
-from bccnd.core.counters import Histogram
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity_algorithms import KeyUse
+from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.core.liveness import Liveness
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
@@ -55,7 +55,7 @@ from bccnd.native import scan
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.process_supervisor import ChildProcess
-from bccnd.net.segment_socket import peer_name
+from bccnd.net.segment_opening import peer_name
 from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
 from bccnd.net.transmitter import Transmitter
@@ -107,7 +107,7 @@ class Daemon:
         self.taken_over = self.state_dropped = 0
         #: the last lines of the log, the latest first
         self.recent_lines = log.keep_recent()
-        self.forward = Histogram()
+        self.forward = LatencyHistogram()
         self.loop_lag = LoopLag()
         self.recorders = RecorderReports()
         self._drop_reporter = DropReporter(self)

@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bccnd.client.keys import read_key, read_public_key
 from bccnd.config import SegmentSettings
 from bccnd.core.address import read_address
 from bccnd.core.pem import read_certificates, validity
 from bccnd.errors import BadAddress, BadKey, StartError
-from bccnd.net.segment_socket import UdpOptions, grow_receive_buffer, open_udp
+from bccnd.key_files import read_key, read_public_key
+from bccnd.net.segment_opening import UdpOptions, grow_receive_buffer, open_udp
 
 #: seconds for a command
 TIMEOUT: Final = 5.0

@@ -31,7 +31,7 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.core.tap_record import Observation, observe
 from bccnd.errors import JournalError
-from bccnd.journal import files, layout, schema
+from bccnd.journal import file_names, files, schema
 from bccnd.journal.listing import list_files
 from bccnd.version import VERSION
 
@@ -54,7 +54,7 @@ LONGEST_SWEEP: Final = 90_000.0
 #: seconds by which stamps may go back without the clock having been set: interfaces are not read in strict order
 BACKWARDS: Final = 1.0
 
-_DAY: Final = 86_400 * layout.MICROSECONDS
+_DAY: Final = 86_400 * file_names.MICROSECONDS
 
 Progress = Callable[[int, int], None]
 
@@ -151,7 +151,7 @@ class CaptureSet:
         with _open(path) as (_, content):
             sample = content.read(SAMPLE)
         digest = blake2b(sample, digest_size=4, key=self._settings.host.encode()[:64]).digest()
-        return layout.journal_id(first // 1000, int.from_bytes(digest, "big"))
+        return file_names.journal_id(first // 1000, int.from_bytes(digest, "big"))
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows of all datagrams, some at a time and of one day each. Raises JournalError: no_bccn."""
@@ -254,14 +254,14 @@ class _Stage:
 
     def __init__(self, filesystem: pafs.FileSystem, root: str, host: str, journal: str) -> None:
         self._filesystem, self._root = filesystem, root
-        self._folder = f"{root}/{layout.UNFINISHED}ingest-{host}-{journal}"
+        self._folder = f"{root}/{file_names.UNFINISHED}ingest-{host}-{journal}"
         self._writer: files.Writer | None = None
-        self._file = layout.ObsFile(host, "", journal, FIRST)
+        self._file = file_names.ObsFile(host, "", journal, FIRST)
         self.paths: list[str] = []
 
     def add(self, table: pa.Table) -> None:
         """Write rows of one day, in a file of at most `ROWS`."""
-        day, first = layout.day_of(table.column("ts")[0].value), table.column("rec_no")[0].as_py()
+        day, first = file_names.day_of(table.column("ts")[0].value), table.column("rec_no")[0].as_py()
         if self._writer is None or day != self._file.day or first + table.num_rows - self._file.first > ROWS:
             self._end_file()
             self._file = self._file._replace(day=day, first=first)
@@ -278,7 +278,7 @@ class _Stage:
         """Move all files to their places, and remove those of an earlier reading of these captures."""
         self._end_file()
         host, journal = self._file.host, self._file.journal_id
-        sessions = layout.sessions_path(host, journal)
+        sessions = file_names.sessions_path(host, journal)
         table = pa.Table.from_pylist([{"host": host, "journal_id": journal, **session}], schema=schema.SESSIONS)
         files.write(self._filesystem, self._folder, sessions, table)
         listed = list_files(self._filesystem, self._root, hosts=[host])
@@ -306,7 +306,7 @@ def ingest(
 ) -> Summary:
     """Write the datagrams in captures of one host to a journal. Raises JournalError: bad_capture, unreadable, no_bccn,
     bad_host, unwritable; and then the journal is as it was."""
-    if not layout.is_host(settings.host):
+    if not file_names.is_host(settings.host):
         raise JournalError(
             "bad_host", f"{settings.host!r} cannot name a host", "take letters, digits, '_', '.' and '-', at most 64"
         )

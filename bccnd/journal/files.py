@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.core.tap_record import Observation
-from bccnd.journal import layout, schema
+from bccnd.journal import file_names, schema
 
 _CODEC: Final = "zstd"
 #: columns whose values repeat; the others would only fill dictionaries
@@ -79,7 +79,7 @@ class Writer:
         self._filesystem = filesystem
         folder, _, name = f"{root}/{path}".rpartition("/")
         self._place = f"{folder}/{name}"
-        self._unfinished = f"{folder}/{layout.UNFINISHED}{name}"
+        self._unfinished = f"{folder}/{file_names.UNFINISHED}{name}"
         filesystem.create_dir(folder, recursive=True)
         self._parquet = pq.ParquetWriter(
             self._unfinished, columns, filesystem=filesystem, compression=_CODEC, use_dictionary=_REPEATING

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pyarrow.fs as pafs
 
-from bccnd.journal import layout
+from bccnd.journal import file_names
 
 
 class ListedFile(NamedTuple):
     """A complete file with records; ``size`` in bytes, ``written`` in seconds since 1970."""
 
-    file: layout.ObsFile
+    file: file_names.ObsFile
     size: int
     written: float
 
@@ -29,9 +29,9 @@ def list_files(
     """List the files of these hosts (None: all) and days, ordered by host, day, journal and number; merged files and
     those that they were made of. Raises OSError."""
     found = []
-    for host in folders(filesystem, f"{root}/{layout.OBS}", "host="):
+    for host in folders(filesystem, f"{root}/{file_names.OBS}", "host="):
         if hosts is None or host in hosts:
-            place = f"{layout.OBS}/host={host}"
+            place = f"{file_names.OBS}/host={host}"
             for day in folders(filesystem, f"{root}/{place}", "day="):
                 if first_day <= day <= last_day:
                     found += list_day(filesystem, root, f"{place}/day={day}")
@@ -42,7 +42,7 @@ def list_day(filesystem: pafs.FileSystem, root: str, folder: str) -> list[Listed
     """List the files in the folder of a host and a day, by its path below the journal. Raises OSError."""
     found = []
     for info in filesystem.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True)):
-        file = layout.read_path(f"{folder}/{info.base_name}") if info.type == pafs.FileType.File else None
+        file = file_names.read_path(f"{folder}/{info.base_name}") if info.type == pafs.FileType.File else None
         if file is not None and file.path == f"{folder}/{info.base_name}":
             found.append(ListedFile(file, int(info.size or 0), (info.mtime_ns or 0) / 1e9))
     return sorted(found, key=lambda one: one.file[2:4])
@@ -51,7 +51,7 @@ def list_day(filesystem: pafs.FileSystem, root: str, folder: str) -> list[Listed
 def current(listed: Iterable[ListedFile]) -> list[ListedFile]:
     """Return the files to read: without those whose records are in a merged file, too."""
     listed = list(listed)
-    superseded = layout.superseded(one.file for one in listed)
+    superseded = file_names.superseded(one.file for one in listed)
     return [one for one in listed if one.file not in superseded]
 
 

@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.errors import PipelineError
-from bccnd.journal import files, layout, schema
+from bccnd.journal import file_names, files, schema
 from bccnd.journal.listing import current, list_day, list_files
 
 #: rows that are read at once
@@ -38,7 +38,7 @@ class Wanted:
 class FoundFile(NamedTuple):
     """A file with records; ``end`` is the number of the first record in the file behind it, if there is one."""
 
-    file: layout.ObsFile
+    file: file_names.ObsFile
     end: int | None
     size: int
     written: float
@@ -60,14 +60,14 @@ def find_captures(place: Place, where: str) -> list[str]:
     """List the captures at ``where``, one or a folder of them; none if it is a journal. Raises PipelineError:
     no_journal."""
     filesystem, root = place
-    kind, obs = (one.type for one in filesystem.get_file_info([root, f"{root}/{layout.OBS}"]))
+    kind, obs = (one.type for one in filesystem.get_file_info([root, f"{root}/{file_names.OBS}"]))
     if kind == pafs.FileType.NotFound:
         raise no_journal(where, "there is nothing")
     if kind == pafs.FileType.File or obs == pafs.FileType.Directory:
         return [where] if kind == pafs.FileType.File else []
     inside = filesystem.get_file_info(pafs.FileSelector(root))
     names = sorted(one.base_name for one in inside if one.type == pafs.FileType.File)
-    paths = [f"{where.rstrip('/')}/{name}" for name in names if not name.startswith(layout.UNFINISHED)]
+    paths = [f"{where.rstrip('/')}/{name}" for name in names if not name.startswith(file_names.UNFINISHED)]
     if not paths:
         raise no_journal(where, "the folder has neither obs/ nor files")
     return paths
@@ -86,7 +86,7 @@ def find(place: Place, wanted: Wanted) -> list[FoundFile]:
 
 
 @contextmanager
-def _reading(file: layout.ObsFile) -> Iterator[None]:
+def _reading(file: file_names.ObsFile) -> Iterator[None]:
     """Turn errors into PipelineError: bad_file; but FileNotFoundError."""
     try:
         yield
@@ -97,7 +97,7 @@ def _reading(file: layout.ObsFile) -> Iterator[None]:
         raise PipelineError("bad_file", detail, "move it away, or copy it again") from error
 
 
-def count_rows(place: Place, file: layout.ObsFile) -> int:
+def count_rows(place: Place, file: file_names.ObsFile) -> int:
     """Return the number of records in a file. Raises PipelineError: bad_file; FileNotFoundError."""
     if file.last is not None:
         return file.last - file.first + 1
@@ -106,7 +106,12 @@ def count_rows(place: Place, file: layout.ObsFile) -> int:
 
 
 def rows(
-    place: Place, file: layout.ObsFile, first: int, end: int | None, columns: list[str], wanted: pc.Expression = None
+    place: Place,
+    file: file_names.ObsFile,
+    first: int,
+    end: int | None,
+    columns: list[str],
+    wanted: pc.Expression = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a file from ``first`` on up to ``end``, some at a time; from the merged file that has them,
     if the file was merged since it was found. Raises PipelineError: bad_file."""
@@ -122,7 +127,7 @@ def rows(
                 yield batch
 
 
-def _open(place: Place, file: layout.ObsFile) -> pa.NativeFile:
+def _open(place: Place, file: file_names.ObsFile) -> pa.NativeFile:
     filesystem, root = place
     with suppress(FileNotFoundError):
         return filesystem.open_input_file(f"{root}/{file.path}")

@@ -21,9 +21,9 @@ from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.tap_record import seq_of
 from bccnd.errors import JournalError
-from bccnd.journal import layout, reader
+from bccnd.journal import file_names, reader
 from bccnd.journal.captures import CaptureSet, CaptureSettings, Progress
-from bccnd.journal.layout import HASHED
+from bccnd.journal.file_names import HASHED
 
 #: characters of a check by each algorithm, as in ``:hmac=0123456789abcdef``
 _CHECKS: Final = {None: 0, "hmac": 22, "crc32": 15, "sig": 133}
@@ -122,8 +122,8 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
             yield table.filter(in_time).select(_COLUMNS)
         return
     wanted = reader.Wanted(hosts=frozenset([settings.host]) if settings.host else None)
-    wanted.first_day = wanted.first_day if choice.since is None else layout.day_of(choice.since)
-    wanted.last_day = wanted.last_day if choice.until is None else layout.day_of(choice.until)
+    wanted.first_day = wanted.first_day if choice.since is None else file_names.day_of(choice.since)
+    wanted.last_day = wanted.last_day if choice.until is None else file_names.day_of(choice.until)
     found = reader.find(place, wanted)
     hosts = sorted({one.file.host for one in found})
     if not hosts:

@@ -9,9 +9,10 @@ from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import Histogram, SegmentCounters
+from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.integrity_algorithms import KeyUse
+from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.core.liveness import Liveness
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.redundancy import Repeater
@@ -28,7 +29,7 @@ class DaemonState(Protocol):
     anonymous: AnonymousDedup
     liveness: Liveness
     repeater: Repeater
-    forward: Histogram
+    forward: LatencyHistogram
     loop_lag: LoopLag
     config_reloads: dict[str, int]
     links: GatewayLinks

@@ -20,7 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from bccnd.core.counters import LATENCY_BOUNDS
+from bccnd.core.latency_histogram import LATENCY_BOUNDS
 from bccnd.core.verdicts import NAMES
 from bccnd.monitoring.daemon_state import DaemonState, all_counters
 from bccnd.monitoring.drop_catalog import DROPS

@@ -40,7 +40,7 @@ from bccnd.monitoring.status_model import (
     Status,
     VerdictRow,
 )
-from bccnd.net.segment_socket import peer_name
+from bccnd.net.segment_opening import peer_name
 from bccnd.version import VERSION
 
 #: seconds over which current rates are averaged

@@ -18,7 +18,7 @@ from bccnd.core.counters import SegmentCounters
 from bccnd.native.inflight import BroadcastSender, InflightState
 from bccnd.native.inflight import Receiver as InflightReceiver
 from bccnd.native.sockio import Receiver
-from bccnd.net.segment_socket import (
+from bccnd.net.segment_opening import (
     UdpOptions,
     adopt_udp,
     destination,

@@ -20,7 +20,7 @@ from bccnd.core.address import read_address
 from bccnd.errors import StartError
 from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.segment import Segment, SegmentOptions
-from bccnd.net.segment_socket import UdpOptions, bound_device, interface_name, peer_name
+from bccnd.net.segment_opening import UdpOptions, bound_device, interface_name, peer_name
 
 #: names of stored descriptors, which are not sockets to listen on
 _STORED: Final = re.compile(r"(client|state|sources)-[0-9]+|ledger")

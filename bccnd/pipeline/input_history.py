@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import store
 from bccnd.pipeline.journal_files import MARGIN, Journal
@@ -25,7 +25,7 @@ from bccnd.pipeline.task_records import beside
 
 #: the state with what the tables of a day were made of: `Records`
 FILES: Final = f"{store.STATE}/files"
-_DAY: Final = 86_400 * layout.MICROSECONDS
+_DAY: Final = 86_400 * file_names.MICROSECONDS
 
 
 class Records(NamedTuple):
@@ -74,7 +74,7 @@ def touched(spans: Iterable[tuple[int, int]], margin: datetime.timedelta = MARGI
     """The days of rows from and up to these times, those within the margin of the next day counted there as well."""
     near = margin // datetime.timedelta(microseconds=1)
     return {
-        layout.day_of(day * _DAY)
+        file_names.day_of(day * _DAY)
         for low, high in spans
         for day in range((low - near) // _DAY, (high + near) // _DAY + 1)
     }

@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.errors import PipelineError
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline.store_files import Root, usable
 
@@ -45,7 +45,7 @@ _START: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 class Input(NamedTuple):
     """A file with records: the parts of its name, its path below the journal, and its size in bytes."""
 
-    file: layout.ObsFile
+    file: file_names.ObsFile
     path: str
     size: int
 
@@ -70,19 +70,19 @@ class Journal:
             self.where = self._root.where
             self.filesystem: pafs.FileSystem = self._root.filesystem
             self.root = self._root.path
-            if layout.OBS not in self._root.names():
+            if file_names.OBS not in self._root.names():
                 raise PipelineError(
                     "no_journal",
-                    f"there is no journal at {where}: no folder {layout.OBS} in it",
+                    f"there is no journal at {where}: no folder {file_names.OBS} in it",
                     "name the folder that a recorder writes to (recorder.journal), or make one: bccn pipeline ingest",
                 )
             found = []
-            for path, size in self._parquet(layout.OBS):
-                file = layout.read_path(path)
+            for path, size in self._parquet(file_names.OBS):
+                file = file_names.read_path(path)
                 if file is None:
                     raise foreign(self._root.at(path), "its name is not one that a recorder gives")
                 found.append(Input(file, path, size))
-        merged = layout.superseded(one.file for one in found)
+        merged = file_names.superseded(one.file for one in found)
         key = operator.attrgetter("file.host", "file.journal_id", "file.first")
         self.files = sorted((one for one in found if one.file not in merged), key=key)
         for one, other in pairwise(self.files):
@@ -127,7 +127,7 @@ class Journal:
     def sessions(self) -> pa.Table:
         """When receivers were recording. Raises PipelineError: foreign_file, misplaced."""
         columns = journal_schema.SESSIONS
-        paths = [path for path, _ in self._parquet(layout.SESSIONS)]
+        paths = [path for path, _ in self._parquet(file_names.SESSIONS)]
         found = self._look(paths, columns, lambda file: file.read(columns.names).cast(columns))
         return pa.concat_tables([columns.empty_table(), *found.values()])
 
@@ -175,7 +175,7 @@ def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) 
         if _SAME.get(kind, kind) != column.type:
             raise foreign(f"{where}/{path}", f"its column {column.name} is {kind}, not {column.type}")
     rows = file.metadata.num_rows
-    if not rows and layout.read_path(path) is not None:
+    if not rows and file_names.read_path(path) is not None:
         raise foreign(f"{where}/{path}", "it has no records")
     for column, expected in _expected(path, rows).items() if rows else ():
         found = tuple(f"{end:%Y-%m-%d}" if column == "ts" else end for end in _ends(file, column))
@@ -190,9 +190,9 @@ def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) 
 
 def _expected(path: str, rows: int) -> dict[str, tuple[Any, Any]]:
     """The least and the greatest value that columns have by the name of their file."""
-    name = layout.read_path(path)
+    name = file_names.read_path(path)
     if name is None:
-        host = layout.host_of_sessions(path)
+        host = file_names.host_of_sessions(path)
         return {} if host is None else {"host": (host, host)}
     last = name.first + rows - 1
     return {

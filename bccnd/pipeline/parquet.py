@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.journal import files, layout
+from bccnd.journal import file_names, files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +71,7 @@ class _Days:
         self._local = isinstance(self._filesystem, pafs.LocalFileSystem)
         self._folder = folder
         self._name = f"{name}.parquet" if self._local else f"{name}-{attempt}.parquet"
-        self._unfinished = f"{layout.UNFINISHED}{attempt}-{self._name}" if self._local else self._name
+        self._unfinished = f"{file_names.UNFINISHED}{attempt}-{self._name}" if self._local else self._name
         self._waiting: dict[str, list[pa.RecordBatch]] = {}
         self._rows: dict[str, int] = {}
         self._files: dict[str, pq.ParquetWriter] = {}

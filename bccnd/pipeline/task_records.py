@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from bccnd.journal import layout
+from bccnd.journal import file_names
 
 #: microseconds in a minute and in a day
 MINUTE: Final = 60_000_000
@@ -75,7 +75,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 def day_of(date: int) -> str:
     """A day, from its number since 1970-01-01."""
-    return layout.day_of(int(date) * DAY)
+    return file_names.day_of(int(date) * DAY)
 
 
 def date_of(day: str) -> int:

@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 
 from bccnd.core.tap_record import Observation
 from bccnd.errors import JournalError
-from bccnd.journal import files, layout, schema
+from bccnd.journal import file_names, files, schema
 from bccnd.recorder import rows as packets
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, End, LogReader
 from bccnd.recorder.sessions import Head, Session, clip_sessions, read_alive, read_head
 
 #: rows that are Python's at a time: some 6 MB
 _CHUNK: Final = 8192
-_DAY: Final = 86_400 * layout.MICROSECONDS
+_DAY: Final = 86_400 * file_names.MICROSECONDS
 
 
 @dataclass
@@ -53,7 +53,7 @@ def convert(path: str, filesystem: pafs.FileSystem, root: str) -> Converted | No
                 return _unreadable()
             return None
         head = read_head(content)
-        if not layout.is_host(head.host) or not head.journal or "/" in head.journal:
+        if not file_names.is_host(head.host) or not head.journal or "/" in head.journal:
             return _unreadable()
         made = _Files(filesystem, root, head)
         damaged = False
@@ -114,7 +114,9 @@ class _Files:
             rows = list(run)
             if day != self._day or self._writer is None:
                 self._end_file()
-                name = layout.ObsFile(self._head.host, layout.day_of(rows[0].ts), self._head.journal, self.number)
+                name = file_names.ObsFile(
+                    self._head.host, file_names.day_of(rows[0].ts), self._head.journal, self.number
+                )
                 self._day, self._path = day, name.path
                 self._writer = files.Writer(self._filesystem, self._root, name.path, schema.OBS)
             self._writer.add(files.obs_table(self._head.host, self._head.journal, self.number, rows))
@@ -140,7 +142,7 @@ class _Files:
 
 def write_sessions(filesystem: pafs.FileSystem, root: str, head: Head) -> None:
     """Write the sessions of a journal, without those that retention has removed."""
-    path = layout.sessions_path(head.host, head.journal)
+    path = file_names.sessions_path(head.host, head.journal)
     there = read_sessions(filesystem, f"{root}/{path}")
     if there and max(one.end for one in there) > max((one.end for one in head.sessions), default=0):
         return  # a later log of this journal has been converted already
@@ -157,7 +159,7 @@ def replace_sessions(filesystem: pafs.FileSystem, root: str, head: Head, session
         for one in sessions
     ]
     table = pa.Table.from_pylist(rows, schema=schema.SESSIONS)
-    files.write(filesystem, root, layout.sessions_path(head.host, head.journal), table)
+    files.write(filesystem, root, file_names.sessions_path(head.host, head.journal), table)
 
 
 def read_sessions(filesystem: pafs.FileSystem, place: str) -> list[Session]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from bccnd import log
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.spool import Spool
 
@@ -187,7 +187,7 @@ class Maintenance:
 
     def _may_merge(self) -> bool:
         """Whether there may be files to merge, or to remove behind that."""
-        before = layout.day_of(int((time.time() - _SETTLED - self._rotate) * layout.MICROSECONDS))
+        before = file_names.day_of(int((time.time() - _SETTLED - self._rotate) * file_names.MICROSECONDS))
         if before != self._days[1]:
             self._days, self._merge_at = ["", before], 0.0
         return time.monotonic() >= self._merge_at

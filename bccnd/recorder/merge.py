@@ -1,8 +1,9 @@
 """Merges the files of days that are over: adjacent files of one host, journal and day become one.
 
-Invariant: at every moment the files to read (`layout.superseded`) hold every record exactly once. A merged file appears
-complete and under a name of its own. The files that it was made of stay for `GRACE`, for readers that have listed
-them. A process that is killed leaves an unfinished file or both kinds of files; the next pass goes on from there.
+Invariant: at every moment the files to read (`file_names.superseded`) hold every record exactly once. A merged file
+appears complete and under a name of its own. The files that it was made of stay for `GRACE`, for readers that have
+listed them. A process that is killed leaves an unfinished file or both kinds of files; the next pass goes on from
+there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.journal import files, layout, schema
+from bccnd.journal import file_names, files, schema
 from bccnd.journal.listing import ListedFile, current, folders, list_day
 
 #: seconds for which files stay beside the merged file that was made of them
@@ -57,7 +58,7 @@ def merge_step(
     Raises OSError.
     """
     step = Step()
-    place = f"{layout.OBS}/host={host}"
+    place = f"{file_names.OBS}/host={host}"
     with _only_one(filesystem, f"{root}/{place}") as alone:
         for day in folders(filesystem, f"{root}/{place}", "day=") if alone else ():
             if days[0] <= day < days[1]:
@@ -90,10 +91,12 @@ def _remove_superseded(
             step.removed += len(inside)
 
 
-def _next_run(filesystem: pafs.FileSystem, root: str, there: list[layout.ObsFile]) -> list[tuple[layout.ObsFile, int]]:
+def _next_run(
+    filesystem: pafs.FileSystem, root: str, there: list[file_names.ObsFile]
+) -> list[tuple[file_names.ObsFile, int]]:
     """Return the first two or more adjacent files of one journal, with the number of the last record of each; an empty
     list if there are none."""
-    run: list[tuple[layout.ObsFile, int]] = []
+    run: list[tuple[file_names.ObsFile, int]] = []
     for number, file in enumerate(there):
         near = there[max(0, number - 1) : number + 2]
         alone = sum(one.journal_id == file.journal_id for one in near) == 1
@@ -112,7 +115,7 @@ def _next_run(filesystem: pafs.FileSystem, root: str, there: list[layout.ObsFile
     return run if len(run) > 1 else []
 
 
-def _last_record(filesystem: pafs.FileSystem, root: str, file: layout.ObsFile) -> int | None:
+def _last_record(filesystem: pafs.FileSystem, root: str, file: file_names.ObsFile) -> int | None:
     """Return the number of the last record of a file from its footer; None if it cannot be read. Raises OSError."""
     try:
         with files.detect_damage(), filesystem.open_input_file(f"{root}/{file.path}") as opened:
@@ -124,7 +127,7 @@ def _last_record(filesystem: pafs.FileSystem, root: str, file: layout.ObsFile) -
     return file.first + int(footer.num_rows) - 1
 
 
-def _merge(filesystem: pafs.FileSystem, root: str, run: list[tuple[layout.ObsFile, int]], step: Step) -> None:
+def _merge(filesystem: pafs.FileSystem, root: str, run: list[tuple[file_names.ObsFile, int]], step: Step) -> None:
     """Write the merged file of adjacent files, given with the number of the last record of each."""
     number = run[0][0].first
     merged = run[0][0]._replace(last=run[-1][1])
@@ -148,7 +151,7 @@ def _merge(filesystem: pafs.FileSystem, root: str, run: list[tuple[layout.ObsFil
         step.merged, step.records, step.file = len(run), number - merged.first, merged.path
 
 
-def _rows(filesystem: pafs.FileSystem, root: str, file: layout.ObsFile) -> Iterator[pa.Table]:
+def _rows(filesystem: pafs.FileSystem, root: str, file: file_names.ObsFile) -> Iterator[pa.Table]:
     """Yield the rows of a file, some at a time. Raises OSError, DamagedFileError."""
     with files.detect_damage(), filesystem.open_input_file(f"{root}/{file.path}") as opened:
         for batch in pq.ParquetFile(opened).iter_batches(_CHUNK):
@@ -158,8 +161,8 @@ def _rows(filesystem: pafs.FileSystem, root: str, file: layout.ObsFile) -> Itera
 def _remove_unfinished(filesystem: pafs.FileSystem, folder: str) -> None:
     """Remove what a killed process has left of a merged file."""
     for info in filesystem.get_file_info(pafs.FileSelector(folder)):
-        name = info.base_name.removeprefix(layout.UNFINISHED)
-        file = layout.read_path(f"{layout.OBS}/host=x/day=0000-00-00/{name}")
+        name = info.base_name.removeprefix(file_names.UNFINISHED)
+        file = file_names.read_path(f"{file_names.OBS}/host=x/day=0000-00-00/{name}")
         if name != info.base_name and file is not None and file.last is not None:
             filesystem.delete_file(info.path)
 

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.tap_record import Observation
-from bccnd.journal.layout import HASHED
+from bccnd.journal.file_names import HASHED
 
 Keep = Literal["record", "hash", "omit"]
 #: channels whose rule is cached

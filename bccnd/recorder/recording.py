@@ -13,7 +13,7 @@ from typing import Final
 
 from bccnd import log
 from bccnd.config import RecorderSettings
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.recorder import rows
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance, Syncer, name_of
@@ -66,7 +66,7 @@ class Recording:
         log.event("recording", text, journal=head.journal)
 
     def _make_head(self) -> Head:
-        name = layout.journal_id(now(), int.from_bytes(os.urandom(4)))
+        name = file_names.journal_id(now(), int.from_bytes(os.urandom(4)))
         self.head = Head(self._host, name, 1, VERSION)
         self._next, self._logs = 1, 0
         self._worker.current = name
@@ -100,7 +100,7 @@ class Recording:
             raise
         self.log = opened
         self._rotate_at = time.monotonic() + self._settings.rotate
-        self._day = layout.day_of(now())
+        self._day = file_names.day_of(now())
 
     def _open_or_pause(self, head: Head) -> None:
         try:
@@ -227,7 +227,7 @@ class Recording:
             self._syncer.ask(self.log.fileno())
             if self.spooled > self._settings.spool_size:
                 self.pause(OSError(0, "the spool is full (recorder.spool_size)"), "spool_full")
-            elif time.monotonic() >= self._rotate_at or layout.day_of(now()) != self._day:
+            elif time.monotonic() >= self._rotate_at or file_names.day_of(now()) != self._day:
                 self._rotate(self.head)
 
     @property

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.journal.listing import ListedFile, current, list_files
 from bccnd.recorder.convert import read_sessions, replace_sessions
 from bccnd.recorder.sessions import Head, Session, clip_sessions
@@ -70,7 +70,7 @@ def _finished(one: ListedFile) -> float:
     return min(one.written, end.timestamp())
 
 
-def _latest(filesystem: pafs.FileSystem, root: str, name: layout.ObsFile) -> int:
+def _latest(filesystem: pafs.FileSystem, root: str, name: file_names.ObsFile) -> int:
     """The time of the latest record of a file; nothing later than 0 where it cannot be read any more."""
     try:
         with filesystem.open_input_file(f"{root}/{name.path}") as file:
@@ -82,7 +82,7 @@ def _latest(filesystem: pafs.FileSystem, root: str, name: layout.ObsFile) -> int
 
 def _forget(filesystem: pafs.FileSystem, root: str, host: str, journal: str, before: int | None) -> None:
     """Claim nothing of a journal before a time; None: nothing at all."""
-    place = f"{root}/{layout.sessions_path(host, journal)}"
+    place = f"{root}/{file_names.sessions_path(host, journal)}"
     if before is None:
         with contextlib.suppress(FileNotFoundError):
             filesystem.delete_file(place)
@@ -100,7 +100,7 @@ def _without_records(
     """Remove the sessions of journals without records, once they are as old as records may be."""
     if before is None:
         return
-    for info in filesystem.get_file_info(_below(f"{root}/{layout.SESSIONS}/host={host}")):
+    for info in filesystem.get_file_info(_below(f"{root}/{file_names.SESSIONS}/host={host}")):
         name = info.base_name.removesuffix(".parquet")
         finished = (info.mtime_ns or 0) / 1e9
         if info.type == pafs.FileType.File and info.base_name != name and name not in staying and finished < before:

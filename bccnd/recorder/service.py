@@ -11,7 +11,7 @@ from typing import Final
 from bccnd import log
 from bccnd.config import RecorderSettings
 from bccnd.errors import JournalError
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.net.loop import Loop
 from bccnd.net.service_manager import ServiceManager
 from bccnd.recorder.recorder import Recorder
@@ -30,7 +30,7 @@ _UNREACHABLE: Final = "name the socket of a bccnd with --socket, and see 'bccn c
 def record(bus: str, settings: RecorderSettings, host: str, names: Sequence[str]) -> str:
     """Record from the bus at this path until a signal, as ``host``; ``names`` are those of hosts that the metrics are
     served to. Returns the folder of records that are not in the journal, empty if all are. Raises JournalError."""
-    if not layout.is_host(host):
+    if not file_names.is_host(host):
         raise JournalError(
             "bad_host", f"{host!r} cannot be part of a path in the journal", "give it a name with --host"
         )

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bccnd.core.tap_record import seq_key
-from bccnd.journal import files, layout, schema
+from bccnd.journal import file_names, files, schema
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
@@ -182,7 +182,7 @@ def _write(journal: str, name: str, first: int, host: int, columns: Any) -> int:
     days = pc.strftime(table["ts"], format="%Y-%m-%d")
     for day in pc.unique(days).to_pylist():
         chosen = table.filter(pc.equal(days, day))
-        place = layout.ObsFile(NAMES[host], day, name, chosen["rec_no"][0].as_py())
+        place = file_names.ObsFile(NAMES[host], day, name, chosen["rec_no"][0].as_py())
         files.write(filesystem, root, place.path, chosen)
     return count
 
@@ -196,7 +196,7 @@ def _sessions(journal: str, plan: Plan) -> None:
             end = plan.start(last) - 1 if last < plan.chunks else plan.start(last - 1) + CHUNK + MINUTE
             row = {"host": NAMES[host], "journal_id": name, "start_ts": start, "end_ts": end, "version": "bench"}
             table = pa.Table.from_pylist([{**row, "socket_drops": 0, "tap_gaps": 0}], schema=schema.SESSIONS)
-            files.write(filesystem, root, layout.sessions_path(NAMES[host], name), table)
+            files.write(filesystem, root, file_names.sessions_path(NAMES[host], name), table)
 
 
 def cells(tables: str) -> Truth:

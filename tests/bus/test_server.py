@@ -49,7 +49,9 @@ def test_a_user_holds_no_more_patterns_than_their_memory_is_charged_for(tmp_path
 
 
 def test_clients_of_one_user_come_by_turns_when_its_share_of_a_round_is_used_up(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(share=1e-9)) as hub:  # one client of the user in each round
+    with Hub(
+        tmp_path, limits=BusLimits(user=UserLimits(round_seconds=1e-9))
+    ) as hub:  # one client of the user in each round
         crowd = [hub.connect() for _ in range(6)]
         for _ in range(60):
             for one in crowd:

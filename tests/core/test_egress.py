@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import DedupRules, TrackerTable
-from bccnd.core.egress import LINGER, Egress
+from bccnd.core.dedup import RELEASE_DELAY, DedupRules, TrackerTable
+from bccnd.core.egress import Egress
 from bccnd.core.identity import PERL_TOKEN_BYTES
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.integrity_algorithms import Crc32, Hmac
@@ -190,12 +190,12 @@ def test_identity_stays_local_for_a_time_after_its_last_client(local: Local) -> 
     assert local.judge(OTHER) == ACCEPTED
     local.out.open(ME)
     local.out.close(ME, 100.0)
-    local.sources.sweep(100.0 + 2 * LINGER)
+    local.sources.sweep(100.0 + 2 * RELEASE_DELAY)
     assert local.judge() == LOOPED
     local.out.close(ME, 200.0)
-    local.sources.sweep(200.0 + LINGER - 0.25)
+    local.sources.sweep(200.0 + RELEASE_DELAY - 0.25)
     assert local.judge() == LOOPED
-    local.sources.sweep(200.0 + LINGER)
+    local.sources.sweep(200.0 + RELEASE_DELAY)
     assert local.judge() == ACCEPTED
 
 

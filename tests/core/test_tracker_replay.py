@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, tracker_log
-from bccnd.core.dedup import DedupRules
-from bccnd.core.egress import LINGER
+from bccnd.core.dedup import RELEASE_DELAY, DedupRules
 from bccnd.core.liveness import ALIVE, UNWATCHED
 from bccnd.core.tracker_replay import ReplayResult
 from tests.core.material import examples
@@ -372,7 +371,7 @@ SCENARIOS: Final = {
         "claim send rotate " + "send " * 1000 + "restart claim away:-999 send"
     ),
     "an identity that is not claimed again ends when its time is over": (
-        f"claim claim:1 away:1 sweep release:1 +4 1 restart +{LINGER - 4.25} own1/1:looped +0.25 own1/1"
+        f"claim claim:1 away:1 sweep release:1 +4 1 restart +{RELEASE_DELAY - 4.25} own1/1:looped +0.25 own1/1"
         " +3.75 own/1:looped +0.25 own/1"
     ),
     # The broadcast is still in the socket's buffer.
@@ -380,7 +379,7 @@ SCENARIOS: Final = {
         "claim send release 1 away:60 restart sweep echo:looped"
     ),
     "an identity that was local and then remote is remote": (
-        f"claim release +{LINGER + 1} own/5 restart own/5:duplicate own/6"
+        f"claim release +{RELEASE_DELAY + 1} own/5 restart own/5:duplicate own/6"
     ),
 }
 
@@ -476,7 +475,7 @@ def test_identity_may_be_in_use_before_the_replay(host: Host) -> None:
     successor.claim()
     ahead = [successor.send() for _ in range(5)]
     replay_into(successor, host.files.data)
-    successor.until(successor.now + 2 * LINGER)
+    successor.until(successor.now + 2 * RELEASE_DELAY)
     assert successor.feed(raw, *ahead, successor.send()) == ["looped"] * 7
     assert successor.sources.conflicts == 0
 

@@ -24,12 +24,13 @@ from bccnd.bus.segment_reader import SegmentReader
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import Histogram, SegmentCounters
+from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
@@ -213,7 +214,7 @@ class Site(Hub):
             undo.append(segment.close)
             segment.record_receives(handover.inflight, 0)
             self.counters = segment.counters
-            intake = SegmentReader(segment, self.ingress, bus.fanout, Histogram(), bus.transaction)
+            intake = SegmentReader(segment, self.ingress, bus.fanout, LatencyHistogram(), bus.transaction)
             self.loop.watch(intake.fileno(), READABLE, intake.on_readable)
         for peer in self._peers:
             if hasattr(peer, "client"):

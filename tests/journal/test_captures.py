@@ -19,7 +19,7 @@ from bccnd.core.dedup import DedupRules
 from bccnd.core.frames import read_tapped
 from bccnd.core.tap_record import observe, seq_of
 from bccnd.errors import JournalError
-from bccnd.journal import captures, layout, schema
+from bccnd.journal import captures, file_names, schema
 from bccnd.journal.captures import CaptureSet, CaptureSettings, ingest
 from bccnd.version import VERSION
 from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
@@ -96,7 +96,7 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
     frames = [said(number * hour / 2, number + 1) for number in range(8)]
     ingest([put(tmp_path / "x.pcap", pcap(frames))], str(tmp_path / "j"), SETTINGS)
     found = [
-        layout.read_path(str(path.relative_to(tmp_path / "j")))
+        file_names.read_path(str(path.relative_to(tmp_path / "j")))
         for path in sorted((tmp_path / "j").rglob("obs/**/*.parquet"))
     ]
     assert [(one.day, one.first) for one in found if one] == [("2023-11-14", 1), ("2023-11-15", 5)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from bccnd.core.tap_record import Observation, observe
 from bccnd.errors import JournalError
 from bccnd.journal.captures import CaptureSettings
-from bccnd.journal.layout import HASHED
+from bccnd.journal.file_names import HASHED
 from bccnd.journal.replay import Channels, Choice, Clock, Counts, RecordedMessage, read_messages
 from tests.core.captures import pcap
 from tests.e2e.harness import KEY, datagram

@@ -14,11 +14,11 @@ from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counter_history import STEP
-from bccnd.core.counters import Histogram
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import make_checker
 from bccnd.core.integrity_algorithms import KeyUse
+from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
@@ -48,7 +48,7 @@ class Observed:
         self.anonymous = AnonymousDedup(2.0)
         self.liveness = Liveness(self.sources, LivenessRules(), 0.0)
         self.repeater = Repeater([], DIALECTS["path"], 2.0)
-        self.forward = Histogram()
+        self.forward = LatencyHistogram()
         self.loop_lag = LoopLag()
         self.refused = ""
         self.keys = [KeyUse("00112233aabbccdd", "hmac", True, (), 12)]

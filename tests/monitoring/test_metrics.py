@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families as read_plai
 from bccnd.bus.access import Access
 from bccnd.bus.client import BusLimits
 from bccnd.core import frames, redundancy
-from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, LATENCY_BOUNDS, REFUSE_REASONS
+from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, REFUSE_REASONS
+from bccnd.core.latency_histogram import LATENCY_BOUNDS
 from bccnd.core.liveness import LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import RepeatRule

@@ -21,7 +21,7 @@ import pytest
 from bccnd.native import inflight, scan
 from bccnd.native import inflight_layout as layout
 from bccnd.native.inflight_layout import DATAGRAMS, PACKET, RETRY
-from bccnd.net.segment_socket import pack_address
+from bccnd.net.segment_opening import pack_address
 from tests.native.inflight_memory import new_memory, received
 from tests.native.sockets import SO_TIMESTAMPNS, SOCKADDR_IN, SOCKADDR_IN6, pair, read, take, udp
 from tests.support import PATIENCE, TINY, cannot_here, examples, kernel_drops

@@ -9,7 +9,7 @@ import pyarrow.fs as pafs
 
 import bccnd
 from bccnd.core.tap_record import Observation, observe
-from bccnd.journal import files, layout
+from bccnd.journal import file_names, files
 from tests.core.captures import Frame, ether, ipv4, udp
 from tests.e2e.harness import datagram
 
@@ -48,6 +48,6 @@ def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:
 
 def put(root: Path, host: str, journal: str, first: int, found: Sequence[Observation]) -> Path:
     """A finished file of a journal."""
-    path = layout.ObsFile(host, layout.day_of(found[0].ts), journal, first).path
+    path = file_names.ObsFile(host, file_names.day_of(found[0].ts), journal, first).path
     files.write(pafs.LocalFileSystem(), str(root), path, files.obs_table(host, journal, first, found))
     return root / path

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from bccnd.cli.main import main
 from bccnd.errors import PipelineError
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import journal_files, schema, store
 from bccnd.pipeline.build import build
@@ -52,7 +52,7 @@ def copy_as(name: str) -> Callable[[Path], object]:
 
     def spoil(journal: Path) -> None:
         path = files(journal)[0]
-        known = layout.read_path(str(path.relative_to(journal)))
+        known = file_names.read_path(str(path.relative_to(journal)))
         assert known
         shutil.copyfile(
             path, path.with_name(name.format(journal=known.journal_id, first=known.first, on=known.first + 7))

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bccnd.errors import PipelineError
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.journal.captures import CaptureSettings
 from bccnd.journal.reader import FoundFile
 from bccnd.journal.replay import Choice, Counts, read_messages
@@ -310,7 +310,7 @@ def test_what_was_read_is_skipped_and_nothing_overlaps() -> None:
     sizes = {0: 10, 5: 10, 12: 3, 15: 5}
     ends = [*list(sizes)[1:], None]
     found = [
-        FoundFile(layout.ObsFile("a", "2023-11-14", ONE, first), end, 1, 0.0)
+        FoundFile(file_names.ObsFile("a", "2023-11-14", ONE, first), end, 1, 0.0)
         for first, end in zip(sizes, ends, strict=True)
     ]
     planned = list(cut(found, 3, lambda one: sizes[one.file.first], lambda _: False))

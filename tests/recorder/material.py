@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.core import bccn1, frames
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.journal.listing import current, list_files
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
 from bccnd.recorder.maintenance import Maintenance
@@ -18,7 +18,7 @@ from bccnd.recorder.sessions import Head, Session, pack_alive
 from tests.support import PATIENCE, wait
 
 #: 2026-11-21 12:00 UTC, in microseconds
-NOON = 1_795_262_400 * layout.MICROSECONDS
+NOON = 1_795_262_400 * file_names.MICROSECONDS
 JOURNAL = "20261121T120000Z-00000001"
 
 

@@ -12,7 +12,7 @@ import pytest
 from bccnd.core import frames
 from bccnd.core.tap_record import seq_key
 from bccnd.errors import JournalError
-from bccnd.journal import layout, schema
+from bccnd.journal import file_names, schema
 from bccnd.recorder.convert import convert
 from bccnd.recorder.logfile import ROWS, LogWriter
 from bccnd.recorder.rows import observations, pack
@@ -20,7 +20,7 @@ from bccnd.recorder.sessions import Head, Session
 from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
 
 HERE = pafs.LocalFileSystem()
-MIDNIGHT = NOON + 43_200 * layout.MICROSECONDS
+MIDNIGHT = NOON + 43_200 * file_names.MICROSECONDS
 
 
 def moment(ts: int) -> datetime.datetime:
@@ -67,7 +67,7 @@ def test_every_file_holds_one_day_and_numbers_without_a_hole(tmp_path: Path) -> 
     assert found.files == 4
     seen = []
     for name in names(journal):
-        said = layout.read_path(name)
+        said = file_names.read_path(name)
         if said is not None:
             rows = pq.read_table(journal / name, partitioning=None).to_pylist()
             assert {f"{row['ts']:%Y-%m-%d}" for row in rows} == {said.day}

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bccnd.config.recorder_schema import KeepSettings
-from bccnd.journal import files, layout
+from bccnd.journal import file_names, files
 from bccnd.journal.listing import current, list_files
 from bccnd.recorder import merge
 from bccnd.recorder.convert import convert
@@ -67,8 +67,8 @@ class Disk(pafs.LocalFileSystem):  # type: ignore[misc]
 
 def put(root: Path, day: int, journal: str, first: int, count: int) -> None:
     """A file of so many records, so many days after the first."""
-    rows = observations(packet(range(count), NOON + day * DAY * layout.MICROSECONDS))
-    name = layout.ObsFile("relay01", layout.day_of(rows[0].ts), journal, first)
+    rows = observations(packet(range(count), NOON + day * DAY * file_names.MICROSECONDS))
+    name = file_names.ObsFile("relay01", file_names.day_of(rows[0].ts), journal, first)
     files.write(HERE, str(root), name.path, files.obs_table("relay01", journal, first, rows))
 
 
@@ -192,7 +192,7 @@ def test_retention_takes_a_merged_day_as_a_whole(tmp_path: Path) -> None:
         put(tmp_path, number, JOURNAL, 1 + 4 * number, 2)
         put(tmp_path, number, JOURNAL, 3 + 4 * number, 2)
     merge_all(HERE, tmp_path)
-    midnight = NOON // layout.MICROSECONDS + DAY // 2
+    midnight = NOON // file_names.MICROSECONDS + DAY // 2
     for path in tmp_path.rglob("*_*.parquet"):
         os.utime(path, (midnight + 2 * DAY, midnight + 2 * DAY))  # merged at a late start
     sizes = {path.name: path.stat().st_size for path in tmp_path.rglob("*.parquet")}

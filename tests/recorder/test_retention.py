@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from bccnd.config.recorder_schema import KeepSettings
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.journal.listing import list_files
 from bccnd.recorder.convert import convert, write_sessions
 from bccnd.recorder.retention import retain
@@ -18,7 +18,7 @@ from bccnd.recorder.sessions import Head, Session
 from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
 
 HERE = pafs.LocalFileSystem()
-SECOND = layout.MICROSECONDS
+SECOND = file_names.MICROSECONDS
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_with_the_last_file_goes_the_session_but_not_of_the_journal_that_is_writ
 def test_a_journal_without_records_goes_when_it_is_as_old_as_records_may_be(journal: Path) -> None:
     head = Head("relay01", "20200101T000000Z-00000000", 1, "1", [Session(1, 2)])
     write_sessions(HERE, str(journal), head)
-    place = journal / layout.sessions_path("relay01", head.journal)
+    place = journal / file_names.sessions_path("relay01", head.journal)
     keep(journal, KeepSettings(age=10_000), place.stat().st_mtime + 100)
     assert place.exists()
     keep(journal, KeepSettings(age=50), place.stat().st_mtime + 100, JOURNAL)

@@ -8,9 +8,9 @@ import ssl
 import stat
 from typing import Final
 
-from bccnd.client.keys import passed_key
 from bccnd.config import TlsSettings
 from bccnd.errors import StartError
+from bccnd.key_files import passed_key
 
 _REMEDY: Final = "make it as docs/links.md says"
 

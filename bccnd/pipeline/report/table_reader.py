@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.errors import PipelineError
-from bccnd.journal import layout
+from bccnd.journal import file_names
 from bccnd.pipeline import store, store_files
 from bccnd.pipeline.parquet import day_of
 from bccnd.pipeline.report import formatting as fmt
@@ -95,7 +95,7 @@ class Tables:
 
     @property
     def is_journal(self) -> bool:
-        return layout.OBS in self.names and NEEDED not in self.names
+        return file_names.OBS in self.names and NEEDED not in self.names
 
     def days(self, table: str) -> list[str]:
         """Return the days of which a table has files."""

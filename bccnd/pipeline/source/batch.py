@@ -21,7 +21,7 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from bccnd.journal import layout, reader, schema
+from bccnd.journal import file_names, reader, schema
 from bccnd.journal.captures import CaptureSet, CaptureSettings
 from bccnd.journal.reader import Wanted
 from bccnd.pipeline.source.options import bad_option
@@ -46,7 +46,7 @@ _PYTHON: Final = {pa.string(): str, pa.int32(): int, pa.int64(): int, pa.timesta
 class Partition(spark.InputPartition):
     """A file of a journal, with its records before ``end``; or captures of one host."""
 
-    file: layout.ObsFile | None
+    file: file_names.ObsFile | None
     end: int | None = None
     captures: tuple[str, ...] = ()
 

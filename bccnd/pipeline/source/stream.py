@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from bccnd.core.tap_record import JOURNAL_GAP
-from bccnd.journal import layout, reader, schema
+from bccnd.journal import file_names, reader, schema
 from bccnd.journal.reader import FoundFile, Wanted
 
 #: host -> journal -> number of the next record
@@ -42,7 +42,7 @@ class Piece(InputPartition):
     """Records of a file from ``first`` up to ``end``. As a ``gap``, records that are gone: one row, with the time of
     the first record in ``file``, which is the next file (without a day if there is none)."""
 
-    file: layout.ObsFile
+    file: file_names.ObsFile
     first: int
     end: int
     gap: bool = False
@@ -154,7 +154,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
                     pieces.append(piece if piece.gap else replace(piece, end=min(piece.end, last)))
                     position = piece.end
                 if position < last:
-                    pieces.append(Piece(layout.ObsFile(host, "", name, last), max(1, position), last, gap=True))
+                    pieces.append(Piece(file_names.ObsFile(host, "", name, last), max(1, position), last, gap=True))
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bccnd.errors import StartError
-from bccnd.net.segment_socket import (
+from bccnd.net.segment_opening import (
     UdpOptions,
     adopt_udp,
     bound_device,

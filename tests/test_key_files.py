@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import bccnd
-from bccnd.client.keys import passed_key
 from bccnd.core import signatures
 from bccnd.core.integrity import MIN_KEY
+from bccnd.key_files import passed_key
 
 KEY = b"0123456789abcdef0123456789abcdef"
 PRIVATE = signatures.generate()

@@ -7,50 +7,51 @@ import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.journal import layout
+from bccnd.journal import file_names
 
-HOSTS = st.from_regex(r"[A-Za-z0-9_.-]{1,64}", fullmatch=True).filter(layout.is_host)
+HOSTS = st.from_regex(r"[A-Za-z0-9_.-]{1,64}", fullmatch=True).filter(file_names.is_host)
 MOMENTS = st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(2999, 12, 31)).map(
-    lambda when: int(when.replace(tzinfo=datetime.UTC).timestamp()) * layout.MICROSECONDS
+    lambda when: int(when.replace(tzinfo=datetime.UTC).timestamp()) * file_names.MICROSECONDS
 )
 
 
 @given(HOSTS, MOMENTS, st.integers(0, 2**40), st.integers(1, 10**17), st.none() | st.integers(0, 10**9))
 def test_a_name_says_what_it_was_made_of(host: str, now: int, random: int, first: int, more: int | None) -> None:
     last = None if more is None else first + more
-    made = layout.ObsFile(host, layout.day_of(now), layout.journal_id(now, random), first, last)
-    assert layout.read_path(made.path) == made
+    made = file_names.ObsFile(host, file_names.day_of(now), file_names.journal_id(now, random), first, last)
+    assert file_names.read_path(made.path) == made
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 9), st.none() | st.integers(0, 9)), max_size=12))
 def test_files_whose_records_are_all_in_a_merged_file_are_superseded(names: list[tuple[str, int, int | None]]) -> None:
     found = [
-        layout.ObsFile("h", "2026-11-21", j, first, None if more is None else first + more) for j, first, more in names
+        file_names.ObsFile("h", "2026-11-21", j, first, None if more is None else first + more)
+        for j, first, more in names
     ]
-    assert layout.superseded(found) == {
+    assert file_names.superseded(found) == {
         one for one in found if any(other.holds(one) for other in found if other != one)
     }
 
 
 @given(MOMENTS)
 def test_a_day_is_that_of_utc(now: int) -> None:
-    assert layout.day_of(now) == f"{datetime.datetime.fromtimestamp(now / 1e6, datetime.UTC):%Y-%m-%d}"
+    assert file_names.day_of(now) == f"{datetime.datetime.fromtimestamp(now / 1e6, datetime.UTC):%Y-%m-%d}"
 
 
 @given(MOMENTS, MOMENTS)
 def test_journals_sort_by_when_they_began(one: int, other: int) -> None:
     early, late = sorted((one, other))
-    assert early == late or layout.journal_id(early, 2**32 - 1) < layout.journal_id(late, 0)
+    assert early == late or file_names.journal_id(early, 2**32 - 1) < file_names.journal_id(late, 0)
 
 
 def test_what_was_not_named_here_or_is_not_finished_is_no_file_of_a_journal() -> None:
-    finished = layout.ObsFile("relay01", "2026-11-21", "20261121T120000Z-5c0ffee5", 1)
+    finished = file_names.ObsFile("relay01", "2026-11-21", "20261121T120000Z-5c0ffee5", 1)
     folder, _, name = finished.path.rpartition("/")
-    assert layout.read_path(finished.path) == finished
+    assert file_names.read_path(finished.path) == finished
     day = "obs/host=a/day=2026-11-21"
     for path in (
         *(
-            f"{folder}/{layout.UNFINISHED}{name}",
+            f"{folder}/{file_names.UNFINISHED}{name}",
             f"{day}/x.parquet",
             f"{day}/x-1.txt",
             f"{day}/x-2_1.parquet",
@@ -59,4 +60,4 @@ def test_what_was_not_named_here_or_is_not_finished_is_no_file_of_a_journal() ->
         *(f"{day}/.x-000000000001.parquet/y", "obs/host=../day=2026-11-21/x-1.parquet"),
         *("obs/host=a/day=today/x-1.parquet", "sessions/host=a/x-1.parquet"),
     ):
-        assert layout.read_path(path) is None, path
+        assert file_names.read_path(path) is None, path
