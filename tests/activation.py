@@ -55,7 +55,7 @@ def launch(passed: Sequence[tuple[str, int]], *, barred: int = 0) -> list[str]:
     return [sys.executable, "-c", _LAUNCH, str(barred), str(number), names, descriptors]
 
 
-class Told(NamedTuple):
+class Notification(NamedTuple):
     """A notification: its assignments in their order, and the descriptors that came with it."""
 
     lines: list[str]
@@ -75,9 +75,9 @@ class Notified:
         self.sock.bind(self.address.replace("@", "\0", 1) if self.address.startswith("@") else self.address)
         self.senders: set[int] = set()
         #: what was told and passed over by `until`
-        self.before: list[Told] = []
+        self.before: list[Notification] = []
 
-    def hear(self, patience: float = PATIENCE) -> Told | None:
+    def receive(self, patience: float = PATIENCE) -> Notification | None:
         """The next notification; None when nothing is said for so long."""
         if not select.select([self.sock], [], [], patience)[0]:
             return None
@@ -89,32 +89,32 @@ class Notified:
                 descriptors.frombytes(data)
             elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
                 self.senders.add(int.from_bytes(data[:4], sys.byteorder))
-        return Told(text.decode("utf-8").split("\n"), list(descriptors))
+        return Notification(text.decode("utf-8").split("\n"), list(descriptors))
 
-    def all(self) -> list[Told]:
+    def all(self) -> list[Notification]:
         """What was said so far and not heard."""
         found = []
-        while one := self.hear(0):
+        while one := self.receive(0):
             found.append(one)
         return found
 
-    def said(self) -> list[Told]:
+    def notifications(self) -> list[Notification]:
         """What was said so far and not heard, but for what is to be stored: that is let go."""
         return [one for one in self.all() if not self._stores(one)]
 
     @staticmethod
-    def _stores(one: Told) -> bool:
+    def _stores(one: Notification) -> bool:
         for descriptor in one.descriptors:
             os.close(descriptor)
         return one.lines[0].startswith("FDSTORE")
 
-    def until(self, line: str) -> Told:
+    def until(self, line: str) -> Notification:
         """The next notification that holds a line, or an assignment to it if it ends in ``=``; what is to be stored
         meanwhile is let go."""
         deadline = time.monotonic() + 2 * PATIENCE
         self.before = []
         while (left := deadline - time.monotonic()) > 0:
-            one = self.hear(left)
+            one = self.receive(left)
             if one is None:
                 break
             if any(each == line or (line.endswith("=") and each.startswith(line)) for each in one.lines):

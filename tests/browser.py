@@ -71,7 +71,7 @@ class Browser:
         self._rest = b""
         self._asked = 0
         self._session = ""
-        self.said: list[str] = []
+        self.output: list[str] = []
         #: addresses that the page asked for, and those of them that its own policy has kept back
         self.asked: list[str] = []
         self.forbidden: list[str] = []
@@ -117,11 +117,11 @@ class Browser:
         params = message.get("params", {})
         match message.get("method"):
             case "Runtime.exceptionThrown":
-                self.said.append(str(params["exceptionDetails"].get("exception", params)))
+                self.output.append(str(params["exceptionDetails"].get("exception", params)))
             case "Runtime.consoleAPICalled" if params["type"] in ("error", "warning", "assert"):
-                self.said.append(str(params["args"]))
+                self.output.append(str(params["args"]))
             case "Log.entryAdded" if params["entry"]["level"] in ("error", "warning"):
-                self.said.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+                self.output.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
             case "Network.requestWillBeSent":
                 self.asked.append(params["request"]["url"])
                 self._requests[params["requestId"]] = params["request"]["url"]

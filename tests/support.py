@@ -435,7 +435,7 @@ class Peer:
     def publish(self, key: bytes, *payloads: bytes) -> None:
         self.send(*(frames.message(key, payload) for payload in payloads))
 
-    def hear(self) -> bytes:
+    def receive(self) -> bytes:
         """The next packet; turns the hub until there is one."""
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -460,7 +460,7 @@ class Peer:
         echo = frames.control(frames.SYNC, b"%d of this test" % self._syncs)
         self.send(echo)
         packets = []
-        while (packet := self.hear()) != echo:
+        while (packet := self.receive()) != echo:
             assert packet, "the bus has closed the connection"
             packets.append(packet)
         return packets

@@ -36,7 +36,7 @@ def test_a_secret_is_the_file_without_its_line_end_and_a_pair_is_read_half_by_ha
 
 
 @pytest.mark.parametrize(
-    ("content", "mode", "algorithm", "said"),
+    ("content", "mode", "algorithm", "output"),
     [
         (KEY, 0o640, "hmac", "others can read it"),
         (KEY, 0o604, "sig", "others can read it"),
@@ -47,12 +47,12 @@ def test_a_secret_is_the_file_without_its_line_end_and_a_pair_is_read_half_by_ha
     ],
 )
 def test_a_secret_that_protects_nothing_is_refused_with_a_remedy(
-    tmp_path: Path, content: bytes, mode: int, algorithm: str, said: str
+    tmp_path: Path, content: bytes, mode: int, algorithm: str, output: str
 ) -> None:
     path = file(tmp_path, content, mode)
     with pytest.raises(bccnd.BadKey) as refused:
         bccnd.read_key(path, algorithm)
-    assert said in refused.value.detail
+    assert output in refused.value.detail
     assert path in refused.value.detail
     assert refused.value.remedy in str(refused.value)
 

@@ -88,8 +88,8 @@ def verified(folder: Path) -> str:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     analyze = need("systemd-analyze", "systemd")
     done = run(analyze, "verify", "--man=no", *files, SYSTEMD_UNIT_PATH=f"{folder}:")
-    said = done.stdout + done.stderr
-    return said if said or not done.returncode else f"status {done.returncode}"
+    output = done.stdout + done.stderr
+    return output if output or not done.returncode else f"status {done.returncode}"
 
 
 def examples() -> Iterator[tuple[str, str]]:

@@ -48,11 +48,13 @@ def about_daemon(program: Path) -> dict[str, Any]:
 
 def about(command: Sequence[str], date: str, machine: dict[str, Any], daemon: dict[str, Any] | None = None) -> str:
     """When and where figures were taken."""
-    said = f"`{' '.join(command)}`: {date[:10]}, {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}"
+    output = (
+        f"`{' '.join(command)}`: {date[:10]}, {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}"
+    )
     if daemon is None:
-        return said
+        return output
     kind = {True: "compiled", False: "not compiled", None: "unknown whether compiled"}[daemon["compiled"]]
-    return f"{said}, bccnd {daemon['version'] or '?'} ({kind}), Python {daemon['python'] or '?'}"
+    return f"{output}, bccnd {daemon['version'] or '?'} ({kind}), Python {daemon['python'] or '?'}"
 
 
 def header(schema: int, found: Any) -> dict[str, Any]:

@@ -120,14 +120,14 @@ def measure(programs: Path, near: Daemon, link: int, first: int, *, busy: bool) 
         before = [cpu_of(pid) for pid in pids]
         subprocess.run([*flood, "-s", str(first)], stdout=subprocess.DEVNULL, check=True)
         used = [cpu_of(pid) - begun for pid, begun in zip(pids, before, strict=True)]
-        said = json.loads(client.stdout.read().strip().splitlines()[-1])
+        output = json.loads(client.stdout.read().strip().splitlines()[-1])
     if busy:
         other.join(PATIENCE)
-    if said["n"] != count:
-        raise click.ClickException(f"{count - said['n']} of the local messages were lost: {said}")
+    if output["n"] != count:
+        raise click.ClickException(f"{count - output['n']} of the local messages were lost: {output}")
     lost = busy * CARRIED - int(near.metric("datagrams_total", segment="nng", verdict="accepted") - accepted)
     timed = (RATE if busy else LOCAL) * SECONDS
-    return Round(said["latency"]["p50_us"], said["latency"]["p99_us"], lost, used[0] / timed, used[1] / timed)
+    return Round(output["latency"]["p50_us"], output["latency"]["p99_us"], lost, used[0] / timed, used[1] / timed)
 
 
 @click.command()

@@ -147,11 +147,11 @@ class Programs:
         self.running.append(process)
         return process
 
-    def said(self) -> str:
+    def output(self) -> str:
         return "".join(path.read_text() for path in map(self.folder.joinpath, ("output", "errors")) if path.exists())
 
     def last_words(self) -> str:
-        lines = self.said().strip().splitlines()
+        lines = self.output().strip().splitlines()
         return lines[-1] if lines else "without a word"
 
     def result(self, process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def start_relay(case: Case, place: Place, fan_out: int, programs: Programs) -> s
     if case.peer:
         wait_for(lambda: serves(case, place), relay, programs)
     else:
-        wait_for(lambda: all(text in programs.said() for text in case.ready), relay, programs)
+        wait_for(lambda: all(text in programs.output() for text in case.ready), relay, programs)
     return relay
 
 

@@ -396,9 +396,9 @@ def markdown(found: Findings, check: bool) -> str:
         if name != "about":
             title = AXES[name].title if name in AXES else TITLES[name]
             lines += ["", f"**{title}**", "", section]
-    said = [f"- refused: {key.axis} {key.line} {key.x:,}: {why}" for key, why in found.refused.items()]
-    said += [f"- {one}" for one in verdicts(found)] if check else []
-    return "\n".join([*lines, *(["", *said] if said else [])]) + "\n"
+    output = [f"- refused: {key.axis} {key.line} {key.x:,}: {why}" for key, why in found.refused.items()]
+    output += [f"- {one}" for one in verdicts(found)] if check else []
+    return "\n".join([*lines, *(["", *output] if output else [])]) + "\n"
 
 
 def line_of(sample: Sample) -> str:

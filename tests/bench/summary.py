@@ -145,9 +145,9 @@ class Verdict:
         most = f"at most {self.most:g}{self.unit}"
         if self.figure is None:
             return f"does not hold: {self.what}: no figure; {most}"
-        said = "holds" if self.holds else "does not hold"
+        output = "holds" if self.holds else "does not hold"
         spread = f"({self.figure.least:.3f} to {self.figure.most:.3f})"
-        return f"{said}: {self.what}: {self.figure.median:.3f}{self.unit} {spread}; {most}"
+        return f"{output}: {self.what}: {self.figure.median:.3f}{self.unit} {spread}; {most}"
 
     def as_json(self, name: str) -> dict[str, Any]:
         return {name: self.what, "most": self.most, "figure": as_json(self.figure), "holds": self.holds}

@@ -31,7 +31,7 @@ def main(count: int) -> None:
     sources = TrackerTable(rules)
     liveness = Liveness(sources, LivenessRules(interval=5.0, dead_after=3, max_watched=count), 0.0)
 
-    def hear(number: int, seq: int, now: float) -> None:
+    def receive(number: int, seq: int, now: float) -> None:
         src = b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
         if sources.judge(src, seq, now) == UNHEARD:
             sources.judge_new(src, seq, now)
@@ -48,10 +48,10 @@ def main(count: int) -> None:
 
     first, again, evict, quiet, die = Calls(), Calls(), Calls(), Calls(), Calls()
     for number in range(count):
-        first.time(lambda: hear(number, START + number, number * 5.0 / count))  # noqa: B023
+        first.time(lambda: receive(number, START + number, number * 5.0 / count))  # noqa: B023
     for number in range(count):
         seq = START + number + 1 + 3 * (number % 10 == 0)
-        again.time(lambda: hear(number, seq, 5.0 + number * 5.0 / count))  # noqa: B023
+        again.time(lambda: receive(number, seq, 5.0 + number * 5.0 / count))  # noqa: B023
     taken = 1024 * (kib_of(os.getpid()) - before)
     for quarter in range(20):
         sweep(quiet, 5.0 + quarter / 4)
@@ -59,7 +59,7 @@ def main(count: int) -> None:
     tick = 10.0
     for number in range(count):
         now = 10.0 + number * 10.0 / count
-        evict.time(lambda: hear(count + number, START, now))  # noqa: B023
+        evict.time(lambda: receive(count + number, START, now))  # noqa: B023
         if now > tick + 0.25:
             tick = now
             sweep(quiet, tick)

@@ -71,7 +71,7 @@ def collect(peer: Peer, count: int) -> list[bytes]:
     packets: list[bytes] = []
     found = 0
     while found < count:
-        packets.append(peer.hear())
+        packets.append(peer.receive())
         found += accounted(packets[-1:])
     assert found == count
     return packets

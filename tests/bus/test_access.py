@@ -238,7 +238,7 @@ def test_mode_of_an_abstract_address_applies_to_connections(
                 continue
             refused = hub.knock(who)
             hub.turn()
-            assert refused.hear() == b"CMSG !/bccn/error\0not_admitted "
+            assert refused.receive() == b"CMSG !/bccn/error\0not_admitted "
             assert refused.ended()
         assert hub.connect(entrance=1).all() == []
         assert hub.bus.counters.refused["not_admitted"] == 2 - len(admitted)
@@ -250,7 +250,7 @@ def test_every_socket_has_its_own_admission_and_dialect(tmp_path: Path) -> None:
     with Hub(tmp_path, others=checkers) as hub:
         ann, bob, here = hub.connect(b"a/+", who=ANN, entrance=1), hub.connect(b"a.", who=BOB), hub.connect(b"a/")
         turned_away = hub.knock(BOB, 1)
-        assert turned_away.hear() == b"CMSG !/bccn/error\0not_admitted "
+        assert turned_away.receive() == b"CMSG !/bccn/error\0not_admitted "
         for key in (b"a/b", b"a.b", b"a/b/c", b"a/+"):
             here.publish(key, key)
         assert [packet[4:].split(b"\0")[0] for packet in ann.all()] == [b"a/b", b"a/+"]

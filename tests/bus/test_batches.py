@@ -173,7 +173,7 @@ def test_control_messages_wait_in_their_place_between_batches(narrow: Hub) -> No
     narrow.turn(1)
     got: list[bytes] = []
     while not got or not got[-1].endswith(b"\0%d" % (count + 3)):
-        got.append(one.hear())
+        got.append(one.receive())
     assert unbatched(got) == [
         *(frame for number in range(count) for frame in numbered(number, 1, LARGE)),
         *numbered(count, 3),
@@ -406,7 +406,7 @@ def test_every_client_gets_its_messages_in_order_in_any_batch_mode(tmp_path: Pat
             assert all(one.peer.client.queue.messages <= 30 for one in readers)
         for one in readers:
             while accounted(one.got) < len(one.due):
-                one.got += unbatched([one.peer.hear()])
+                one.got += unbatched([one.peer.receive()])
             hub.turn()
             one.read(1)
         for one in readers:

@@ -139,7 +139,7 @@ def test_client_listing_shows_waiting_publishers_and_queues(town: Hub) -> None:
     bob.send(frames.request(frames.TAG, b"tag"), b"MSG a\0x", b"MSG a\0y")
     town.settle()
     reader.send(frames.request(frames.STATS, b"clients"))
-    rows = json.loads(reader.hear().partition(b"\0")[2])["items"]
+    rows = json.loads(reader.receive().partition(b"\0")[2])["items"]
     assert [row["uid"] for row in rows] == [ANN.uid, ANN.uid, BOB.uid]
     assert [row["waits"] for row in rows] == [False, True, False]
     assert [row["queued"] for row in rows] == [1, 0, 0]
@@ -153,7 +153,7 @@ def test_client_listing_shows_waiting_publishers_and_queues(town: Hub) -> None:
     assert [row["program"] for row in rows] == ["ann", "ann", "bob"]
     assert {row["dialect"] for row in rows} == {"path"}
     reader.send(frames.request(frames.STATS, b"users"))
-    assert json.loads(reader.hear().partition(b"\0")[2])["items"] == [
+    assert json.loads(reader.receive().partition(b"\0")[2])["items"] == [
         {"uid": ANN.uid, "clients": 2, "subscriptions": 1, "queued_bytes": 10_006 + len(b"MSG a\0x") + 2 * ENTRY},
         {"uid": BOB.uid, "clients": 1, "subscriptions": 0, "queued_bytes": 0},
     ]

@@ -178,7 +178,7 @@ def test_what_a_publisher_sends_behind_a_message_that_waits_is_done_behind_it(sm
     small.settle()
     assert publisher.client.subscriptions == 0
     collect(one, count + 1)
-    assert publisher.hear() == b"CMSG !/bccn/sync\0now"
+    assert publisher.receive() == b"CMSG !/bccn/sync\0now"
     assert publisher.client.subscriptions == 1
 
 
@@ -194,7 +194,7 @@ def test_blocked_publisher_still_receives(small: Hub) -> None:
     collect(publisher, 30)
     assert is_held(publisher)
     small.bus.deliver([((publisher.client.fd,), b"MSG b\x000030")])
-    assert numbers([publisher.hear()], b"b") == [30]
+    assert numbers([publisher.receive()], b"b") == [30]
 
 
 def test_no_client_waits_for_itself(small: Hub) -> None:
@@ -234,7 +234,7 @@ def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
         small.settle()
         assert is_held(publisher) is (number == 0)
     for one in pair:
-        assert numbers([one.hear()]) == [9999]
+        assert numbers([one.receive()]) == [9999]
     assert small.bus.counters.held["slow_reader"] in (1, 2)
 
 
@@ -264,7 +264,7 @@ def test_blocked_publisher_that_half_closes_loses_nothing(small: Hub) -> None:
     assert numbers(collect(one, count + 10)) == list(range(count + 10))
     small.settle()
     small.bus.deliver([((publisher.client.fd,), b"MSG b\0x")])
-    assert publisher.hear() == b"MSG b\0x"
+    assert publisher.receive() == b"MSG b\0x"
 
 
 @pytest.mark.parametrize("cause", ["end", "full queue", "queue", "discard", "error"])
@@ -392,7 +392,7 @@ def test_a_publisher_above_the_rate_is_slowed_and_loses_nothing(tmp_path: Path) 
         assert numbers(collect(one, 80)) == list(range(80))
         # 50 at once, and the other 30 at 50 a second.
         assert time.monotonic() - before >= 30 / 50 - 0.01
-        assert publisher.hear() == b"CMSG !/bccn/sync\0done"
+        assert publisher.receive() == b"CMSG !/bccn/sync\0done"
         assert hub.bus.counters.held["rate"] > 0
         assert dropped(hub) == {}
         assert hub.bus.counters.errors == {}

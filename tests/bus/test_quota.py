@@ -34,7 +34,7 @@ def test_a_user_has_so_many_clients_and_one_more_is_refused(tmp_path: Path, capl
         for _ in range(3):
             third = hub.knock(ANN)
             hub.turn()
-            assert third.hear() == b"CMSG !/bccn/error\0too_many_clients_of_user "
+            assert third.receive() == b"CMSG !/bccn/error\0too_many_clients_of_user "
             assert third.ended()
             third.close()
         assert len(os.listdir("/proc/self/fd")) == before
@@ -113,7 +113,7 @@ def test_with_hard_block_a_user_without_room_blocks_its_publishers_until_there_i
         hub.bus.deliver([((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
         packets: list[bytes] = []
         while len(messages(packets, b"a")) + gaps(packets) < 100:
-            packets.append(one.hear())
+            packets.append(one.receive())
             every_charge_is_what_is_kept(hub)
         assert gaps(packets) == one.client.lost == 0
 

@@ -210,7 +210,7 @@ def test_half_closed_client_receives_and_costs_no_rounds(hub: Hub, monkeypatch: 
     monkeypatch.setattr(hub.bus, "_read", read)
     one.send(b"MSG a\0last words")
     one.sock.shutdown(socket.SHUT_WR)
-    assert one.hear() == b"MSG a\0last words"
+    assert one.receive() == b"MSG a\0last words"
     hub.turn(100)
     assert 1 <= read.call_count <= 4
     publisher.publish(b"a", b"1", b"2")
@@ -238,7 +238,7 @@ def test_half_closed_client_gets_its_queue(small: Hub) -> None:
     one.send(b"UNSUB a")
     one.sock.shutdown(socket.SHUT_WR)
     small.turn()
-    assert [one.hear().partition(b"x")[0] for _ in range(15)] == [b"MSG a\0%d" % number for number in range(15)]
+    assert [one.receive().partition(b"x")[0] for _ in range(15)] == [b"MSG a\0%d" % number for number in range(15)]
 
 
 @pytest.mark.parametrize("unread", [False, True])
@@ -296,7 +296,7 @@ def test_excess_clients_are_refused_and_others_served(tmp_path: Path) -> None:
         one, two = hub.connect(b"a"), hub.connect(b"a")
         third = hub.knock()
         hub.turn()
-        assert third.hear() == b"CMSG !/bccn/error\0too_many_clients "
+        assert third.receive() == b"CMSG !/bccn/error\0too_many_clients "
         assert third.ended()
         assert hub.bus.counters.refused["too_many_clients"] == 1
         assert len(hub.bus.clients) == 2

@@ -47,8 +47,8 @@ class Service:
         socket.create_connection(self.address, PATIENCE).close()
 
     def ends(self) -> tuple[int, str]:
-        _, said = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, said
+        _, output = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, output
 
 
 @pytest.fixture
@@ -68,12 +68,12 @@ def test_it_is_ready_once_it_listens_where_the_one_before_it_has_listened(servic
 
 def test_an_address_that_stays_taken_is_a_start_that_has_failed(services: list[Service]) -> None:
     for each in services:
-        status, said = each.ends()
-        assert (status, "Traceback" in said, "remedy: " in said) == (1, False, True)
-        assert "{}:{}".format(*each.address) in said
-        told = [line for one in each.manager.all() for line in one.lines]
-        assert not any(line.startswith("READY") for line in told)
-        assert any(line.startswith("STATUS=cannot start") for line in told)
+        status, output = each.ends()
+        assert (status, "Traceback" in output, "remedy: " in output) == (1, False, True)
+        assert "{}:{}".format(*each.address) in output
+        reported = [line for one in each.manager.all() for line in one.lines]
+        assert not any(line.startswith("READY") for line in reported)
+        assert any(line.startswith("STATUS=cannot start") for line in reported)
 
 
 def test_one_that_is_told_to_end_while_it_waits_ends_well(services: list[Service]) -> None:

@@ -17,15 +17,20 @@ from tests.pipeline.journals import frame
 from tests.support import ROOT
 
 
-def said(seq: int, key: bytes | None = None) -> bytes:
+def message_bytes(seq: int, key: bytes | None = None) -> bytes:
     return datagram("relay01/a/1", seq, "a/b", "x", key)
 
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
     path = tmp_path / "x.pcap"
-    cut = frame(9, said(9))
-    frames = [frame(1, said(1)), frame(2, said(1)), frame(3, said(2, KEY)), Frame(cut.stamp, cut.data[:-3], cut.wire)]
+    cut = frame(9, message_bytes(9))
+    frames = [
+        frame(1, message_bytes(1)),
+        frame(2, message_bytes(1)),
+        frame(3, message_bytes(2, KEY)),
+        Frame(cut.stamp, cut.data[:-3], cut.wire),
+    ]
     path.write_bytes(pcap(frames) + b"\0" * 7)
     return path
 
@@ -56,7 +61,7 @@ def test_options_say_how_it_is_judged(tmp_path: Path, capture: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "said"),
+    ("given", "code", "output"),
     [
         ([], 2, "'--host'"),
         (["--host", "a/b"], 2, "--host a/b"),
@@ -68,10 +73,10 @@ def test_options_say_how_it_is_judged(tmp_path: Path, capture: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(
-    tmp_path: Path, capture: Path, given: list[str], code: int, said: str
+    tmp_path: Path, capture: Path, given: list[str], code: int, output: str
 ) -> None:
     done = run(str(capture), "--out", str(tmp_path / "j"), *given)
-    assert (done.exit_code, said in done.stderr, done.stdout) == (code, True, "")
+    assert (done.exit_code, output in done.stderr, done.stdout) == (code, True, "")
     if code == 1:
         assert (len(done.stderr.splitlines()), "remedy: " in done.stderr) == (2, True)
     assert not list((tmp_path / "j").rglob("*.parquet"))

@@ -37,24 +37,24 @@ def test_a_line_without_an_end_is_refused_before_it_fills_the_memory() -> None:
 
 
 def test_reports_are_told_at_once_and_then_now_and_then_with_a_count() -> None:
-    said: list[str] = []
+    output: list[str] = []
     now = [0.0]
-    reports = RefusalReports(said.append, lambda: now[0])
+    reports = RefusalReports(output.append, lambda: now[0])
     for _ in range(1000):
         reports.add(Refusal("too_long", "a"))
-    assert len(said) == 1
-    assert said[0].startswith("'a'")
-    assert not said[0].endswith(" messages)")
+    assert len(output) == 1
+    assert output[0].startswith("'a'")
+    assert not output[0].endswith(" messages)")
     reports.add(Refusal("send_failed", "a"))
-    assert len(said) == 2
+    assert len(output) == 2
     for moment, count in ((4.9, 2), (5.0, 3)):
         now[0] = moment
         reports.add(Refusal("too_long", "a"))
-        assert len(said) == count
-    assert "1001 more" in said[2]
+        assert len(output) == count
+    assert "1001 more" in output[2]
     reports.add(Refusal("too_long", "a"))
-    assert len(said) == 3
+    assert len(output) == 3
     reports.write_due(everything=True)
-    assert "1 more" in said[3]
+    assert "1 more" in output[3]
     reports.write_due(everything=True)
-    assert (len(said), reports.total) == (4, 1004)
+    assert (len(output), reports.total) == (4, 1004)

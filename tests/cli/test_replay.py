@@ -97,8 +97,8 @@ def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
         with Wire(port) as wire:
             process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
             os.write(ours, answer)
-            _, said = process.communicate()
-            assert (process.returncode, b"Everybody on" in said) == (status, True)
+            _, output = process.communicate()
+            assert (process.returncode, b"Everybody on" in output) == (status, True)
             # On the loopback, what was sent before the process ended is there.
             assert bool(list(wire.rest())) == (not status)
         os.close(ours)
@@ -106,7 +106,7 @@ def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "said"),
+    ("given", "code", "output"),
     [
         (["--speed", "fast"], 2, "'max'"),
         (["--speed", "0"], 2, "'max'"),
@@ -122,6 +122,6 @@ def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
         ([], 1, "cannot reach the daemon"),
     ],
 )
-def test_what_is_wrong_is_said(journal: Path, given: list[str], code: int, said: str) -> None:
+def test_what_is_wrong_is_said(journal: Path, given: list[str], code: int, output: str) -> None:
     done = bccn("--socket", "/nowhere/bus.sock", "replay", str(journal), "--yes", *given)
-    assert (done.exit_code, said in done.stderr, "Traceback" in done.stderr, done.stdout) == (code, True, False, "")
+    assert (done.exit_code, output in done.stderr, "Traceback" in done.stderr, done.stdout) == (code, True, False, "")

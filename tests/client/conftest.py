@@ -31,7 +31,7 @@ def bare(tmp_path: Path) -> Iterator[Bare]:
 def bus(request: pytest.FixtureRequest, bare: Bare) -> Iterator[bccnd.Connection]:
     """Either client, connected to the scripted daemon."""
     with request.param(bare.address) as connection:
-        wait(lambda: bare.said, "the connection to be accepted")
+        wait(lambda: bare.received, "the connection to be accepted")
         yield connection
 
 

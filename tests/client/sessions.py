@@ -92,7 +92,7 @@ class Bare(Closing):
 
     def __init__(self, address: str | bytes) -> None:
         self.address = address
-        self.said: list[list[bytes]] = []
+        self.received: list[list[bytes]] = []
         self.answers: dict[bytes, list[bytes]] = {}
         self.refuses: bytes | None = None
         self.start()
@@ -134,7 +134,7 @@ class Bare(Closing):
 
     def heard(self, packet: bytes) -> None:
         """Wait until who has come last has said this."""
-        wait(lambda: self.said and packet in self.said[-1], f"{packet!r}")
+        wait(lambda: self.received and packet in self.received[-1], f"{packet!r}")
 
     def _accept(self) -> None:
         while True:
@@ -146,16 +146,16 @@ class Bare(Closing):
                 sock.send(self.refuses)
                 sock.close()
                 continue
-            said: list[bytes] = []
-            self.said.append(said)
+            output: list[bytes] = []
+            self.received.append(output)
             self._connections.append(sock)
-            self._threads.append(threading.Thread(target=self._serve, args=(sock, said)))
+            self._threads.append(threading.Thread(target=self._serve, args=(sock, output)))
             self._threads[-1].start()
 
-    def _serve(self, sock: socket.socket, said: list[bytes]) -> None:
+    def _serve(self, sock: socket.socket, output: list[bytes]) -> None:
         with contextlib.suppress(OSError):
             while packet := sock.recv(1 << 20):
-                said.append(packet)
+                output.append(packet)
                 for one in [packet] if packet.startswith(b"CMSG !/bccn/sync") else self.answers.get(packet, []):
                     sock.send(one)
 
@@ -164,8 +164,8 @@ class Bare(Closing):
             self.stop()
 
 
-def without_syncs(said: list[bytes]) -> list[bytes]:
-    return [packet for packet in said if not packet.startswith(b"CMSG !/bccn/sync")]
+def without_syncs(output: list[bytes]) -> list[bytes]:
+    return [packet for packet in output if not packet.startswith(b"CMSG !/bccn/sync")]
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,9 @@ async def test_each_task_publishes_in_its_order_and_waits_only_for_the_daemon(bu
     assert await bus.sync() == []
     for name in range(40):
         head = b"MSG task%d\0" % name
-        assert [packet for packet in bare.said[0] if packet.startswith(head)] == [head + b"%d" % n for n in range(50)]
+        assert [packet for packet in bare.received[0] if packet.startswith(head)] == [
+            head + b"%d" % n for n in range(50)
+        ]
 
 
 @played
@@ -155,7 +157,7 @@ async def test_tasks_iterate_over_their_subscriptions_while_others_go_on(bus: As
         one.close()
     assert await asyncio.gather(*tasks) == [[b"1", b"3"], [b"2"], [b"2"]]
     await bus.sync()
-    assert without_syncs(bare.said[0])[-3:] == [b"UNSUB a", b"UNSUB b", b"UNSUB b"]
+    assert without_syncs(bare.received[0])[-3:] == [b"UNSUB a", b"UNSUB b", b"UNSUB b"]
 
 
 @played
@@ -237,8 +239,8 @@ async def test_what_is_cancelled_before_it_was_sent_is_never_sent(bus: AsyncConn
     bare.start()
     await tasks[3]
     await bus.sync()
-    said = [packet for packet in bare.said[1] if not packet.startswith(b"CMSG")]
-    assert said == [b"SUB a", b"MSG a\0now"]
+    output = [packet for packet in bare.received[1] if not packet.startswith(b"CMSG")]
+    assert output == [b"SUB a", b"MSG a\0now"]
 
 
 # -- a program that does not keep up
@@ -401,7 +403,7 @@ def test_a_program_that_forgets_to_close_is_not_held_up(bare: Bare) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
     assert done.stdout == b"[]\n"
-    wait(lambda: b"MSG a\0x" in bare.said[0])
+    wait(lambda: b"MSG a\0x" in bare.received[0])
 
 
 def test_only_who_wants_asyncio_loads_it() -> None:

@@ -77,7 +77,7 @@ ELSEWHERE: dict[str, Any] = {"address": "239.1.2.3"}
 
 
 @pytest.mark.parametrize(
-    ("options", "reason", "said"),
+    ("options", "reason", "output"),
     [
         ({"address": "localhost"}, "bad_address", "localhost"),
         ({"address": ""}, "bad_address", "''"),
@@ -98,7 +98,7 @@ ELSEWHERE: dict[str, Any] = {"address": "239.1.2.3"}
     ids=str,
 )
 def test_an_option_that_means_nothing_is_refused_at_once_and_a_segment_out_of_reach_with_a_remedy(
-    segment: Segment, options: dict[str, Any], reason: str, said: str
+    segment: Segment, options: dict[str, Any], reason: str, output: str
 ) -> None:
     before = descriptors()
     if reason.startswith("bad_"):
@@ -109,7 +109,7 @@ def test_an_option_that_means_nothing_is_refused_at_once_and_a_segment_out_of_re
         assert "remedy: " in error.detail
         assert endpoint.error() == error.detail
         assert refused(endpoint.fileno).reason == "not_open"
-    assert (error.reason, said in error.detail) == (reason, True)
+    assert (error.reason, output in error.detail) == (reason, True)
     assert descriptors() == before
 
 
@@ -219,7 +219,7 @@ def test_a_datagram_is_what_was_sent_byte_for_byte(segment: Segment) -> None:
         (("you/2", "x", None), ("you/2", "x", b"")),
     ):
         seq = send(*parts)
-        assert wire.hear(b":%d:" % seq) == datagram(src, seq, chan, payload)
+        assert wire.receive(b":%d:" % seq) == datagram(src, seq, chan, payload)
         assert heard(endpoint)[:4] == (src, seq, chan, payload)
         assert endpoint.name == "me/1"
 
@@ -236,7 +236,7 @@ def test_the_short_forms_send_what_they_stand_for(segment: Segment) -> None:
     ]
     for call, chan, payload in calls:
         seq = call()
-        assert wire.hear(b":%d:" % seq) == datagram("me/1", seq, chan, payload)
+        assert wire.receive(b":%d:" % seq) == datagram("me/1", seq, chan, payload)
 
 
 # -- receiving
@@ -297,7 +297,7 @@ def test_a_flood_of_what_is_dropped_lets_the_caller_go_on(segment: Segment, monk
     endpoint, other = segment.endpoint("a"), segment.endpoint("b")
     segment.wire.send(*[b"garbage"] * 50)
     other.send("x", "behind the flood")
-    wait(lambda: segment.wire.hear(b"behind"))
+    wait(lambda: segment.wire.receive(b"behind"))
     # Somebody can send faster than we read, and then there is no end to what can be read.
     assert endpoint.recv(0) is None
     assert verdicts(endpoint) == {"bad_envelope": 10}
@@ -698,9 +698,9 @@ def test_one_message_may_be_signed_with_another_key(segment: Segment) -> None:
             (one.send_all("p", key=OTHER_KEY), "!"),
             (one.send_to("c", "p", key=OTHER_KEY), "!c"),
         ):
-            assert wire.hear(b":%d:" % seq) == datagram(one.name, seq, chan, "p", OTHER_KEY)
+            assert wire.receive(b":%d:" % seq) == datagram(one.name, seq, chan, "p", OTHER_KEY)
     seq = usual.send("x", "p")  # the next one is as usual
-    assert wire.hear(b":%d:" % seq) == datagram("b", seq, "x", "p", KEY)
+    assert wire.receive(b":%d:" % seq) == datagram("b", seq, "x", "p", KEY)
     assert payloads(judged(usual, 11)) == [b"p"]
     assert verdicts(usual) == {"accepted": 1, "integrity_failed": 10}
     assert refused(lambda: plain.send("x", key="")).reason == "bad_key"
@@ -946,7 +946,7 @@ def test_many_threads_send_and_no_seq_comes_twice_or_is_left_out(
     heard_here: list[int] = []
     kinds = {b"x": 0, b"heartbeat": 0}
     while len(heard_here) < last - first:
-        _, seq, rest = wire.hear(b"BCCN1").split(b":")[-3:]
+        _, seq, rest = wire.receive(b"BCCN1").split(b":")[-3:]
         heard_here.append(int(seq))
         kinds[rest.partition(b"|")[0].partition(b"/")[0]] += 1
     assert heard_here == list(range(first, last))  # in order, too: a number is given and used in one step

@@ -384,8 +384,8 @@ def test_the_next_daemon_is_told_all_that_is_held_before_anything_else(bare: Bar
         *(META, b"CMSG !/bccn/tag\0door", b"CMSG echo/off", b"CMSG blocking/soft/block"),
         *(b"CMSG blocking/hard/discard", b"CMSG order/stack", b"CMSG !/bccn/local/on", b"SUB a", b"SUB a"),
     ]
-    assert without_syncs(bare.said[1]) == [*held, b"MSG a\0after"]
-    assert bare.said[1].index(b"MSG a\0after") == len(held) + 1  # only when the daemon has said that it is there
+    assert without_syncs(bare.received[1]) == [*held, b"MSG a\0after"]
+    assert bare.received[1].index(b"MSG a\0after") == len(held) + 1  # only when the daemon has said that it is there
 
 
 def test_modes_are_said_as_they_are_set(bare: Bare, bus: Connection) -> None:
@@ -404,7 +404,7 @@ def test_modes_are_said_as_they_are_set(bare: Bare, bus: Connection) -> None:
     with pytest.raises(BusError, match="bad_mode"):
         bus.order("up")
     bus.sync()
-    assert without_syncs(bare.said[0]) == [
+    assert without_syncs(bare.received[0]) == [
         *(META, b"CMSG echo/on", b"CMSG echo/off"),
         *(b"CMSG blocking/soft/" + mode for mode in (b"queue", b"discard", b"block", b"error")),
         *(b"CMSG blocking/hard/" + mode for mode in (b"discard", b"block", b"error")),
@@ -417,16 +417,16 @@ def test_batches_are_asked_for_first_and_again_of_the_next_daemon(bare: Bare, jo
     with join(bare.address, batch=True) as bus:
         bus.subscribe("a")
         bus.sync()
-        assert without_syncs(bare.said[0]) == [META, BATCH, b"SUB a"]
+        assert without_syncs(bare.received[0]) == [META, BATCH, b"SUB a"]
         restarted(bare, bus)
-        assert without_syncs(bare.said[1]) == [META, BATCH, b"SUB a"]
+        assert without_syncs(bare.received[1]) == [META, BATCH, b"SUB a"]
         bus.batch(False)
         restarted(bare, bus)
-        assert without_syncs(bare.said[2]) == [META, b"CMSG !/bccn/batch/off", b"SUB a"]
+        assert without_syncs(bare.received[2]) == [META, b"CMSG !/bccn/batch/off", b"SUB a"]
     with join(bare.address) as bus:
         bus.batch(True)
         bus.sync()
-        assert without_syncs(bare.said[3]) == [META, BATCH]
+        assert without_syncs(bare.received[3]) == [META, BATCH]
 
 
 @both
@@ -499,7 +499,7 @@ def test_a_tag_or_mode_that_is_refused_is_an_error_and_not_said_again(bare: Bare
     assert bus.sync() == []
     for held in ([META, b"CMSG !/bccn/tag\0fine"], [META]):
         restarted(bare, bus)
-        assert without_syncs(bare.said[-1]) == held
+        assert without_syncs(bare.received[-1]) == held
         bus.tag("")
 
 
@@ -566,7 +566,7 @@ def test_what_one_daemon_has_taken_is_not_sent_to_the_next_and_what_none_has_is(
     for number in range(2, 5):
         bus.publish("a", str(number))
     bare.heard(b"MSG a\x004")
-    messages = [packet for packet in bare.said[1] if packet.startswith(b"MSG")]
+    messages = [packet for packet in bare.received[1] if packet.startswith(b"MSG")]
     assert messages == [b"MSG a\x002", b"MSG a\x003", b"MSG a\x004"]
 
 
@@ -602,7 +602,7 @@ def test_sending_waits_for_the_daemon_but_not_for_ever(
     bare.start()
     assert isinstance(bus.receive(PATIENCE), Reconnected)
     bus.sync()
-    assert without_syncs(bare.said[1]) == [META, b"SUB a"]  # what has failed was not done
+    assert without_syncs(bare.received[1]) == [META, b"SUB a"]  # what has failed was not done
 
 
 def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, bus: Connection) -> None:
@@ -626,7 +626,7 @@ def test_much_can_be_restored_while_much_comes(bare: Bare, bus: Connection) -> N
     bare.answers = {b"SUB " + pattern.encode(): [frame(b"a", b"y" * 1000)] for pattern in patterns}
     restarted(bare, bus)
     assert all(isinstance(bus.receive(PATIENCE), Message) for _ in patterns)
-    assert without_syncs(bare.said[1])[1:] == [b"SUB " + pattern.encode() for pattern in patterns]
+    assert without_syncs(bare.received[1])[1:] == [b"SUB " + pattern.encode() for pattern in patterns]
 
 
 @both
@@ -680,7 +680,7 @@ def test_without_reconnecting_the_first_loss_is_the_end_but_what_came_is_receive
         for call in calls:
             with refused("connection_lost"):
                 call()
-        assert len(bare.said) == 1
+        assert len(bare.received) == 1
 
 
 def test_what_cannot_be_sent_is_refused_here_and_harms_nothing(bare: Bare, bus: Connection) -> None:

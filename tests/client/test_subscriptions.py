@@ -40,7 +40,7 @@ def test_a_subscription_takes_what_matches_it_and_the_connection_the_rest(bare: 
     assert payloads(bus, 1) == [b"9"]
     assert (payloads(late, 1), payloads(checker, 1)) == ([b"8"], [b"7"])
     bare.heard(b"SUB a/late")
-    assert without_syncs(bare.said[0])[1:] == [b"SUB a/", b"SUB a/door/*", b"SUB b", b"SUB a/late"]
+    assert without_syncs(bare.received[0])[1:] == [b"SUB a/", b"SUB a/door/*", b"SUB b", b"SUB a/late"]
 
 
 def test_a_message_is_given_to_each_subscription_that_it_matches(bare: Bare, bus: Any) -> None:
@@ -50,7 +50,7 @@ def test_a_message_is_given_to_each_subscription_that_it_matches(bare: Bare, bus
     bus.sync()
     send(bare, "a/b 3")
     assert payloads(bus, 1) == [b"3"]
-    assert sorted(without_syncs(bare.said[0])[-2:]) == [b"UNSUB a/", b"UNSUB a/b"]
+    assert sorted(without_syncs(bare.received[0])[-2:]) == [b"UNSUB a/", b"UNSUB a/b"]
 
 
 def test_a_subscription_that_is_closed_ends_and_one_that_is_dropped_takes_nothing_more(bare: Bare, bus: Any) -> None:
@@ -64,7 +64,7 @@ def test_a_subscription_that_is_closed_ends_and_one_that_is_dropped_takes_nothin
     assert payloads(bus, 1) == [b"3"]
     bare.restart()
     assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-    assert without_syncs(bare.said[1])[1:] == [b"SUB a"]
+    assert without_syncs(bare.received[1])[1:] == [b"SUB a"]
 
 
 def test_closing_while_the_daemon_is_away_is_remembered(bare: Bare, bus: Any) -> None:
@@ -77,7 +77,7 @@ def test_closing_while_the_daemon_is_away_is_remembered(bare: Bare, bus: Any) ->
     assert bus.sync() == []
     bare.restart()
     assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-    assert without_syncs(bare.said[2])[1:] == []
+    assert without_syncs(bare.received[2])[1:] == []
 
 
 def test_what_was_refused_is_raised_by_the_iteration_that_it_is_about(bare: Bare, bus: Any) -> None:
@@ -128,7 +128,7 @@ def test_another_dialect_is_asked_for_and_used(bare: Bare) -> None:
         bus.sync()
         send(bare, "a.b.c 1")
         assert payloads(some, 1) == [b"1"]
-    assert frames.request(frames.DIALECT, b"sbus-dot") in bare.said[0]
+    assert frames.request(frames.DIALECT, b"sbus-dot") in bare.received[0]
 
 
 # -- callbacks
@@ -159,7 +159,7 @@ def test_dispatch_calls_the_callbacks_of_what_has_come(bare: Bare) -> None:
         send(bare, "door/1 6")
         assert payloads(bus, 1) == [b"6"]
     bare.heard(b"UNSUB door/")
-    assert without_syncs(bare.said[0])[1:] == [b"SUB door/", b"SUB b", b"SUB c", b"UNSUB door/"]
+    assert without_syncs(bare.received[0])[1:] == [b"SUB door/", b"SUB b", b"SUB c", b"UNSUB door/"]
 
 
 # -- what programs see

@@ -121,5 +121,5 @@ def test_sequences_get_their_verdicts(sequence: vectors.Sequence) -> None:
         world.sources.sweep(step.at)
         expected = delivered(step.datagram, step.peer) if step.verdict in DELIVERED else []
         world.counters = SegmentCounters(step.segment)
-        said = world.judge(step.datagram, step.at, step.peer)
-        assert said == (step.verdict, expected), f"step {number}"
+        output = world.judge(step.datagram, step.at, step.peer)
+        assert output == (step.verdict, expected), f"step {number}"

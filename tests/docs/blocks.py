@@ -189,10 +189,10 @@ def _bare(text: str) -> str:
 
 def _command(line: int, text: str) -> Command:
     comments = [_split(one)[1] for one in text.splitlines()]
-    said = " ".join(one for one in comments if one)
-    shows = said.partition("=> ")[2] if said.startswith("=> ") or " => " in said else ""
-    status = re.search(r"\bexit code (\d+)", said)
-    key = next((typed for words, typed in KEYS.items() if words in said), "")
+    output = " ".join(one for one in comments if one)
+    shows = output.partition("=> ")[2] if output.startswith("=> ") or " => " in output else ""
+    status = re.search(r"\bexit code (\d+)", output)
+    key = next((typed for words, typed in KEYS.items() if words in output), "")
     for words in KEYS:
         shows = shows.partition(f"; {words}")[0]
     return Command(line, text, shows.strip(), int(status[1]) if status else 0, key)

@@ -115,8 +115,8 @@ def _bccn(words: list[str]) -> str:
         if word == "--socket":
             rest.pop(0)
         elif word.startswith("-"):
-            if said := _options(command, [word]):
-                return said
+            if output := _options(command, [word]):
+                return output
         elif _PLACEHOLDER.fullmatch(word):
             return ""
         else:
@@ -147,8 +147,8 @@ def _make(words: list[str]) -> str:
 def _known_units() -> frozenset[str]:
     """Those that are shipped, and those that documents tell how to write."""
     shipped = {path.name for path in (ROOT / "systemd").iterdir()}
-    told = re.compile(r"# /(?:etc|usr/lib)/systemd/system/([\w.-]+)\n")
-    return frozenset(shipped | {name for block in all_blocks() for name in told.findall(block.text)})
+    reported = re.compile(r"# /(?:etc|usr/lib)/systemd/system/([\w.-]+)\n")
+    return frozenset(shipped | {name for block in all_blocks() for name in reported.findall(block.text)})
 
 
 def _units(words: list[str]) -> str:

@@ -63,17 +63,17 @@ def test_configurations_in_documents_are_good_ones() -> None:
 
 def test_the_file_that_is_said_to_run_a_block_holds_its_commands() -> None:
     for block in all_blocks():
-        said = block.mark("run by")
-        if said is None:
+        output = block.mark("run by")
+        if output is None:
             continue
-        name, _, text = said.partition(": ")
+        name, _, text = output.partition(": ")
         held = " ".join((ROOT / name).read_text().split())
         for part in [text] if text else [re.sub(r"\s+#.*", "", command.text) for command in commands(block)]:
             assert " ".join(part.split()) in held, f"{block.where}: {name} does not hold {part!r}"
 
 
 def test_every_program_is_run_or_the_text_says_that_it_is_not() -> None:
-    found = [f"{one}: {said}" for document in documents() for one, said in not_accounted_for(document)]
+    found = [f"{one}: {output}" for document in documents() for one, output in not_accounted_for(document)]
     assert found == []
 
 

@@ -12,7 +12,7 @@ from tests.docs.lookup import named, not_accounted_for, wrong
 def test_commands_that_are_named_exist() -> None:
     found = [one for document in documents() for one in named(document)]
     assert found
-    assert [f"{one.document}:{one.line}: {said}" for one in found if (said := wrong(one.text))] == []
+    assert [f"{one.document}:{one.line}: {output}" for one in found if (output := wrong(one.text))] == []
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def test_commands_that_are_named_exist() -> None:
     ],
 )
 def test_what_is_missing_is_found_and_nothing_else(text: str, missing: str) -> None:
-    said = wrong(text)
-    assert missing in said
-    assert bool(said) == bool(missing)
+    output = wrong(text)
+    assert missing in output
+    assert bool(output) == bool(missing)
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ def test_what_is_missing_is_found_and_nothing_else(text: str, missing: str) -> N
     ],
 )
 def test_a_program_that_nothing_runs_is_found(text: str, missing: str) -> None:
-    found = [said for _, said in not_accounted_for("docs/none.md", text)]
+    found = [output for _, output in not_accounted_for("docs/none.md", text)]
     assert len(found) == bool(missing)
-    assert all(missing in said for said in found)
+    assert all(missing in output for output in found)
 
 
 def test_what_is_not_run_has_to_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     marks = {"docs/none.md": [{"block": "make tea", "not run": "no kettle"}]}
     monkeypatch.setattr("tests.docs.blocks.all_marks", lambda: marks)
     block = "```sh\nmake tea\n```\n"
-    ((_, said),) = not_accounted_for("docs/none.md", f"Not run here:\n\n# A heading\n\nDo:\n\n{block}")
-    assert "the text before does not say" in said
+    ((_, output),) = not_accounted_for("docs/none.md", f"Not run here:\n\n# A heading\n\nDo:\n\n{block}")
+    assert "the text before does not say" in output
     assert list(not_accounted_for("docs/none.md", f"An example, not\nrun here:\n\n{block}")) == []
     with pytest.raises(BadDocument, match="make tea"):
         list(not_accounted_for("docs/none.md", "No block.\n"))

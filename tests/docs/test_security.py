@@ -149,7 +149,7 @@ def rows() -> list[tuple[str, str, str]]:
         if cells[1:2] == ["none"]:
             schemes = cells[1:]
         elif schemes and cells and not cells[1].startswith("-"):
-            found += [(cells[0], scheme, said) for scheme, said in zip(schemes, cells[1:], strict=True)]
+            found += [(cells[0], scheme, output) for scheme, output in zip(schemes, cells[1:], strict=True)]
         elif not cells:
             schemes = []
     return found
@@ -189,7 +189,7 @@ def test_a_publisher_of_the_broker_is_bound_by_rules_and_broadcast_under_this_ho
         broker.publish(b"door/front", 3, b"open")
         broker.publish(b"upb/door", 3, b"of it")
         assert payloads(bus, 1) == [b"of it"]
-        heard = wire.hear(b"upb/door|")
+        heard = wire.receive(b"upb/door|")
         body = heard.partition(b"]")[2]
         assert body.startswith(b"relay01/bccnd-broker/")
         assert b":hmac=" + Hmac(SHARED).sum(body) + b"]" in heard

@@ -60,7 +60,7 @@ class Sub:
     def subscribe(self, *topics: bytes) -> None:
         self.say(*(asking(0, topic) for topic in topics))
 
-    def hear(self) -> Got:
+    def receive(self) -> Got:
         """The next message, but for the marks of `Broker.settle`."""
         while (got := self.hear_any()).topic.startswith(b"mark/"):
             pass
@@ -100,12 +100,12 @@ class Broker:
         self.published = 0
 
     def start(self) -> None:
-        before = self.daemon.said().count("the broker serves")
+        before = self.daemon.output().count("the broker serves")
         self.daemon.start()
         self.wait_until_ready(before)
 
     def wait_until_ready(self, before: int) -> None:
-        wait(lambda: self.daemon.said().count("the broker serves") > before, "the broker")
+        wait(lambda: self.daemon.output().count("the broker serves") > before, "the broker")
         # And it has reached the daemon.
         wait(self.pid, "the broker to be on the bus")
 

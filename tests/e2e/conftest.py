@@ -30,8 +30,8 @@ def net() -> Iterator[Net]:
         try:
             net.open()
         except (OSError, subprocess.CalledProcessError) as error:
-            said = getattr(error, "stderr", None) or str(error).encode()
-            cannot_here(f"cannot make network namespaces (it takes root and iproute2): {said.decode().strip()}")
+            output = getattr(error, "stderr", None) or str(error).encode()
+            cannot_here(f"cannot make network namespaces (it takes root and iproute2): {output.decode().strip()}")
         yield net
     finally:
         net.close()

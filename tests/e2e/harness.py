@@ -47,7 +47,7 @@ class Wire(Closing):
         for one in datagrams:
             self.sock.sendto(one, self._to)
 
-    def hear(self, part: bytes) -> bytes:
+    def receive(self, part: bytes) -> bytes:
         """The next datagram that holds ``part``, whoever sent it."""
         while True:
             data = self.sock.recv(65536)
@@ -81,7 +81,7 @@ class Program:
     def pid(self) -> int:
         return self.running.pid
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
     def ended(self) -> bool:
@@ -169,9 +169,9 @@ class Daemon(Program):
 
     def start(self) -> None:
         """Start, and wait until it serves."""
-        before = self.said().count("ready: ")
+        before = self.output().count("ready: ")
         self.process = self.spawn()
-        wait(lambda: self._serves(before), f"the daemon to be ready:\n{self.said()}", self.patience)
+        wait(lambda: self._serves(before), f"the daemon to be ready:\n{self.output()}", self.patience)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start without waiting; the log goes to ``folder/log``."""
@@ -180,8 +180,8 @@ class Daemon(Program):
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
 
     def _serves(self, starts: int) -> bool:
-        assert not self.ended(), f"the daemon ended:\n{self.said()}"
-        return self.said().count("ready: ") > starts
+        assert not self.ended(), f"the daemon ended:\n{self.output()}"
+        return self.output().count("ready: ") > starts
 
     def connect(self, *patterns: str) -> bccnd.Connection:
         """A client with patterns that are in force when this returns."""
@@ -234,9 +234,9 @@ class Daemon(Program):
 
     def reload(self) -> None:
         """SIGHUP, and wait until the daemon has said what came of it."""
-        before = self.said().count("reload")
+        before = self.output().count("reload")
         self.signal(signal.SIGHUP)
-        wait(lambda: self.said().count("reload") > before, "the reload", self.patience)
+        wait(lambda: self.output().count("reload") > before, "the reload", self.patience)
 
     def memory(self) -> int:
         """Resident bytes."""
@@ -247,9 +247,9 @@ class Daemon(Program):
         if self.process is not None:
             status = self.stop()
             if kind is None:
-                assert status == 0, self.said()
+                assert status == 0, self.output()
                 assert not self.bus.exists()
-                assert "bug" not in self.said(), self.said()
+                assert "bug" not in self.output(), self.output()
 
 
 def seqpacket(address: str | bytes) -> socket.socket:
@@ -309,11 +309,11 @@ def inside(name: str) -> Iterator[None]:
 def refused(daemon: Daemon) -> str:
     """Start a daemon that must exit with status 2 and a remedy; return its log."""
     process = daemon.spawn()
-    assert process.wait(PATIENCE) == 2, daemon.said()
-    said = daemon.said()
-    assert "remedy" in said
-    assert "Traceback" not in said
-    return said
+    assert process.wait(PATIENCE) == 2, daemon.output()
+    output = daemon.output()
+    assert "remedy" in output
+    assert "Traceback" not in output
+    return output
 
 
 @contextmanager

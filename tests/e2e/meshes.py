@@ -184,8 +184,8 @@ class Meshwork:
         for host in self.hosts.values():
             host.process = host.spawn()
         for host in self.hosts.values():
-            wait(lambda host=host: "ready: " in host.said() or host.process.poll() is not None, host.name)  # type: ignore[misc]
-            assert "ready: " in host.said(), host.said()
+            wait(lambda host=host: "ready: " in host.output() or host.process.poll() is not None, host.name)  # type: ignore[misc]
+            assert "ready: " in host.output(), host.output()
         for host in self.hosts.values():
             host.join()
         self.wait_for_links()
@@ -222,7 +222,7 @@ class Meshwork:
         self.close()
         if kind is None:
             for host in self.hosts.values():
-                assert "bug" not in host.said(), host.said()
+                assert "bug" not in host.output(), host.output()
 
     # -- faults
 
@@ -275,7 +275,7 @@ class Meshwork:
     def say(self, names: Iterable[str], count: int, rate: float) -> list[bytes]:
         """So many messages of each of these hosts, ``rate`` of them a second together; what was said."""
         speakers = [self.hosts[name] for name in names]
-        said = []
+        output = []
         begin = time.monotonic()
         for number in range(count * len(speakers)):
             host = speakers[number % len(speakers)]
@@ -283,19 +283,19 @@ class Meshwork:
             self._sent += 1
             assert host.client is not None
             host.client.publish(CHANNEL, payload)
-            said.append(payload)
+            output.append(payload)
             ahead = begin + (number + 1) / rate - time.monotonic()
             if ahead > 0:
                 time.sleep(ahead)
             self.drain()
-        return said
+        return output
 
     def drain(self) -> int:
         return sum(host.drain() for host in self.hosts.values())
 
-    def settle(self, said: Iterable[bytes] = (), but: Iterable[str] = (), *, quiet: float = 1.0) -> None:
+    def settle(self, output: Iterable[bytes] = (), but: Iterable[str] = (), *, quiet: float = 1.0) -> None:
         """Until every program, but for these, has all of it; or nothing has come for a while."""
-        wanted, hosts = set(said), [host for host in self.hosts.values() if host.name not in set(but)]
+        wanted, hosts = set(output), [host for host in self.hosts.values() if host.name not in set(but)]
         last = time.monotonic()
         while time.monotonic() - last < quiet:
             if self.drain():
@@ -304,10 +304,10 @@ class Meshwork:
                 quiet = min(quiet, 0.3)  # copies would come now
             time.sleep(0.01)
 
-    def never(self, said: Iterable[bytes], but: Iterable[str] = ()) -> list[str]:
+    def never(self, output: Iterable[bytes], but: Iterable[str] = ()) -> list[str]:
         """What a program, but those of these hosts, did not get."""
         hosts = [host for host in self.hosts.values() if host.name not in set(but)]
-        return [f"{host.name}: {payload.decode()}" for host in hosts for payload in said if payload not in host.got]
+        return [f"{host.name}: {payload.decode()}" for host in hosts for payload in output if payload not in host.got]
 
     def at_most_once(self) -> None:
         twice = [
@@ -318,14 +318,14 @@ class Meshwork:
         ]
         assert not twice, f"{len(twice)} deliveries too many: {twice[:10]}"
 
-    def exactly_once(self, said: Iterable[bytes], but: Iterable[str] = ()) -> None:
+    def exactly_once(self, output: Iterable[bytes], but: Iterable[str] = ()) -> None:
         self.at_most_once()
-        never = self.never(said, but)
+        never = self.never(output, but)
         assert not never, f"{len(never)} deliveries did not take place: {never[:10]}"
 
-    def exchange(self, names: Iterable[str], count: int, rate: float, said: Sequence[bytes] = ()) -> list[bytes]:
+    def exchange(self, names: Iterable[str], count: int, rate: float, output: Sequence[bytes] = ()) -> list[bytes]:
         """Have these hosts send messages, which every program gets once, as it gets those that were sent before."""
-        sent = [*said, *self.say(names, count, rate)]
+        sent = [*output, *self.say(names, count, rate)]
         self.settle(sent)
         self.exactly_once(sent)
         return sent

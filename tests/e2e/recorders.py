@@ -40,24 +40,24 @@ class Recorder(Program):
 
     def start(self) -> None:
         """Start, and wait until it records."""
-        before = self.said().count("recording what")
+        before = self.output().count("recording what")
         self.process = self.spawn()
         wait(
-            lambda: self.said().count("recording what") > before or self.ended(),
-            f"a recorder:\n{self.said()}",
+            lambda: self.output().count("recording what") > before or self.ended(),
+            f"a recorder:\n{self.output()}",
             self.patience,
         )
-        assert not self.ended(), self.said()
+        assert not self.ended(), self.output()
 
     def journals(self) -> list[str]:
         """The journals that were begun so far."""
-        return re.findall(r"recording what .*, as (\S+)", self.said())
+        return re.findall(r"recording what .*, as (\S+)", self.output())
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self.ended():
             status = self.stop()
             if kind is None:
-                assert status == 0, self.said()
+                assert status == 0, self.output()
 
 
 def refused(daemon: Daemon, *options: str) -> tuple[int, str]:

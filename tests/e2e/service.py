@@ -77,8 +77,8 @@ class Service(Daemon):
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
             status = self.stop()
-            assert kind is not None or status == 0, self.said()
-            assert "bug" not in self.said(), self.said()
+            assert kind is not None or status == 0, self.output()
+            assert "bug" not in self.output(), self.output()
         for _, sock in self.passed:
             sock.close()
         self.manager.close()

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.activation import Told
+from tests.activation import Notification
 from tests.e2e.harness import PATIENCE, wait
 from tests.e2e.service import Service
 
@@ -37,18 +37,18 @@ class Supervisor(Service):
     def _take(self) -> None:
         """Take in all notifications that were sent so far."""
         with self._lock:
-            while (told := self.manager.hear(0)) is not None:
-                self._obey(told)
+            while (reported := self.manager.receive(0)) is not None:
+                self._obey(reported)
 
-    def _obey(self, told: Told) -> None:
-        name = told.value("FDNAME") or ""
-        if told.value("FDSTORE") == "1":
-            assert told.value("FDPOLL") == "0", told
-            self.store.setdefault(name, []).extend(told.descriptors)
-        elif told.value("FDSTOREREMOVE") == "1":
+    def _obey(self, reported: Notification) -> None:
+        name = reported.value("FDNAME") or ""
+        if reported.value("FDSTORE") == "1":
+            assert reported.value("FDPOLL") == "0", reported
+            self.store.setdefault(name, []).extend(reported.descriptors)
+        elif reported.value("FDSTOREREMOVE") == "1":
             for fd in self.store.pop(name, []):
                 os.close(fd)
-        elif told.value("READY") == "1":
+        elif reported.value("READY") == "1":
             self._ready += 1
 
     def to_pass(self) -> list[tuple[str, int]]:
@@ -61,7 +61,7 @@ class Supervisor(Service):
         self.process = self.spawn()
         self.starts += 1
         wait(lambda: self._ready > ready or self.ended(), "the daemon to be ready")
-        assert not self.ended(), f"the daemon ended:\n{self.said()}"
+        assert not self.ended(), f"the daemon ended:\n{self.output()}"
 
     def end(self, number: int) -> None:
         """End the daemon by a signal, and wait until it has."""

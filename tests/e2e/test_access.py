@@ -30,7 +30,7 @@ class User(Closing):
         for packet in packets:
             self.sock.send(packet)
 
-    def hear(self) -> list[bytes]:
+    def receive(self) -> list[bytes]:
         """What there is up to the echo of a sync."""
         self.sock.send(b"CMSG !/bccn/sync\0now")
         heard = []
@@ -81,11 +81,11 @@ def test_without_rules_every_user_publishes_and_subscribes_and_only_root_taps(da
     ann, bob, root = connect(ANN), connect(BOB), connect(0)
     ann.say(b"SUB a/", b"SUB !/tap/", b"CMSG !/bccn/trace\0x")
     root.say(b"SUB !/tap/accepted")
-    assert refusals(ann.hear()) == [b"not_permitted !/tap/", b"not_permitted !/bccn/trace"]
-    assert root.hear() == []
+    assert refusals(ann.receive()) == [b"not_permitted !/tap/", b"not_permitted !/bccn/trace"]
+    assert root.receive() == []
     bob.say(b"MSG a/x\0hello")
-    assert bob.hear() == []
-    assert ann.hear() == [b"MSG a/x\0hello"]
+    assert bob.receive() == []
+    assert ann.receive() == [b"MSG a/x\0hello"]
     with Wire(daemon.port) as wire:
         raw = datagram(SRC, 1, "a/y", b"far")
         wire.send(raw)
@@ -106,27 +106,27 @@ def test_rules_by_user_hold_and_refusals_are_counted_and_logged_once(daemon: Dae
     ann.say(b"SUB ann/in", b"SUB news", b"SUB bob/", b"SUB ", b"SUB ann", b"SUB */x")
     ann.say(b"MSG ann/out\x001", b"MSG bob/x\x002", b"MSG !\x003", b"MSG !/own\x004")
     denied = [b"bob/", b"", b"ann", b"*/x", b"bob/x", b"!", b"!/own"]
-    assert refusals(ann.hear()) == [b"not_permitted " + key for key in denied]
+    assert refusals(ann.receive()) == [b"not_permitted " + key for key in denied]
     bob.say(b"SUB ", b"MSG news\x001", b"MSG ann/in\x002", b"MSG ann\x003")
-    assert refusals(bob.hear()) == []
-    assert ann.hear() == [b"MSG news\x001", b"MSG ann/in\x002"]
+    assert refusals(bob.receive()) == []
+    assert ann.receive() == [b"MSG news\x001", b"MSG ann/in\x002"]
     assert daemon.metric("client_errors_total", reason="not_permitted") == before + len(denied)
-    assert daemon.said().count(f"uid {ANN}) has asked for") == 1
+    assert daemon.output().count(f"uid {ANN}) has asked for") == 1
 
 
 def test_a_reload_takes_from_connected_clients_what_they_may_no_longer_have(daemon: Daemon, connect: Connect) -> None:
     configured(daemon, [{"user": ANN, "tap": True}])
     ann, bob = connect(ANN), connect(BOB)
     ann.say(b"SUB a/", b"SUB b/", b"SUB !/tap/looped", b"CMSG !/bccn/tag\0left")
-    assert ann.hear() == []
+    assert ann.receive() == []
     limited = {"user": ANN, "subscribe": ["b/"], "publish": [], "tap": False, "tag": False}
     configured(daemon, [limited, {"subscribe": [""], "publish": [""]}])
-    taken = refusals(ann.hear())
+    taken = refusals(ann.receive())
     assert sorted(taken) == [b"not_permitted !/bccn/tag", b"not_permitted !/tap/looped", b"not_permitted a/"]
     bob.say(b"MSG a/x\x003", b"MSG b/x\x004")
-    bob.hear()
+    bob.receive()
     ann.say(b"CMSG !/bccn/whoami", b"MSG b/x\0no")
-    heard = ann.hear()
+    heard = ann.receive()
     assert heard[0] == b"MSG b/x\x004"
     assert heard[1].startswith(b"CMSG !/bccn/whoami\0relay01/")
     assert not heard[1].endswith(b"/left")
@@ -143,7 +143,7 @@ def test_rules_by_group_hold_for_supplementary_groups_and_rules_by_program_for_i
     try:
         gauge = connect(BOB)
         gauge.say(b"CMSG !/cred/whoami")
-        gauge.hear()
+        gauge.receive()
     finally:
         comm.write_text(before)
     for client, allowed in (
@@ -155,4 +155,4 @@ def test_rules_by_group_hold_for_supplementary_groups_and_rules_by_program_for_i
     ):
         client.say(b"MSG staff/x\0", b"MSG gauge/x\0")
         denied = {b"not_permitted " + key for key in (b"staff/x", b"gauge/x") if key not in allowed}
-        assert set(refusals(client.hear())) == denied
+        assert set(refusals(client.receive())) == denied

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.activation import KILL, Told
+from tests.activation import KILL, Notification
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.service import Service, bound_udp
 from tests.support import BROADCAST, cannot_here, free_port, need_root
@@ -33,7 +33,7 @@ def both_ways(service: Daemon, seq: int = 1) -> None:
         wire.send(datagram("far/p/1", seq, "x", b"in"))
         assert payloads(client, 1) == [b"in"]
         client.publish("x", b"out")
-        assert wire.hear(b"|out").startswith(b"BCCN1[")
+        assert wire.receive(b"|out").startswith(b"BCCN1[")
         assert payloads(client, 1) == [b"out"]
 
 
@@ -62,8 +62,8 @@ def test_nothing_that_comes_while_the_daemon_is_away_is_lost(service: Service) -
             assert stat.S_IMODE(service.bus.stat().st_mode) == 0o660
     listen = service.settings["metrics"]["listen"]
     passed = f"from systemd: segment {BROADCAST}#{service.port}, metrics {listen}, bus {service.bus}"
-    assert service.said().count(passed) == 3
-    assert "warning" not in service.said()
+    assert service.output().count(passed) == 3
+    assert "warning" not in service.output()
 
 
 # -- shut off from the network
@@ -98,7 +98,7 @@ def test_in_a_network_of_its_own_it_serves_what_was_passed_and_opens_no_socket_o
             wire.send(datagram("far/p/2", 1, "x", b"over the other"))
             assert payloads(client, 1) == [b"over the other"]
             client.publish("y", b"to all segments")
-            wire.hear(b"|to all segments")
+            wire.receive(b"|to all segments")
         assert service.metric("datagrams_total", verdict="accepted") == 2
         service.reload()
         both_ways(service, 9)
@@ -116,7 +116,7 @@ def test_a_life_is_told_from_its_first_to_its_last_word(service: Service) -> Non
     assert (ready.value("STATUS") or "").startswith("serving 0 clients on 1 segment; 0 sources known, ")
     good = service.config.read_text()
 
-    def reloaded() -> Told:
+    def reloaded() -> Notification:
         began = time.monotonic_ns() // 1000
         service.reload()
         first, second = manager.until("RELOADING=1"), manager.until("READY=1")
@@ -138,7 +138,7 @@ def test_a_life_is_told_from_its_first_to_its_last_word(service: Service) -> Non
     service.signal(signal.SIGTERM)
     assert manager.until("STOPPING=1").value("STATUS") == "stopping"
     assert service.running.wait(PATIENCE) == 0
-    assert manager.said() == []
+    assert manager.notifications() == []
     assert manager.senders == {service.pid}
 
 
@@ -149,7 +149,7 @@ def test_a_faulty_configuration_is_reported_to_the_manager_by_a_start_and_not_by
     assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 2
     process = service.spawn()
     assert process.wait(PATIENCE) == 2
-    (one,) = service.manager.said()
+    (one,) = service.manager.notifications()
     assert re.fullmatch(
         r"STATUS=cannot start: .*bccnd\.yaml:2: dedup\.santy: unknown key; remedy: .* sanity\? \(and 1 more\)",
         one.lines[0],
@@ -170,8 +170,8 @@ def test_the_watchdog_is_fed_while_nothing_happens_and_not_while_the_loop_stands
         manager.until("WATCHDOG=1")
     service.signal(signal.SIGSTOP)
     wait(lambda: stopped(service.pid), "it to be stopped")
-    manager.said()
-    assert manager.hear(0.6) is None
+    manager.notifications()
+    assert manager.receive(0.6) is None
     service.signal(signal.SIGCONT)
     manager.until("WATCHDOG=1")
 
@@ -194,8 +194,8 @@ def test_keys_are_taken_as_systemd_passes_them(service: Service) -> None:
         # One that came later was not passed.
         service.configure({"integrity": {"keys": [keys, "/etc/bccnd/keys/new.key"]}})
         service.reload()
-        told = service.manager.until("READY=1"), service.manager.until("READY=1")
-        refused = told[1].value("STATUS") or ""
+        reported = service.manager.until("READY=1"), service.manager.until("READY=1")
+        refused = reported[1].value("STATUS") or ""
         assert "integrity.keys[1]: cannot read key /etc/bccnd/keys/new.key" in refused
         assert "put new.key into /etc/bccnd/keys and 'systemctl restart bccnd'" in refused
         wire.send(datagram("far/p/1", 3, "x", b"still", KEY))

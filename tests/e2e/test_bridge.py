@@ -36,13 +36,13 @@ def test_what_a_client_publishes_reaches_local_clients_at_once_and_the_segment_s
             one.publish("demo/x", b"%d" % number)
         for client in (one, two):  # a publisher gets its own message if it subscribed to it
             assert payloads(client, 3) == [b"0", b"1", b"2"]
-        first = wire.hear(b"demo/x")
+        first = wire.receive(b"demo/x")
         src, seq, _ = first.split(b"]", 1)[1].split(b":", 2)
         assert src.decode() == one.identity()
         assert int(seq) >= before_us
         assert first == datagram(src.decode(), int(seq), "demo/x", b"0", KEY)
         for number in (1, 2):
-            assert wire.hear(b"demo/x") == datagram(src.decode(), int(seq) + number, "demo/x", b"%d" % number, KEY)
+            assert wire.receive(b"demo/x") == datagram(src.decode(), int(seq) + number, "demo/x", b"%d" % number, KEY)
         # Our own broadcasts come back to our socket, and are known for what they are.
         wait(lambda: signed.verdicts() == {"looped": 3})
         assert one.receive(0.1) is None
@@ -101,7 +101,7 @@ def test_messages_come_from_and_go_to_each_segment_under_the_name_of_the_host(tm
         two.send(datagram(src, 1, "x", b"first"), datagram(src, 2, "x", b"second"))
         assert payloads(client, 1) == [b"second"]
         client.publish("x", b"ours")
-        assert one.hear(b"ours") == two.hear(b"ours")
+        assert one.receive(b"ours") == two.receive(b"ours")
         wait(lambda: daemon.verdicts() == {"accepted": 2, "duplicate": 1, "looped": 2})
         assert daemon.metric("datagrams_sent_total", segment="shop floor") == 1
 

@@ -80,29 +80,29 @@ def test_what_the_bus_has_goes_to_subscribers_as_text(broker: Broker) -> None:
     one = broker.ready(b"TEXT", b"cardsys/+/tx", b"long")
     with Wire(broker.daemon.port) as wire, bccnd.connect(str(broker.daemon.bus)) as bus:
         bus.publish("cardsys/relay/tx", "from here")
-        assert one.hear() == (b"127.0.0.1:0", b"cardsys/relay/tx", 3, b"from here")
+        assert one.receive() == (b"127.0.0.1:0", b"cardsys/relay/tx", 3, b"from here")
         wire.send(datagram("relay02/cardsys/7", 1, "cardsys/relay/tx", "from there"))
         host = wire.sock.getsockname()[1]
-        got = one.hear()
+        got = one.receive()
         assert got[1:] == (b"cardsys/relay/tx", 3, b"from there")
         assert got.peer.endswith(b":%d" % host)
         assert got.peer != b"127.0.0.1:0"
         bus.publish("long", b"y" * 2000)  # only programs of this host get what fits in no datagram
-        assert one.hear().data == b"y" * 1500
+        assert one.receive().data == b"y" * 1500
         # The all form and directed messages are no topics.
         everything = broker.ready(b"TEXT2", b"*")
         bus.send_all("to all")
         bus.send_to("relay01/*", "to some")
         bus.publish("x" * 51, "too long for a topic")
         bus.publish("last", "one")
-        assert everything.hear() == (b"127.0.0.1:0", b"last", 3, b"one")
+        assert everything.receive() == (b"127.0.0.1:0", b"last", 3, b"one")
         wait(lambda: broker.dropped("no_topic") == before + 1, "the count")
 
 
 def test_with_broadcast_publications_go_to_the_segment_as_text(tmp_path: Path) -> None:
     with Broker(tmp_path / "a", broadcast=True) as broker, Wire(broker.daemon.port) as wire:
         broker.publish(b"upb/temp", 1, bytes.fromhex("097e"))
-        assert wire.hear(b"upb/temp").endswith(b"|24.30")
+        assert wire.receive(b"upb/temp").endswith(b"|24.30")
         broker.publish(b"upb/long", 3, b"z" * 1500)
         wait(lambda: broker.dropped("oversize") == 1, "the count")
 
@@ -129,7 +129,7 @@ def test_a_subscriber_that_comes_back_has_its_subscriptions(broker: Broker) -> N
         broker.settle(again)
         broker.publish(b"b", 3, b"taken back")
         broker.publish(b"a/x", 3, b"hello again")
-        assert again.hear().data == b"hello again"
+        assert again.receive().data == b"hello again"
         again.close()
         wait(lambda: broker.peers() == 0, "it to be gone")
 
@@ -142,7 +142,7 @@ def test_subscriptions_outlive_the_broker_and_the_daemon(alone: Broker) -> None:
     for number, how in enumerate(("the broker dies", "the daemon ends", "the daemon dies"), start=1):
         if how != "the daemon ends":  # which is as it should be, and at once after a change
             wait(lambda: kept(broker) == topics[:number], "the database")  # noqa: B023
-        said = broker.daemon.said().count("the broker serves")
+        output = broker.daemon.output().count("the broker serves")
         if how == "the broker dies":
             os.kill(broker.pid(), signal.SIGKILL)
         elif how == "the daemon ends":
@@ -151,7 +151,7 @@ def test_subscriptions_outlive_the_broker_and_the_daemon(alone: Broker) -> None:
             broker.daemon.kill()
         assert one.ended()
         if how == "the broker dies":
-            broker.wait_until_ready(said)
+            broker.wait_until_ready(output)
         else:
             broker.start()
         one = broker.sub(b"C1")
@@ -159,7 +159,7 @@ def test_subscriptions_outlive_the_broker_and_the_daemon(alone: Broker) -> None:
         broker.settle(one)
         for topic in topics[: number + 1]:
             broker.publish(topic, 3, topic)
-            assert one.hear().data == topic
+            assert one.receive().data == topic
 
 
 def kept(broker: Broker) -> list[bytes]:
@@ -182,7 +182,7 @@ def test_a_subscriber_that_does_not_read_costs_its_own_queue_only(tmp_path: Path
         for number in range(total):
             broker.publish(b"flood", 0, struct.pack("!BI", 0, number))
             if number % 20 == 19:  # as quickly as they are taken, and no quicker: UDP drops what is too quick
-                heard += [struct.unpack("!BI", quick.hear().data.ljust(5, b"\0")[:5])[1] for _ in range(20)]
+                heard += [struct.unpack("!BI", quick.receive().data.ljust(5, b"\0")[:5])[1] for _ in range(20)]
         assert heard == list(range(total))
         wait(lambda: broker.report()["received"] == broker.published, "a report behind all of it")
         rows = broker.report()
@@ -193,11 +193,12 @@ def test_a_subscriber_that_does_not_read_costs_its_own_queue_only(tmp_path: Path
         assert peer["received"] == 3  # its topic, and the mark that came and went
         # What it gets in the end are whole messages, in their order, the first ones without a hole.
         got = [
-            struct.unpack("!BI", slow.hear().data.ljust(5, b"\0")[:5])[1] for _ in range(total - int(peer["dropped"]))
+            struct.unpack("!BI", slow.receive().data.ljust(5, b"\0")[:5])[1]
+            for _ in range(total - int(peer["dropped"]))
         ]
         assert got == list(range(len(got)))
         broker.publish(b"flood", 3, b"it is well again")
-        assert slow.hear().data == b"it is well again"
+        assert slow.receive().data == b"it is well again"
 
 
 @pytest.mark.slow
@@ -215,9 +216,9 @@ def test_a_broker_that_stands_still_costs_nobody_else_and_says_what_it_has_misse
                 os.kill(pid, signal.SIGCONT)
             wait(lambda: broker.row()["queued"] == 0, "it to take what was kept for it")
             bus.publish("a", "last")
-            heard = [one.hear().data]
+            heard = [one.receive().data]
             while heard[-1] != b"last":
-                heard.append(one.hear().data)
+                heard.append(one.receive().data)
         wait(lambda: broker.dropped("queue_full") == total + 1 - len(heard), "the count")
         assert 16 < len(heard) < total
 
@@ -249,7 +250,7 @@ def test_rubbish_is_counted_and_touches_nobody(alone: Broker) -> None:
     broker.settle(strange)
     wait(lambda: broker.dropped("malformed") == 11, "the count")
     broker.publish(b"a/b", 3, b"still served")
-    assert one.hear() == (broker.address, b"a/b", 3, b"still served")
+    assert one.receive() == (broker.address, b"a/b", 3, b"still served")
     # Nothing is kept of who has subscribed to nothing.
     broker.daemon.stop()
     wait(lambda: [record.name for record in load(str(broker.state))] == [b"C1"], "the gateway to store what it must")
@@ -262,7 +263,7 @@ def test_a_silent_subscriber_without_subscriptions_is_ended(tmp_path: Path) -> N
         assert idle.ended()
         wait(lambda: broker.dropped("idle") == 1, "the count")
         broker.publish(b"a", 3, b"silent as well, but it waits for something")
-        assert one.hear().topic == b"a"
+        assert one.receive().topic == b"a"
 
 
 # -- as people see it

@@ -117,7 +117,7 @@ def test_no_client_loses_or_repeats_a_message_while_the_daemon_is_killed_a_hundr
             traffic.over.set()
             for thread in threads:
                 thread.join()
-        assert supervisor.said().count("taken over: ") == KILLS
+        assert supervisor.output().count("taken over: ") == KILLS
     for who, got in traffic.got.items():
         for chan, last in traffic.sent.items():
             assert last > KILLS, chan

@@ -44,8 +44,8 @@ def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path, s
     ):
         assert part in done.stdout, done.stdout
     assert list(folder.iterdir()) == []
-    told = (page / "index.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
-    assert "10 % (40 of 400 messages)" in told
+    reported = (page / "index.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert "10 % (40 of 400 messages)" in reported
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [command for command in running if str(folder).encode() in command]
 
@@ -75,8 +75,8 @@ def test_three_rounds_of_everything_at_once_and_every_message_is_accounted_for(t
     for step in ("kill", "kill recorder", "bad reload", "crowd", "bad peers", "stand still", "strangers", "datagrams"):
         assert run.chaos.done[step], step
     assert run.stage.relay.starts == 3
-    assert sum(one.told for one in run.witnesses if one.slow) > 0
-    assert sum(one.told for one in run.witnesses if not one.slow) == 0
+    assert sum(one.reported for one in run.witnesses if one.slow) > 0
+    assert sum(one.reported for one in run.witnesses if not one.slow) == 0
     assert run.subscriber.got > 0
     assert "passed" in (tmp_path / "soak.txt").read_text()
 

@@ -277,13 +277,13 @@ def test_with_a_key_datagrams_are_signed_and_only_signed_ones_are_received(tmp_p
     with Wire(port) as wire:
         for options, secret in ((["--key", key], KEY), (["--key", other, "--key", key], second)):
             assert bccn("direct", "pub", *direct(port), *options, "x", "y").returncode == 0
-            raw = wire.hear(b"BCCN1")
+            raw = wire.receive(b"BCCN1")
             src, seq, _ = raw.partition(b"]")[2].split(b":")
             # The trailing line end of the file is no part of the key.
             assert raw == datagram(src.decode(), int(seq), "x", "y", secret)
         for algorithm in ("crc32", "none"):
             assert bccn("direct", "pub", *direct(port), "--algorithm", algorithm, "x", algorithm).returncode == 0
-            assert (b":crc32=" in wire.hear(f"|{algorithm}".encode())) == (algorithm == "crc32")
+            assert (b":crc32=" in wire.receive(f"|{algorithm}".encode())) == (algorithm == "crc32")
     packets = [
         datagram("h/a/1", 1, "x", "first", KEY),
         datagram("h/b/1", 1, "x", "second", second),
@@ -351,10 +351,10 @@ def key_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", ["pub x y", "sub x -t 0"])
 def test_wrong_options_end_with_2_and_say_what_is_wrong(key_folder: Path, port: int, command: str) -> None:
     name, *rest = command.split()
-    for options, said in BAD_OPTIONS:
+    for options, output in BAD_OPTIONS:
         done = bccn("direct", name, *direct(port), *options.format(folder=key_folder).split(), *rest)
         assert (done.returncode, done.stdout) == (2, b""), options
-        assert said.format(folder=key_folder) in done.stderr.decode(), options
+        assert output.format(folder=key_folder) in done.stderr.decode(), options
 
 
 def test_a_segment_out_of_reach_ends_with_1(port: int) -> None:

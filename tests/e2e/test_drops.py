@@ -314,7 +314,7 @@ def test_all_that_a_daemon_drops_has_one_name_and_one_count_everywhere(daemon: D
         wait(lambda: not OF_THE_DAEMON - set(in_metrics(daemon)), "everything to be counted")
         wait(lambda: daemon.metric("clients") == 0 and daemon.metric("sources") == 0, "all to have gone")
         serious = {BY_KEY[key].name for key in OF_THE_DAEMON if BY_KEY[key].serious}
-        wait(lambda: all(re.search(rf"warning: .*\({name}\)", daemon.said()) for name in serious), "a line for each")
+        wait(lambda: all(re.search(rf"warning: .*\({name}\)", daemon.output()) for name in serious), "a line for each")
     metrics = in_metrics(daemon)
     assert set(metrics) == OF_THE_DAEMON
     assert on_page(daemon) == in_metrics(daemon)
@@ -367,7 +367,7 @@ def test_what_the_broker_drops_has_one_name_and_one_count_everywhere(tmp_path: P
         metrics = of_the_gateway(daemon)
         assert set(metrics) == OF_THE_BROKER
         assert {key: count for key, count in on_page(daemon).items() if key.startswith("gateway_")} == metrics
-        wait(lambda: all(re.search(rf"warning: .*\({name}\)", daemon.said()) for name in reasons), "the lines")
+        wait(lambda: all(re.search(rf"warning: .*\({name}\)", daemon.output()) for name in reasons), "the lines")
 
 
 def of_the_gateway(daemon: Daemon) -> dict[str, int]:
@@ -398,5 +398,5 @@ def test_what_the_recorder_drops_has_one_name_and_one_count_everywhere(tmp_path:
         wait(lambda: on_page(daemon)[key] == lost, "all of it")
         own = Daemon(tmp_path / "b", {"metrics": {"listen": listen}}, start=False)
         assert own.metric("recorder_tap_gap_records_total") == lost
-        wait(lambda: "(recorder_tap_gap_records)" in recorder.said(), "the line")
+        wait(lambda: "(recorder_tap_gap_records)" in recorder.output(), "the line")
         assert key not in in_metrics(daemon)  # two listeners would count it twice

@@ -85,7 +85,7 @@ def test_an_example_does_what_its_first_lines_say(daemon: Daemon, examples: Exam
                 subscriber.wait_for(b"MSG demo/%b %b" % (chan.encode(), payload))
                 message = next_message(client)
                 assert (message.chan, message.payload) == (f"demo/{chan}", payload)
-                assert wire.hear(b"demo/%b|" % chan.encode()).endswith(b"|" + payload)
+                assert wire.receive(b"demo/%b|" % chan.encode()).endswith(b"|" + payload)
             assert subscriber.complained() == b""
 
 
@@ -118,7 +118,7 @@ def test_a_publisher_sends_payloads_byte_for_byte(daemon: Daemon, examples: Exam
         for argument in (b"", b"two\nlines", b"%s \\n $HOME `id` \"'", everything, b"-n"):
             sent(argument)
             assert next_message(client).payload == argument
-            assert wire.hear(b"demo/x|").endswith(b"|" + argument)
+            assert wire.receive(b"demo/x|").endswith(b"|" + argument)
         lines = [b"", b"  %s \\n $HOME `id` \"' ", BINARY.replace(b"\n", b""), b"W" * 1000, b"the last, without an end"]
         if language == "shell":
             lines = [line.replace(b"\0", b"") for line in lines]
@@ -140,10 +140,10 @@ def test_a_publisher_sends_payloads_byte_for_byte(daemon: Daemon, examples: Exam
 def test_a_publisher_says_what_was_refused(daemon: Daemon, examples: Examples, language: str) -> None:
     with daemon.connect("demo/") as client:
         largest = b"x" * (MAX_PACKET - len("MSG demo/x") - 1)
-        for chan, lines, said in (("no good", b"y", b"bad_channel no good"), ("demo/x", largest, b"too_long demo/x")):
+        for chan, lines, output in (("no good", b"y", b"bad_channel no good"), ("demo/x", largest, b"too_long demo/x")):
             done = examples.publish(language, daemon.bus, chan, stdin=lines)
             assert (done.returncode, done.stdout) == (1, b"")
-            assert b"refused: " + said in done.stderr
+            assert b"refused: " + output in done.stderr
         done = examples.publish(language, daemon.bus, "demo/x", stdin=b"before\n" + largest + b"x\nbehind")
         assert done.returncode == 1
         got = [client.receive(PATIENCE) for _ in range(2)]
@@ -273,7 +273,7 @@ class Checked(Closing):
         self.sock.settimeout(PATIENCE)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 
-    def hear(self) -> bytes:
+    def receive(self) -> bytes:
         return self.sock.recv(1 << 20)
 
     def send(self, *packets: bytes) -> None:
@@ -431,7 +431,7 @@ def test_the_header_takes_every_packet_and_noise_apart(check: Path, meta: bool) 
     assert [line for packet in BAD_PACKETS for line in in_python(packet, meta)] == [BAD] * len(BAD_PACKETS)
     with Checked(check, *(["ctl", "!/bccn/meta/on", "-"] if meta else [])) as checked:
         if meta:
-            assert checked.hear() == b"CMSG !/bccn/meta/on"
+            assert checked.receive() == b"CMSG !/bccn/meta/on"
         for packet in seeds:
             checked.send(packet, b"")  # the latter looks like the end, and is not
         checked.send(*noise)
@@ -450,12 +450,12 @@ def test_a_batch_is_handed_out_one_by_one_and_in_its_place(check: Path) -> None:
     second, second_shown = numbered(5, 900)
     steps = "ctl !/bccn/meta/on - ctl !/bccn/batch/on - next sync 20000 next next next next ctl !/bccn/batch/off - next"
     with Checked(check, *steps.split()) as checked:
-        assert checked.hear() == b"CMSG !/bccn/meta/on"
-        assert checked.hear() == b"CMSG !/bccn/batch/on"
+        assert checked.receive() == b"CMSG !/bccn/meta/on"
+        assert checked.receive() == b"CMSG !/bccn/batch/on"
         checked.send(first)
-        echo = checked.hear()
+        echo = checked.receive()
         checked.send(b"CMSG !/bccn/gap\x001", echo, b"MSG a\0" + HEAD + b"4", second, b"CMSG !/x\0y")
-        assert checked.hear() == b"CMSG !/bccn/batch/off"
+        assert checked.receive() == b"CMSG !/bccn/batch/off"
         assert checked.end() == [
             *("ctl 0", "ctl 0", first_shown[0], "pending 2", "next 0"),
             *("before: " + line for line in first_shown[1:]),
@@ -472,13 +472,13 @@ def test_a_batch_is_handed_out_one_by_one_and_in_its_place(check: Path) -> None:
 def test_a_poll_loop_forgets_nothing_of_a_batch(check: Path, loop: str) -> None:
     packets = [numbered(first, first + 5) for first in range(0, 100, 5)]
     with Checked(check, "ctl", "!/bccn/meta/on", "-", loop, "100", "sub", "done") as checked:
-        assert checked.hear() == b"CMSG !/bccn/meta/on"
+        assert checked.receive() == b"CMSG !/bccn/meta/on"
         for packet, _ in packets[:10]:
             checked.send(packet)
         wait(lambda: len(checked.printed()) == 2 + 2 * 50, "half of them")  # all that there is, before it waits again
         for packet, _ in packets[10:]:
             checked.send(packet)
-        assert checked.hear() == b"SUB done"
+        assert checked.receive() == b"SUB done"
         lines = checked.end()
         assert (lines[0], lines[-2], lines[-1]) == ("ctl 0", f"{loop} 0", "sub 0")
         assert lines[1:-2:2] == [line for _, some in packets for line in some]
@@ -512,7 +512,7 @@ def test_a_packet_larger_than_the_buffer_is_reported_and_dropped(check: Path) ->
 def test_the_header_receives_and_sends_the_largest_packets(check: Path) -> None:
     most = MAX_PACKET - len(b"MSG a\0")
     with Checked(check, "fill", "a", str(most), "fill", "a", str(most + 1)) as checked:
-        assert checked.hear() == b"MSG a\0" + b"x" * most
+        assert checked.receive() == b"MSG a\0" + b"x" * most
         checked.send(b"MSG a\0" + b"y" * most)
         assert checked.end() == ["fill 0", "fill EMSGSIZE", shown("message", b"a", b"y" * most)]
 
@@ -521,22 +521,22 @@ def test_what_the_header_sends(check: Path) -> None:
     steps = "sub demo/ unsub demo/ pub a/b 00ff0a00 pub a - ctl !/x - ctl !/x 0041"
     with Checked(check, *steps.split()) as checked:
         for packet in (b"SUB demo/", b"UNSUB demo/", b"MSG a/b\0\0\xff\n\0", b"MSG a\0", b"CMSG !/x", b"CMSG !/x\0\0A"):
-            assert checked.hear() == packet
+            assert checked.receive() == packet
         assert checked.end() == ["sub 0", "unsub 0", "pub 0", "pub 0", "ctl 0", "ctl 0"]
 
 
 def test_answers_are_waited_for_and_what_comes_before_them_is_not_lost(check: Path) -> None:
     steps = "sync 20000 ask !/bccn/whoami -1 ask !/no 20000 ask !/never 50 sync 0"
     with Checked(check, *steps.split()) as checked:
-        echo = checked.hear()
+        echo = checked.receive()
         assert echo.startswith(b"CMSG !/bccn/sync\0")
         checked.send(b"CMSG !/bccn/sync\0another", b"MSG a\0b", b"CMSG !/bccn/error\0too_long a", echo)
-        assert checked.hear() == b"CMSG !/bccn/whoami"
+        assert checked.receive() == b"CMSG !/bccn/whoami"
         checked.send(b"CMSG !/bccn/gap\x003", b"CMSG !/bccn/whoami\0me")
-        assert checked.hear() == b"CMSG !/no"
+        assert checked.receive() == b"CMSG !/no"
         checked.send(b"CMSG !/bccn/error\0unknown_control !/no")
-        assert checked.hear() == b"CMSG !/never"
-        later = checked.hear()
+        assert checked.receive() == b"CMSG !/never"
+        later = checked.receive()
         assert later.startswith(b"CMSG !/bccn/sync\0")
         assert later != echo
         wait(lambda: "sync ETIMEDOUT" in checked.printed(), "the last step")
@@ -591,11 +591,11 @@ def test_where_the_header_looks_for_the_daemon(check: Path, tmp_path: Path) -> N
     for at in ("", f"@bccn/{os.getpid()}", f"@{os.getpid()}".ljust(108, "x"), str(tmp_path / "other")):
         with Checked(check, at=at) as checked:
             assert checked.end() == []
-    for path, size, said in (
+    for path, size, output in (
         ("@" + "x" * 108, 100, "ENAMETOOLONG"),
         ("/" + "x" * 107, 100, "ENAMETOOLONG"),
         ("/" + "x" * 106, 100, "No such file or directory"),
         ("/x", 0, "Invalid argument"),
     ):
         done = subprocess.run([str(check), path, str(size)], capture_output=True, timeout=PATIENCE, check=True)
-        assert done.stdout.decode() == f"connect {said}\n"
+        assert done.stdout.decode() == f"connect {output}\n"

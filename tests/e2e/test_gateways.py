@@ -74,7 +74,7 @@ def test_one_that_is_killed_is_there_again_and_the_daemon_has_not_noticed(daemon
         client.publish("a/b", b"x")
         assert client.receive(PATIENCE) is not None
     assert pid_of(daemon) != first
-    assert "gateway broker has ended (SIGKILL)" in daemon.said()
+    assert "gateway broker has ended (SIGKILL)" in daemon.output()
 
 
 @pytest.mark.slow
@@ -83,10 +83,10 @@ def test_one_that_ends_while_the_file_is_in_bad_order_is_there_again_once_it_is_
     good = daemon.config.read_bytes()
     daemon.config.write_bytes(b"bus: 7")
     os.kill(pid_of(daemon), signal.SIGKILL)
-    wait(lambda: "bus: must be keys and values" in daemon.said(), "the refusal")
+    wait(lambda: "bus: must be keys and values" in daemon.output(), "the refusal")
     daemon.config.write_bytes(good)
     wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
-    assert "(exit code 1)" in daemon.said()
+    assert "(exit code 1)" in daemon.output()
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_a_reload_starts_changes_and_ends_it_and_leaves_it_alone_otherwise(tmp_p
         daemon.reload()
         wait(lambda: gone(second), "its end")
         wait(lambda: not gateways(daemon), "the reaping")
-        assert "has ended" not in daemon.said()
+        assert "has ended" not in daemon.output()
 
 
 def test_where_gateways_are_services_of_their_own_the_daemon_starts_none(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_plain_build_restarts_like_any_program(tmp_path: Path) -> None:
         before.sock.close()
         assert before.ended
         assert supervisor.store == {}
-        assert supervisor.said().count("keeps no connections over a restart") == supervisor.starts == 2
+        assert supervisor.output().count("keeps no connections over a restart") == supervisor.starts == 2
 
 
 class Witness:
@@ -225,8 +225,8 @@ def test_clients_notice_nothing_whatever_the_daemon_dies_of(supervisor: Supervis
     # What was published here went out once: a second copy could come to others so late that it is news to them.
     out = [int(one.partition(b"]")[2].split(b":")[1]) for one in heard if b":l/x|" in one]
     assert out == list(range(out[0], out[0] + load.sent[b"l"]))
-    assert supervisor.said().count("taken over: ") == ROUNDS
-    assert "left out of what" not in supervisor.said()
+    assert supervisor.output().count("taken over: ") == ROUNDS
+    assert "left out of what" not in supervisor.output()
 
 
 @pytest.mark.slow

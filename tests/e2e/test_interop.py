@@ -66,7 +66,7 @@ class Peers:
         need("openssl")
         return [need("sh"), str(HERE / "peer.sh")]
 
-    def tell(
+    def report(
         self,
         language: str,
         port: int,
@@ -216,7 +216,7 @@ def test_clients_and_peers_receive_what_the_others_send(
     sent = [BYTES.strip(b"\0") if language == "shell" else BYTES, b"", b"a|b:c]"]
     with in_force(daemon, integrity=check.integrity), daemon.connect("demo/") as client:
         since = Since(daemon)
-        peers.tell(language, daemon.port, src, 1, "demo/x", *sent, options=check.options)
+        peers.report(language, daemon.port, src, 1, "demo/x", *sent, options=check.options)
         for seq, payload in enumerate(sent, start=1):
             assert message_of(client)[:5] == (src, seq, "demo/x", payload, "plain")
         assert since.verdicts() == {"accepted": len(sent)}
@@ -240,7 +240,7 @@ def test_a_sender_reaches_plain_all_and_directed_receivers(daemon: Daemon, since
         for language in LANGUAGES:
             name = new_src()
             for seq, chan in enumerate(["demo/x", *everyone, f"!{one.identity()}/1", "!relay99"], start=1):
-                peers.tell(language, daemon.port, name, seq, chan, chan.encode())
+                peers.report(language, daemon.port, name, seq, chan, chan.encode())
             assert payloads(one, 6) == [b"demo/x", *(chan.encode() for chan in everyone)]
             assert payloads(two, 5) == [chan.encode() for chan in everyone]
         wait(lambda: since.verdicts() == {"accepted": 18, "not_addressed": 6})
@@ -274,7 +274,7 @@ def test_peers_on_other_hosts_hear_and_are_heard(tmp_path: Path, net: Net, peers
                 # Longer than a frame of the wire: it comes in two fragments.
                 long, name = b"x" * 1440, new_src()
                 options = check.options
-                peers.tell(language, PORT, name, 1, "demo/x", long, options=options, to="10.77.0.255", on=there[1])
+                peers.report(language, PORT, name, 1, "demo/x", long, options=options, to="10.77.0.255", on=there[1])
                 assert listener.lines(1) == [name.encode() + b" 1 demo/x " + long]
                 assert payloads(client, 2) == [b"from a", long]
                 wait(lambda: since.verdicts() == {"accepted": 1, "looped": 1})  # noqa: B023
@@ -291,14 +291,14 @@ def test_perl_safe_names_reach_the_perl_reader_and_no_others_leave_this_host(tmp
             assert re.fullmatch(rb"relay_01/card_sys_2/\d+ \d+ demo/x hello", perl.lines(1)[0])
         # The new name is what a program is called in every respect.
         assert client.identity().startswith("relay_01/")
-        peers.tell("perl", daemon.port, new_src(), 1, f"!{client.identity()}", b"for you")
+        peers.report("perl", daemon.port, new_src(), 1, f"!{client.identity()}", b"for you")
         assert payloads(client, 2) == [b"hello", b"for you"]
         chans = ["log-1", "a+b", "demo/@x", "caf\u00e9"]
         for chan in chans:
             client.publish(chan, chan)
-        told = [(refusal.reason, refusal.key) for refusal in client.sync()]
-        assert told[:3] == [("not_perl_safe", chan) for chan in chans[:3]]
-        assert told[3] in (("not_perl_safe", chans[3]), ("bad_channel", chans[3]))  # it is neither
+        reported = [(refusal.reason, refusal.key) for refusal in client.sync()]
+        assert reported[:3] == [("not_perl_safe", chan) for chan in chans[:3]]
+        assert reported[3] in (("not_perl_safe", chans[3]), ("bad_channel", chans[3]))  # it is neither
         assert payloads(client, 4) == [chan.encode() for chan in chans]
         # Forms for all and for some are no names.
         safe = ("log_1", "!", "!relay-99", "!relay-99/card-sys/*")
@@ -319,7 +319,7 @@ def test_what_openssl_has_signed_is_verified(tmp_path: Path, daemon: Daemon, pee
         # The own key verifies what other programs of this host sign.
         others = ("relay03/peer/7", private), ("relay01/peer/7", own), ("relay01/x/7", private)
         for name, key in ((src, private), *others):
-            peers.tell("shell", daemon.port, name, 1, "demo/x", name.encode(), options=["--sign", str(key)])
+            peers.report("shell", daemon.port, name, 1, "demo/x", name.encode(), options=["--sign", str(key)])
         assert payloads(client, 2) == [src.encode(), b"relay01/peer/7"]
         wait(lambda: since.verdicts() == {"accepted": 2, "integrity_failed": 1, "integrity_unknown": 1})
 
@@ -336,7 +336,7 @@ def test_openssl_verifies_what_the_daemon_has_signed(tmp_path: Path, daemon: Dae
         for key, fits, other in ((private, public, Path(f"{made}.pub")), (made, Path(f"{made}.pub"), public)):
             with in_force(daemon, integrity=sig({}, key)):
                 client.publish("demo/x", bytes(range(256)))
-                sent = wire.hear(b"demo/x")
+                sent = wire.receive(b"demo/x")
                 assert re.match(rb"BCCN1\[\d+:sig=[0-9a-f]{128}\]" + client.identity().encode(), sent)
                 assert b"Verified Successfully" in run(*peers.shell, "verify", fits, stdin=sent)
                 for wrong, data in ((other, sent), (fits, sent.replace(b"demo/x", b"demo/y"))):

@@ -47,13 +47,13 @@ class Journaled(Daemon):
             env={**os.environ, "JOURNAL_STREAM": f"{info.st_dev}:{info.st_ino}"},
         )
 
-    def said(self) -> str:
+    def output(self) -> str:
         self.entries += self.journal.waiting()
         return "\n".join(entry["MESSAGE"].decode() for entry in self.entries)
 
-    def told(self, event: str, number: int = 0) -> dict[str, bytes]:
+    def reported(self, event: str, number: int = 0) -> dict[str, bytes]:
         """An entry about an event; it has the fields that every entry has, and those of this event."""
-        wait(lambda: len(self._all(event)) > number, f"{event} in:\n{self.said()}")
+        wait(lambda: len(self._all(event)) > number, f"{event} in:\n{self.output()}")
         entry = self._all(event)[number]
         known = EVENTS[event]
         assert entry["MESSAGE_ID"] == known.id.encode()
@@ -66,7 +66,7 @@ class Journaled(Daemon):
         return entry
 
     def _all(self, event: str) -> list[dict[str, bytes]]:
-        self.said()
+        self.output()
         return [entry for entry in self.entries if entry.get("BCCND_EVENT") == event.encode()]
 
     def close(self) -> None:
@@ -88,23 +88,23 @@ def journaled(tmp_path: Path) -> Iterator[Journaled]:
 def test_the_life_of_a_daemon_is_in_the_journal(journaled: Journaled) -> None:
     journaled.start()
     with journaled:
-        assert journaled.told("ready")["PRIORITY"] == b"6"
+        assert journaled.reported("ready")["PRIORITY"] == b"6"
         journaled.reload()
-        journaled.told("reload_applied")
+        journaled.reported("reload_applied")
         journaled.configure({"host": "other"})
         journaled.reload()
-        assert journaled.told("restart_needed")["BCCND_SETTING"] == b"host"
+        assert journaled.reported("restart_needed")["BCCND_SETTING"] == b"host"
         journaled.config.write_text("segment: []\ndedup: {horizon: soon}\n")
         journaled.reload()
-        refused = journaled.told("reload_refused")
+        refused = journaled.reported("reload_refused")
         assert (refused["PRIORITY"], refused["BCCND_REASON"]) == (b"3", b"bad_configuration")
         assert b"segments?" in refused["MESSAGE"]
         assert b"'soon'" in refused["MESSAGE"]
-    assert journaled.told("stopped")["PRIORITY"] == b"6"
+    assert journaled.reported("stopped")["PRIORITY"] == b"6"
     # And now it cannot even start.
     for number, reason in enumerate((b"segments?", b"nosuch0")):
         assert journaled.spawn().wait(PATIENCE) == 2
-        entry = journaled.told("start_refused", number)
+        entry = journaled.reported("start_refused", number)
         assert entry["PRIORITY"] == b"3"
         assert reason in entry["MESSAGE"]
         journaled.configure({"segments": [{"interface": "nosuch0"}]})
@@ -125,12 +125,12 @@ def test_a_client_that_does_wrong_is_in_the_journal_with_all_that_is_known_of_it
                 sock.connect(f"\0{address}")
             others.append(sock)
         others[0].send(b"MSG " + key + b"\0x")
-        entry = journaled.told("not_permitted")
+        entry = journaled.reported("not_permitted")
         assert (entry["BCCND_CHANNEL"], entry["PRIORITY"]) == (key, b"4")
         assert (entry["BCCND_UID"], entry["BCCND_PID"]) == (b"%d" % NOBODY, b"%d" % os.getpid())
         assert entry["BCCND_IDENTITY"] == b"relay01/%b/%b" % (entry["BCCND_PROGRAM"], entry["BCCND_PID"])
         assert b"\x1b" not in entry["MESSAGE"]
-        refused = journaled.told("client_refused")
+        refused = journaled.reported("client_refused")
         assert (refused["BCCND_REASON"], refused["BCCND_COUNT"]) == (b"too_many_clients_of_user", b"1")
         assert "BCCND_IDENTITY" not in refused
         slow = others[1]
@@ -140,13 +140,13 @@ def test_a_client_that_does_wrong_is_in_the_journal_with_all_that_is_known_of_it
         for _ in range(2000):
             publisher.publish("a/b", b"x" * 1000)
         publisher.sync()
-        entry = journaled.told("client_slow")
+        entry = journaled.reported("client_slow")
         assert (entry["BCCND_REASON"], entry["BCCND_PATTERNS"]) == (b"queue_messages", b"'a/'")
         slow.send(b"CMSG blocking/hard/error")
         # It takes effect when it is read, and one more message is too much then.
         while journaled.metric("clients") > 2:
             publisher.publish("a/b", b"x" * 1000)
-        ended = journaled.told("client_ended")
+        ended = journaled.reported("client_ended")
         assert (ended["BCCND_REASON"], ended["BCCND_UID"]) == (b"slow", b"%d" % NOBODY)
 
 
@@ -168,7 +168,7 @@ def test_what_may_be_an_attack_is_in_the_journal_once_with_its_number(journaled:
         wait(lambda: sum(journaled.verdicts().values()) == total, "all to be read")
         found: dict[bytes, int] = {}
         for number in range(4):
-            entry = journaled.told("datagrams_refused", number)
+            entry = journaled.reported("datagrams_refused", number)
             assert entry["BCCND_SEGMENT"] == b"hall"
             assert b"bccn tap --refused" in entry["BCCND_REMEDY"]
             found[entry["BCCND_VERDICT"]] = found.get(entry["BCCND_VERDICT"], 0) + int(entry["BCCND_COUNT"])
@@ -178,7 +178,7 @@ def test_what_may_be_an_attack_is_in_the_journal_once_with_its_number(journaled:
         wire.send(*[bad] * 50)
         wait(lambda: journaled.verdicts()["integrity_failed"] == 53, "the rest to be read")
         time.sleep(1.2)
-        journaled.said()
+        journaled.output()
         assert sum(entry.get("BCCND_EVENT") == b"datagrams_refused" for entry in journaled.entries) == 4
 
 
@@ -195,9 +195,9 @@ def test_a_journal_that_stands_still_costs_lines_and_nothing_else(journaled: Jou
         client.publish("a", b"x")
         assert next(iter(client)).payload == b"x"
 
-        def told() -> bool:  # it reads again
+        def reported() -> bool:  # it reads again
             journaled.signal(signal.SIGHUP)
             return bool(journaled._all("lines_lost"))
 
-        wait(told, "the number of lines that are missing")
-        assert int(journaled.told("lines_lost")["BCCND_COUNT"]) > 0
+        wait(reported, "the number of lines that are missing")
+        assert int(journaled.reported("lines_lost")["BCCND_COUNT"]) > 0

@@ -17,5 +17,5 @@ def test_copies_that_wait_are_sent_before_the_daemon_ends_and_rules_can_be_reloa
         client.publish("x", b"after")
         assert client.sync() == []
         assert daemon.stop() == 0
-        heard = [wire.hear(b"BCCN1").rpartition(b"|")[2] for _ in range(3)]
+        heard = [wire.receive(b"BCCN1").rpartition(b"|")[2] for _ in range(3)]
         assert heard == [b"before", b"after", b"before"]

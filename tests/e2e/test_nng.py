@@ -28,7 +28,7 @@ def place() -> str:
 def linked(count: int, *daemons: Daemon) -> None:
     """Wait until each daemon's gateway has so many peers."""
     for daemon in daemons:
-        wait(partial(has_peers, daemon, count), f"{count} peers:\n{daemon.said()}")
+        wait(partial(has_peers, daemon, count), f"{count} peers:\n{daemon.output()}")
 
 
 @contextmanager
@@ -57,12 +57,12 @@ def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
             sent = [datagram("far/p/1", seq, "x/y", b"from the segment %d" % seq) for seq in range(1, 21)]
             on_a.send(*sent)
             # Verbatim, under its sender's own name and number.
-            assert [on_b.hear(b"from the segment") for _ in sent] == sent
+            assert [on_b.receive(b"from the segment") for _ in sent] == sent
             programs[0].publish("x/y", b"from a client")
-            ours = on_a.hear(b"from a client")
-            assert on_b.hear(b"from a client") == ours
+            ours = on_a.receive(b"from a client")
+            assert on_b.receive(b"from a client") == ours
             on_b.send(datagram("near/p/1", 1, "x/y", b"and back"))
-            assert on_a.hear(b"and back") == datagram("near/p/1", 1, "x/y", b"and back")
+            assert on_a.receive(b"and back") == datagram("near/p/1", 1, "x/y", b"and back")
             for client in programs:
                 got = payloads(client, 23, timeout=1.0)
                 assert sorted(got) == sorted(
@@ -152,7 +152,7 @@ def test_a_link_that_stood_still_brings_nothing_late(net: Net, tmp_path: Path) -
             found: list[float] = []
             deadline = time.monotonic() + PATIENCE
             while not found or min(found) > 0.2:  # until it flows again
-                assert time.monotonic() < deadline, a.said() + b.said()
+                assert time.monotonic() < deadline, a.output() + b.output()
                 sender.publish("x/y", b"%d" % time.monotonic_ns())
                 found += ages(payloads(client, 100, timeout=0.05))
             # Nothing is as old as the longer cut: a copy may be 2 s old, and a busy machine adds to that.

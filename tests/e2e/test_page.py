@@ -52,8 +52,8 @@ LOOK = """(() => {
 
 def lost(daemon: Daemon) -> dict[str, Any]:
     """The page's entry of lost messages."""
-    told = json.loads(daemon.page("/status.json"))
-    return next((one for one in told["drops"] if one["name"] == "messages_lost"), {"now": False})
+    reported = json.loads(daemon.page("/status.json"))
+    return next((one for one in reported["drops"] if one["name"] == "messages_lost"), {"now": False})
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def started() -> Iterator[Browser]:
 @pytest.fixture
 def browser(started: Browser) -> Browser:
     started.look()
-    started.said.clear()
+    started.output.clear()
     started.asked.clear()
     return started
 
@@ -112,7 +112,7 @@ def test_numbers_rise_by_themselves_and_names_are_text(browser: Browser, daemon:
     assert browser.see("document.getElementById('gone').hidden") is True
     assert EVIL in browser.see("document.getElementById('sources').textContent")
     assert browser.see("document.querySelectorAll('main img, main script').length") == 0
-    assert browser.said == []
+    assert browser.output == []
     assert {one.partition("?")[0].removeprefix(daemon.url) for one in browser.asked} <= {
         *("/", "/status.css", "/status.js", "/status.svg")
     }
@@ -149,12 +149,12 @@ def test_focus_selection_and_announcements_stay_while_it_changes(browser: Browse
         ".observe(document.getElementById('sentence'), {childList: true, characterData: true, subtree: true}), true"
     )
     text = browser.see("getSelection().toString()")
-    said = browser.see(sentence)
+    output = browser.see(sentence)
     rise(browser)
     assert browser.see(where) == order[-1]
     assert browser.see("getSelection().toString()") == text
     # Only the sentence is announced, and only when it changes.
-    if browser.see(sentence) == said:
+    if browser.see(sentence) == output:
         assert browser.see("window.changes") == 0
     assert browser.see("document.querySelectorAll('[aria-live]').length") == 1
 

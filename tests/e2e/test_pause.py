@@ -53,7 +53,7 @@ def usual(tmp_path: Path) -> Iterator[Daemon]:
     daemon.configure({"segments": [segment], "bus": {"queue": {"messages": COUNT, "bytes": "64MiB"}}})
     daemon.start()
     with daemon:
-        if "the kernel limits the receive buffer to" in daemon.said():
+        if "the kernel limits the receive buffer to" in daemon.output():
             cannot_here("this user gets no receive buffer of the usual size (it takes root, or net.core.rmem_max)")
         yield daemon
 

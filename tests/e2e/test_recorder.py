@@ -187,12 +187,12 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
             with traffic_of(daemon) as traffic:
                 wait(lambda: SRC.encode() in spooled(disk / "journal/.spool"), "a record")
                 fill(disk / "filler")
-                wait(lambda: "recording pauses: No space left on device" in recorder.said(), "the pause")
+                wait(lambda: "recording pauses: No space left on device" in recorder.output(), "the pause")
                 assert metric(listen, "paused") == 1
                 wait(lambda: metric(listen, "dropped_records_total") > 100)
-                assert recorder.said().count("recording pauses") == 1
+                assert recorder.output().count("recording pauses") == 1
                 (disk / "filler").unlink()
-                wait(lambda: "were not kept since" in recorder.said(), "it to go on")
+                wait(lambda: "were not kept since" in recorder.output(), "it to go on")
                 assert metric(listen, "paused") == 0
             figures = ("records_total", "dropped_records_total")
             wait(lambda: sum(metric(listen, name) for name in figures) == len(traffic.sent))
@@ -229,12 +229,12 @@ def test_scrapers_that_hang_up_or_say_nothing_do_not_end_it(tmp_path: Path) -> N
         def served() -> bool:
             with suppress(OSError):  # it may still be busy with those that hung up
                 return metric(listen, "recording") == 1
-            assert not recorder.ended(), recorder.said()
+            assert not recorder.ended(), recorder.output()
             return False
 
         wait(served, "an answer")
         assert len(os.listdir(f"/proc/{recorder.pid}/task")) == threads < 20
-        assert "Traceback" not in recorder.said()
+        assert "Traceback" not in recorder.output()
 
 
 @pytest.mark.slow
@@ -247,8 +247,8 @@ def test_what_is_wrong_has_a_status_and_a_remedy(tmp_path: Path) -> None:
         (["--journal", "/proc/nothing/journal"], 1, "cannot write to /proc/nothing/journal"),
         (["--config", "/nowhere/bccnd.yaml"], 2, "cannot read it"),
     ):
-        found, said = refused(daemon, "--journal", str(tmp_path / "journal"), *options)
-        assert (found, words in said, "remedy" in said) == (status, True, True), said
+        found, output = refused(daemon, "--journal", str(tmp_path / "journal"), *options)
+        assert (found, words in output, "remedy" in output) == (status, True, True), output
 
 
 @pytest.mark.slow
@@ -260,12 +260,12 @@ def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it
         (tmp_path / "journal").rmdir()
         (tmp_path / "journal").write_text("in its place")
         with traffic_of(daemon, rate=8000) as traffic:
-            wait(lambda: "cannot be written to" in recorder.said(), "trouble")
+            wait(lambda: "cannot be written to" in recorder.output(), "trouble")
             assert metric(listen, "journal_reachable") == 0
-            wait(lambda: "the spool is full (recorder.spool_size)" in recorder.said(), "the pause")
+            wait(lambda: "the spool is full (recorder.spool_size)" in recorder.output(), "the pause")
             assert metric(listen, "spool_bytes") < 3 << 20
             (tmp_path / "journal").unlink()
-            wait(lambda: "were not kept since" in recorder.said(), "it to go on")
+            wait(lambda: "were not kept since" in recorder.output(), "it to go on")
         assert recorder.stop() == 0
     assert 0 < accounted_for(tmp_path / "journal", traffic) < len(traffic.sent)
 

@@ -78,7 +78,7 @@ def test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing(
         with Wire(daemon.port) as wire:
             # Ours are signed with the new key and known as ours; what is signed with the old one is refused.
             client.publish("x/y", b"mine")
-            ours = wire.hear(b"|mine")
+            ours = wire.receive(b"|mine")
             wait(lambda: daemon.verdicts().get("looped") == 1)
             if algorithm == "hmac":
                 src, seq, _ = ours.partition(b"]")[2].decode().split(":", 2)

@@ -91,8 +91,8 @@ def test_with_200_clients_of_which_20_never_read_the_others_lose_nothing_at_5000
         assert sum(sleeper.lost for sleeper in sleepers) == dropped
         # The loss is logged with program, process, user and pattern: once, and then counted.
         program = Path("/proc/self/comm").read_text().strip()
-        told = f"{program} (pid {os.getpid()}, uid {os.geteuid()}) does not read fast enough"
-        assert 0 < daemon.said().count(told) < 10
-        assert "'load/'" in daemon.said()
+        reported = f"{program} (pid {os.getpid()}, uid {os.geteuid()}) does not read fast enough"
+        assert 0 < daemon.output().count(reported) < 10
+        assert "'load/'" in daemon.output()
         for client in (*readers, *sleepers):
             client.sock.close()

@@ -25,7 +25,7 @@ def test_what_cannot_work_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_p
         other.bind(("0.0.0.0", 0))
         segment = {"address": "127.255.255.255", "port": other.getsockname()[1]}
         listen = f"127.0.0.1:{server.getsockname()[1]}"
-        for daemon, said in (
+        for daemon, output in (
             (unstarted("address", segments=[{"address": "127.0.0.1"}]), "127.0.0.1 is not a broadcast address"),
             (unstarted("bind", segments=[{**segment, "bind": "127.0.0.1"}]), "receives no broadcast"),
             (unstarted("interface", segments=[{"interface": "nosuch0"}]), "no interface nosuch0"),
@@ -33,7 +33,7 @@ def test_what_cannot_work_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_p
             (unstarted("port", segments=[segment]), "in use by a program that does not share it"),
             (unstarted("metrics", metrics={"listen": listen}), f"cannot listen on {listen}"),
         ):
-            assert said in refused(daemon)
+            assert output in refused(daemon)
             assert not daemon.bus.exists()
     daemon = unstarted("folder")
     daemon.folder.chmod(0o777)

@@ -61,10 +61,10 @@ def keep(target: Target) -> int:
     return len(inputs)
 
 
-def shown(target: Target, said: str, seconds: float) -> str:
+def shown(target: Target, output: str, seconds: float) -> str:
     """A line about a target that is well."""
-    done = re.search(r"number_of_executed_units:\s*(\d+)", said)
-    reached = re.findall(r"cov: (\d+) ft: (\d+)", said)
+    done = re.search(r"number_of_executed_units:\s*(\d+)", output)
+    reached = re.findall(r"cov: (\d+) ft: (\d+)", output)
     edges = reached[-1][0] if reached else "?"
     return f"{target.name:14} {int(done[1]) if done else 0:9,} runs {edges:>6} edges {seconds:6.1f} s  {target.about}"
 
@@ -84,24 +84,24 @@ def main() -> int:
     for name in given.targets or TARGETS:
         target = TARGETS[name]
         begun = time.monotonic()
-        well, said = fuzz(target, given.runs or int(target.runs * given.times), given.seed)
+        well, output = fuzz(target, given.runs or int(target.runs * given.times), given.seed)
         if well:
-            print(shown(target, said, time.monotonic() - begun), flush=True)
+            print(shown(target, output, time.monotonic() - begun), flush=True)
         else:
             failed.append(name)
-            print(f"{name:14} FAILED\n{advice(target, said)}", flush=True)
+            print(f"{name:14} FAILED\n{advice(target, output)}", flush=True)
         if given.keep and well:
             print(f"{'':14} {keep(target)} inputs kept in {(CORPUS / name).relative_to(ROOT)}", flush=True)
     return 1 if failed else 0
 
 
-def advice(target: Target, said: str) -> str:
+def advice(target: Target, output: str) -> str:
     """What went wrong, and what to do with the input."""
-    written = re.search(r"Test unit written to (\S+)", said)
+    written = re.search(r"Test unit written to (\S+)", output)
     if written is None:
-        return "\n".join(said.splitlines()[-25:])
+        return "\n".join(output.splitlines()[-25:])
     where = Path(written[1])
-    error = [line for line in said.splitlines() if line and not line.startswith(("INFO", "#", "=="))][-30:]
+    error = [line for line in output.splitlines() if line and not line.startswith(("INFO", "#", "=="))][-30:]
     findings = f"tests/fuzz/findings/{target.name}"
     return "\n".join(error) + (
         f"\nthe input is in {where}"

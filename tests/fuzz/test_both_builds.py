@@ -107,9 +107,9 @@ def test_they_agree_over_thousands_of_steps(builds: Builds, rules: int) -> None:
     for _ in range(4000):
         far = chance.choice((1, 1, 1, 1, 0, 2, 5, 20, 65_535, 65_533, chance.randrange(65_536)))
         steps += bytes([chance.randrange(256), chance.randrange(256)]) + far.to_bytes(2, "little")
-    said = builds.agree("stream", bytes(steps))
+    output = builds.agree("stream", bytes(steps))
     for verdict in (b"accepted", b"duplicate", b"not_addressed", b"looped"):
-        assert verdict in said
+        assert verdict in output
 
 
 PACKETS = st.lists(
@@ -137,7 +137,7 @@ def test_they_agree_on_every_pattern(builds: Builds, dialect: int, data: st.Data
     builds.agree("patterns", bytes([dialect]) + b"\n".join(data.draw(texts) for _ in range(3)))
 
 
-@pytest.mark.parametrize("name", ["client", "link", "line", "annals", "tape", "ledger", "rows", "capture"])
+@pytest.mark.parametrize("name", ["client", "link", "line", "tracker_log", "client_log", "inflight", "rows", "capture"])
 def test_they_agree_on_what_is_damaged(builds: Builds, name: str) -> None:
     chance = random.Random(name)
     seeds = [path.read_bytes() for path in kept(name)]

@@ -133,7 +133,7 @@ class RunningGateway(Program):
         )
         self.patience = PATIENCE
         self.process = self.spawn()
-        wait(lambda: self.ended() or "nng: listens" in self.said(), f"the gateway:\n{self.said()}", PATIENCE)
+        wait(lambda: self.ended() or "nng: listens" in self.output(), f"the gateway:\n{self.output()}", PATIENCE)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
@@ -142,7 +142,7 @@ class RunningGateway(Program):
 
     def peers(self, count: int) -> None:
         """Wait until there are so many."""
-        wait(lambda: self.bus.report().get("peers_connected") == count, f"{count} peers:\n{self.said()}", PATIENCE)
+        wait(lambda: self.bus.report().get("peers_connected") == count, f"{count} peers:\n{self.output()}", PATIENCE)
 
     def resident(self) -> int:
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
@@ -156,8 +156,8 @@ class RunningGateway(Program):
         status = self.stop()
         self.bus.close()
         if kind is None:
-            assert status == 0, self.said()
-            assert "bug" not in self.said(), self.said()
+            assert status == 0, self.output()
+            assert "bug" not in self.output(), self.output()
 
 
 class RawPeer(Closing):

@@ -86,7 +86,7 @@ def test_each_daemon_is_sent_what_is_held_and_then_what_waits(bare: Bare) -> Non
 
     run(bare, scenario)
     held = [BATCH, b"SUB a"]
-    assert [without_syncs(one) for one in bare.said] == [
+    assert [without_syncs(one) for one in bare.received] == [
         [*held, b"MSG x\0early", report(b"one")],
         [*held, b"MSG x\x002", b"MSG x\x003", b"MSG x\0late"],
     ]
@@ -108,7 +108,7 @@ def test_what_is_refused_is_asked_for_again_and_nothing_else_is(bare: Bare) -> N
 
     run(bare, scenario)
     asked = [frames.subscribe(one) for one in (b"granted", b"refused", b"left")]
-    assert without_syncs(bare.said[0]) == [BATCH, *asked, b"UNSUB left", b"SUB refused", b"MSG x\0"]
+    assert without_syncs(bare.received[0]) == [BATCH, *asked, b"UNSUB left", b"SUB refused", b"MSG x\0"]
 
 
 def test_messages_wait_within_limits_for_a_daemon_that_does_not_serve_us(

@@ -77,7 +77,7 @@ def shown(site: Site, peer: Peer, *, published: bool = True) -> Shown:
 
 def receive_payloads(peer: Peer, key: bytes, count: int) -> list[bytes]:
     """Receive ``count`` messages of one key, one by one; return their payloads."""
-    packets = [peer.hear() for _ in range(count)]
+    packets = [peer.receive() for _ in range(count)]
     assert gaps(packets) == 0
     return messages(packets, key)
 
@@ -161,7 +161,7 @@ def test_lowered_limits_disconnect_no_restored_client(site: Site) -> None:
     site.die()
     assert [shown(site, one, published=False) for one in peers] == before
     late = site.knock()
-    assert refusals([late.hear()]) == [(b"too_many_clients", b"")]
+    assert refusals([late.receive()]) == [(b"too_many_clients", b"")]
     assert receive_payloads(peers[0], b"a", 30) == [b"x" * 500] * 30
 
 

@@ -35,7 +35,7 @@ SETTINGS = CaptureSettings("relay02")
 Rows = list[dict[str, Any]]
 
 
-def said(at: float, seq: int, src: str = "relay01/a/1", chan: str = "a/b", payload: str = "x") -> Frame:
+def message_frame(at: float, seq: int, src: str = "relay01/a/1", chan: str = "a/b", payload: str = "x") -> Frame:
     return frame(at, datagram(src, seq, chan, payload))
 
 
@@ -62,7 +62,10 @@ def verdicts(frames: Iterable[Frame], settings: CaptureSettings, folder: Path) -
 def test_every_datagram_is_a_row(tmp_path: Path) -> None:
     other = Frame(T, ether(ipv4(udp(b"x", port=53))))
     last = Frame(T + 9 * SECOND, other.data)
-    path = put(tmp_path / "x.pcap", pcap([other, said(1, 7), said(2, 8, payload="yes"), frame(3, b"noise"), last]))
+    path = put(
+        tmp_path / "x.pcap",
+        pcap([other, message_frame(1, 7), message_frame(2, 8, payload="yes"), frame(3, b"noise"), last]),
+    )
     done = ingest([path], str(tmp_path / "j"), SETTINGS)
     rows = rows_of(tmp_path / "j")
     assert [row["rec_no"] for row in rows] == [1, 2, 3]
@@ -84,7 +87,7 @@ def test_every_datagram_is_a_row(tmp_path: Path) -> None:
 
 
 def test_what_the_capturing_host_missed_is_in_the_session(tmp_path: Path) -> None:
-    data = section() + interface() + enhanced(said(1, 7)) + statistics(12)
+    data = section() + interface() + enhanced(message_frame(1, 7)) + statistics(12)
     ingest([put(tmp_path / "x.pcapng", data)], str(tmp_path / "j"), SETTINGS)
     assert [row["socket_drops"] for row in table(tmp_path / "j", "sessions")] == [12]
 
@@ -93,7 +96,7 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(captures, "ROWS", 4)
     monkeypatch.setattr(captures, "PART", 2)
     hour = 3600
-    frames = [said(number * hour / 2, number + 1) for number in range(8)]
+    frames = [message_frame(number * hour / 2, number + 1) for number in range(8)]
     ingest([put(tmp_path / "x.pcap", pcap(frames))], str(tmp_path / "j"), SETTINGS)
     found = [
         file_names.read_path(str(path.relative_to(tmp_path / "j")))
@@ -108,21 +111,28 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_verdicts_depend_on_the_time_of_the_stamps(tmp_path: Path) -> None:
-    frames = [said(0, 1), said(0.1, 1), said(0.2, 3), said(0.3, 2), said(3, 3), said(3.1, 4)]
+    frames = [
+        message_frame(0, 1),
+        message_frame(0.1, 1),
+        message_frame(0.2, 3),
+        message_frame(0.3, 2),
+        message_frame(3, 3),
+        message_frame(3.1, 4),
+    ]
     expected = ["accepted", "duplicate", "accepted", "stale", "restart", "accepted"]
     assert verdicts(frames, SETTINGS, tmp_path) == expected
     late = CaptureSettings("relay02", rules=DedupRules(deliver_late=True))
     assert verdicts(frames, late, tmp_path)[3] == "reordered"
     # A clock that is set back is no time that passes backwards.
-    frames = [said(100, 1), said(0, 1), said(1, 1), said(4, 1)]
+    frames = [message_frame(100, 1), message_frame(0, 1), message_frame(1, 1), message_frame(4, 1)]
     other = tmp_path / "set back"
     other.mkdir()
     assert verdicts(frames, SETTINGS, other) == ["accepted", "duplicate", "duplicate", "restart"]
 
 
 def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> None:
-    beats = [said(5 * number, number + 1, chan="heartbeat/relay01/a/1") for number in range(4)]
-    frames = [*beats, said(60, 1), said(61, 2, src="b"), said(61 + 25.5 * 3600, 2, src="b")]
+    beats = [message_frame(5 * number, number + 1, chan="heartbeat/relay01/a/1") for number in range(4)]
+    frames = [*beats, message_frame(60, 1), message_frame(61, 2, src="b"), message_frame(61 + 25.5 * 3600, 2, src="b")]
     ingest([put(tmp_path / "x.pcap", pcap(frames))], str(tmp_path / "j"), SETTINGS)
     rows = rows_of(tmp_path / "j")
     # a death begins everything anew, and so does a day
@@ -130,7 +140,7 @@ def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> 
 
 
 def test_the_same_capture_makes_the_same_files(tmp_path: Path) -> None:
-    path = put(tmp_path / "x.pcap", pcap(said(number, number + 1) for number in range(50)))
+    path = put(tmp_path / "x.pcap", pcap(message_frame(number, number + 1) for number in range(50)))
     first = ingest([path], str(tmp_path / "j"), SETTINGS)
     before = all_files(tmp_path / "j")
     shutil.copy(path, tmp_path / "of another name")
@@ -141,7 +151,7 @@ def test_the_same_capture_makes_the_same_files(tmp_path: Path) -> None:
 
 def test_a_capture_that_has_grown_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
     # longer than what its name is made from
-    frames = [said(number, number + 1, payload="x" * 1000) for number in range(100)]
+    frames = [message_frame(number, number + 1, payload="x" * 1000) for number in range(100)]
     path = put(tmp_path / "x.pcap", pcap(frames[:80]))
     first = ingest([path], str(tmp_path / "j"), SETTINGS)
     put(tmp_path / "x.pcap", pcap(frames))
@@ -151,7 +161,7 @@ def test_a_capture_that_has_grown_takes_the_place_of_what_it_was(tmp_path: Path)
 
 
 def test_captures_that_overlap_are_read_side_by_side_and_compressed_ones_as_they_are(tmp_path: Path) -> None:
-    frames = [said(number, number + 1) for number in range(30)]
+    frames = [message_frame(number, number + 1) for number in range(30)]
     packed = put(tmp_path / "x.pcap.gz", gzip.compress(pcap(frames[::2])))
     paths = [packed, put(tmp_path / "odd", pcapng(frames[1::2]))]
     assert ingest(paths, str(tmp_path / "j"), SETTINGS).verdicts == {"accepted": 30}
@@ -159,7 +169,7 @@ def test_captures_that_overlap_are_read_side_by_side_and_compressed_ones_as_they
 
 
 def test_of_many_rotated_captures_one_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = CaptureSet([put(tmp_path / f"{n:02}", pcap([said(n, n + 1)])) for n in range(60)], SETTINGS)
+    found = CaptureSet([put(tmp_path / f"{n:02}", pcap([message_frame(n, n + 1)])) for n in range(60)], SETTINGS)
     opened: list[str] = []
     real = captures._open
 
@@ -173,18 +183,18 @@ def test_of_many_rotated_captures_one_is_open_at_a_time(tmp_path: Path, monkeypa
 
 def test_it_is_told_how_far_it_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captures, "CHUNK", 1000)
-    path = put(tmp_path / "x.pcap", pcap(said(number, number + 1) for number in range(100)))
-    told: list[tuple[int, int]] = []
-    ingest([path], str(tmp_path / "j"), SETTINGS, lambda done, total: told.append((done, total)))
+    path = put(tmp_path / "x.pcap", pcap(message_frame(number, number + 1) for number in range(100)))
+    reported: list[tuple[int, int]] = []
+    ingest([path], str(tmp_path / "j"), SETTINGS, lambda done, total: reported.append((done, total)))
     size = Path(path).stat().st_size
-    assert len(told) > 5
-    assert {total for _, total in told} == {size}
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert told[-1][0] == size
+    assert len(reported) > 5
+    assert {total for _, total in reported} == {size}
+    assert [done for done, _ in reported] == sorted(done for done, _ in reported)
+    assert reported[-1][0] == size
 
 
 def broken(kind: str, folder: Path) -> list[str]:
-    good = pcap(said(number, number + 1) for number in range(50))
+    good = pcap(message_frame(number, number + 1) for number in range(50))
     made = {
         "empty": b"",
         "foreign": b"PAR1" * 100,
@@ -192,7 +202,7 @@ def broken(kind: str, folder: Path) -> list[str]:
         "cut gzip": gzip.compress(good)[:-20],
         "no packets": pcap([]),
         "nothing for us": pcap([Frame(T, ether(ipv4(udp(b"x", port=53))))]),
-        "of another link": pcap([said(1, 1)], link=127),
+        "of another link": pcap([message_frame(1, 1)], link=127),
     }
     if kind in made:
         return [put(folder / "x.pcap", made[kind])]
@@ -216,7 +226,7 @@ def test_what_cannot_be_read_leaves_the_journal_as_it_was(
     monkeypatch.setattr(captures, "ROWS", 10)
     monkeypatch.setattr(captures, "PART", 5)
     journal = tmp_path / "j"
-    ingest([put(tmp_path / "before.pcap", pcap([said(-100, 1)]))], str(journal), SETTINGS)
+    ingest([put(tmp_path / "before.pcap", pcap([message_frame(-100, 1)]))], str(journal), SETTINGS)
     before = all_files(journal)
     with pytest.raises(JournalError) as caught:
         ingest(broken(kind, tmp_path), str(journal), SETTINGS)
@@ -226,7 +236,7 @@ def test_what_cannot_be_read_leaves_the_journal_as_it_was(
 
 
 def test_a_host_or_a_journal_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    path = put(tmp_path / "x.pcap", pcap([said(1, 1)]))
+    path = put(tmp_path / "x.pcap", pcap([message_frame(1, 1)]))
     with refused("bad_host", kind=JournalError):
         ingest([path], str(tmp_path / "j"), CaptureSettings("../up"))
     with refused("unwritable", kind=JournalError):

@@ -117,9 +117,9 @@ def main() -> int:
         for case, alive in zip(cases, pool.map(lambda one: survives(one, stages(one.path), root), cases), strict=True):
             done += 1
             if alive:
-                said = f" ({known[case.name]})" if case.name in known else ""
-                unexplained += not said
-                print(f"survives{said}: {case.path}:{case.mutant.line}: {case.mutant.name}", flush=True)
+                output = f" ({known[case.name]})" if case.name in known else ""
+                unexplained += not output
+                print(f"survives{output}: {case.path}:{case.mutant.line}: {case.mutant.name}", flush=True)
             if sys.stderr.isatty():
                 print(f"\r{done} of {len(cases)} in {time.monotonic() - began:.0f} s", end="", file=sys.stderr)
     print(f"{len(cases)} of {total} mutants tried, {unexplained} survive without an explanation")

@@ -21,7 +21,7 @@ from bccnd.net import service_manager
 from bccnd.net.loop import Loop
 from bccnd.net.service_manager import MAX_STATUS, ServiceManager, take_sockets
 from systemd import daemon
-from tests.activation import Notified, Told, launch
+from tests.activation import Notification, Notified, launch
 from tests.support import NOBODY, ROOT, need_root, turn, turn_until
 
 TAKER = """
@@ -98,7 +98,7 @@ def manager(notified: Notified, loop: Loop) -> Iterator[ServiceManager]:
     one.close()
 
 
-def lines(notifications: list[Told]) -> list[list[str]]:
+def lines(notifications: list[Notification]) -> list[list[str]]:
     return [one.lines for one in notifications]
 
 
@@ -115,9 +115,9 @@ def fill(manager: ServiceManager) -> int:
     return count
 
 
-def empty(manager: ServiceManager, notified: Notified, loop: Loop) -> list[Told]:
+def empty(manager: ServiceManager, notified: Notified, loop: Loop) -> list[Notification]:
     """Read all there is, while the loop turns, until nothing waits any more."""
-    found: list[Told] = []
+    found: list[Notification] = []
 
     def read() -> bool:
         found.extend(notified.all())
@@ -347,7 +347,7 @@ def test_a_manager_that_is_not_there_is_waited_for(tmp_path: Path, loop: Loop, m
     manager.ready("one")
     turn(loop, 3)
     with Notified(address) as notified:
-        notifications: list[Told] = []
+        notifications: list[Notification] = []
         loop.every(0.01, lambda: None)
 
         def received() -> bool:
@@ -407,9 +407,9 @@ def test_too_many_descriptors_in_flight_wait_until_some_have_arrived(tmp_path: P
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "waiting\n"
-            notifications: list[Told] = []
+            notifications: list[Notification] = []
             while len(notifications) < 40:
-                one = notified.hear()
+                one = notified.receive()
                 assert one is not None
                 notifications.append(one)
                 for fd in one.descriptors:
@@ -426,8 +426,8 @@ def test_close_sends_what_waits_or_gives_up(notified: Notified, loop: Loop, monk
     manager.attach(loop)
     fill(manager)
     manager.stopping()
-    notified.hear()
-    notified.hear()
+    notified.receive()
+    notified.receive()
     monkeypatch.setattr(service_manager, "CLOSE_TIMEOUT", 1000.0)
     manager.close()
     assert notified.all()[-1].lines == ["STOPPING=1", "STATUS=stopping"]

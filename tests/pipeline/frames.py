@@ -63,7 +63,7 @@ def seconds(value: datetime.datetime | None) -> float | None:
     return round((value.replace(tzinfo=datetime.UTC).timestamp() * SECOND - DAY) / SECOND, 6)
 
 
-def told(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     """The rows of a frame, these columns, sorted; times as seconds of `DAY`, days as text."""
     found = []
     for row in frame.select(*columns).collect():

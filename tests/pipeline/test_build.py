@@ -96,7 +96,7 @@ def empty(journal: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "printed"),
     [
         (copy_as("copy.parquet"), "copy.parquet is no file of a journal"),
         (copy_as("{journal}-{first}.parquet"), "holds the same records as"),
@@ -112,7 +112,7 @@ def empty(journal: Path) -> None:
     ],
 )
 def test_a_bad_journal_is_named_and_changes_nothing(
-    spark: SparkSession, journal: Path, tmp_path: Path, spoil: Callable[[Path], object], said: str
+    spark: SparkSession, journal: Path, tmp_path: Path, spoil: Callable[[Path], object], printed: str
 ) -> None:
     tables = tmp_path / "tables"
     (tables / "messages/day=2026-01-01").mkdir(parents=True)
@@ -121,14 +121,14 @@ def test_a_bad_journal_is_named_and_changes_nothing(
     with pytest.raises(PipelineError) as refused:
         build(spark, str(journal), str(tables))
     message, remedy = str(refused.value).splitlines()
-    assert said.format(journal=journal, second=second, third=third) in message
+    assert printed.format(journal=journal, second=second, third=third) in message
     assert remedy.startswith("  remedy: ")
     assert os.listdir(tables / "messages") == ["day=2026-01-01"]
 
 
 @pytest.mark.parametrize("statistics", [True, False])
 @pytest.mark.parametrize(
-    ("glob", "old", "new", "said"),
+    ("glob", "old", "new", "printed"),
     [
         ("obs", "host=h1/", "host=h9/", "its column host has h1"),
         ("obs", "-03-01/", "-02-28/", "its column ts has 2026-03-01"),
@@ -138,7 +138,7 @@ def test_a_bad_journal_is_named_and_changes_nothing(
     ],
 )
 def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
-    tmp_path: Path, small: Path, glob: str, old: str, new: str, said: str, statistics: bool
+    tmp_path: Path, small: Path, glob: str, old: str, new: str, printed: str, statistics: bool
 ) -> None:
     """It would be taken for what another host received, or for another day's."""
     path = sorted((small / glob).glob("host=h1/**/*.parquet"))[0]
@@ -151,7 +151,7 @@ def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
         with pytest.raises(PipelineError) as refused:
             journal_files.check_file(file, "j", moved, columns)
     assert refused.value.reason == "misplaced"
-    assert f"j/{moved} lies in the wrong place: {said}" in str(refused.value)
+    assert f"j/{moved} lies in the wrong place: {printed}" in str(refused.value)
 
 
 def test_journals_of_two_hosts_may_have_the_same_name_and_no_payloads(tmp_path: Path) -> None:
@@ -239,9 +239,9 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
                 break
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
-        said, errors = running.communicate()
+        printed, errors = running.communicate()
     assert running.returncode == 1
-    assert said == ""
+    assert printed == ""
     assert errors.splitlines()[-1] == "bccn: interrupted; the tables are as they were"
     assert "Traceback" not in errors
     assert store.contents(str(tables)) == {}
@@ -250,9 +250,9 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
 def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
     words = ("pipeline", "build", small, "--out", tmp_path / "tables", "--master", "local[2]", "--json")
     with bccn(*words) as running:
-        said, errors = running.communicate()
+        printed, errors = running.communicate()
     assert running.returncode == 0, errors
-    summary = json.loads(said)
+    summary = json.loads(printed)
     assert summary["days"] == ["2026-03-01", "2026-03-02", "2026-03-03"]
     # Nothing but what the command itself is doing: no word of Java.
     assert {line.split()[0] for line in errors.splitlines()} == {"bccn:"}

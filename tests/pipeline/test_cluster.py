@@ -82,13 +82,13 @@ def test_a_worker_that_is_killed_at_work_changes_nothing(
     words = ("--master", address, "--conf", "spark.executor.memory=600m")
     with bccn("pipeline", "build", small, "--out", tables, *words) as running:
         assert running.stderr
-        said = ""
+        output = ""
         for line in running.stderr:
-            said += line
+            output += line
             if "writing tables" in line:
                 # with what it has started: a machine that is gone
                 os.killpg(workers[0].pid, signal.SIGKILL)
         running.wait()
-    assert running.returncode == 0, said
+    assert running.returncode == 0, output
     assert workers[0].wait() == -signal.SIGKILL
     assert content(tables) == content(built)

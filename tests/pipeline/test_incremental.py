@@ -171,9 +171,9 @@ def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
     for number in range(10):
         with bccn(*words) as running:
             assert running.stderr
-            said = ""
+            output = ""
             for line in running.stderr:
-                said += line
+                output += line
                 if number < len(moments) and moments[number] in line:
                     time.sleep(chance.uniform(0, 0.4))
                     running.send_signal(signal.SIGKILL)
@@ -181,6 +181,6 @@ def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
             running.wait()
         if running.returncode != -signal.SIGKILL:
             break
-    assert running.returncode == 0, said
+    assert running.returncode == 0, output
     assert number == len(moments)
     assert content(tables) == content(built)

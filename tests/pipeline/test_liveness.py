@@ -11,7 +11,7 @@ from bccnd.pipeline import task_records
 from bccnd.pipeline.schema import conform
 from bccnd.pipeline.tables import liveness as module
 from bccnd.pipeline.tables.liveness import Silence, fell_together
-from tests.pipeline.frames import DAY, SECOND, at, records, told
+from tests.pipeline.frames import DAY, SECOND, at, records, rows_of
 
 COLUMNS = ("host", "src", "from_ts", "to_ts", "kind", "basis")
 MIDNIGHT = 86_400.0
@@ -160,7 +160,7 @@ def test_a_silence_over_midnight_belongs_to_the_day_on_which_it_began(spark: Spa
         module.kept(frame, task_records.of_kind(frame, "receiver"), 2), [("h1", "j1", at(0), at(times[3]))]
     )
     day = "2026-03-01"
-    assert told(conform("liveness", found), *COLUMNS, "day") == [(None, *gap, day), ("h1", *gap, day)]
+    assert rows_of(conform("liveness", found), *COLUMNS, "day") == [(None, *gap, day), ("h1", *gap, day)]
 
 
 def test_without_a_name_there_is_no_liveness() -> None:

@@ -38,16 +38,16 @@ def test_readers_see_whole_runs_only(spark: SparkSession, small: Path, built: Pa
     for step in ("writing tables", "putting the tables", None):
         with bccn(*words, AWS_ENDPOINT_URL=f"http://{s3}", **object_store.KEYS) as running:
             assert running.stderr
-            said = ""
+            output = ""
             for line in running.stderr:
-                said += line
+                output += line
                 if step and step in line:
                     time.sleep(0.2)
                     running.send_signal(signal.SIGKILL)
                     break
             running.wait()
         assert content(tables) in (old, new)
-        assert running.returncode == (-signal.SIGKILL if step else 0), said
+        assert running.returncode == (-signal.SIGKILL if step else 0), output
     assert content(tables) == new
     listed = {path for paths in store.contents(tables).values() for path in paths}
     assert {path for path, _ in Root(tables).files()} == {*listed, store.MANIFEST, store.FORMAT_FILE}

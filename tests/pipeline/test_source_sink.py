@@ -61,7 +61,7 @@ def test_rows_are_messages_for_this_host_and_the_segment(daemon: Daemon, listene
         done = publish(iter([some(3), batch(("!", b"all"), ("c", None))]), options(socket=str(daemon.bus)))
         assert (done.messages, done.bytes) == (5, 6)
         assert heard(listener) == [("a/b", b"0"), ("a/b", b"1"), ("a/b", b"2"), ("!", b"all"), ("c", b"")]
-        assert wire.hear(b":!|").endswith(b":!|all")
+        assert wire.receive(b":!|").endswith(b":!|all")
 
 
 def test_keys_stand_before_payloads_where_they_are_wanted(daemon: Daemon, listener: bccnd.Connection) -> None:

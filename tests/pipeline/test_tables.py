@@ -24,7 +24,7 @@ from bccnd.pipeline.tables.epochs import epochs, of_days
 from bccnd.pipeline.tables.integrity import integrity
 from bccnd.pipeline.tables.losses import channel_loss, link_loss
 from bccnd.pipeline.tables.missed import missed
-from tests.pipeline.frames import DAY, of_kind, records, told
+from tests.pipeline.frames import DAY, of_kind, records, rows_of
 
 MINUTE = DAY // task_records.MINUTE
 MIDNIGHT = datetime.datetime(2026, 3, 1)
@@ -181,7 +181,7 @@ def test_percentiles_are_lengths_in_order(spark: SparkSession, found: list[tuple
         spark, "lengths", *({**dict(zip(names, (MINUTE + row[0], *row[1:]), strict=True)), "n": 1} for row in found)
     )
     made = channel_traffic(parts, table(spark, "nameless"))
-    assert told(made, "minute", "chan", "src", "msgs", "bytes", "p50_len", "p99_len") == sorted(wanted)
+    assert rows_of(made, "minute", "chan", "src", "msgs", "bytes", "p50_len", "p99_len") == sorted(wanted)
 
 
 BAD = {"verdict": "integrity_failed", "peer_ip": "192.0.2.1", "src": "x/y/1", "algo": "hmac"}
@@ -204,7 +204,7 @@ def test_refused_datagrams_are_counted_by_minute_receiver_sender_and_verdict(spa
         {"s": 5, "verdict": "duplicate"},
     )
     columns = ("win", "host", "peer_ip", "claimed_src", "algo", "verdict", "n", "first_ts", "last_ts", "day")
-    assert told(schema.conform("integrity", integrity(found)), *columns) == [
+    assert rows_of(schema.conform("integrity", integrity(found)), *columns) == [
         (0, "h1", "192.0.2.1", None, None, "bad_body", 1, 4, 4, "2026-03-01"),
         (0, "h1", "192.0.2.1", "x/y/1", "hmac", "integrity_failed", 2, 1, 59.9, "2026-03-01"),
         (0, "h2", "192.0.2.1", "x/y/1", "hmac", "integrity_failed", 1, 3, 3, "2026-03-01"),
@@ -225,7 +225,7 @@ def test_an_inventor_of_names_fills_no_more_rows_than_allowed(spark: SparkSessio
     found = [{**BAD, "src": f"x/{number}", "s": number} for number in range(10)]
     found += [{**BAD, "src": "x/9", "s": 20}, {**BAD, "src": "x/0", "s": 0, "host": "h2"}]
     columns = ("host", "peer_ip", "claimed_src", "algo", "n", "first_ts", "last_ts")
-    assert told(integrity(refused(spark, *found), cap=3), *columns) == [
+    assert rows_of(integrity(refused(spark, *found), cap=3), *columns) == [
         ("h1", None, "*", None, 7, 2, 8),
         ("h1", "192.0.2.1", "x/0", "hmac", 1, 0, 0),
         ("h1", "192.0.2.1", "x/1", "hmac", 1, 1, 1),

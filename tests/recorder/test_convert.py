@@ -67,11 +67,11 @@ def test_every_file_holds_one_day_and_numbers_without_a_hole(tmp_path: Path) -> 
     assert found.files == 4
     seen = []
     for name in names(journal):
-        said = file_names.read_path(name)
-        if said is not None:
+        output = file_names.read_path(name)
+        if output is not None:
             rows = pq.read_table(journal / name, partitioning=None).to_pylist()
-            assert {f"{row['ts']:%Y-%m-%d}" for row in rows} == {said.day}
-            assert [row["rec_no"] for row in rows] == list(range(said.first, said.first + len(rows)))
+            assert {f"{row['ts']:%Y-%m-%d}" for row in rows} == {output.day}
+            assert [row["rec_no"] for row in rows] == list(range(output.first, output.first + len(rows)))
             seen += [row["rec_no"] for row in rows]
     assert sorted(seen) == [1, 2, 3, 4, 5, 6]
     assert [row["ts"] for row in table(journal)] == [moment(ts) for ts in stamps]

@@ -19,11 +19,11 @@ PEERS = st.sampled_from(["10.0.0.1:5400", "[fe80::1%eth0]:5400", "local"])
 
 @given(st.lists(st.tuples(DATAGRAMS, PEERS), min_size=1, max_size=5), st.text("ab c#-/é", max_size=9))
 def test_every_datagram_of_the_tap_is_a_row(found: list[tuple[bytes, str]], segment: str) -> None:
-    told = [frames.tapped("stale", segment, 7, 5000, peer, raw) for raw, peer in found]
+    reported = [frames.tapped("stale", segment, 7, 5000, peer, raw) for raw, peer in found]
     expected = [observe("stale", segment, 7, 5000, peer, raw) for raw, peer in found]
-    assert rows.observations(frames.batch(told)) == expected
-    assert [row for one in told for row in rows.observations(one)] == expected
-    assert len(rows.tapped(frames.batch(told))) == len(found)
+    assert rows.observations(frames.batch(reported)) == expected
+    assert [row for one in reported for row in rows.observations(one)] == expected
+    assert len(rows.tapped(frames.batch(reported))) == len(found)
 
 
 def test_what_is_not_of_the_tap_is_no_row_and_gaps_are_told_from_everything_else() -> None:

@@ -89,7 +89,7 @@ class Soak:
             "seconds": round(time.monotonic() - self.begun),
             "messages sent": sum(self.load.sent.values()),
             "messages that witnesses received": sum(sum(one.got.values()) for one in self.witnesses),
-            "losses reported to slow witnesses": sum(one.told for one in self.witnesses),
+            "losses reported to slow witnesses": sum(one.reported for one in self.witnesses),
             "lost over the link on this side, while it was down": self._over_the_link(),
             "lost over the link on the other side": self._missing_there(),
             "of which the daemon there reports": self._told_there(),
@@ -119,7 +119,7 @@ class Soak:
             return one.missing(self.load.sent, "c")
         near = self.witnesses[4]
         lost = self._over_the_link() if one.name.startswith("relay01") else near.missing(self.load.sent, "c")
-        return one.missing(self.load.sent) - one.told - lost
+        return one.missing(self.load.sent) - one.reported - lost
 
     def _settle(self, number: int) -> None:
         """Everything that was sent has come, or it is missing."""
@@ -129,7 +129,7 @@ class Soak:
         before = -1
         while time.monotonic() < deadline and still < 5:
             time.sleep(0.1)
-            now = sum(sum(one.got.values()) + one.told for one in self.witnesses)
+            now = sum(sum(one.got.values()) + one.reported for one in self.witnesses)
             whole = not any(self._unaccounted(one) for one in self.witnesses)
             still = still + 1 if now == before and whole else 0
             before = now
@@ -172,7 +172,7 @@ class Soak:
                     handled = daemon.metric("datagrams_received_total") + daemon.metric("published_total")
                     self.book.cost(name, number, found, handled)
         self.book.add("kept", "MB", MEMORY / 1e6, number, self.stage.kept() / 1e6)
-        self.book.add("told", "", None, number, sum(one.told for one in self.witnesses))
+        self.book.add("told", "", None, number, sum(one.reported for one in self.witnesses))
         drops = kernel_drops(self.stage.udp_socket)
         if drops > self._reported["kernel"]:
             self._fault(number, f"the kernel had no room for {drops - self._reported['kernel']} datagrams")

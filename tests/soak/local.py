@@ -132,8 +132,8 @@ def attack(folder: Path, seconds: float, seed: int) -> tuple[list[str], dict[str
         faults += [f"a hostile program has ended: {one!r}" for one in ended]
         if most - run.before > (PATTERNS_MB + QUEUE_MB) * 2 + OWN_MB << 20:
             faults.append(f"the daemon has grown from {run.before >> 20} to {most >> 20} MB")
-        if "bug" in daemon.said():
-            faults.append("the daemon has met a bug: " + daemon.said()[-2000:])
+        if "bug" in daemon.output():
+            faults.append("the daemon has met a bug: " + daemon.output()[-2000:])
     return faults, figures
 
 

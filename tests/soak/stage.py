@@ -111,7 +111,7 @@ class Stage:
     def _has(daemon: Daemon, metric: str, gateway: str) -> bool:
         with suppress(OSError):
             return daemon.metric(metric, gateway=gateway) >= 1
-        assert not daemon.ended(), f"{daemon.folder.name} has ended:\n{daemon.said()[-2000:]}"
+        assert not daemon.ended(), f"{daemon.folder.name} has ended:\n{daemon.output()[-2000:]}"
         return False
 
     def processes(self) -> dict[str, int]:

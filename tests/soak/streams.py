@@ -35,7 +35,7 @@ class Witness:
         self.last: Counter[str] = Counter()
         self.got: Counter[str] = Counter()
         #: messages that it was told are lost
-        self.told = 0
+        self.reported = 0
         #: what must not be
         self.faults: list[str] = []
         self.ended = False
@@ -74,7 +74,7 @@ class Witness:
     def count(self, frame: bytes) -> None:
         key, _, payload = frame.partition(b"\0")
         if key == b"CMSG !/bccn/gap":
-            self.told += int(payload)
+            self.reported += int(payload)
         elif payload.startswith(MARK):
             kind, number = payload.split(b" ", 3)[1].decode(), int(payload.split(b" ", 3)[2])
             if number <= self.last[kind]:

@@ -205,7 +205,7 @@ class Hosts:
         if hasattr(self, "segment"):
             self.segment.close()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """What the hosts say, for whoever looks into a failure."""
         for letter, host in self.all.items():
             if host.leader:
@@ -220,7 +220,7 @@ def hosts(request: pytest.FixtureRequest, stage: Stage, installed: Layer) -> Ite
     try:
         yield hosts
         if any(report.failed for report in request.node.stash.get(_REPORTS, {}).values()):
-            hosts.tell()
+            hosts.report()
     finally:
         hosts.close()
 

@@ -192,7 +192,7 @@ class Host:
             reader.add_match(UNIT=unit, **fields)
             return list(reader)
 
-    def said(self, unit: str = "bccnd.service") -> str:
+    def output(self, unit: str = "bccnd.service") -> str:
         """The messages of a unit as text."""
         return "\n".join(str(one.get("MESSAGE")) for one in self.journal(unit))
 

@@ -213,10 +213,10 @@ class Load(Closing):
         """End it; all that is wrong with what was received."""
         wrong = []
         for speaker in (self.remote, self.local):
-            said = speaker.finish()
-            self.sent[said["id"]] = said["sent"]
-            if said["ended"] or said["refused"]:
-                wrong.append(f"publisher {said['id']}: ended: {said['ended']!r}, refused {said['refused']}")
+            printed = speaker.finish()
+            self.sent[printed["id"]] = printed["sent"]
+            if printed["ended"] or printed["refused"]:
+                wrong.append(f"publisher {printed['id']}: ended: {printed['ended']!r}, refused {printed['refused']}")
         assert all(count > 100 for count in self.sent.values()), self.sent
         wrong += [f"a: {one}" for one in faults(self.here.finish(), self.sent)]
         if self.there is not None:

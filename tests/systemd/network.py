@@ -64,8 +64,8 @@ class Segment:
 
     def dropped(self, host: str) -> int:
         """Frames of a host that its interface did not take because nobody fetched them."""
-        said = command("ip", "-n", self.names[host], "-s", "-j", "link", "show", "lan0")
-        return int(json.loads(said)[0]["stats64"]["tx"]["dropped"])
+        output = command("ip", "-n", self.names[host], "-s", "-j", "link", "show", "lan0")
+        return int(json.loads(output)[0]["stats64"]["tx"]["dropped"])
 
     def close(self) -> None:
         while self._made:

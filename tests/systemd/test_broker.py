@@ -47,7 +47,7 @@ def test_the_broker_as_a_service(hosts: Hosts, tmp_path: Path) -> None:
     # What is not configured is said, and not tried again and again.
     host.run("systemctl", "start", UNIT, check=False)
     wait(lambda: host.show("ActiveState", UNIT) == "failed", "it to give up", 20)
-    assert "gateways.broker" in host.said(UNIT)
+    assert "gateways.broker" in host.output(UNIT)
 
     hosts.configure(host, {"gateways": {"broker": {"tcp": "127.0.0.1:5401", "udp": "127.0.0.1:5401"}}})
     host.reload()
@@ -87,7 +87,7 @@ def test_the_broker_as_a_service(hosts: Hosts, tmp_path: Path) -> None:
     host.run("systemd-run", "--unit=other", "python3", "-c", OCCUPY)
     wait(lambda: host.status("python3", "-c", CONNECT) == 0, "the other program", 20)
     assert host.status("systemctl", "start", UNIT) != 0
-    assert "cannot listen on 127.0.0.1:5401" in host.said(UNIT)
+    assert "cannot listen on 127.0.0.1:5401" in host.output(UNIT)
     host.run("systemctl", "stop", "other")
     wait(lambda: host.show("ActiveState", UNIT) == "active", "it to have the port", 30)
-    assert "Traceback" not in host.said(UNIT)
+    assert "Traceback" not in host.output(UNIT)

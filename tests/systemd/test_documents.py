@@ -74,9 +74,9 @@ def follow(host: Host, block: Block) -> None:
         if command.stays:
             lines.append("sleep 2")
     lines += ["sleep 0.5", "kill $(jobs -p) 2>/dev/null", "true"]
-    said = host.run("bash", "-c", "\n".join(lines), timeout=180)
+    output = host.run("bash", "-c", "\n".join(lines), timeout=180)
     for command in commands(block):
         if command.shows:
-            assert pattern(command.shows).search(said), f"{block.document}:{command.line}: {command.shows}\n{said}"
+            assert pattern(command.shows).search(output), f"{block.document}:{command.line}: {command.shows}\n{output}"
     if block.shows:
-        assert pattern(block.shows, alike=block.mark("shows") == "alike").search(said), f"{block.where}:\n{said}"
+        assert pattern(block.shows, alike=block.mark("shows") == "alike").search(output), f"{block.where}:\n{output}"

@@ -130,7 +130,7 @@ def test_again_and_again_under_load_and_no_client_notices(
     assert b.metric("messages_lost_total") == 0
     assert what is kill or b.metric("messages_missing") == 0
     if what is stand_still:
-        assert a.said().count("Watchdog timeout") == times
+        assert a.output().count("Watchdog timeout") == times
 
 
 def test_stop_ends_connections_and_the_next_start_serves_again(pair: tuple[Host, Host]) -> None:

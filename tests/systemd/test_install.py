@@ -21,8 +21,8 @@ _RECORDS: Final = re.compile(
 def listing(host: Host) -> set[str]:
     """Every file of a host's disk: kind, mode, owner, name, and what is in it or where it leads."""
     look = "find / -xdev \\( -path /tmp -o -path /run -o -path /proc -o -path /sys -o -path /dev \\) -prune -o "
-    said = host.run("sh", "-c", look + "-printf '%y %m %U:%G %p %l\\n'")
-    kinds = {line for line in said.splitlines() if not _RECORDS.match(line.split(" ")[3])}
+    output = host.run("sh", "-c", look + "-printf '%y %m %U:%G %p %l\\n'")
+    kinds = {line for line in output.splitlines() if not _RECORDS.match(line.split(" ")[3])}
     sums = host.run("sh", "-c", look + "-type f -path '/etc/*' -exec sha256sum {} +")
     return kinds | {line for line in sums.splitlines() if not _RECORDS.match(line.split()[1])}
 
@@ -74,9 +74,9 @@ def test_after_a_boot_it_runs_and_only_the_group_may_use_the_bus(hosts: Hosts) -
         host.run("useradd", "-M", *groups, name)
     ask = ("bccn", "pub", "x", "y")
     assert host.run("runuser", "-u", "ann", "--", *ask) == ""
-    said = host.run("runuser", "-u", "bob", "--", *ask, check=False)
-    assert "bob" in said or "ermission" in said
-    assert "Remedy" in said or "bccn" in said
+    output = host.run("runuser", "-u", "bob", "--", *ask, check=False)
+    assert "bob" in output or "ermission" in output
+    assert "Remedy" in output or "bccn" in output
     # The kernel says who connects, and it is not hidden from the daemon.
     with load.witness(host):
         (client,) = [one for one in host.clients() if one["program"] == "witness"]
@@ -132,8 +132,8 @@ def test_an_upgrade_whose_daemon_would_refuse_the_configuration_leaves_the_old_o
     pid = host.main_pid()
     host.write("/etc/bccnd/bccnd.yaml", "hots: relay01\n")
     with load.witness(host, "-n", "2") as program:
-        said = dpkg(host, "-i", "/packages/new.deb")
-        assert "hots" in said
+        output = dpkg(host, "-i", "/packages/new.deb")
+        assert "hots" in output
         assert host.main_pid() == pid
         hosts.configure(host)
         dpkg(host, "-i", "/packages/new.deb")

@@ -39,6 +39,6 @@ def test_two_hosts_are_linked_with_certificates(hosts: Hosts, tmp_path: Path) ->
     wait(lambda: figures(b)["connects"] == 2 and figures(a)["peers_connected"] == 1, "the next link", 30)
     assert "\nUid:\t0\t" not in a.run("cat", f"/proc/{a.show('MainPID', UNIT)}/status")
     for host in (a, b):
-        assert "Traceback" not in host.said(UNIT)
+        assert "Traceback" not in host.output(UNIT)
         host.run("systemctl", "stop", UNIT)
         assert host.show("Result", UNIT) == "success"

@@ -57,7 +57,7 @@ def test_the_recorder_as_a_service(hosts: Hosts) -> None:
     found = sorted(rows(host), key=lambda row: (str(row["journal_id"]), str(row["rec_no"])))
     assert [row["chan"] for row in found] == ["demo/one", "demo/two", "demo/three"]
     assert {row["verdict"] for row in found} == {"looped"}
-    assert "Traceback" not in host.said(UNIT)
+    assert "Traceback" not in host.output(UNIT)
     # It is neither root nor the daemon, and nobody else sees its files.
     (uid, gid), (daemon, group) = (ids(host, unit) for unit in (UNIT, "bccnd.service"))
     assert uid not in ("0", daemon)

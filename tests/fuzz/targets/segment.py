@@ -107,7 +107,7 @@ _STEP: Final = struct.Struct("<BBH")
 
 def stream(data: bytes) -> object:
     """Steps of four bytes: who, on which channel, by which way, how much later, and how far the number is from the last
-    one. Whatever comes: one verdict each, tables within their bounds, annals that a successor understands."""
+    one. Whatever comes: one verdict each, tables within their bounds, a tracker log that a successor understands."""
     rules = _RULES[data[0] % len(_RULES)] if data else _RULES[0]
     world = World(rules=rules)
     written: list[bytes] = []
@@ -156,14 +156,14 @@ def stream(data: bytes) -> object:
 
 
 def _take_over(written: list[bytes], rules: DedupRules, world: World, now: float) -> object:
-    """Whoever comes after understands all of the annals, and knows of each source what was known."""
+    """A successor understands the whole tracker log, and knows of each source what was known."""
     sources = TrackerTable(rules)
     watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), now)
     account = replay([b"".join(written)], sources, AnonymousDedup(2.0), watch, now=now, clock_us=1)
     assert not account.problems, account.problems
     assert account.complete
     wanted, found = (_known(one) for one in (world.sources, sources))
-    assert found == wanted, f"{found} from the annals, {wanted} was known"
+    assert found == wanted, f"{found} from the tracker log, {wanted} was known"
     return found, account.datagrams
 
 

@@ -78,14 +78,14 @@ def test_a_daemon_that_goes_while_patterns_change_is_replaced_by_one_that_is_sen
             await asyncio.sleep(0.001)
         bare.send(frame(b"a"))
         bare.restart()
-        while len(bare.said) < 2 or not link.there:
+        while len(bare.received) < 2 or not link.there:
             await asyncio.sleep(0.001)
         link.close()
 
     asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
     held = [b"SUB a", b"SUB c"] if stuck else [b"SUB a"]
-    assert [packet for packet in bare.said[1] if packet.startswith(b"SUB")] == held
-    assert (len(bare.said), faults) == (2, [])
+    assert [packet for packet in bare.received[1] if packet.startswith(b"SUB")] == held
+    assert (len(bare.received), faults) == (2, [])
 
 
 def test_what_strangers_change_while_the_daemon_takes_nothing_does_not_grow(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class Running:
     def publish(self, topic: bytes, text: bytes) -> None:
         self.publisher.sendto(publication(topic, STRING, text), ("127.0.0.1", self.udp))
 
-    def hear(self, sock: socket.socket) -> bytes:
+    def receive(self, sock: socket.socket) -> bytes:
         return took_apart(sock.recv(MESSAGE, socket.MSG_WAITALL)).data
 
     def ready(self, name: bytes, topic: bytes = b"a", receive_buffer: int = 0) -> socket.socket:
@@ -99,7 +99,7 @@ class Running:
     def serves(self, sock: socket.socket) -> None:
         """What is published now comes to a subscriber, behind what was published before."""
         self.publish(b"a", b"still served")
-        while self.hear(sock) != b"still served":
+        while self.receive(sock) != b"still served":
             pass
 
     def published_until_heard(self, sock: socket.socket, topic: bytes) -> None:
@@ -156,14 +156,14 @@ def test_a_daemon_that_comes_back_is_told_again_what_is_wanted(tmp_path: Path) -
 
                     wait(lambda: "a/+" in patterns(), "the broker to be back")
                     bus.publish("a/b", sent)
-                    assert broker.hear(one) == sent
+                    assert broker.receive(one) == sent
                     # The broker's own messages do not come back to it.
                     with daemon.connect("a/b") as other:
                         broker.publish(b"a/b", b"from a publisher")
-                        assert broker.hear(one) == b"from a publisher"
+                        assert broker.receive(one) == b"from a publisher"
                         assert next(iter(other)).payload == b"from a publisher"
                     bus.publish("a/b", "and nothing else")
-                    assert broker.hear(one) == b"and nothing else"
+                    assert broker.receive(one) == b"and nothing else"
                 daemon.stop()
 
 
@@ -177,7 +177,7 @@ def test_one_that_takes_nothing_for_long_while_messages_are_lost_is_ended(tmp_pa
         while not broker.texts("peer_ended"):
             assert time.monotonic() < end
             broker.publish(b"a", b"more")
-            assert broker.hear(quick)
+            assert broker.receive(quick)
         assert "SLOW" in broker.texts("peer_ended")[0]
         assert broker.gateway.status.dropped["slow"] == 1
         assert broker.gateway.status.dropped["queue_full"] > 0

@@ -174,7 +174,7 @@ def test_there_are_as_many_peers_as_may_be(tmp_path: Path) -> None:
                 with RawPeer(where) as late:
                     wait(late.ended, "the refusal", PATIENCE)
             wait(lambda: gateway.bus.dropped("too_many_peers") == 3, "the count", PATIENCE)
-            assert gateway.said().count("(too_many_peers)") == 3
+            assert gateway.output().count("(too_many_peers)") == 3
             gateway.bus.give((0, ONE))
             assert ann.receive() == ONE
         gateway.peers(0)
@@ -248,7 +248,7 @@ def test_who_stops_reading_costs_nobody_else_anything_and_is_let_go(tmp_path: Pa
             wait(lambda: bus.report()["sent"] + bus.dropped("queue_full") == 2 * count, "all of it", PATIENCE)
             assert sum(1 for _ in slow.all()) <= bus.report()["sent"] - count
             assert gateway.bus.dropped("slow") <= 1
-        wait(lambda: "(queue_full)" in gateway.said(), "the line", PATIENCE)
+        wait(lambda: "(queue_full)" in gateway.output(), "the line", PATIENCE)
 
 
 @pytest.mark.slow
@@ -311,7 +311,7 @@ def test_a_daemon_that_goes_away_is_met_again_and_peers_stay(tmp_path: Path) -> 
         peer.send(b"first")
         wait(lambda: gateway.bus.brought() == [b"first"], "the first", PATIENCE)
         gateway.bus.close()
-        wait(lambda: "is away" in gateway.said(), "the line", PATIENCE)
+        wait(lambda: "is away" in gateway.output(), "the line", PATIENCE)
         peer.send(b"too old")
         time.sleep(1.5)
         peer.send(b"just now")
@@ -324,8 +324,8 @@ def test_a_daemon_that_goes_away_is_met_again_and_peers_stay(tmp_path: Path) -> 
         wait(lambda: gateway.bus.brought() == [b"just now", b"last"], "the last", PATIENCE)
         gateway.bus.give((0, ONE))
         assert peer.receive() == ONE
-        assert gateway.said().count("is away") == 1
-        assert gateway.said().count("has connected") == 1
+        assert gateway.output().count("is away") == 1
+        assert gateway.output().count("has connected") == 1
 
 
 @pytest.mark.slow
@@ -368,20 +368,20 @@ def test_a_gateway_that_is_not_given_the_right_says_so_once_and_asks_again(tmp_p
         gateway.peers(1)
         for _ in range(2):
             gateway.bus.say(frames.error("not_permitted", frames.LINK_HERE))
-        wait(lambda: "does not give this gateway what passes" in gateway.said(), "the line", PATIENCE)
+        wait(lambda: "does not give this gateway what passes" in gateway.output(), "the line", PATIENCE)
         wait(lambda: gateway.bus.packets.count(b"SUB !/link/here") == 2, "another attempt", PATIENCE)
-        assert gateway.said().count("does not give this gateway what passes") == 1
+        assert gateway.output().count("does not give this gateway what passes") == 1
 
 
 def refusal(folder: Path, nng: Mapping[str, object], status: int = 2) -> str:
     """What a gateway says that does not start."""
     gateway = RunningGateway(folder, nng)
     try:
-        assert gateway.running.wait(PATIENCE) == status, gateway.said()
+        assert gateway.running.wait(PATIENCE) == status, gateway.output()
     finally:
         gateway.kill()
         gateway.bus.close()
-    return gateway.said()
+    return gateway.output()
 
 
 def test_a_place_that_is_taken_is_said_with_a_remedy(tmp_path: Path) -> None:
@@ -393,8 +393,8 @@ def test_a_place_that_is_taken_is_said_with_a_remedy(tmp_path: Path) -> None:
 
 def test_links_that_everybody_can_read_are_doubtful(tmp_path: Path) -> None:
     with RunningGateway(tmp_path, {"listen": [url().replace("127.0.0.1", "0.0.0.0")], "dial": [url()]}) as gateway:
-        assert gateway.said().count("can read and send everything") == 1
-        assert "tls+tcp" in gateway.said()
+        assert gateway.output().count("can read and send everything") == 1
+        assert "tls+tcp" in gateway.output()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a daemon left behind: annals of sources, tapes of clients, the ledger. None of it need be in order."""
+"""Files that a daemon left for its successor: tracker log, client logs, in-flight input; all possibly damaged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cache
 from mmap import mmap
 from typing import Final
 
-from bccnd.core import client_log_format as reel
-from bccnd.core import tracker_log as book
+from bccnd.core import client_log_format as log_format
+from bccnd.core import tracker_log as tracker_log_format
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.liveness import Liveness, LivenessRules
@@ -22,14 +22,13 @@ _RULES: Final = DedupRules(sanity=16, horizon=1.0, max_sources=4)
 _RECORD: Final = struct.Struct("=IBQd")
 
 
-def annals(data: bytes) -> object:
-    """Annals, of which the second byte on may be a script of notes: taken over as far as they can be understood, and
-    the trackers are within their bounds."""
+def tracker_log(data: bytes) -> object:
+    """A tracker log, or records from the second byte on: replayed as far as it is whole, within the tables' bounds."""
     files = data.split(SPLIT)[:2]
     if data[:1] == b"\1":  # notes that are framed as they should be
         notes = data[1:]
         record = _RECORD.pack(len(notes) + _RECORD.size - 4, 1, 7, 5.0) + notes
-        files = [book.MAGIC + struct.pack("=I", book.VERSION) + record]
+        files = [tracker_log_format.MAGIC + struct.pack("=I", tracker_log_format.VERSION) + record]
     sources, anonymous = TrackerTable(_RULES), AnonymousDedup(2.0)
     watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), _NOW)
     found = replay(files, sources, anonymous, watch, now=_NOW, clock_us=10**15, skip_serial=len(data) % 3)
@@ -43,14 +42,14 @@ def annals(data: bytes) -> object:
     return vars(found), known
 
 
-def tape(data: bytes) -> object:
+def client_log(data: bytes) -> object:
     """Records of a client: read as far as they are whole, and the same again from what was read."""
-    raw = reel.pack_head(program="p", started=1) + data[1:] if data[:1] == b"\1" else data
-    found = reel.read_image(raw)
+    raw = log_format.pack_head(program="p", started=1) + data[1:] if data[:1] == b"\1" else data
+    found = log_format.read_image(raw)
     assert found.size <= len(raw)
-    again = reel.read_image(raw[: found.size])
+    again = log_format.read_image(raw[: found.size])
     assert (again.head, again.records, again.size) == (found.head, found.records, found.size)
-    numbers = [reel.read_counts(one) for one in found.records if one.kind == reel.COUNTS]
+    numbers = [log_format.read_counts(one) for one in found.records if one.kind == log_format.COUNTS]
     return found, numbers, [one.delivered for one in found.records]
 
 
@@ -66,8 +65,8 @@ _PLACES: Final = (
 )
 
 
-def ledger(data: bytes) -> object:
-    """A ledger with pieces of the input where something stands in it: what was worked on is found, or is nothing."""
+def inflight(data: bytes) -> object:
+    """An in-flight record with pieces of the input in its fields: its input is found, or none."""
     memory = _inflight()
     written: list[tuple[int, int]] = []
     layout.initialize(memory)
