@@ -44,8 +44,8 @@ _WHERE = {
     **dict.fromkeys(_ERRORS, "errors"),
     "Endpoint": "client.endpoint",
     "Message": "client.message",
-    "read_key": "client.keys",
-    "read_public_key": "client.keys",
+    "read_key": "key_files",
+    "read_public_key": "key_files",
 }
 
 
