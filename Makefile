@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need, and print it first.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet run ready test test-all test-slow test-systemd test-docs test-mutants coverage \
+.PHONY: help announce demo demo-fleet run ready test test-all test-slow test-systemd test-docs test-mutants coverage \
 	wheel deb man docs bench bench-pipeline scale mesh fuzz soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
@@ -75,7 +75,13 @@ $(BUILT): $(CORE) $(SOURCES)
 	@touch $@
 endif
 
-demo: $(READY) $(BUILT)
+# What is still to be installed and made, before anything is.
+announce:
+	@test -e $(READY) || echo 'This installs first, in five to ten minutes: system packages that are missing (apt-get; root or' \
+		'sudo; 300 MB with Java), and Python packages into $(VENV) (1.2 GB, with Spark).'
+	@test -e $(BUILT) || echo 'Then it compiles the hot path, in one to three minutes.'
+
+demo: announce $(READY) $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
 	@$(BIN)/python examples/demo.py
 
@@ -127,7 +133,7 @@ MORE_TOOLS = @packaging/need.sh c++:g++ go:golang-go zsh:zsh fish:fish java:defa
 	{ packaging/need.sh chromium:chromium || true; }
 
 .PHONY: test-compiled test-plain plain more-tools
-test: $(READY) $(BUILT)
+test: announce $(READY) $(BUILT)
 	$(TOOLS)
 ifdef ARGS
 	@$(COMPILED) -m 'not slow' $(ARGS)

@@ -1,4 +1,4 @@
-"""The main job in 20 seconds, and what became of every message: `make demo`.
+"""The main job, an incident and the report that explains it, in a minute: `make demo`.
 
 Starts real daemons on the loopback broadcast address and real clients in three languages, sends real datagrams, records
 them at two hosts, one of which loses every tenth, and makes a page about that; but for this page it leaves nothing
@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 BROADCAST = "127.255.255.255"
 #: seconds between two steps, so that people can follow; a test sets it to 0
-PAUSE = float(os.environ.get("DEMO_PAUSE", "1.5"))
+PAUSE = float(os.environ.get("DEMO_PAUSE", "1.2"))
 #: seconds that anything may take before the demo gives up
 PATIENCE = 10.0
 #: seconds for Spark, which takes its time to start, and more on a busy machine
@@ -198,7 +198,7 @@ class Metrics:
     """What Prometheus would scrape."""
 
     def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/metrics"
+        self._url = f"http://127.0.0.1:{port}"
 
     def verdicts(self) -> dict[str, int]:
         return {
@@ -210,8 +210,12 @@ class Metrics:
         found = re.search(rf"^bccnd_{name}(?:\{{.*\}})? (\S+)$", self.text(), re.MULTILINE)
         return int(float(found[1])) if found else 0
 
-    def text(self) -> str:
-        with urllib.request.urlopen(self._url, timeout=PATIENCE) as answer:
+    def problems(self) -> list[str]:
+        """The drops that need attention, as the status page shows them."""
+        return [drop["name"] for drop in json.loads(self.text("status.json"))["drops"] if drop["now"] and drop["serious"]]
+
+    def text(self, page: str = "metrics") -> str:
+        with urllib.request.urlopen(f"{self._url}/{page}", timeout=PATIENCE) as answer:
             return str(answer.read().decode())
 
 
@@ -243,6 +247,7 @@ def daemon_of(folder: Path, undo: ExitStack, host: str, port: int, key: Path, co
                 "integrity": {"algorithm": "hmac", "keys": [str(key)], "required": False},
                 "bus": {"path": str(bus)},
                 "metrics": {"listen": f"127.0.0.1:{metrics}"},
+                "access": [{"program": "bccn", "publish": ["demo/"]}],
             }
         )
     )
@@ -323,7 +328,13 @@ def play(folder: Path, undo: ExitStack) -> None:
         program.wait_for("all is well")
     show_sent(wire.receive_datagram(b"all is well"))
 
-    print_step("10. What Prometheus sees: every datagram has one verdict, and they add up.")
+    print_step("10. An access rule: the command bccn may publish below demo/, and nowhere else.")
+    stranger = Program("bccn pub", "green", [*tool, "pub", "alarm/fire", "leave the house"])
+    undo.callback(stranger.stop)
+    if not stranger.finish(PATIENCE):
+        raise Failed("a message was published against the access rule")
+
+    print_step("11. What Prometheus sees: every datagram has one verdict, and they add up.")
     wait(lambda: metrics.verdicts()["looped"] == 1, "our own broadcast to come back")
     verdicts = {name: count for name, count in metrics.verdicts().items() if count}
     received = metrics.value("datagrams_received_total")
@@ -333,14 +344,17 @@ def play(folder: Path, undo: ExitStack) -> None:
     if sum(verdicts.values()) != received:
         raise Failed("the verdicts do not add up to the datagrams read")
     console.print(f"    {'deliveries':>20} {metrics.value('deliveries_total'):3}")
+    wait(lambda: "not_permitted" in metrics.problems(), "the status page to show the problems")
+    console.print(f"    {'needs attention':>20} {', '.join(metrics.problems())}")
+    console.print("    The status page says what to do about each, and alerts for Prometheus come with bccnd.")
     for program in (sub, in_c, in_shell):
         program.stop()
     follow(folder, undo, port, key, bus, wire)
 
 
 def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire: Wire) -> None:
-    """What became of every message: two hosts record, one of them behind a bad cable."""
-    print_step(f"11. A second host, behind a cable that loses every {LOST}th reading. Both record what arrives.")
+    """Record an incident at two hosts, one of them behind a bad cable, and make the report of it."""
+    print_step(f"12. The incident: a second host, behind a cable that loses every {LOST}th reading. Both record what arrives.")
     other_port = free_port(socket.SOCK_DGRAM)
     cable = BadCable(port, other_port)
     cable.start()
@@ -349,7 +363,7 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
     journal = folder / "journal"
     recorders = [recorder_of(undo, "demo01", bus, journal), recorder_of(undo, "demo02", other, journal)]
 
-    print_step(f"12. {READINGS} readings from relay02. The second host alone cannot know what it did not receive.")
+    print_step(f"13. {READINGS} readings from relay02. The second host alone cannot know what it did not receive.")
     for number in range(READINGS):
         wire.send(wire.datagram(b"relay02/meter/9:%d:meter/%d|%d" % (number + 1, number % 5, number)), shown=False)
         time.sleep(0.002)
@@ -359,7 +373,7 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
     for recorder in recorders:
         recorder.stop()
 
-    print_step("13. Both journals together show it: tables made on Spark (half a minute or so), and a page of them.")
+    print_step("14. Both journals together explain it: tables made on Spark (half a minute or so), and a page of them.")
     spark = ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.default.parallelism=2"]
     report = [
         "report",

@@ -39,6 +39,8 @@ def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path, s
         *(f'verdict="{name}"}} 0 → 1' for name in ("duplicate", "integrity_failed", "length_mismatch")),
         "C │ MSG !demo01/subscribe/* for you alone",
         "socat │ MSG ! lights out at ten",
+        "'alarm/fire' is not permitted",
+        "needs attention",
         "360 came through the cable, 40 were lost",
         f"{page}/index.html",
     ):
