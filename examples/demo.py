@@ -212,7 +212,8 @@ class Metrics:
 
     def problems(self) -> list[str]:
         """The drops that need attention, as the status page shows them."""
-        return [drop["name"] for drop in json.loads(self.text("status.json"))["drops"] if drop["now"] and drop["serious"]]
+        drops = json.loads(self.text("status.json"))["drops"]
+        return [drop["name"] for drop in drops if drop["now"] and drop["serious"]]
 
     def text(self, page: str = "metrics") -> str:
         with urllib.request.urlopen(f"{self._url}/{page}", timeout=PATIENCE) as answer:
@@ -354,7 +355,7 @@ def play(folder: Path, undo: ExitStack) -> None:
 
 def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire: Wire) -> None:
     """Record an incident at two hosts, one of them behind a bad cable, and make the report of it."""
-    print_step(f"12. The incident: a second host, behind a cable that loses every {LOST}th reading. Both record what arrives.")
+    print_step(f"12. The incident: a second host behind a cable that loses every {LOST}th reading. Both record.")
     other_port = free_port(socket.SOCK_DGRAM)
     cable = BadCable(port, other_port)
     cable.start()
