@@ -66,7 +66,10 @@ def _version(deb: Path) -> str:
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
-    """As `make deb` builds it; in ``BCCND_DEB`` there may be one that was built before."""
+    """As `make deb` builds it; in ``BCCND_DEB`` there may be one that was built before.
+
+    ``BCCND_DEB_BEFORE`` names the package of an earlier version to upgrade from.
+    """
     try:
         look()
     except CannotBoot as why:
@@ -78,15 +81,15 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
         assert made.returncode == 0, f"make deb: {made.stdout[-4000:]}{made.stderr[-4000:]}"
         given = re.findall(r"\S+\.deb", made.stdout)[-1]
     old = folder / "old.deb"
-    shutil.copy(ROOT / given, old)
-    return Packages(old, _newer(old, folder))
+    shutil.copy(os.environ.get("BCCND_DEB_BEFORE", ROOT / given), old)
+    return Packages(old, _newer(ROOT / given, folder))
 
 
-def _newer(old: Path, folder: Path) -> Path:
+def _newer(package: Path, folder: Path) -> Path:
     """The same package under a higher version, by which it also calls itself."""
-    version = f"{_version(old)}+newer"
+    version = f"{_version(package)}+newer"
     inside, new = folder / "inside", folder / "new.deb"
-    subprocess.run(["dpkg-deb", "-R", old, inside], check=True)
+    subprocess.run(["dpkg-deb", "-R", package, inside], check=True)
     control = inside / "DEBIAN/control"
     control.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", control.read_text()))
     for module in inside.rglob("bccnd/version.py"):
@@ -111,7 +114,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stage(packages: Packages, programs: Path) -> Iterator[Stage]:
     """The tree, with the load programs in it; and a first host that shows whether hosts can be booted at all."""
     try:
-        stage = Stage(tree(packages.old))
+        stage = Stage(tree(packages.new))
     except CannotBoot as why:
         cannot_boot(why)
     try:
