@@ -47,7 +47,6 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("lines_lost", "c052df9a616c44dfb9c967021177ef8c", logging.WARNING, ("count", "drop")),
         # drops that have no event of their own, see `monitoring.drop_catalog`
         Event("dropped", "e3f80035add14e3cb2dde33494ee7858", logging.WARNING, ("drop", "count")),
-        Event("tally", "2cb290af36cd48388c1abb97ea777bf1", logging.INFO, ("drops",)),
     ),
     "segment": (
         Event("kernel_drops", "1173a348475248939e0a40b114a49ae9", logging.WARNING, ("segment", "count", "drop")),
@@ -93,5 +92,3 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
 
 #: all events by name
 EVENTS: Final = {event.name: event._replace(part=part) for part, events in _BY_PART.items() for event in events}
-#: events that are no longer logged; their ids are not given to others
-RETIRED: Final = frozenset({"tally"})
