@@ -87,7 +87,7 @@ class Publisher:
         seq, datagram, refused = 0, b"", ""
         if self._egress is not None and not (client is not None and client.local):
             try:
-                seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000)
+                seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000, checked=route is not None)
                 if client is not None:
                     client.state_log.next_seq(seq + 1)
             except BadMessage as bad:

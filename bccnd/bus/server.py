@@ -315,13 +315,13 @@ class Bus:
         for _ in range(TURN):
             try:
                 size = receiver.receive(client.fd, client.number)
-            except BlockingIOError:
-                return False
             except ConnectionResetError:
                 # The peer ended without reading all it got. Reported once; what it sent before is still there.
                 continue
             except OSError:
                 self.end(client)
+                return False
+            if size < 0:
                 return False
             # An empty packet looks like the end, and is it only if the peer has shut down.
             if not size and is_shut_down(client.sock):

@@ -46,6 +46,7 @@ cdef class TrackerTable:
     cpdef Source get_slice(self, bytes raw, Py_ssize_t start, Py_ssize_t end)
     @cython.locals(verdict=int)
     cpdef int follow(self, Source source, unsigned long long seq, double now, bint from_link=*) except -100
+    cpdef bint is_local(self, bytes src) except -1
     cpdef int judge_new(self, bytes src, object seq, double now) except -100
     cdef int _place(self, Source source, object seq, double now, bint from_link) except -100
     cdef int _backward(self, Source source, object seq, double now, bint from_link) except -100

@@ -403,6 +403,9 @@ class TrackerTable:
         """Return the trackers of one part. A src stays in its part."""
         return self._index.values(number)
 
+    def is_local(self, src: bytes) -> bool:
+        return src in self._own
+
     def local_identity(self, src: bytes) -> LocalIdentity | None:
         return self._own.get(src)
 

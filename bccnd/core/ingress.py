@@ -121,7 +121,8 @@ class Ingress:
                 if len(raw) > self.ceiling:
                     raise BadDatagram("oversize")
                 at = checker.verify(raw)
-                # Short cut, valid only if the channel and the source are known, and so were checked before.
+                # Short cut, valid only if the channel and the source are known, and so were checked before. A source is
+                # known by its tracker, or as a local identity whose broadcast has returned.
                 first = scan.find(raw, _COLON, at)
                 second = scan.find(raw, _COLON, first + 1)
                 bar = scan.find(raw, _BAR, second + 1)
@@ -133,6 +134,9 @@ class Ingress:
                     if remembered is not None and source is not None:
                         route, src, seq, behind = remembered, source.src, found, bar + 1
                         verdict = sources.follow(source, seq, now, from_link)
+                    elif remembered is not None and sources.is_local(raw[at:first]):
+                        route, src, seq, behind = remembered, raw[at:first], found, bar + 1
+                        verdict = self._judge_parsed(src, seq, now, peers, number, raw, at, from_link)
                 if verdict == UNHEARD:
                     src, seq, chan, payload = read_body(raw[at:])
                     route = routes.find(chan)

@@ -54,4 +54,4 @@ cdef class PacketReceiver(sockio.PacketReceiver):
     cdef InflightState _inflight
     cdef void *_header
 
-    cpdef Py_ssize_t receive(self, int fd, long long number) except -1
+    cpdef Py_ssize_t receive(self, int fd, long long number) except -2

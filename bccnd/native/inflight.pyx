@@ -8,7 +8,7 @@ import os
 from cpython.buffer cimport PyBUF_WRITABLE, PyObject_GetBuffer, PyBuffer_Release
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.errno cimport errno
+from libc.errno cimport EAGAIN, errno
 from libc.string cimport memcpy, memset
 
 from bccnd.native cimport sockio
@@ -310,11 +310,13 @@ cdef class PacketReceiver(sockio.PacketReceiver):
         header.msg_hdr.msg_iov = vector
         header.msg_hdr.msg_iovlen = 1
 
-    cpdef Py_ssize_t receive(self, int fd, long long number) except -1:
+    cpdef Py_ssize_t receive(self, int fd, long long number) except -2:
         cdef mmsghdr *header = <mmsghdr *> self._header
         (<volatile unsigned int *> &header.msg_len)[0] = NOTHING
         self._inflight.begin(PACKET, number, fd)
         if recvmmsg(fd, header, 1, MSG_DONTWAIT, NULL) < 0:
             self._inflight.finish()
+            if errno == EAGAIN:
+                return -1
             raise OSError(errno, os.strerror(errno))
         return header.msg_len

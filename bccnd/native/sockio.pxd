@@ -62,4 +62,4 @@ cdef class PacketReceiver:
     cdef readonly object view
     cdef bytearray _buffer
 
-    cpdef Py_ssize_t receive(self, int fd, long long number) except -1
+    cpdef Py_ssize_t receive(self, int fd, long long number) except -2

@@ -136,6 +136,9 @@ class PacketReceiver:
         self.view = memoryview(bytearray(largest + 1))
 
     def receive(self, fd: int, number: int) -> int:  # noqa: ARG002
-        """Receive the next packet of client ``number`` and return its size; 0 for an empty one and at the end. Raises
-        OSError, or BlockingIOError if there is none."""
-        return os.readv(fd, [self.view])
+        """Receive the next packet of client ``number`` and return its size: 0 for an empty one and at the end, -1 if
+        there is none. Raises OSError."""
+        try:
+            return os.readv(fd, [self.view])
+        except BlockingIOError:
+            return -1

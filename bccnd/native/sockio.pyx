@@ -5,7 +5,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
-from libc.errno cimport errno
+from libc.errno cimport EAGAIN, errno
 from libc.string cimport memcpy, memset
 
 BATCH = 64
@@ -137,10 +137,12 @@ cdef class PacketReceiver:
         self._buffer = bytearray(largest + 1)
         self.view = memoryview(self._buffer)
 
-    cpdef Py_ssize_t receive(self, int fd, long long number) except -1:
+    cpdef Py_ssize_t receive(self, int fd, long long number) except -2:
         cdef ssize_t size = c_recv(
             fd, PyByteArray_AS_STRING(self._buffer), <size_t> PyByteArray_GET_SIZE(self._buffer), MSG_DONTWAIT
         )
         if size < 0:
+            if errno == EAGAIN:
+                return -1
             raise OSError(errno, os.strerror(errno))
         return size
