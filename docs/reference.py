@@ -46,7 +46,7 @@ _PLAIN: Final = {int: "whole number", float: "number", bool: "true or false", st
 #: sections of the manual page without keys
 _OTHERS: Final = {"Name", "Synopsis", "Description", "Files", "Examples", "See also"}
 _RELOAD: Final = "with `systemctl reload bccnd` (or `SIGHUP`)"
-_RESTART: Final = "with `systemctl restart bccnd`, which no client notices"
+_RESTART: Final = "with `systemctl restart bccnd`; clients stay connected"
 _SERVICES: Final = {
     "gateways.nng": "with `systemctl restart bccnd-nng`; without systemd with a reload",
     "gateways.broker": "with `systemctl restart bccnd-broker`; without systemd with a reload",
@@ -250,7 +250,7 @@ def effect(path: str) -> str:
 
 def in_words(default: str) -> bool:
     """Whether the manual page describes a default, instead of giving it as it is written in the file."""
-    return " " in default or default in ("none", "empty", "everybody")
+    return " " in default or default in ("none", "empty")
 
 
 def _default(part: Part, key: Key) -> str:
@@ -287,8 +287,8 @@ def _section(section: Section, known: dict[str, Key]) -> Iterator[str]:
 def _said_here(text: str) -> str:
     """Adapt what the manual page says of its own layout."""
     for there, here in (
-        (" that stands in parentheses behind it", ""),
-        (r"What is marked \[restart\]", "What says so below"),
+        ("Its default stands in parentheses behind it; the installed file", "The installed file"),
+        (r"Keys marked \[restart\]", "Keys that say so below"),
     ):
         text = text.replace(there, here)
     return text

@@ -42,7 +42,7 @@ cdef class Ingress:
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
     )
     cpdef list feed(
-        self, SegmentCounters counters, list datagrams, object peers, double now, object received_ns, bytes link_head=*,
+        self, SegmentCounters counters, list datagrams, object peers, double now, long long received_ns, bytes link_head=*,
         bint from_link=*,
     )
     cdef int _judge_parsed(
