@@ -30,8 +30,8 @@ class Key(NamedTuple):
     x: int
 
 
-#: where the cost of what nobody wants stands
-NOBODY: Final = Key("clients", "bccnd", 0)
+#: the cost of messages without a subscriber
+NO_SUBSCRIBER: Final = Key("clients", "bccnd", 0)
 #: segments that no test can build: hosts, and messages a second of each of the programs on each of them
 SEGMENTS: Final = ((20, 50), (200, 5), (200, 50), (1000, 1), (1000, 5), (1000, 50))
 PROGRAMS: Final = 10
@@ -242,7 +242,7 @@ def of_constants(found: Findings) -> list[str]:
     again, first = (Key("sources", line, BUDGET_SOURCES) for line in ("bccnd", "first"))
     unknown = difference(found, Key("channels", "one_unique", 1_000_000), Key("channels", "one_alternating", SEVERAL))
     more: list[tuple[str, float | None, str]] = [
-        ("a message that nobody here wants", found.median(NOBODY), "ns"),
+        ("a message without a subscriber here", found.median(NO_SUBSCRIBER), "ns"),
         ("more for a channel that is not remembered, with 1 client", unknown, "ns"),
         ("more for a source heard for the first time", difference(found, first, again), "ns"),
         ("memory for each source", found.median(again, of_source), "bytes"),
@@ -266,16 +266,16 @@ def of_client(found: Findings) -> float | None:
 
 def of_segments(found: Findings) -> list[str]:
     """What the constants come to on segments that are not here."""
-    nobody, packet, batch = found.median(NOBODY), fit_of(found, "bccnd"), fit_of(found, "bccnd_batch")
-    if not (nobody and packet and batch):
+    unwanted, packet, batch = found.median(NO_SUBSCRIBER), fit_of(found, "bccnd"), fit_of(found, "bccnd_batch")
+    if not (unwanted and packet and batch):
         return []
     memory = found.median(Key("sources", "bccnd", BUDGET_SOURCES), of_source)
     rows = []
     for hosts, rate in SEGMENTS:
         programs = hosts * PROGRAMS
         messages, beats = programs * rate, (programs + hosts) / BEAT
-        some = nobody + packet.each * PROGRAMS * 0.01
-        costs = [nobody, some, packet.base + packet.each * PROGRAMS, batch.base + batch.each * PROGRAMS]
+        some = unwanted + packet.each * PROGRAMS * 0.01
+        costs = [unwanted, some, packet.base + packet.each * PROGRAMS, batch.base + batch.each * PROGRAMS]
         rows.append(
             [
                 f"{hosts:,} x {PROGRAMS} x {rate}",
@@ -288,7 +288,7 @@ def of_segments(found: Findings) -> list[str]:
         )
     head = [
         *("hosts x programs x messages/s", "messages/s", "Mbit/s on every link"),
-        *("CPU: nobody wants them", "each wants 1 %", "each wants all", "all, batch mode"),
+        *("CPU: no subscriber", "each wants 1 %", "each wants all", "all, batch mode"),
         *("heartbeats", "MB for sources"),
     ]
     return table(head, rows)
@@ -326,7 +326,7 @@ def of_direct(found: Findings, axis: Axis) -> list[str]:
     def by(value: Value) -> list[str]:
         return grid(axis, axis.lines, found.xs(axis.name), lambda key: plain(found.median(key, value)))
 
-    what = "and what it takes the sender, who does the kernel's part of the receiving on loopback:"
+    what = "and what it takes the sender, which does the kernel's part of the receiving on loopback:"
     whole = "ns for a message, daemon and all programs' receiving together:"
     return [whole, "", *by(together), "", what, "", *by(sender)]
 

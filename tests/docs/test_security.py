@@ -122,7 +122,7 @@ def first(make: Callable[[Scheme], bytes]) -> Callable[[Scheme], str]:
 TRIED: Final[dict[str, Callable[[Scheme], str]]] = {
     "a byte is damaged by accident": first(changed),
     "the payload is changed, the check made anew": first(lambda at: datagram(at.outsider, TRUE, 100, b"opem")),
-    "a message is made up under somebody's name": first(lambda at: datagram(at.outsider, TRUE, 100)),
+    "forges a message under another name": first(lambda at: datagram(at.outsider, TRUE, 100)),
     "one is made up without a check": first(lambda at: datagram(None, TRUE, 100)),
     "one is made up with a check of another algorithm": first(foreign),
     "a host of the fleet speaks under another one's name": first(lambda at: datagram(at.insider, TRUE, 100)),
