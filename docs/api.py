@@ -14,8 +14,8 @@ import bccnd.aio
 _HEAD: Final = """\
 # The Python interface
 
-`import bccnd`, on asyncio `import bccnd.aio`. This is the reference; [clients](clients.md) shows whole programs, and
-`help(bccnd.connect)` is the same text in a terminal."""
+`import bccnd`, on asyncio `import bccnd.aio`. This is the reference: its examples are parts of programs, and not run
+here. [Clients](clients.md) shows whole programs, and `help(bccnd.connect)` is the same text in a terminal."""
 #: columns of a line
 _WIDTH: Final = 120
 _PARTS: Final = (

@@ -12,6 +12,8 @@ from tests.support import ROOT
 
 #: marks of blocks that are not run on this host: by which file, or why not, or what file it is that is shown
 ELSEWHERE: Final = ("run by", "not run", "the file")
+#: made from docstrings: signatures, and examples that are not whole programs
+REFERENCE: Final = "docs/python.md"
 #: where the daemon's configuration is
 CONFIGURATION: Final = "/etc/bccnd/bccnd.yaml"
 #: for a command of a block that takes long (s)
@@ -34,6 +36,8 @@ def all_blocks() -> Iterator[Block]:
 
 def here(block: Block) -> bool:
     """Whether a block is run by test_commands.py."""
+    if block.document == REFERENCE:
+        return False
     if block.mark("file") is not None:
         return True
     if block.kind not in ("sh", "python") or any(block.mark(name) is not None for name in ELSEWHERE):
