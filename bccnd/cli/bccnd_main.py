@@ -20,8 +20,8 @@ from bccnd.version import VERSION
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--config", "path", metavar="FILE", help=f"The configuration; else {DEFAULT_PATH}, else the defaults.")
-@click.option("--check", is_flag=True, help="Check the configuration, say what is wrong with it, and exit.")
-@click.option("--no-gateways", is_flag=True, help="Leave the gateways of the configuration to services of their own.")
+@click.option("--check", is_flag=True, help="Check the configuration, print its faults, and exit.")
+@click.option("--no-gateways", is_flag=True, help="Do not start gateways; they are separate services.")
 @click.option("--gateway", metavar="NAME", type=click.Choice(NAMES), help="Run this gateway instead: nng or broker.")
 @click.option("--bound", is_flag=True, hidden=True)
 @click.version_option(VERSION, message="bccnd %(version)s")

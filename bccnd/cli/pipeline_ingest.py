@@ -38,8 +38,8 @@ def check_host(host: str | None) -> None:
 
 @click.command()
 @click.argument("captures", nargs=-1, required=True)
-@click.option("--host", required=True, metavar="NAME", help="The host that has captured.")
-@click.option("--out", "journal", required=True, metavar="JOURNAL", help="A folder, or a URI that pyarrow knows.")
+@click.option("--host", required=True, metavar="NAME", help="The host that made the capture.")
+@click.option("--out", "journal", required=True, metavar="JOURNAL", help="A folder, or a URI that pyarrow supports.")
 @port_option
 @click.option("--segment", default="capture", metavar="NAME", help="The name of the segment.")
 @key_options

@@ -23,9 +23,9 @@ payload_options: Final = compose(
     click.option("-f", "--file", type=click.File("rb"), help="Publish the content of this file as one message."),
     click.option("-s", "--stdin", "whole", is_flag=True, help="Publish all of standard input as one message."),
     click.option("--repeat", metavar="N", type=click.IntRange(min=1), help="Publish the message N times."),
-    click.option("--interval", metavar="TIME", type=Duration(), help="--repeat: wait so long in between, like 500ms."),
+    click.option("--interval", metavar="TIME", type=Duration(), help="Time between two repeats, like 500ms."),
 )
-tag_option: Final = click.option("--tag", metavar="TEXT", help="Be called <host>/bccn/<pid>/TEXT on the segment.")
+tag_option: Final = click.option("--tag", metavar="TEXT", help="Use the identity <host>/bccn/<pid>/TEXT.")
 
 
 def read_payload(

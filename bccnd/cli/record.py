@@ -17,10 +17,10 @@ from bccnd.errors import ConfigError, JournalError
 
 @click.command()
 @click.option("--config", "file", metavar="FILE", help="The daemon's configuration: recorder, host and bus.path.")
-@click.option("--journal", metavar="DIR_OR_URI", help="Where records go to.")
+@click.option("--journal", metavar="DIR_OR_URI", help="Where to write the journal.")
 @click.option("--host", metavar="NAME", help="The name of this host in the journal.")
 @click.option("--rotate", metavar="TIME", help="How often a file is finished, like 60s or 10m.")
-@click.option("--spool", metavar="DIR", help="Where records wait that are not in a finished file.")
+@click.option("--spool", metavar="DIR", help="Folder for the log.")
 @click.option("--payload", type=click.Choice(["record", "hash", "omit"]), help="What is kept of payloads.")
 @click.pass_obj
 def record(path: str | None, /, file: str | None, **options: Any) -> None:

@@ -41,16 +41,16 @@ def _read_speed(_context: click.Context, _param: click.Parameter, value: str) ->
 
 @click.command()
 @click.argument("journal_or_capture", metavar="JOURNAL_OR_CAPTURE")
-@click.option("--speed", callback=_read_speed, metavar="SPEED", default="1", help="As it was (1), 10 times, or max.")
+@click.option("--speed", callback=_read_speed, metavar="SPEED", default="1", help="1 (original), a multiple, or max.")
 @click.option("--channel", "channels", metavar="PATTERN", multiple=True, help="Only these channels.")
 @click.option("--host", metavar="NAME", help="The recording host, of a journal of several.")
 @period_options
-@click.option("--own", is_flag=True, help="Also what programs of the recording host had sent themselves.")
+@click.option("--own", is_flag=True, help="Include what programs of the recording host sent.")
 @port_option
-@click.option("--segment", type=SegmentAddress(), help="Broadcast it there instead; takes --onto-the-network too.")
-@click.option("--onto-the-network", "really", is_flag=True, help="Yes, all hosts of that segment shall receive it.")
+@click.option("--segment", type=SegmentAddress(), help="Broadcast there instead; also needs --onto-the-network.")
+@click.option("--onto-the-network", "really", is_flag=True, help="Confirm that all hosts of that segment receive it.")
 @click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
-@click.option("--original-src", is_flag=True, help="--segment: with the sources and numbers of the record.")
+@click.option("--original-src", is_flag=True, help="--segment: with the recorded sources and numbers.")
 @endpoint_options
 @click.pass_context
 def replay(

@@ -49,7 +49,7 @@ LIMITS: Final = BusLimits(
 @click.option(
     "-a", "address", metavar="ADDRESS", default=DEFAULT_ADDRESS, help="A path, /dev/fd/N, /dev/unix/abstract[/HEX]."
 )
-@click.option("-c", "auto_close", is_flag=True, help="End when the last client has left.")
+@click.option("-c", "auto_close", is_flag=True, help="Exit when the last client disconnects.")
 @click.option("-f", "foreground", is_flag=True, help="Stay in the foreground.")
 @click.option("-g", "for_group", is_flag=True, help="Let the group of the socket file connect.")
 @click.option("-o", "for_others", is_flag=True, help="Let all users connect.")

@@ -198,8 +198,8 @@ def _read_verdicts(_context: click.Context, _param: click.Parameter, words: Sequ
     "-v", "--verdict", "named", metavar="NAME", multiple=True, callback=_read_verdicts, help="Only these: a verdict, "
     f"or a kind of them ({_KINDS}). May be repeated."
 )  # fmt: skip
-@click.option("--refused", is_flag=True, help="Only what is not delivered, our own broadcasts (looped) among it.")
-@click.option("-s", "--source", "sources", metavar="PREFIX", multiple=True, help="Only senders that begin so.")
+@click.option("--refused", is_flag=True, help="Only what is not delivered, including our own broadcasts (looped).")
+@click.option("-s", "--source", "sources", metavar="PREFIX", multiple=True, help="Only this sender and those below it.")
 @click.option("--seq", type=click.IntRange(0, bccn1.MAX_SEQ), help="Only with this number.")
 @click.option("-c", "--channel", "channels", metavar="PATTERN", multiple=True, help="Only channels that match.")
 @click.option("--segment", metavar="NAME", help="Only of this segment: its name, or ADDRESS:PORT.")

@@ -256,7 +256,7 @@ def _fit(name: str, width: int) -> str:
 
 
 @click.command()
-@click.option("--interval", metavar="TIME", type=Duration(0.1, 3600), default="1s", help="Between two looks.")
+@click.option("--interval", metavar="TIME", type=Duration(0.1, 3600), default="1s", help="Time between two updates.")
 @click.option("--once", is_flag=True, help="Print the figures of one interval, and end.")
 @click.option("--json", "as_object", is_flag=True, help="With --once: as a JSON object.")
 @click.pass_obj

@@ -36,7 +36,7 @@ def without_newline(data: bytes) -> bytes:
 
 @click.command()
 @click.argument("datagram", required=False)
-@click.option("--hex", "as_hex", is_flag=True, help="DATAGRAM or the input is hexadecimal; blanks, : are left out.")
+@click.option("--hex", "as_hex", is_flag=True, help="The datagram is hexadecimal; blanks and colons are ignored.")
 @click.option("--json", "as_object", is_flag=True, help="The answer as a JSON object.")
 @click.pass_obj
 def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_object: bool) -> None:
