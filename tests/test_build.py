@@ -82,7 +82,7 @@ def test_the_pure_wheel_needs_no_compiler_and_fits_everywhere(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # it takes half a minute, on a machine that does nothing else
+@pytest.mark.timeout(900)  # it takes two minutes on a machine that does nothing else
 def test_the_compiled_wheel_has_every_module_of_the_list_and_names_its_platform(tmp_path: Path) -> None:
     if os.environ.get("BCCND_BUILD") == "pure":
         pytest.skip("it is made once, where what is compiled is tested")
