@@ -13,6 +13,7 @@ import os
 from setuptools import Extension, setup
 
 COMPILED = (
+    "bccnd/native/counts.pyx",
     "bccnd/native/slice_dict.pyx",
     "bccnd/native/hmac8.pyx",
     "bccnd/native/inflight.pyx",

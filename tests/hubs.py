@@ -60,7 +60,7 @@ def busy(observed: Observed) -> Observed:
     segment.broadcast(b"hello")
     segment.broadcast(b"x" * 70_000)
     for number in range(len(NAMES)):
-        segment.counters.verdicts[number] = number + 1
+        segment.counters.verdict_counts.add(number, number + 1)
     segment.counters.received = sum(segment.counters.verdicts)
     observed.sources.judge_new(b"silent", 1, 900.0)
     observed.sources.judge_new(b"a/b/1", 1, 1000.0)

@@ -4,6 +4,7 @@ from bccnd.core.latency_histogram cimport LatencyHistogram
 from bccnd.core.ingress cimport Ingress
 from bccnd.native cimport clock
 from bccnd.native.sockio cimport Receiver
+from bccnd.net.loop cimport Handler
 from bccnd.bus.fanout cimport Fanout
 from bccnd.bus.input_transaction cimport InputTransaction
 
@@ -11,7 +12,7 @@ cdef long long LATE_NS
 cdef long long MAX_WAIT_NS
 
 
-cdef class SegmentReader:
+cdef class SegmentReader(Handler):
     cdef object _segment
     cdef Receiver _receiver
     cdef SegmentCounters _counters
@@ -22,8 +23,9 @@ cdef class SegmentReader:
     cdef bint _late
     cdef InputTransaction _transaction
 
+    cpdef on_events(self, unsigned int _events)
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(
-        datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double, late=bint, one_by_one=bint
+        _=int, datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double, late=bint, one_by_one=bint
     )
     cdef bint _take(self, int rounds) except -1

@@ -16,6 +16,7 @@ from bccnd.core.ingress import Ingress
 from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.native import clock
 from bccnd.native.sockio import BATCH
+from bccnd.net.loop import Handler
 from bccnd.net.segment import Segment
 
 #: batches taken from one segment before clients have their turn
@@ -26,7 +27,7 @@ LATE_NS: Final = 250_000_000
 MAX_WAIT_NS: Final = 60_000_000_000
 
 
-class SegmentReader:
+class SegmentReader(Handler):
     """Takes the datagrams of one segment to the clients.
 
     ``forward`` gets the seconds from the kernel's receive stamp to the clients' sockets.
@@ -53,7 +54,7 @@ class SegmentReader:
     def fileno(self) -> int:
         return self._segment.fileno()
 
-    def on_readable(self, _events: int) -> None:
+    def on_events(self, _events: int) -> None:
         self.drain()
 
     def drain(self, rounds: int = ROUNDS) -> bool:

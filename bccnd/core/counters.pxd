@@ -1,7 +1,10 @@
+from bccnd.native.counts cimport Counts
+
+
 cdef class SegmentCounters:
     cdef readonly object name
     cdef public long long received
-    cdef readonly list verdicts
+    cdef readonly Counts verdict_counts
     cdef public long long sent
     cdef readonly dict send_errors
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bccnd.core.verdicts import NAMES
+from bccnd.native.counts import Counts
 
 #: the largest valid count
 MAX_COUNT: Final = 2**63 - 1
@@ -18,17 +19,23 @@ def read_count(value: object) -> int:
 
 
 class SegmentCounters:
-    """Counts of one segment since the start; ``verdicts`` is indexed by the numbers of verdicts.py."""
+    """Counts of one segment since the start."""
 
-    __slots__ = ("name", "received", "send_errors", "sent", "verdicts")
+    __slots__ = ("name", "received", "send_errors", "sent", "verdict_counts")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.received = 0
-        self.verdicts = [0] * len(NAMES)
+        #: by the numbers of verdicts.py
+        self.verdict_counts = Counts(len(NAMES))
         self.sent = 0
         #: by the errno's name
         self.send_errors: dict[str, int] = {}
+
+    @property
+    def verdicts(self) -> list[int]:
+        """Datagrams by verdict; a copy."""
+        return self.verdict_counts.values()
 
     def send_failed(self, error: str) -> None:
         self.send_errors[error] = self.send_errors.get(error, 0) + 1

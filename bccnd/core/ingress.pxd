@@ -6,6 +6,7 @@ from bccnd.core.integrity cimport IntegrityChecker
 from bccnd.core.lru cimport Source
 from bccnd.core.routes cimport Route, RouteTables
 from bccnd.native cimport scan
+from bccnd.native.counts cimport Counts
 from bccnd.native.slice_dict cimport Index
 
 cdef int ACCEPTED
@@ -36,7 +37,7 @@ cdef class Ingress:
     cdef dict _relayed
 
     @cython.locals(
-        deliveries=list, tracker_log=TrackerLog, verdicts=list, checker=IntegrityChecker, sources=TrackerTable, routes=RouteTables,
+        deliveries=list, tracker_log=TrackerLog, verdicts=Counts, checker=IntegrityChecker, sources=TrackerTable, routes=RouteTables,
         known=Index, taps=tuple, links=tuple, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,

@@ -107,7 +107,7 @@ class Ingress:
         datagrams go to links, empty if they do not.
         """
         deliveries: list[Delivery] = []
-        verdicts = counters.verdicts
+        verdicts = counters.verdict_counts
         checker, sources, routes = self.checker, self._sources, self._routes
         known, taps = routes.known, routes.taps
         tracker_log = self.tracker_log
@@ -178,12 +178,12 @@ class Ingress:
             if verdict == ACCEPTED:
                 accepted += 1
             else:
-                verdicts[verdict] += 1
+                verdicts.add(verdict)
             if taps and taps[verdict]:
                 epoch = sources.epoch(src) if verdict <= NOT_ADDRESSED else 0
                 tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
                 deliveries.append((taps[verdict], tapped))
-        verdicts[ACCEPTED] += accepted
+        verdicts.add(ACCEPTED, accepted)
         if tracker_log is not None:
             tracker_log.flush(now, from_link)
         return deliveries
@@ -227,11 +227,10 @@ class Ingress:
         Returns the deliveries, and whether it was accepted and is to be broadcast on the segments, from where so many
         ``copies`` come back. A ``late`` one stays on this host.
         """
-        verdicts = counters.verdicts
-        before = self._count_accepted(verdicts)
+        before = self._count_accepted(counters.verdicts)
         link_head = b"" if late else forwarded(origin, b"")
         deliveries = self.feed(counters, [datagram], (peer,), now, received_ns, link_head, True)
-        accepted = self._count_accepted(verdicts) > before
+        accepted = self._count_accepted(counters.verdicts) > before
         if accepted and copies and not late:
             if len(self._relayed) >= MAX_RELAYED:
                 del self._relayed[next(iter(self._relayed))]

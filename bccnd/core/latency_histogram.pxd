@@ -1,11 +1,12 @@
 cimport cython
+from bccnd.native.counts cimport Counts
 
 cdef int DOUBLINGS
 cdef double FIRST_BOUND
 
 
 cdef class LatencyHistogram:
-    cdef readonly list buckets
+    cdef Counts _buckets
     cdef readonly double sum
 
     @cython.locals(bound=double, bucket=int)

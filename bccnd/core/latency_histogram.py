@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from bccnd.native.counts import Counts
+
 #: the first bound of the histogram, in seconds
 FIRST_BOUND: Final = 25e-6
 #: further bounds, each twice the one before
@@ -15,10 +17,10 @@ LATENCY_BOUNDS: Final = tuple([FIRST_BOUND * 2**n for n in range(DOUBLINGS + 1)]
 class LatencyHistogram:
     """Seconds by bucket; the last bucket is everything above the last bound."""
 
-    __slots__ = ("buckets", "sum")
+    __slots__ = ("_buckets", "sum")
 
     def __init__(self) -> None:
-        self.buckets = [0] * (len(LATENCY_BOUNDS) + 1)
+        self._buckets = Counts(len(LATENCY_BOUNDS) + 1)
         self.sum = 0.0
 
     def add(self, seconds: float) -> None:
@@ -30,4 +32,9 @@ class LatencyHistogram:
         while seconds > bound and bucket <= DOUBLINGS:
             bound *= 2.0
             bucket += 1
-        self.buckets[bucket] += 1
+        self._buckets.add(bucket)
+
+    @property
+    def buckets(self) -> list[int]:
+        """Latencies by bucket; a copy."""
+        return self._buckets.values()

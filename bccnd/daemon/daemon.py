@@ -281,7 +281,7 @@ class Daemon:
         self._cleanup.close()
 
     def _watch(self, reader: SegmentReader) -> None:
-        self.loop.watch(reader.fileno(), READABLE, reader.on_readable)
+        self.loop.watch(reader.fileno(), READABLE, reader)
 
     def _sweep(self) -> None:
         """Expire what is too old, in steps short enough to delay no datagram noticeably."""

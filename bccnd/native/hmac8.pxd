@@ -9,4 +9,4 @@ cdef class Hmac8:
 
     cdef void _compute(self, const char *body, Py_ssize_t size, char *digits) noexcept
     cpdef bytes sum(self, bytes body)
-    cpdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end)
+    cpdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end) noexcept

@@ -67,7 +67,7 @@ cdef class Hmac8:
         self._compute(PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), PyBytes_AS_STRING(digits))
         return digits
 
-    cpdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end):
+    cpdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end) noexcept:
         """Whether ``raw[start:end]`` is the sum of ``raw[end + 1 :]``."""
         cdef char digits[2 * SUM]
         cdef const char *text = PyBytes_AS_STRING(raw)

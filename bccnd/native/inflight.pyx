@@ -158,18 +158,25 @@ cdef class Receiver(sockio.Receiver):
         self._control = base + <Py_ssize_t> layout.SEGMENT_CONTROL
         self._data = base + <Py_ssize_t> layout.SEGMENT_DATA
         self._lay_out(fd, largest + 1, base + <Py_ssize_t> layout.SEGMENT_NAMES, name_size)
+        self._filled = BATCH
 
     cpdef list receive(self):
         cdef mmsghdr *headers = <mmsghdr *> self._headers
+        cdef list datagrams
         cdef int i
-        for i in range(BATCH):
+        # The others hold none.
+        for i in range(self._filled):
             headers[i].msg_len = NOTHING
+        self._filled = BATCH
         self._inflight.begin(DATAGRAMS, self._number)
         try:
-            return sockio.Receiver.receive(self)
+            datagrams = sockio.Receiver.receive(self)
         except OSError:
+            self._filled = 0
             self._inflight.finish()
             raise
+        self._filled = <int> len(datagrams)
+        return datagrams
 
 
 cdef class Sender(sockio.Sender):
@@ -312,11 +319,13 @@ cdef class PacketReceiver(sockio.PacketReceiver):
 
     cpdef Py_ssize_t receive(self, int fd, long long number) except -2:
         cdef mmsghdr *header = <mmsghdr *> self._header
+        cdef int failed
         (<volatile unsigned int *> &header.msg_len)[0] = NOTHING
         self._inflight.begin(PACKET, number, fd)
         if recvmmsg(fd, header, 1, MSG_DONTWAIT, NULL) < 0:
+            failed = errno
             self._inflight.finish()
-            if errno == EAGAIN:
+            if failed == EAGAIN:
                 return -1
-            raise OSError(errno, os.strerror(errno))
+            raise OSError(failed, os.strerror(failed))
         return header.msg_len

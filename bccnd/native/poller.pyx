@@ -23,13 +23,11 @@ cdef extern from "<sys/epoll.h>" nogil:
     int epoll_wait(int epoll, epoll_event *events, int most, int milliseconds)
 
 cdef extern from "Python.h":
-    ctypedef struct PyInterpreterState:
-        pass
     ctypedef struct PyThreadState:
-        pass
-    PyInterpreterState *PyInterpreterState_Get()
-    PyThreadState *PyInterpreterState_ThreadHead(PyInterpreterState *interpreter)
-    PyThreadState *PyThreadState_Next(PyThreadState *state)
+        # the interpreter's list of its threads
+        PyThreadState *prev
+        PyThreadState *next
+    PyThreadState *PyThreadState_Get()
 
 cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
@@ -77,8 +75,9 @@ cdef class Poller:
         cdef epoll_event *events = <epoll_event *> PyByteArray_AS_STRING(self._room)
         # Rounded up, so that the last part of a millisecond is not spent in waits of no time.
         cdef int milliseconds = <int> ceil(seconds * 1000) if seconds >= 0 else -1
+        cdef PyThreadState *thread = PyThreadState_Get()
         cdef int count
-        if PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) == NULL:
+        if thread.prev == NULL and thread.next == NULL:
             # There is no other thread to release the interpreter's lock for.
             count = epoll_wait(self._epoll, events, MOST, milliseconds)
         else:

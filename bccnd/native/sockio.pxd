@@ -40,6 +40,8 @@ cdef class Receiver:
     cdef char *_control
     cdef bytearray _buffer
     cdef int _stamped
+    # the last batch, if it was one datagram
+    cdef list _single
     cdef readonly object names
 
     cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size)

@@ -1,10 +1,12 @@
 """Compiled twin of sockio.py."""
 
 import os
+
+cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_INCREF, Py_REFCNT
 from libc.errno cimport EAGAIN, errno
 from libc.string cimport memcpy, memset
 
@@ -65,11 +67,18 @@ cdef class Receiver:
         count = recvmmsg(self._fd, headers, COUNT, MSG_DONTWAIT, NULL)
         if count < 0:
             raise OSError(errno, os.strerror(errno))
+        if count == 1 and self._single is not None and Py_REFCNT(self._single) == 1:
+            # The list of the last batch has no other reference, so it serves again.
+            datagrams = self._single
+            with cython.wraparound(False), cython.boundscheck(False):
+                datagrams[0] = PyBytes_FromStringAndSize(self._data, headers[0].msg_len)
+            return datagrams
         datagrams = PyList_New(count)
         for i in range(count):
             one = PyBytes_FromStringAndSize(self._data + i * self._size, headers[i].msg_len)
             Py_INCREF(one)
             PyList_SET_ITEM(datagrams, i, one)
+        self._single = datagrams if count == 1 else None
         return datagrams
 
     cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:

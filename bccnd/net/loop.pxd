@@ -8,9 +8,17 @@ cdef class Timer:
     cdef readonly object call
 
 
+cdef class Handler:
+    cpdef on_events(self, unsigned int events)
+
+
+cdef class _Callback(Handler):
+    cdef object _call
+
+
 cdef class Loop:
     cdef Poller _poller
-    cdef list _callbacks
+    cdef list _handlers
     cdef readonly list _timers
     cdef readonly list _soon
     cdef dict _signals
@@ -19,7 +27,7 @@ cdef class Loop:
     cdef int _wake_read
     cdef int _wake_write
 
-    @cython.locals(poller=Poller, count=int, number=int)
+    @cython.locals(poller=Poller, handler=Handler, count=int, number=int)
     cpdef run(self)
     cpdef bint watches(self, int fd)
     @cython.locals(timer=Timer, seconds=double)

@@ -39,13 +39,30 @@ class Timer:
         return self.when < other.when
 
 
+class Handler:
+    """Handles the events of a descriptor; compiled ones are called without Python objects."""
+
+    def on_events(self, events: int) -> None:
+        raise NotImplementedError
+
+
+class _Callback(Handler):
+    """Calls a function."""
+
+    def __init__(self, call: Callable[[int], None]) -> None:
+        self._call = call
+
+    def on_events(self, events: int) -> None:
+        self._call(events)
+
+
 class Loop:
     """Watches descriptors, timers and signals until `stop`."""
 
     def __init__(self) -> None:
         self._poller = Poller()
         #: by descriptor
-        self._callbacks: list[Callable[[int], None] | None] = []
+        self._handlers: list[Handler | None] = []
         self._timers: list[Timer] = []
         self._soon: list[Callable[[], None]] = []
         self._signals: dict[int, Callable[[], None]] = {}
@@ -56,11 +73,11 @@ class Loop:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self.watch(self._wake_read, READABLE, self._on_wake)
 
-    def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
+    def watch(self, fd: int, events: int, handler: Handler | Callable[[int], None]) -> None:
         self._poller.register(fd, events)
-        if fd >= len(self._callbacks):
-            self._callbacks.extend([None] * (fd + 1 - len(self._callbacks)))
-        self._callbacks[fd] = callback
+        if fd >= len(self._handlers):
+            self._handlers.extend([None] * (fd + 1 - len(self._handlers)))
+        self._handlers[fd] = handler if isinstance(handler, Handler) else _Callback(handler)
 
     def change(self, fd: int, events: int) -> None:
         """Change the events of a watched descriptor; others are ignored."""
@@ -68,11 +85,11 @@ class Loop:
             self._poller.modify(fd, events)
 
     def watches(self, fd: int) -> bool:
-        return 0 <= fd < len(self._callbacks) and self._callbacks[fd] is not None
+        return 0 <= fd < len(self._handlers) and self._handlers[fd] is not None
 
     def unwatch(self, fd: int) -> None:
         if self.watches(fd):
-            self._callbacks[fd] = None
+            self._handlers[fd] = None
             self._poller.unregister(fd)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Timer:
@@ -118,9 +135,9 @@ class Loop:
             # ones be served too where a round's time is used up before.
             number = self.rounds % count if count > 1 else 0
             for _ in range(count):
-                callback = self._callbacks[poller.fd(number)]
-                if callback is not None:
-                    callback(poller.events(number))
+                handler = self._handlers[poller.fd(number)]
+                if handler is not None:
+                    handler.on_events(poller.events(number))
                 number = number + 1 if number + 1 < count else 0
             if self._timers:
                 self._run_timers()

@@ -215,7 +215,7 @@ class Site(Hub):
             segment.record_receives(handover.inflight, 0)
             self.counters = segment.counters
             intake = SegmentReader(segment, self.ingress, bus.fanout, LatencyHistogram(), bus.transaction)
-            self.loop.watch(intake.fileno(), READABLE, intake.on_readable)
+            self.loop.watch(intake.fileno(), READABLE, intake)
         for peer in self._peers:
             if hasattr(peer, "client"):
                 peer.client = self.by_number(peer.client.number) or peer.client

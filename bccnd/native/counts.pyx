@@ -1,0 +1,27 @@
+"""Compiled twin of counts.py."""
+
+cimport cython
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+
+
+@cython.final
+cdef class Counts:
+    """Counters of 64 bits, found by number."""
+
+    def __cinit__(self, Py_ssize_t size):
+        self._counts = <unsigned long long *> PyMem_Calloc(<size_t> max(size, 0), sizeof(unsigned long long))
+        if self._counts == NULL:
+            raise MemoryError
+        self._size = size
+
+    def __dealloc__(self):
+        PyMem_Free(self._counts)
+
+    cpdef int add(self, Py_ssize_t number, unsigned long long amount=1) except -1:
+        if not 0 <= number < self._size:
+            raise IndexError(number)
+        self._counts[number] += amount
+        return 0
+
+    cpdef list values(self):
+        return [self._counts[number] for number in range(self._size)]
