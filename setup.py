@@ -26,6 +26,7 @@ COMPILED = (
     "bccnd/core/tracker_replay.py",
     "bccnd/core/integrity_algorithms.py",
     "bccnd/core/counters.py",
+    "bccnd/core/deliveries.py",
     "bccnd/core/latency_histogram.py",
     "bccnd/core/dedup.py",
     "bccnd/core/frames.py",

@@ -11,8 +11,8 @@ from typing import Final
 
 from bccnd.bus.client import Client
 from bccnd.bus.send_queues import NO_ROOM, SendQueues, batch_packet, enlarge_send_buffer
+from bccnd.core.deliveries import Delivery
 from bccnd.core.fanout_groups import FanoutGroups, portions
-from bccnd.core.ingress import Delivery
 from bccnd.net.loop import Loop
 
 #: receivers, over all sets of receivers for which it is remembered which are in batch mode: 2 MB

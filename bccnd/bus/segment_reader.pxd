@@ -1,6 +1,7 @@
 cimport cython
 from bccnd.core.counters cimport SegmentCounters
 from bccnd.core.latency_histogram cimport LatencyHistogram
+from bccnd.core.deliveries cimport Deliveries
 from bccnd.core.ingress cimport Ingress
 from bccnd.native cimport clock
 from bccnd.native.sockio cimport Receiver
@@ -8,6 +9,7 @@ from bccnd.net.loop cimport Handler
 from bccnd.bus.fanout cimport Fanout
 from bccnd.bus.input_transaction cimport InputTransaction
 
+cdef Py_ssize_t BATCH
 cdef long long LATE_NS
 cdef long long MAX_WAIT_NS
 
@@ -21,11 +23,12 @@ cdef class SegmentReader(Handler):
     cdef Fanout _fanout
     cdef LatencyHistogram _forward
     cdef bint _late
+    cdef Deliveries _deliveries
     cdef InputTransaction _transaction
 
     cpdef on_events(self, unsigned int _events)
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(
-        _=int, datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double, late=bint, one_by_one=bint
+        _=int, datagrams=list, deliveries=Deliveries, wall=longlong, stamp=longlong, waited=longlong, now=double, late=bint, one_by_one=bint
     )
     cdef bint _take(self, int rounds) except -1

@@ -12,6 +12,7 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.input_transaction import InputTransaction
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.native import clock
@@ -50,6 +51,7 @@ class SegmentReader(Handler):
         self._fanout = fanout
         self._forward = forward
         self._late = False
+        self._deliveries = Deliveries()
 
     def fileno(self) -> int:
         return self._segment.fileno()
@@ -90,14 +92,22 @@ class SegmentReader(Handler):
             if one_by_one and 0 < waited < MAX_WAIT_NS:
                 now -= waited * 1e-9
             self._transaction.begin(now)
+            deliveries = self._deliveries
             if one_by_one:
                 stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
                 stamps[0] = stamp
-                deliveries = self._ingress.feed_late(self._counters, datagrams, self._peers, now, stamps, wall)
+                for receivers, frame in self._ingress.feed_late(
+                    self._counters, datagrams, self._peers, now, stamps, wall
+                ):
+                    deliveries.put(receivers, frame)
             else:
-                deliveries = self._ingress.feed(self._counters, datagrams, self._peers, now, stamp)
-            if deliveries:
-                self._fanout.deliver(deliveries)
+                self._ingress.feed_into(deliveries, self._counters, datagrams, self._peers, now, stamp)
+            if deliveries.count:
+                if deliveries.count == 1:
+                    self._fanout.send(deliveries.receivers, deliveries.frame)
+                    deliveries.clear()
+                else:
+                    self._fanout.deliver(deliveries.take())
                 self._forward.add((clock.time_ns() - stamp) * 1e-9)
             self._transaction.commit()
             if late != self._late:

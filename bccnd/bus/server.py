@@ -30,8 +30,8 @@ from bccnd.bus.refusals import MAX_REPEATED, log_end, log_refusal
 from bccnd.bus.send_queues import SendQueues
 from bccnd.bus.subscriptions import Subscriptions
 from bccnd.core import frames
+from bccnd.core.deliveries import Delivery
 from bccnd.core.egress import Egress
-from bccnd.core.ingress import Delivery
 from bccnd.core.pattern_tree import REFILL
 from bccnd.core.patterns import Dialect
 from bccnd.core.routes import Routes

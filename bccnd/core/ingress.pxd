@@ -2,6 +2,7 @@ cimport cython
 from bccnd.core.tracker_log cimport TrackerLog
 from bccnd.core.counters cimport SegmentCounters
 from bccnd.core.dedup cimport TrackerTable
+from bccnd.core.deliveries cimport Deliveries
 from bccnd.core.integrity cimport IntegrityChecker
 from bccnd.core.lru cimport Source
 from bccnd.core.routes cimport Route, RouteTables
@@ -37,14 +38,14 @@ cdef class Ingress:
     cdef dict _relayed
 
     @cython.locals(
-        deliveries=list, tracker_log=TrackerLog, verdicts=Counts, checker=IntegrityChecker, sources=TrackerTable, routes=RouteTables,
+        tracker_log=TrackerLog, verdicts=Counts, checker=IntegrityChecker, sources=TrackerTable, routes=RouteTables,
         known=Index, taps=tuple, links=tuple, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
     )
-    cpdef list feed(
-        self, SegmentCounters counters, list datagrams, object peers, double now, long long received_ns, bytes link_head=*,
-        bint from_link=*,
+    cpdef feed_into(
+        self, Deliveries deliveries, SegmentCounters counters, list datagrams, object peers, double now,
+        long long received_ns, bytes link_head=*, bint from_link=*,
     )
     cdef int _judge_parsed(
         self, bytes src, object seq, double now, object peers, Py_ssize_t number, bytes raw, Py_ssize_t at, bint from_link

@@ -15,6 +15,7 @@ from bccnd.core.arrival_times import spans
 from bccnd.core.bccn1 import MAX_RECEIVE, UNKNOWN_SRC, read_body
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
+from bccnd.core.deliveries import Deliveries, Delivery
 from bccnd.core.frames import forwarded
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.routes import Routes
@@ -32,9 +33,6 @@ from bccnd.core.verdicts import (
 )
 from bccnd.errors import BadDatagram
 from bccnd.native import scan
-
-#: receivers, and the one frame that each of them gets
-Delivery = tuple[tuple[int, ...], bytes]
 
 #: head of the frame in which datagrams from segments go to links
 FORWARDED: Final = forwarded(0, b"")
@@ -100,13 +98,28 @@ class Ingress:
         link_head: bytes = FORWARDED,
         from_link: bool = False,
     ) -> list[Delivery]:
-        """Judge a batch of datagrams and return the deliveries in order.
+        """Judge a batch of datagrams and return the deliveries in order; see `feed_into`."""
+        deliveries = Deliveries()
+        self.feed_into(deliveries, counters, datagrams, peers, now, received_ns, link_head, from_link)
+        return deliveries.take()
+
+    def feed_into(
+        self,
+        deliveries: Deliveries,
+        counters: SegmentCounters,
+        datagrams: list[bytes],
+        peers: Sequence[str],
+        now: float,
+        received_ns: int,
+        link_head: bytes = FORWARDED,
+        from_link: bool = False,
+    ) -> None:
+        """Judge a batch of datagrams and add the deliveries in order.
 
         ``peers[i]`` is the sender of ``datagrams[i]`` as ``address:port``, read only where needed; ``now`` is
         monotonic, in seconds, ``received_ns`` the wall clock. ``link_head`` is the head of the frame in which accepted
         datagrams go to links, empty if they do not.
         """
-        deliveries: list[Delivery] = []
         verdicts = counters.verdict_counts
         checker, sources, routes = self.checker, self._sources, self._routes
         known, taps = routes.known, routes.taps
@@ -153,13 +166,13 @@ class Ingress:
                 if verdict <= LAST_ACCEPTED:
                     route.carried += 1
                     if route.plain:
-                        deliveries.append((route.plain, scan.concat(route.frame_head, raw, behind)))
+                        deliveries.put(route.plain, scan.concat(route.frame_head, raw, behind))
                     if route.special:
                         if route.cut:
                             routes.report_cut(route)
                         if route.meta:
                             meta = frames.meta(src, seq, received_ns, peers[number])
-                            deliveries.append((route.meta, route.frame_head + meta + raw[behind:]))
+                            deliveries.put(route.meta, route.frame_head + meta + raw[behind:])
                         if route.unaddressed:
                             verdict = NOT_ADDRESSED
                         else:
@@ -167,7 +180,7 @@ class Ingress:
                             if route.heartbeat and route.heartbeat == src:
                                 self._on_heartbeat(src, now)
                     if links:
-                        deliveries.append((links, link_head + raw))
+                        deliveries.put(links, link_head + raw)
                 elif verdict == DUPLICATE and self._relayed and not from_link and self._came_back(raw):
                     verdict = LOOPED
             except BadDatagram as bad:
@@ -182,11 +195,10 @@ class Ingress:
             if taps and taps[verdict]:
                 epoch = sources.epoch(src) if verdict <= NOT_ADDRESSED else 0
                 tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
-                deliveries.append((taps[verdict], tapped))
+                deliveries.put(taps[verdict], tapped)
         verdicts.add(ACCEPTED, accepted)
         if tracker_log is not None:
             tracker_log.flush(now, from_link)
-        return deliveries
 
     def feed_late(
         self,

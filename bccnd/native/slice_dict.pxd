@@ -1,8 +1,8 @@
 cdef class Index:
     cdef tuple _shards
     cdef Py_ssize_t _count
-    cdef list _keys
-    cdef list _values
+    # keys, each with its value behind it
+    cdef list _cache
     cdef unsigned int _misses
 
     cdef dict _shard(self, bytes key)

@@ -28,11 +28,11 @@ cdef bytes _key = PyBytes_FromStringAndSize(NULL, LONGEST)
 
 
 cdef inline Py_ssize_t _slot(const char *text, Py_ssize_t size) noexcept:
-    """Hash a key by its end, where similar names differ."""
+    """Hash a key by its end, where similar names differ; return its place in the cache, before that of its value."""
     cdef uint64_t word = 0
     cdef Py_ssize_t taken = size if size < 8 else 8
     memcpy(&word, text + size - taken, <size_t> taken)
-    return <Py_ssize_t> ((word + <uint64_t> size) * <uint64_t> 0x9E3779B97F4A7C15 >> 64 - SLOT_BITS)
+    return <Py_ssize_t> ((word + <uint64_t> size) * <uint64_t> 0x9E3779B97F4A7C15 >> 64 - SLOT_BITS) * 2
 
 
 cdef class Index:
@@ -41,7 +41,7 @@ cdef class Index:
     def __init__(self, Py_ssize_t expected=0):
         self._shards = tuple([{} for _ in range(1 + expected // PER_SHARD)])
         self._count = 0
-        self._keys = self._values = None
+        self._cache = None
         self._misses = 0
 
     def __len__(self):
@@ -64,10 +64,10 @@ cdef class Index:
             return self.get(raw[start:end])
         text = PyBytes_AS_STRING(raw) + start
         slot = _slot(text, size)
-        if self._keys is not None:
-            key = self._keys[slot]
+        if self._cache is not None:
+            key = self._cache[slot]
             if key is not None and PyBytes_GET_SIZE(key) == size and not memcmp(PyBytes_AS_STRING(key), text, size):
-                return self._values[slot]
+                return self._cache[slot + 1]
         return self._look(text, size, slot)
 
     cdef object _look(self, const char *text, Py_ssize_t size, Py_ssize_t slot):
@@ -82,19 +82,19 @@ cdef class Index:
             return None
         self._misses += 1
         if self._misses % ONE_IN == 0:
-            if self._keys is None:
-                self._keys, self._values = [None] * (1 << SLOT_BITS), [None] * (1 << SLOT_BITS)
-            self._keys[slot] = PyBytes_FromStringAndSize(text, size)
-            self._values[slot] = <object> found
+            if self._cache is None:
+                self._cache = [None] * (2 << SLOT_BITS)
+            self._cache[slot] = PyBytes_FromStringAndSize(text, size)
+            self._cache[slot + 1] = <object> found
         return <object> found
 
     cdef _drop(self, bytes key):
         """Remove a key from the cache."""
         cdef Py_ssize_t slot
-        if self._keys is not None and PyBytes_GET_SIZE(key) <= LONGEST:
+        if self._cache is not None and PyBytes_GET_SIZE(key) <= LONGEST:
             slot = _slot(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
-            if self._keys[slot] == key:
-                self._keys[slot] = self._values[slot] = None
+            if self._cache[slot] == key:
+                self._cache[slot] = self._cache[slot + 1] = None
 
     cpdef put(self, bytes key, object value):
         cdef dict shard = self._shard(key)

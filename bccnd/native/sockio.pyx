@@ -2,13 +2,16 @@
 
 import os
 
-cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.ref cimport Py_INCREF, Py_REFCNT
+from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport EAGAIN, errno
 from libc.string cimport memcpy, memset
+
+cdef extern from "Python.h":
+    Py_ssize_t references "Py_REFCNT"(PyObject *value)
 
 BATCH = 64
 cdef enum:
@@ -62,17 +65,20 @@ cdef class Receiver:
         cdef int count
         cdef list datagrams
         cdef bytes one
+        cdef object before
         for i in range(self._stamped):
             headers[i].msg_hdr.msg_controllen = CONTROL
         count = recvmmsg(self._fd, headers, COUNT, MSG_DONTWAIT, NULL)
         if count < 0:
             raise OSError(errno, os.strerror(errno))
-        if count == 1 and self._single is not None and Py_REFCNT(self._single) == 1:
+        if count == 1 and self._single is not None and references(<PyObject *> self._single) == 1:
             # The list of the last batch has no other reference, so it serves again.
-            datagrams = self._single
-            with cython.wraparound(False), cython.boundscheck(False):
-                datagrams[0] = PyBytes_FromStringAndSize(self._data, headers[0].msg_len)
-            return datagrams
+            before = <object> PyList_GET_ITEM(self._single, 0)
+            one = PyBytes_FromStringAndSize(self._data, headers[0].msg_len)
+            Py_INCREF(one)
+            PyList_SET_ITEM(self._single, 0, one)
+            Py_DECREF(before)
+            return self._single
         datagrams = PyList_New(count)
         for i in range(count):
             one = PyBytes_FromStringAndSize(self._data + i * self._size, headers[i].msg_len)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bccnd.core import frames
-from bccnd.core.ingress import Delivery
+from bccnd.core.deliveries import Delivery
 from tests.support import Hub, Peer, gaps, messages
 
 #: a few of them are more than the kernel keeps for one client, whatever it has been asked to keep

@@ -16,9 +16,10 @@ from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
+from bccnd.core.deliveries import Delivery
 from bccnd.core.fanout_groups import LENGTH, MAX_PORTION
 from bccnd.core.frames import MAX_BATCH
-from bccnd.core.ingress import Delivery, Ingress
+from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.user_quota import UserLimits
 from tests.bus.packets import LARGE, accounted, clog, collect, from_segment, mode, numbered, numbers, to, unbatched
