@@ -26,8 +26,13 @@ from tests.support import datagram
 #: datagrams, and seconds between them
 COUNT: Final = 200
 PAUSE: Final = 0.01
-#: the function that is counted, with what it calls
-COUNTED: Final = "__pyx_f_5bccnd_3bus_14segment_reader_13SegmentReader__take"
+#: the functions that are counted, with what they call: those that handle an event of a segment and of a client
+COUNTED: Final = (
+    "__pyx_f_5bccnd_3bus_14segment_reader_13SegmentReader_on_events",
+    "__pyx_f_5bccnd_3net_4loop_9_Callback_on_events",
+)
+#: a datagram from another host, the same for clients in batch mode, and a local publish with its returned broadcast
+CASES: Final = ("datagram", "batch", "publish")
 #: bytes of a line of the processor's cache
 LINE: Final = 64
 
@@ -39,7 +44,7 @@ STAGES: Final = (
     ("look up", r"slice_dict|4core_6routes"),
     ("send", r"3bus_6fanout|6Sender|fanout_groups|send_queues|\bsend(mmsg|to)?\b"),
     ("clocks", r"clock_gettime|vdso"),
-    ("objects, memory", r""),
+    ("Python objects and code", r""),
 )
 
 
@@ -92,11 +97,11 @@ def control(pid: int, on: bool) -> None:
         raise click.ClickException(f"callgrind_control failed: {done.stderr.decode().strip()}")
 
 
-def measure(folder: Path, clients: int) -> dict[str, Cost]:
-    """Count one run with so many clients."""
+def measure(folder: Path, case: str, clients: int) -> dict[str, Cost]:
+    """Count one run of a case with so many clients."""
     profile = folder / "profile"
     options = ["--instr-atstart=no", "--dump-instr=yes", "--compress-strings=no", "--compress-pos=no"]
-    options += ["--collect-atstart=no", f"--toggle-collect={COUNTED}"]
+    options += ["--collect-atstart=no", *(f"--toggle-collect={name}" for name in COUNTED)]
     daemon = Daemon(
         folder,
         {"heartbeat": {"interval": 0}},
@@ -106,21 +111,28 @@ def measure(folder: Path, clients: int) -> dict[str, Cost]:
     )
     daemon.configure({"integrity": daemon.with_key(KEY)})
     daemon.start()
-    raws = [datagram("other/sender/1", n, f"bench/c{n % 16}", b"x" * (SIZE - 70), KEY) for n in range(1, 2 * COUNT + 1)]
+    payload = b"x" * (SIZE - 70)
     with daemon, Wire(daemon.port, BROADCAST) as wire:
         connected = [daemon.raw() for _ in range(clients)]
         for client in connected:
             client.send(b"SUB bench/")
+            if case == "batch":
+                client.send(b"CMSG !/bccn/batch/on\0")
+        publisher = daemon.raw()
         wait(lambda: daemon.metric("subscriptions") == clients, "the subscriptions")
-        for number, raw in enumerate(raws):
-            if number == COUNT:
+        for number in range(1, 2 * COUNT + 1):
+            if number == COUNT + 1:
                 control(daemon.pid, True)
-            wire.send(raw)
+            channel = f"bench/c{number % 16}"
+            if case == "publish":
+                publisher.send(b"MSG %b\0%b" % (channel.encode(), payload))
+            else:
+                wire.send(datagram("other/sender/1", number, channel, payload, KEY))
             for client in connected:
                 client.recv(1 << 16)
             time.sleep(PAUSE)
         control(daemon.pid, False)
-        for client in connected:
+        for client in [*connected, publisher]:
             client.close()
         daemon.stop()
     with profile.open() as lines:
@@ -130,16 +142,17 @@ def measure(folder: Path, clients: int) -> dict[str, Cost]:
 @click.command()
 @click.option("--clients", type=int, default=1, help="Clients that get each message.")
 def main(clients: int) -> None:
-    """Count what a message costs by stage when nothing else is going on (one minute; needs valgrind)."""
+    """Count what a message costs by stage when nothing else is going on (two minutes; needs valgrind)."""
     if shutil.which("valgrind") is None:
         raise click.ClickException("there is no valgrind: apt-get install valgrind")
     with tempfile.TemporaryDirectory(prefix="bccnd-stages-") as name:
-        costs = measure(Path(name) / "daemon", clients)
-    print("| stage | instructions | lines of code |\n| --- | --- | --- |")
-    for stage, cost in costs.items():
-        print(f"| {stage} | {cost.instructions:,.0f} | {cost.lines} |")
-    total = [sum(column) for column in zip(*costs.values(), strict=True)]
-    print(f"| all | {total[0]:,.0f} | {total[1]:,.0f} |")
+        found = {case: measure(Path(name) / case, case, clients) for case in CASES}
+    print("| stage |" + "".join(f" {case} | lines |" for case in CASES) + "\n| --- |" + " ---: | ---: |" * len(CASES))
+    for stage, _ in STAGES:
+        costs = [found[case][stage] for case in CASES]
+        print(f"| {stage} |" + "".join(f" {cost.instructions:,.0f} | {cost.lines:,} |" for cost in costs))
+    sums = [[sum(column) for column in zip(*found[case].values(), strict=True)] for case in CASES]
+    print("| all |" + "".join(f" {instructions:,.0f} | {lines:,} |" for instructions, lines in sums))
 
 
 if __name__ == "__main__":
