@@ -1,8 +1,9 @@
 cimport cython
-from bccnd.bus.send_queues cimport SendQueues
+from bccnd.bus.send_queues cimport SendQueues, batch_packet
 from bccnd.core.counters cimport BusCounters
 from bccnd.core.fanout_groups cimport FanoutGroups
 from bccnd.native cimport sockio
+from bccnd.net.loop cimport Loop
 
 
 cdef class _Split:
@@ -24,7 +25,7 @@ cdef class Fanout:
     cdef FanoutGroups _groups
     cdef dict _received
     cdef bint _due
-    cdef object _loop
+    cdef Loop _loop
 
     @cython.locals(receivers=tuple, single=tuple, frame=bytes, messages=list)
     cpdef deliver(self, list deliveries)
@@ -39,6 +40,7 @@ cdef class Fanout:
     cdef tuple _unbatched(self, tuple receivers, bytes frame)
     cdef _Split _split(self, tuple receivers)
     cdef _forget_splits(self)
+    @cython.locals(receivers=tuple, messages=list)
     cpdef send_batches(self)
     @cython.locals(packet=bytes, fd=int, failed=int)
     cdef _send_batch(self, tuple receivers, list messages)

@@ -151,13 +151,16 @@ class Fanout:
             return
         self._due = False
         for receivers, messages in self._batches.take():
+            if len(messages) == 1:
+                self._send_batch(receivers, messages)
+                continue
             for some in portions(messages):
                 self._send_batch(receivers, some)
 
     def _send_batch(self, receivers: tuple[int, ...], messages: list[bytes]) -> None:
         packet = batch_packet(messages)
         for fd in receivers:
-            if fd in self._waiting:
+            if self._waiting and fd in self._waiting:
                 self.queues.enqueue_all(self._clients[fd], messages)
                 continue
             failed = self._sender.one(fd, packet, len(messages))

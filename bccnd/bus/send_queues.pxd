@@ -1,5 +1,12 @@
 from bccnd.core.counters cimport BusCounters
+from bccnd.core cimport frames
 from bccnd.native cimport sockio
+
+cdef Py_ssize_t LENGTH
+cdef Py_ssize_t MAX_PORTION
+
+
+cpdef bytes batch_packet(list messages)
 
 
 cdef class SendQueues:

@@ -1,6 +1,8 @@
 cimport cython
 from bccnd.native cimport scan
 
+cdef Py_ssize_t LAST_SLOT
+
 
 cdef class Group:
     cdef tuple receivers

@@ -29,6 +29,7 @@ cdef class Loop:
 
     @cython.locals(poller=Poller, handler=Handler, count=int, number=int)
     cpdef run(self)
+    cpdef soon(self, object call)
     cpdef bint watches(self, int fd)
     @cython.locals(timer=Timer, seconds=double)
     cdef double _timeout(self) except? -2.0
