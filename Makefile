@@ -117,7 +117,7 @@ COMPILED = BCCND_BUILD=compiled $(PYTEST)
 PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(PYTEST) --import-mode=append
 
 # The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/native compares both by itself.
-PLAIN := $(patsubst %,tests/core/test_%.py,counters dedup fanout_groups frames ingress integrity lru routes \
+PLAIN := $(patsubst %,tests/core/test_%.py,counters dedup deliveries fanout_groups frames ingress integrity lru routes \
 	tracker_log tracker_replay vectors) $(patsubst %,tests/bus/test_%.py,batches model modes server) \
 	$(patsubst %,tests/net/test_%.py,loop segment) tests/e2e/test_handover.py
 # What `make test-all` repeats.

@@ -104,8 +104,9 @@ class SegmentReader(Handler):
                 self._ingress.feed_into(deliveries, self._counters, datagrams, self._peers, now, stamp)
             if deliveries.count:
                 if deliveries.count == 1:
-                    self._fanout.send(deliveries.receivers, deliveries.frame)
+                    receivers, frame = deliveries.receivers, deliveries.frame
                     deliveries.clear()
+                    self._fanout.send(receivers, frame)
                 else:
                     self._fanout.deliver(deliveries.take())
                 self._forward.add((clock.time_ns() - stamp) * 1e-9)

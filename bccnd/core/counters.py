@@ -26,7 +26,7 @@ class SegmentCounters:
     def __init__(self, name: str) -> None:
         self.name = name
         self.received = 0
-        #: by the numbers of verdicts.py
+        #: indexed by the numbers of verdicts.py
         self.verdict_counts = Counts(len(NAMES))
         self.sent = 0
         #: by the errno's name
