@@ -1,7 +1,7 @@
 cimport cython
 from bccnd.bus.send_queues cimport SendQueues, batch_packet
 from bccnd.core.counters cimport BusCounters
-from bccnd.core.fanout_groups cimport FanoutGroups
+from bccnd.core.fanout_groups cimport FanoutGroups, portions
 from bccnd.native cimport sockio
 from bccnd.net.loop cimport Loop
 
@@ -40,7 +40,7 @@ cdef class Fanout:
     cdef tuple _unbatched(self, tuple receivers, bytes frame)
     cdef _Split _split(self, tuple receivers)
     cdef _forget_splits(self)
-    @cython.locals(receivers=tuple, messages=list)
+    @cython.locals(receivers=tuple, messages=list, some=list)
     cpdef send_batches(self)
     @cython.locals(packet=bytes, fd=int, failed=int)
     cdef _send_batch(self, tuple receivers, list messages)

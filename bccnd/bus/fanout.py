@@ -151,9 +151,6 @@ class Fanout:
             return
         self._due = False
         for receivers, messages in self._batches.take():
-            if len(messages) == 1:
-                self._send_batch(receivers, messages)
-                continue
             for some in portions(messages):
                 self._send_batch(receivers, some)
 

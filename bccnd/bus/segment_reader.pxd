@@ -29,6 +29,7 @@ cdef class SegmentReader(Handler):
     cpdef on_events(self, unsigned int _events)
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(
-        _=int, datagrams=list, deliveries=Deliveries, receivers=tuple, frame=bytes, wall=longlong, stamp=longlong, waited=longlong, now=double, late=bint, one_by_one=bint
+        _=int, datagrams=list, deliveries=Deliveries, receivers=tuple, frame=bytes, wall=longlong, stamp=longlong,
+        waited=longlong, now=double, late=bint, one_by_one=bint,
     )
     cdef bint _take(self, int rounds) except -1

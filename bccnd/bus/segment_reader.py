@@ -96,10 +96,7 @@ class SegmentReader(Handler):
             if one_by_one:
                 stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
                 stamps[0] = stamp
-                for receivers, frame in self._ingress.feed_late(
-                    self._counters, datagrams, self._peers, now, stamps, wall
-                ):
-                    deliveries.put(receivers, frame)
+                self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall)
             else:
                 self._ingress.feed_into(deliveries, self._counters, datagrams, self._peers, now, stamp)
             if deliveries.count:

@@ -7,7 +7,7 @@ Delivery = tuple[tuple[int, ...], bytes]
 
 
 class Deliveries:
-    """Collects deliveries for the caller, who uses it again for the next batch.
+    """Collects the deliveries of a batch; it is used again for the next one.
 
     ``count`` is how many there are; ``receivers`` and ``frame`` are the first one, which is usually the only one and
     then needs no list.

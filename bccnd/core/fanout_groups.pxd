@@ -4,6 +4,10 @@ from bccnd.native cimport scan
 cdef Py_ssize_t LAST_SLOT
 
 
+@cython.locals(start=Py_ssize_t, size=Py_ssize_t, number=Py_ssize_t, message=bytes, found=list)
+cpdef list portions(list messages, Py_ssize_t limit=*)
+
+
 cdef class Group:
     cdef tuple receivers
     cdef list messages

@@ -5,7 +5,6 @@ Invariant: every receiver gets its messages in order. A group collects messages 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from bccnd.core.frames import MAX_BATCH
@@ -136,12 +135,16 @@ class FanoutGroups:
         return own
 
 
-def portions(messages: list[bytes], limit: int = MAX_PORTION) -> Iterator[list[bytes]]:
+def portions(messages: list[bytes], limit: int = MAX_PORTION) -> list[list[bytes]]:
     """Split messages into portions of one packet each; a message larger than ``limit`` is a portion of its own."""
+    if len(messages) == 1:
+        return [messages]
     start = size = 0
+    found: list[list[bytes]] = []
     for number, message in enumerate(messages):
         size += LENGTH + len(message)
         if size > limit and number > start:
-            yield messages[start:number]
+            found.append(messages[start:number])
             start, size = number, LENGTH + len(message)
-    yield messages[start:] if start else messages
+    found.append(messages[start:] if start else messages)
+    return found

@@ -95,12 +95,10 @@ class Ingress:
         peers: Sequence[str],
         now: float,
         received_ns: int,
-        link_head: bytes = FORWARDED,
-        from_link: bool = False,
     ) -> list[Delivery]:
-        """Judge a batch of datagrams and return the deliveries in order; see `feed_into`."""
+        """Judge a batch from a segment and return the deliveries in order; see `feed_into`."""
         deliveries = Deliveries()
-        self.feed_into(deliveries, counters, datagrams, peers, now, received_ns, link_head, from_link)
+        self.feed_into(deliveries, counters, datagrams, peers, now, received_ns)
         return deliveries.take()
 
     def feed_into(
@@ -202,25 +200,28 @@ class Ingress:
 
     def feed_late(
         self,
+        deliveries: Deliveries,
         counters: SegmentCounters,
         datagrams: list[bytes],
         peers: Sequence[str],
         now: float,
         stamps: Sequence[int],
         wall_ns: int = 0,
-    ) -> list[Delivery]:
-        """Judge a batch that has waited in the socket, each datagram by when it arrived: the first at ``now``, the
-        others later by ``stamps`` (wall clock, nanoseconds; 0 if unknown, except the first). ``wall_ns`` is the current
-        wall clock: datagrams older than ``max_age_ns`` do not go to links."""
-        deliveries: list[Delivery] = []
+    ) -> None:
+        """Judge a batch that has waited in the socket, and add the deliveries in order.
+
+        Each datagram is judged by when it arrived: the first at ``now``, the others later by ``stamps`` (wall clock,
+        nanoseconds; 0 if unknown, except the first). ``wall_ns`` is the current wall clock: datagrams older than
+        ``max_age_ns`` do not go to links.
+        """
         for start, end, after in spans(stamps):
             stamp = stamps[start] or stamps[0]
             link_head = FORWARDED if wall_ns - stamp <= self.max_age_ns else b""
             before = self._count_accepted(counters.verdicts)
-            deliveries += self.feed(counters, datagrams[start:end], peers[start:end], now + after, stamp, link_head)
+            some, senders = datagrams[start:end], peers[start:end]
+            self.feed_into(deliveries, counters, some, senders, now + after, stamp, link_head)
             if not link_head and self._routes.links_here:
                 self.too_old_for_links += self._count_accepted(counters.verdicts) - before
-        return deliveries
 
     def feed_link(
         self,
@@ -241,13 +242,14 @@ class Ingress:
         """
         before = self._count_accepted(counters.verdicts)
         link_head = b"" if late else forwarded(origin, b"")
-        deliveries = self.feed(counters, [datagram], (peer,), now, received_ns, link_head, True)
+        deliveries = Deliveries()
+        self.feed_into(deliveries, counters, [datagram], (peer,), now, received_ns, link_head, True)
         accepted = self._count_accepted(counters.verdicts) > before
         if accepted and copies and not late:
             if len(self._relayed) >= MAX_RELAYED:
                 del self._relayed[next(iter(self._relayed))]
             self._relayed[datagram] = copies
-        return deliveries, accepted
+        return deliveries.take(), accepted
 
     @staticmethod
     def _count_accepted(verdicts: list[int]) -> int:

@@ -16,6 +16,7 @@ from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.core.liveness import Liveness
 from bccnd.core.tracker_log import TrackerLog
@@ -118,4 +119,6 @@ def _feed(
     stamps = [unfinished.stamps[0] or wall, *unfinished.stamps[1:]]
     now = unfinished.now or time.monotonic() - max(0, wall - stamps[0]) * 1e-9
     tracker_log.serial = unfinished.serial
-    bus.deliver(ingress.feed_late(counters, list(unfinished.datagrams), peers, now, stamps))
+    deliveries = Deliveries()
+    ingress.feed_late(deliveries, counters, list(unfinished.datagrams), peers, now, stamps)
+    bus.deliver(deliveries.take())

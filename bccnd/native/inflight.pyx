@@ -172,7 +172,6 @@ cdef class Receiver(sockio.Receiver):
         try:
             datagrams = sockio.Receiver.receive(self)
         except OSError:
-            self._filled = 0
             self._inflight.finish()
             raise
         self._filled = <int> len(datagrams)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bccnd.core import frames
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import CLOCK_MIN, LINK_PATIENCE, MAX_ENDED, DedupRules, TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import MAX_RELAYED
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from tests.core import scenario
@@ -176,7 +177,10 @@ def test_what_has_waited_in_the_socket_for_too_long_goes_over_no_link() -> None:
     second = 1_000_000_000
     raws = [datagram(seq=20), datagram(seq=21), datagram(seq=22)]
     stamps = [NS, NS + second, NS + 3 * second]
-    found = host.world.ingress.feed_late(host.world.counters, raws, ["10.0.0.9:1"] * 3, 0.0, stamps, NS + 3 * second)
+    deliveries = Deliveries()
+    peers, now = ["10.0.0.9:1"] * 3, NS + 3 * second
+    host.world.ingress.feed_late(deliveries, host.world.counters, raws, peers, 0.0, stamps, now)
+    found = deliveries.take()
     assert host.carried(found) == [(0, datagram(seq=21)), (0, datagram(seq=22))]
     assert host.world.ingress.too_old_for_links == 1
     assert len([frame for receivers, frame in found if 1 in receivers and frame.endswith(b"x")]) >= 3

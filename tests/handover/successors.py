@@ -26,6 +26,7 @@ from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
 from bccnd.core.ingress import Ingress
@@ -226,7 +227,9 @@ class Site(Hub):
         self.tracker_log.serial = unfinished.serial
         now = unfinished.now or time.monotonic()
         counters = SegmentCounters(unfinished.label.decode())
-        self.bus.deliver(self.ingress.feed_late(counters, list(unfinished.datagrams), peers, now, stamps))
+        deliveries = Deliveries()
+        self.ingress.feed_late(deliveries, counters, list(unfinished.datagrams), peers, now, stamps)
+        self.bus.deliver(deliveries.take())
 
     def kill(self) -> None:
         """End the daemon as SIGKILL does: only its descriptors are closed."""
