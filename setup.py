@@ -64,7 +64,7 @@ def extensions() -> list[Extension]:
                 name,
                 [source],
                 libraries=["crypto"] if name == "bccnd.native.hmac8" else [],
-                extra_compile_args=["-O2", "-g0", "-Wno-deprecated-declarations"],
+                extra_compile_args=["-O2", "-g0", "-fno-plt", "-Wno-deprecated-declarations"],
             )
         )
     # A .pxd speaks to all who use it, and not all of them are found out by themselves.

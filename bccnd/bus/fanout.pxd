@@ -12,6 +12,7 @@ cdef class _Split:
     cdef tuple single
 
 
+@cython.final
 cdef class Fanout:
     cdef readonly SendQueues queues
     cdef BusCounters _counters

@@ -1,8 +1,10 @@
+cimport cython
 from bccnd.bus.fanout cimport Fanout
 from bccnd.core.tracker_log cimport TrackerLog
 from bccnd.native.inflight cimport InflightState
 
 
+@cython.final
 cdef class InputTransaction:
     cdef Fanout _fanout
     cdef InflightState _inflight

@@ -26,7 +26,7 @@ cdef class SegmentReader(Handler):
     cdef Deliveries _deliveries
     cdef InputTransaction _transaction
 
-    cpdef on_events(self, unsigned int _events)
+    cdef on_events(self, unsigned int _events)
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(
         _=int, datagrams=list, deliveries=Deliveries, receivers=tuple, frame=bytes, wall=longlong, stamp=longlong,

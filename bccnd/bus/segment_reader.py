@@ -57,7 +57,8 @@ class SegmentReader(Handler):
         return self._segment.fileno()
 
     def on_events(self, _events: int) -> None:
-        self.drain()
+        self._take(ROUNDS)
+        self._fanout.send_batches()
 
     def drain(self, rounds: int = ROUNDS) -> bool:
         """Process what the socket holds, at most so many batches; return whether there may be more."""

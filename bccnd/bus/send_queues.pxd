@@ -1,3 +1,4 @@
+cimport cython
 from bccnd.core.counters cimport BusCounters
 from bccnd.core cimport frames
 from bccnd.native cimport sockio
@@ -9,6 +10,7 @@ cdef Py_ssize_t MAX_PORTION
 cpdef bytes batch_packet(list messages)
 
 
+@cython.final
 cdef class SendQueues:
     cdef public object limits
     cdef readonly BusCounters counters

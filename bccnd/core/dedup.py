@@ -209,7 +209,7 @@ class TrackerTable:
     def follow(self, source: Source, seq: int, now: float, from_link: bool = False) -> int:
         """Return the verdict on the next datagram of a tracked source."""
         # Not `last + 1`, which overflows at the highest seq.
-        if seq > source.last and seq - source.last == 1 and not source.absent:
+        if seq > source.last and seq - source.last == 1 and source.absent == 0:
             source.last = seq
             verdict = ACCEPTED
         else:

@@ -1,3 +1,7 @@
+cimport cython
+
+
+@cython.final
 cdef class Deliveries:
     cdef readonly Py_ssize_t count
     cdef readonly tuple receivers

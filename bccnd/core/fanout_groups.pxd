@@ -19,6 +19,7 @@ cdef class _Placement:
     cdef long version
 
 
+@cython.final
 cdef class FanoutGroups:
     cdef dict _placements
     cdef list _latest

@@ -21,6 +21,7 @@ cdef int _BAR
 cdef int _COLON
 
 
+@cython.final
 cdef class Ingress:
     cdef public IntegrityChecker checker
     cdef public TrackerLog tracker_log

@@ -5,6 +5,7 @@ from bccnd.native cimport scan
 cdef int _BRACKET
 
 
+@cython.final
 cdef class IntegrityChecker:
     cdef tuple _verifiers
     cdef Algorithm _signer

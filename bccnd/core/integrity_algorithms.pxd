@@ -5,7 +5,7 @@ cdef class Algorithm:
     cdef public unsigned long long verified
     cdef public str fingerprint
     cpdef bytes sum(self, bytes body)
-    cpdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
 
 
 cdef class Hmac(Algorithm):

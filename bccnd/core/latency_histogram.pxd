@@ -5,6 +5,7 @@ cdef int DOUBLINGS
 cdef double FIRST_BOUND
 
 
+@cython.final
 cdef class LatencyHistogram:
     cdef Counts _buckets
     cdef readonly double sum

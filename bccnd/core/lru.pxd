@@ -20,6 +20,7 @@ cdef class Source:
     cdef public Source newer
 
 
+@cython.final
 cdef class LruTable:
     cdef readonly Index index
     cdef Source _end

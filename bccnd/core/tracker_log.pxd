@@ -1,6 +1,8 @@
+cimport cython
 from bccnd.native.record_buffer cimport RecordBuffer
 
 
+@cython.final
 cdef class TrackerLog:
     cdef public unsigned long long serial
     cdef readonly Py_ssize_t size

@@ -1,8 +1,11 @@
+cimport cython
+
 cdef extern from "openssl/sha.h" nogil:
     ctypedef struct SHA256_CTX:
         pass
 
 
+@cython.final
 cdef class Hmac8:
     cdef SHA256_CTX _inner
     cdef SHA256_CTX _outer

@@ -4,6 +4,7 @@ The SHA256_* calls are deprecated in OpenSSL 3, but their states are copied by a
 what EVP costs.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 cdef extern from "openssl/sha.h" nogil:
@@ -26,6 +27,7 @@ cdef void _begin(SHA256_CTX *state, const unsigned char *block, unsigned char pa
     SHA256_Update(state, padded, BLOCK)
 
 
+@cython.final
 cdef class Hmac8:
     """Computes and verifies sums."""
 

@@ -1,8 +1,10 @@
+cimport cython
 from bccnd.native cimport sockio
 
 ctypedef unsigned long long u64
 
 
+@cython.final
 cdef class InflightState:
     cdef readonly object memory
     cdef object _view
@@ -44,6 +46,7 @@ cdef class Sender(sockio.Sender):
     cpdef int waited(self, int fd, bytes packet, long weight, u64 length) noexcept
 
 
+@cython.final
 cdef class BroadcastSender:
     cdef InflightState _inflight
     cdef int _fd

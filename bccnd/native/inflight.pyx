@@ -5,6 +5,7 @@ successor can tell for each message whether it was sent. inflight.py declares th
 """
 
 import os
+cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyObject_GetBuffer, PyBuffer_Release
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -52,6 +53,7 @@ cdef inline volatile u64 *_at(char *base, Py_ssize_t at) noexcept:
     return <volatile u64 *> (base + at)
 
 
+@cython.final
 cdef class InflightState:
     """The input in progress, and how many of its messages each client got."""
 
@@ -272,6 +274,7 @@ cdef class Sender(sockio.Sender):
         return self._single(fd, packet)
 
 
+@cython.final
 cdef class BroadcastSender:
     """Broadcasts to a segment, recording what was sent."""
 

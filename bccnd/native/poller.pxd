@@ -1,3 +1,7 @@
+cimport cython
+
+
+@cython.final
 cdef class Poller:
     cdef int _epoll
     cdef int _count

@@ -2,6 +2,7 @@
 
 import os
 
+cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, errno
@@ -40,6 +41,7 @@ cdef _failed():
     raise OSError(errno, os.strerror(errno))
 
 
+@cython.final
 cdef class Poller:
     """An epoll instance and the result of its last `wait`."""
 

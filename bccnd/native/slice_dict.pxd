@@ -1,3 +1,7 @@
+cimport cython
+
+
+@cython.final
 cdef class Index:
     cdef tuple _shards
     cdef Py_ssize_t _count

@@ -3,6 +3,7 @@
 The cache has a weak hash: keys that collide only make it useless.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_SIZE
@@ -35,6 +36,7 @@ cdef inline Py_ssize_t _slot(const char *text, Py_ssize_t size) noexcept:
     return <Py_ssize_t> ((word + <uint64_t> size) * <uint64_t> 0x9E3779B97F4A7C15 >> 64 - SLOT_BITS) * 2
 
 
+@cython.final
 cdef class Index:
     """The dictionary. Values are not None."""
 

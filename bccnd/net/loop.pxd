@@ -3,19 +3,21 @@ from bccnd.native cimport clock
 from bccnd.native.poller cimport Poller
 
 
+@cython.final
 cdef class Timer:
     cdef public double when
     cdef readonly object call
 
 
 cdef class Handler:
-    cpdef on_events(self, unsigned int events)
+    cdef on_events(self, unsigned int events)
 
 
 cdef class _Callback(Handler):
     cdef object _call
 
 
+@cython.final
 cdef class Loop:
     cdef Poller _poller
     cdef list _handlers
