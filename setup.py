@@ -21,6 +21,7 @@ COMPILED = (
     "bccnd/native/record_buffer.pyx",
     "bccnd/native/sockio.pyx",
     "bccnd/native/scan.pyx",
+    "bccnd/native/spare_bytes.pyx",
     "bccnd/core/fanout_groups.py",
     "bccnd/core/tracker_log.py",
     "bccnd/core/tracker_replay.py",

@@ -10,6 +10,7 @@ from bccnd.bus.fanout cimport Fanout
 from bccnd.bus.input_transaction cimport InputTransaction
 
 cdef Py_ssize_t BATCH
+cdef int ROUNDS
 cdef long long LATE_NS
 cdef long long MAX_WAIT_NS
 

@@ -9,6 +9,7 @@ from bccnd.core.routes cimport Route, RouteTables
 from bccnd.native cimport scan
 from bccnd.native.counts cimport Counts
 from bccnd.native.slice_dict cimport Index
+from bccnd.native.spare_bytes cimport SpareBytes
 
 cdef int ACCEPTED
 cdef int DUPLICATE
@@ -36,6 +37,7 @@ cdef class Ingress:
     cdef object _on_heartbeat
     cdef object _on_conflict
     cdef object _on_bug
+    cdef SpareBytes _frames
     cdef dict _relayed
 
     @cython.locals(

@@ -33,6 +33,7 @@ from bccnd.core.verdicts import (
 )
 from bccnd.errors import BadDatagram
 from bccnd.native import scan
+from bccnd.native.spare_bytes import SpareBytes
 
 #: head of the frame in which datagrams from segments go to links
 FORWARDED: Final = forwarded(0, b"")
@@ -79,6 +80,7 @@ class Ingress:
         self._on_heartbeat = on_heartbeat
         self._on_conflict = on_conflict
         self._on_bug = on_bug
+        self._frames = SpareBytes()
         #: datagrams broadcast for links, and the number of copies that are still to come back
         self._relayed: dict[bytes, int] = {}
 
@@ -164,7 +166,7 @@ class Ingress:
                 if verdict <= LAST_ACCEPTED:
                     route.carried += 1
                     if route.plain:
-                        deliveries.put(route.plain, scan.concat(route.frame_head, raw, behind))
+                        deliveries.put(route.plain, self._frames.join(route.frame_head, raw, behind))
                     if route.special:
                         if route.cut:
                             routes.report_cut(route)

@@ -1,11 +1,21 @@
 cimport cython
 
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        int fd
+    struct epoll_event:
+        unsigned int events
+        epoll_data_t data
+
+cdef enum:
+    MOST = 256
+
 
 @cython.final
 cdef class Poller:
     cdef int _epoll
     cdef int _count
-    cdef bytearray _room
+    cdef epoll_event[MOST] _events
 
     cpdef register(self, int fd, unsigned int events)
     cpdef modify(self, int fd, unsigned int events)

@@ -3,17 +3,11 @@
 import os
 
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, errno
 from libc.math cimport ceil
 
 cdef extern from "<sys/epoll.h>" nogil:
-    struct epoll_data_t "epoll_data":
-        int fd
-    struct epoll_event:
-        unsigned int events
-        epoll_data_t data
     enum:
         EPOLL_CLOEXEC
         EPOLL_CTL_ADD
@@ -33,10 +27,6 @@ cdef extern from "Python.h":
 cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
 
-cdef enum:
-    MOST = 256
-
-
 cdef _failed():
     raise OSError(errno, os.strerror(errno))
 
@@ -46,7 +36,6 @@ cdef class Poller:
     """An epoll instance and the result of its last `wait`."""
 
     def __init__(self):
-        self._room = bytearray(MOST * sizeof(epoll_event))
         self._count = 0
         self._epoll = epoll_create1(EPOLL_CLOEXEC)
         if self._epoll < 0:
@@ -74,17 +63,16 @@ cdef class Poller:
             _failed()
 
     cpdef int wait(self, double seconds) except -1:
-        cdef epoll_event *events = <epoll_event *> PyByteArray_AS_STRING(self._room)
         # Rounded up, so that the last part of a millisecond is not spent in waits of no time.
         cdef int milliseconds = <int> ceil(seconds * 1000) if seconds >= 0 else -1
         cdef PyThreadState *thread = PyThreadState_Get()
         cdef int count
         if thread.prev == NULL and thread.next == NULL:
             # There is no other thread to release the interpreter's lock for.
-            count = epoll_wait(self._epoll, events, MOST, milliseconds)
+            count = epoll_wait(self._epoll, self._events, MOST, milliseconds)
         else:
             with nogil:
-                count = epoll_wait(self._epoll, events, MOST, milliseconds)
+                count = epoll_wait(self._epoll, self._events, MOST, milliseconds)
         self._count = max(count, 0)
         if count < 0:
             if errno != EINTR:
@@ -95,12 +83,12 @@ cdef class Poller:
     cpdef int fd(self, int number) except -1:
         if not 0 <= number < self._count:
             raise IndexError(number)
-        return (<epoll_event *> PyByteArray_AS_STRING(self._room))[number].data.fd
+        return self._events[number].data.fd
 
     cpdef unsigned int events(self, int number) except? 0:
         if not 0 <= number < self._count:
             raise IndexError(number)
-        return (<epoll_event *> PyByteArray_AS_STRING(self._room))[number].events
+        return self._events[number].events
 
     cpdef close(self):
         if self._epoll > 0:

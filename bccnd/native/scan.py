@@ -1,4 +1,4 @@
-"""Searching, parsing and joining bytes without intermediate copies.
+"""Searching and parsing bytes without intermediate copies.
 
 Results are those of `bytes.find`, `int` and slices; no byte outside the argument is read.
 """
@@ -25,13 +25,6 @@ def parse_uint(raw: bytes, start: int, end: int) -> int:
         return -1
     value = int(digits)
     return value if value < _LIMIT else -1
-
-
-def concat(head: bytes, raw: bytes, start: int) -> bytes:
-    """Return ``head + raw[start:]``. Raises IndexError for a start outside ``raw``."""
-    if not 0 <= start <= len(raw):
-        raise IndexError("outside the bytes")
-    return head + raw[start:]
 
 
 def address(value: object) -> int:

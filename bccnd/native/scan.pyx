@@ -1,7 +1,7 @@
 """Compiled twin of scan.py."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.string cimport memchr, memcpy
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.string cimport memchr
 
 COMPILED = True
 
@@ -29,18 +29,6 @@ cpdef long long parse_uint(bytes raw, Py_ssize_t start, Py_ssize_t end) noexcept
             return -1
         value = value * 10 + digit
     return <long long> value if value < <unsigned long long> 1 << 63 else -1
-
-
-cpdef bytes concat(bytes head, bytes raw, Py_ssize_t start):
-    cdef Py_ssize_t before = PyBytes_GET_SIZE(head)
-    cdef Py_ssize_t behind = PyBytes_GET_SIZE(raw) - start
-    cdef bytes whole
-    if start < 0 or behind < 0:
-        raise IndexError("outside the bytes")
-    whole = PyBytes_FromStringAndSize(NULL, before + behind)
-    memcpy(PyBytes_AS_STRING(whole), PyBytes_AS_STRING(head), <size_t> before)
-    memcpy(PyBytes_AS_STRING(whole) + before, PyBytes_AS_STRING(raw) + start, <size_t> behind)
-    return whole
 
 
 cpdef Py_ssize_t address(object value) noexcept:

@@ -1,3 +1,5 @@
+from bccnd.native.spare_bytes cimport SpareBytes
+
 cdef extern from "<time.h>" nogil:
     struct timespec:
         long tv_sec
@@ -42,6 +44,7 @@ cdef class Receiver:
     cdef int _stamped
     # the last batch, if it was one datagram
     cdef list _single
+    cdef SpareBytes _spare
     cdef readonly object names
 
     cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size)

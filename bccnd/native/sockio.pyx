@@ -42,6 +42,7 @@ cdef class Receiver:
         cdef mmsghdr *header
         cdef iovec *vector
         self._fd = fd
+        self._spare = SpareBytes()
         self._size = size
         for i in range(COUNT):
             header, vector = <mmsghdr *> self._headers + i, <iovec *> self._iovecs + i
@@ -65,7 +66,6 @@ cdef class Receiver:
         cdef int count
         cdef list datagrams
         cdef bytes one
-        cdef object before
         for i in range(self._stamped):
             headers[i].msg_hdr.msg_controllen = CONTROL
         count = recvmmsg(self._fd, headers, COUNT, MSG_DONTWAIT, NULL)
@@ -73,11 +73,8 @@ cdef class Receiver:
             raise OSError(errno, os.strerror(errno))
         if count == 1 and self._single is not None and references(<PyObject *> self._single) == 1:
             # The list of the last batch has no other reference, so it serves again.
-            before = <object> PyList_GET_ITEM(self._single, 0)
-            one = PyBytes_FromStringAndSize(self._data, headers[0].msg_len)
-            Py_INCREF(one)
-            PyList_SET_ITEM(self._single, 0, one)
-            Py_DECREF(before)
+            self._single[0] = None
+            self._single[0] = self._spare.copy(self._data, headers[0].msg_len)
             return self._single
         datagrams = PyList_New(count)
         for i in range(count):

@@ -1,0 +1,10 @@
+cimport cython
+
+
+@cython.final
+cdef class SpareBytes:
+    cdef bytes _spare
+
+    cpdef bytes join(self, bytes head, bytes raw, Py_ssize_t start)
+    cdef bytes copy(self, const char *data, Py_ssize_t size)
+    cdef bytes _room(self, Py_ssize_t size)
