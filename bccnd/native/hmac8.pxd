@@ -2,7 +2,7 @@ cimport cython
 
 cdef extern from "openssl/sha.h" nogil:
     ctypedef struct SHA256_CTX:
-        pass
+        unsigned int[8] h
 
 
 @cython.final

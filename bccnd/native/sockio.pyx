@@ -66,6 +66,7 @@ cdef class Receiver:
         cdef int count
         cdef list datagrams
         cdef bytes one
+        cdef object before
         for i in range(self._stamped):
             headers[i].msg_hdr.msg_controllen = CONTROL
         count = recvmmsg(self._fd, headers, COUNT, MSG_DONTWAIT, NULL)
@@ -73,8 +74,15 @@ cdef class Receiver:
             raise OSError(errno, os.strerror(errno))
         if count == 1 and self._single is not None and references(<PyObject *> self._single) == 1:
             # The list of the last batch has no other reference, so it serves again.
-            self._single[0] = None
-            self._single[0] = self._spare.copy(self._data, headers[0].msg_len)
+            # Without the datagram of before, whose memory then serves again, too.
+            before = <object> PyList_GET_ITEM(self._single, 0)
+            Py_INCREF(None)
+            PyList_SET_ITEM(self._single, 0, None)
+            Py_DECREF(before)
+            before = None
+            one = self._spare.copy(self._data, headers[0].msg_len)
+            Py_INCREF(one)
+            PyList_SET_ITEM(self._single, 0, one)
             return self._single
         datagrams = PyList_New(count)
         for i in range(count):
