@@ -38,7 +38,7 @@ LINE: Final = 64
 
 #: stage by the name of a function, the first pattern that is found
 STAGES: Final = (
-    ("receive", r"segment_reader|8Receiver|recvmmsg|input_transaction"),
+    ("receive", r"segment_reader|8Receiver|recvmmsg|input_transaction|spare_bytes"),
     ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
     ("parse, judge", r"4core_7ingress|native_4scan|memchr|4core_5dedup|4core_3lru|counters"),
     ("look up", r"slice_dict|4core_6routes"),

@@ -92,6 +92,22 @@ def test_what_was_handed_out_is_a_copy_of_any_bytes_to_which_no_reference_is_kep
 
 
 @each("sockio")
+def test_lone_datagrams_that_are_kept_stay_as_they_were(sockio: Any) -> None:
+    sent = [b"%d:" % number + b"x" * (number * 37 % 600) for number in range(200)]
+    kept: dict[int, bytes] = {}
+    with udp() as (ours, theirs):
+        receiver = sockio.Receiver(ours.fileno(), 1500, SOCKADDR_IN)
+        for number, one in enumerate(sent):
+            theirs.send(one)
+            ((got,),) = take(receiver, 1)
+            assert (got, hash(got)) == (one, hash(one))
+            if number % 7 in (0, 1, 4):
+                kept[number] = got
+            del got
+    assert kept == {number: sent[number] for number in kept}
+
+
+@each("sockio")
 def test_senders_of_a_batch_are_in_its_order(sockio: Any) -> None:
     with udp() as (ours, _), ExitStack() as stack:
         receiver = sockio.Receiver(ours.fileno(), 1500, SOCKADDR_IN)
