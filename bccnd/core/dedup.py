@@ -208,7 +208,7 @@ class TrackerTable:
 
     def follow(self, source: Source, seq: int, now: float, from_link: bool = False) -> int:
         """Return the verdict on the next datagram of a tracked source."""
-        # Not `last + 1`, which overflows at the highest seq.
+        # Not `last + 1`, which overflows at the highest seq; and compiled, `== 0` calls nothing, while `not` does.
         if seq > source.last and seq - source.last == 1 and source.absent == 0:
             source.last = seq
             verdict = ACCEPTED
