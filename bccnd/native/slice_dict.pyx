@@ -10,10 +10,9 @@ from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp, memcpy
 
+from bccnd.native.spare_bytes cimport resize
+
 cdef extern from "Python.h":
-    ctypedef struct PyBytesObject:
-        Py_hash_t ob_shash
-    void Py_SET_SIZE(object o, Py_ssize_t size)
     PyObject *PyDict_GetItemWithError(object dictionary, object key) except? NULL
 
 PER_SHARD = 256
@@ -76,9 +75,7 @@ cdef class Index:
         """Look a key up in its dictionary."""
         cdef PyObject *found
         memcpy(PyBytes_AS_STRING(_key), text, <size_t> size)
-        PyBytes_AS_STRING(_key)[size] = 0
-        Py_SET_SIZE(_key, size)
-        (<PyBytesObject *> _key).ob_shash = -1
+        resize(_key, size)
         found = PyDict_GetItemWithError(self._shard(_key), _key)
         if found == NULL:
             return None

@@ -10,8 +10,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport EAGAIN, errno
 from libc.string cimport memcpy, memset
 
-cdef extern from "Python.h":
-    Py_ssize_t references "Py_REFCNT"(PyObject *value)
+from bccnd.native.spare_bytes cimport references
 
 BATCH = 64
 cdef enum:
@@ -66,20 +65,19 @@ cdef class Receiver:
         cdef int count
         cdef list datagrams
         cdef bytes one
-        cdef object before
+        cdef PyObject *before
         for i in range(self._stamped):
             headers[i].msg_hdr.msg_controllen = CONTROL
         count = recvmmsg(self._fd, headers, COUNT, MSG_DONTWAIT, NULL)
         if count < 0:
             raise OSError(errno, os.strerror(errno))
         if count == 1 and self._single is not None and references(<PyObject *> self._single) == 1:
-            # The list of the last batch has no other reference, so it serves again.
-            # Without the datagram of before, whose memory then serves again, too.
-            before = <object> PyList_GET_ITEM(self._single, 0)
+            # The list of the last batch has no other reference, so it is used again; and so is the memory of its
+            # datagram, once that is removed from it.
+            before = PyList_GET_ITEM(self._single, 0)
             Py_INCREF(None)
             PyList_SET_ITEM(self._single, 0, None)
-            Py_DECREF(before)
-            before = None
+            Py_DECREF(<object> before)
             one = self._spare.copy(self._data, headers[0].msg_len)
             Py_INCREF(one)
             PyList_SET_ITEM(self._single, 0, one)

@@ -1,4 +1,4 @@
-"""Bytes whose memory serves again once no one else refers to them, in place of an allocation for each message."""
+"""Bytes that reuse memory to which nothing else refers any more, in place of an allocation for each message."""
 
 from __future__ import annotations
 

@@ -5,12 +5,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
-cdef extern from "Python.h":
-    ctypedef struct PyBytesObject:
-        Py_hash_t ob_shash
-    Py_ssize_t references "Py_REFCNT"(PyObject *value)
-    void set_size "Py_SET_SIZE"(object value, Py_ssize_t size)
-
 cdef enum:
     # With it a bytes object takes 512 bytes, the most that Python's allocator for small objects gives.
     ROOM = 479
@@ -43,8 +37,5 @@ cdef class SpareBytes:
         """Return bytes of this size, to be filled by the caller."""
         if size > ROOM or references(<PyObject *> self._spare) != 1:
             return PyBytes_FromStringAndSize(NULL, size)
-        set_size(self._spare, size)
-        PyBytes_AS_STRING(self._spare)[size] = 0
-        # The hash of the content of before.
-        (<PyBytesObject *> self._spare).ob_shash = -1
+        resize(self._spare, size)
         return self._spare

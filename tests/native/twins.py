@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -12,6 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import support
+
+#: places of a caller that has miscounted
+BEYOND: Final = (-sys.maxsize - 1, -sys.maxsize, -(1 << 32), -(1 << 31), -2, -1, 1 << 31, 1 << 32, sys.maxsize)
 
 #: a test is run once for each build; hypothesis need not warn of it
 EACH: Final = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors]
