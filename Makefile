@@ -60,8 +60,8 @@ $(READY): $(CORE)
 	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e '.[dev,all,docs]'
 	@touch $@
 
-# The compiled modules, beside their sources: see setup.py. BCCND_PURE=1 does without them.
-SOURCES := setup.py $(wildcard bccnd/*/*.py bccnd/*/*.pxd bccnd/*/*.pyx)
+# The library of the compiled modules: see setup.py. BCCND_PURE=1 does without it.
+SOURCES := setup.py $(wildcard bccnd/*.py bccnd/*.ld bccnd/*/*.py bccnd/*/*.pxd bccnd/*/*.pyx)
 ifneq ($(or $(filter-out 0,$(BCCND_PURE)),),)
 $(BUILT): $(CORE)
 	@find bccnd -name '*.so' -delete
@@ -71,7 +71,8 @@ $(BUILT): $(CORE) $(SOURCES)
 	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev \
 		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h:python3-dev"
 	@echo 'compiling the hot path (one to three minutes)'
-	@$(BIN)/python setup.py -q build_ext --inplace -j 2
+	@find bccnd -name '*.so' -delete
+	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 endif
 
@@ -90,7 +91,7 @@ demo-fleet: $(READY) $(BUILT)
 	@$(BIN)/python -m examples.fleet
 
 # Who has never compiled anything plays without: that takes seconds instead of minutes.
-run: $(if $(wildcard bccnd/*/*.so),$(BUILT),$(CORE))
+run: $(if $(wildcard bccnd/*.so),$(BUILT),$(CORE))
 	@install -d -m 0700 $(PLAY)
 	@echo '{$(if $(INTERFACE),,host: play$(,) )segments: [{$(if $(INTERFACE),interface: $(INTERFACE),address: 127.255.255.255)}],' \
 		'bus: {path: $(PLAY)/bus.sock}}' > $(PLAY)/bccnd.yaml

@@ -1,51 +1,26 @@
-"""Builds the compiled modules; everything else about the package stands in pyproject.toml.
+"""Builds the library of compiled modules; everything else about the package stands in pyproject.toml.
 
-The list is explicit: what is on it is compiled from the same `.py` that runs uncompiled, with the types of the `.pxd`
-beside it, but for the primitives in `native`, which are written in C terms (`.pyx`). BCCND_PURE=1 builds without them
-and without a compiler.
+The list of them is in `bccnd/compiled_modules.py`, which also finds them in the library. Each is compiled from the same
+`.py` that runs uncompiled, with the types of the `.pxd` beside it; the primitives in `native` are written in C terms
+(`.pyx`). BCCND_PURE=1 builds without the library and without a compiler.
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import runpy
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import LinkError
 
-COMPILED = (
-    "bccnd/native/counts.pyx",
-    "bccnd/native/slice_dict.pyx",
-    "bccnd/native/hmac8.pyx",
-    "bccnd/native/inflight.pyx",
-    "bccnd/native/poller.pyx",
-    "bccnd/native/record_buffer.pyx",
-    "bccnd/native/sockio.pyx",
-    "bccnd/native/scan.pyx",
-    "bccnd/native/spare_bytes.pyx",
-    "bccnd/core/fanout_groups.py",
-    "bccnd/core/tracker_log.py",
-    "bccnd/core/tracker_replay.py",
-    "bccnd/core/integrity_algorithms.py",
-    "bccnd/core/counters.py",
-    "bccnd/core/deliveries.py",
-    "bccnd/core/latency_histogram.py",
-    "bccnd/core/dedup.py",
-    "bccnd/core/frames.py",
-    "bccnd/core/ingress.py",
-    "bccnd/core/integrity.py",
-    "bccnd/core/anonymous_dedup.py",
-    "bccnd/core/lru.py",
-    "bccnd/core/pattern_tree.py",
-    "bccnd/core/routes.py",
-    "bccnd/bus/fanout.py",
-    "bccnd/bus/input_transaction.py",
-    "bccnd/bus/segment_reader.py",
-    "bccnd/bus/send_queues.py",
-    "bccnd/net/loop.py",
-)
-
-# Each call from outside the modules touches one line of memory less without a linkage table.
-OPTIONS = ["-O2", "-g0", "-fno-plt", "-Wno-deprecated-declarations"]
+# Each call from outside the modules touches one line of memory less without a linkage table. Each function is a
+# section, so that the linker can put those together that a message runs.
+OPTIONS = ["-O2", "-g0", "-fno-plt", "-ffunction-sections", "-Wno-deprecated-declarations"]
+LINKER_SCRIPT = "bccnd/message_path.ld"
 
 # `@cython.final` in a .pxd spares each call of a cpdef method two lines of memory: its type is not looked at first.
 DIRECTIVES = {
@@ -56,33 +31,63 @@ DIRECTIVES = {
 }
 
 
+class BuildLibrary(build_ext):
+    """Compiles the sources of a library side by side, and only those that have changed."""
+
+    def build_extension(self, ext: Extension) -> None:
+        compiler = self.compiler
+        compile_all = compiler.compile
+
+        def compile_one(source: str, **options: Any) -> list[str]:
+            (target,) = compiler.object_filenames([source], output_dir=options["output_dir"])
+            newest = max(os.path.getmtime(one) for one in (source, __file__))
+            if os.path.exists(target) and os.path.getmtime(target) > newest:
+                return [target]
+            return list(compile_all([source], **options))
+
+        def compile_each(sources: list[str], **options: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                return [made for each in pool.map(lambda one: compile_one(one, **options), sources) for made in each]
+
+        compiler.compile = compile_each
+        compiler.force = True  # links again where only the linker script has changed
+        try:
+            super().build_extension(ext)
+        except LinkError:  # not every linker knows such scripts
+            ext.extra_link_args = []
+            super().build_extension(ext)
+
+
 def extensions() -> list[Extension]:
     if os.environ.get("BCCND_PURE", "0") not in ("", "0"):
         return []
     from Cython.Build import cythonize
 
+    listed = runpy.run_path("bccnd/compiled_modules.py")
     modules = []
-    for source in COMPILED:
-        name = os.path.splitext(source)[0].replace("/", ".")
-        modules.append(
-            Extension(
-                name,
-                [source],
-                libraries=["crypto"] if name == "bccnd.native.hmac8" else [],
-                extra_compile_args=OPTIONS,
-            )
-        )
+    for name in listed["COMPILED"]:
+        path = name.replace(".", "/")
+        modules.append(Extension(name, [f"{path}.pyx" if os.path.exists(f"{path}.pyx") else f"{path}.py"]))
     # A .pxd speaks to all who use it, and not all of them are found out by themselves.
     declared = max(os.path.getmtime(path) for path in glob.glob("bccnd/*/*.pxd"))
     written = [os.path.getmtime(path) for path in glob.glob("build/c/bccnd/*/*.c")]
-    built: list[Extension] = cythonize(
+    translated = cythonize(
         modules,
         build_dir="build/c",
         compiler_directives=DIRECTIVES,
         nthreads=os.cpu_count() or 1,
         force=any(when < declared for when in written),
     )
-    return built
+    return [
+        Extension(
+            listed["LIBRARY"].replace("/", "."),
+            [source for module in translated for source in module.sources],
+            libraries=["crypto"],
+            depends=[__file__, LINKER_SCRIPT],
+            extra_compile_args=OPTIONS,
+            extra_link_args=[f"-Wl,-T,{LINKER_SCRIPT}"],
+        )
+    ]
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildLibrary})

@@ -6,6 +6,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from bccnd import compiled_modules
+
 if TYPE_CHECKING:
     from bccnd import aio
     from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, Subscription, connect
@@ -35,6 +37,7 @@ __all__ = [
     "read_public_key",
 ]
 
+compiled_modules.install()
 
 _BUS = ("Connection", "Event", "Gap", "Reconnected", "Refusal", "Subscription", "connect")
 _ERRORS = ("BadKey", "BccndError", "BusError", "ConnectionLost", "EndpointError", "RequestTimeout")

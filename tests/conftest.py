@@ -6,18 +6,17 @@ Modules that were compiled from other sources than those that lie beside them ar
 
 from __future__ import annotations
 
-import ast
 import ctypes
 import fcntl
 import importlib.util
 import os
-import re
+import runpy
 import signal
 import socket
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,12 +30,11 @@ if TYPE_CHECKING:
 
 _ROOT: Final = Path(__file__).parents[1]
 _REMEDY: Final = "Remedy: run make test, or make demo, which build anew what has changed"
-#: the end of the names of compiled modules
+_BUILD: Final = runpy.run_path(str(_ROOT / "bccnd" / "compiled_modules.py"))
+#: the modules that are compiled, and the library in which they lie
+COMPILED: Final[tuple[str, ...]] = _BUILD["COMPILED"]
 SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
-_CIMPORT: Final = re.compile(
-    r"^\s*(?:from\s+(bccnd[\w.]*)\s+cimport\s+([\w ,]+)|cimport\s+(bccnd[\w.]*))", re.MULTILINE
-)
-
+LIBRARY: Final[str] = _BUILD["LIBRARY"] + SUFFIX
 
 # `make test` tries each property on fewer examples, always the same ones; `make test-all` on all, at random.
 _CHECKS: Final = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -77,47 +75,21 @@ def namespaces_permitted() -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def listed(root: Path = _ROOT) -> list[str]:
-    """The files that setup.py has compiled."""
-    for node in ast.parse((root / "setup.py").read_text()).body:
-        if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == ["COMPILED"]:
-            return list(ast.literal_eval(node.value))
-    raise AssertionError("setup.py has no list COMPILED")
-
-
-def module_name(source: str) -> str:
-    return source.rpartition(".")[0].replace("/", ".")
-
-
-def sources(root: Path, source: str) -> set[Path]:
-    """The files that a compiled module is made of: it, its declarations, and those of whom it declares to know."""
-    found: set[Path] = set()
-    new = {root / source, (root / source).with_suffix(".pxd")}
-    while new:
-        one = new.pop()
-        if one in found or not one.is_file():
-            continue
-        found.add(one)
-        for package, names, whole in _CIMPORT.findall(one.read_text()):
-            modules = [whole or package, *(f"{package}.{name.split()[0]}" for name in names.split(",") if name.split())]
-            new |= {root / (module.replace(".", "/") + ".pxd") for module in modules}
-    return found
-
-
-def stale(root: Path, compiled: Sequence[str]) -> list[str]:
-    """What there is to say against the compiled modules that lie in a tree."""
-    wrong = []
-    for source in compiled:
-        built = (root / source).with_suffix(SUFFIX)
-        if built.is_file():
-            age = built.stat().st_mtime_ns
-            younger = [one for one in sources(root, source) if one.stat().st_mtime_ns > age]
-            wrong += [f"{built.relative_to(root)} is older than {one.relative_to(root)}" for one in sorted(younger)]
-    known = {(root / source).with_suffix(SUFFIX) for source in compiled}
-    strange = sorted(one for one in (root / "bccnd").rglob(f"*{SUFFIX}") if one not in known)
-    return wrong + [
-        f"{one.relative_to(root)} is of a module that is not compiled any more: delete it" for one in strange
+def stale(root: Path = _ROOT) -> list[str]:
+    """What there is to say against the library that lies in a tree."""
+    library, folder = root / LIBRARY, root / "bccnd"
+    wrong = [
+        f"{one.relative_to(root)} is an extra library: delete it"
+        for one in folder.rglob(f"*{SUFFIX}")
+        if one != library
     ]
+    if library.is_file():
+        age = library.stat().st_mtime_ns
+        sources = [root / "setup.py", *(root / f"{name.replace('.', '/')}.py" for name in COMPILED)]
+        sources += [*folder.glob("*.ld"), *folder.rglob("*.pxd"), *folder.rglob("*.pyx")]
+        younger = [one for one in sources if one.stat().st_mtime_ns > age]
+        wrong += [f"{LIBRARY} is older than {one.relative_to(root)}" for one in younger]
+    return sorted(wrong)
 
 
 def mismatch(wanted: str, origins: Mapping[str, str]) -> list[str]:
@@ -153,12 +125,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # In the background a shell has SIGINT ignored, and whoever is started inherits that. Programs under test must not.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    compiled = listed()
-    origins = {name: origin(name) for name in map(module_name, compiled)}
+    origins = {name: origin(name) for name in COMPILED}
     wrong = mismatch(os.environ.get("BCCND_BUILD", ""), origins)
     # Whoever was installed elsewhere has come there as a whole.
     if any(Path(one).is_relative_to(_ROOT / "bccnd") for one in origins.values()):
-        wrong += stale(_ROOT, compiled)
+        wrong += stale()
     if wrong:
         pytest.exit("\n".join(["these are no modules to test:", *wrong, _REMEDY]), returncode=4)
 

@@ -9,25 +9,44 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 import zipfile
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from bccnd.native import scan
-from tests.conftest import SUFFIX, listed, module_name
+from tests.conftest import COMPILED, LIBRARY, SUFFIX, stale
 from tests.support import ROOT, cannot_here
 from tests.tree import repository
 
-COMPILED: Final = listed()
-
 
 def test_the_build_under_test_is_the_one_that_is_loaded() -> None:
-    kinds = {importlib.import_module(module_name(source)).__file__.endswith(SUFFIX) for source in COMPILED}  # type: ignore[union-attr]
+    kinds = {importlib.import_module(name).__file__.endswith(SUFFIX) for name in COMPILED}  # type: ignore[union-attr]
     wanted = os.environ.get("BCCND_BUILD")
     assert kinds == ({wanted == "compiled"} if wanted else kinds)
     assert kinds == {scan.COMPILED}
+
+
+@pytest.mark.parametrize("name", ["bccnd/core/lru.py", "bccnd/core/lru.pxd", "bccnd/native/scan.pyx", "setup.py"])
+def test_a_library_that_is_older_than_what_it_is_made_of_is_not_tested(tmp_path: Path, name: str) -> None:
+    shutil.copytree(ROOT / "bccnd", tmp_path / "bccnd", ignore=shutil.ignore_patterns("*.so"))
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    assert stale(tmp_path) == []
+    now = time.time()
+    (tmp_path / LIBRARY).touch()
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+        os.utime(path, (now, now))
+    assert stale(tmp_path) == []
+    os.utime(tmp_path / name, (now + 1, now + 1))
+    assert [line.rpartition(" ")[2] for line in stale(tmp_path)] == [name]
+
+
+def test_a_library_of_a_single_module_would_hide_the_one_of_all(tmp_path: Path) -> None:
+    extra = tmp_path / "bccnd" / f"ingress{SUFFIX}"
+    extra.parent.mkdir()
+    extra.touch()
+    assert [line.split()[0] for line in stale(tmp_path)] == [f"bccnd/ingress{SUFFIX}"]
 
 
 def wheel(folder: Path, **environment: str) -> Path:
@@ -53,18 +72,19 @@ def wheel(folder: Path, **environment: str) -> Path:
 
 def check_modules(archive: zipfile.ZipFile, built: set[str]) -> None:
     """Check that a wheel holds what every wheel does, and what was built."""
-    wanted = {name for name in repository() if re.fullmatch(r"bccnd/.*\.(py|pyx|pxd|typed|css|html|js|svg|toml)", name)}
+    wanted = {
+        name for name in repository() if re.fullmatch(r"bccnd/.*\.(ld|py|pyx|pxd|typed|css|html|js|svg|toml)", name)
+    }
     assert {name for name in archive.namelist() if name.startswith("bccnd/")} == wanted | built
 
 
 def kinds_loaded(folder: Path) -> set[str]:
     """How the modules on the list are loaded from a wheel that was unpacked."""
-    names = [module_name(source) for source in COMPILED]
     code = (
         f"import sys; sys.path.insert(0, {str(folder)!r})\n"
         f"import importlib, bccnd.daemon\n"
         f"assert bccnd.__file__.startswith({str(folder)!r})\n"
-        f"print(*{{importlib.import_module(name).__file__.rpartition('.')[2] for name in {names}}})"
+        f"print(*{{importlib.import_module(name).__file__.rpartition('.')[2] for name in {COMPILED}}})"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], cwd="/", capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -92,9 +112,8 @@ def test_the_compiled_wheel_has_every_module_of_the_list_and_names_its_platform(
     found = wheel(tmp_path)
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert re.search(rf"-{version}-{version}-linux_\w+\.whl$", found.name)
-    built = {source.rpartition(".")[0] + SUFFIX for source in COMPILED}
     with zipfile.ZipFile(found) as archive:
-        check_modules(archive, built)
+        check_modules(archive, {LIBRARY})
         assert not [name for name in archive.namelist() if name.endswith((".c", ".o"))]
         archive.extractall(tmp_path / "unpacked")
     assert kinds_loaded(tmp_path / "unpacked") == {"so"}

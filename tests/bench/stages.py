@@ -3,6 +3,9 @@
 Counts the instructions of the real daemon with valgrind's callgrind, and the lines of 64 bytes of code in which they
 lie: after a pause each of those is fetched anew, which is most of what such a message costs. The kernel's part is not
 counted. SHA-256 has more instructions here than on a processor with instructions for it.
+
+``--order bccnd/message_path.ld`` writes the linker script by which the functions that each of these messages runs lie
+together in the library of compiled modules; the pages that a message touches are then a third.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,18 +30,33 @@ from tests.support import datagram
 #: datagrams, and seconds between them
 COUNT: Final = 200
 PAUSE: Final = 0.01
-#: the functions that are counted, with what they call: those that handle an event of a segment and of a client
+#: the functions that are counted, with what they call: those that wait, and that handle an event of a segment and of a
+#: client
 COUNTED: Final = (
+    "__pyx_f_5bccnd_6native_6poller_6Poller_wait",
+    "__pyx_f_5bccnd_3net_4loop_4Loop__timeout",
     "__pyx_f_5bccnd_3bus_14segment_reader_13SegmentReader_on_events",
     "__pyx_f_5bccnd_3net_4loop_9_Callback_on_events",
+)
+#: calls them and is never left, and what else it calls
+LOOP: Final = (
+    "__pyx_f_5bccnd_3net_4loop_4Loop_run",
+    "__pyx_f_5bccnd_6native_6poller_6Poller_events",
+    "__pyx_f_5bccnd_6native_6poller_6Poller_fd",
 )
 #: a datagram from another host, the same for clients in batch mode, and a local publish with its returned broadcast
 CASES: Final = ("datagram", "batch", "publish")
 #: bytes of a line of the processor's cache
 LINE: Final = 64
 
+#: first lines of the linker script
+HEAD: Final = """/* The functions that each message runs, together in the library: fewer pages to look up.
+   Written by: python -m tests.bench.stages --order bccnd/message_path.ld */
+"""
+
 #: stage by the name of a function, the first pattern that is found
 STAGES: Final = (
+    ("wait", r"3net_4loop|poller|epoll"),
     ("receive", r"segment_reader|8Receiver|recvmmsg|input_transaction|spare_bytes"),
     ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
     ("parse, judge", r"4core_7ingress|native_4scan|memchr|4core_5dedup|4core_3lru|counters"),
@@ -77,16 +96,24 @@ def read_costs(profile: Iterator[str]) -> Iterator[tuple[str, int, int]]:
             inclusive = False
 
 
-def by_stage(profile: Iterator[str]) -> dict[str, Cost]:
+def by_stage(costs: Sequence[tuple[str, int, int]]) -> dict[str, Cost]:
     """Add up what at least every second message went through."""
     instructions: dict[str, float] = defaultdict(float)
     lines: dict[str, set[int]] = defaultdict(set)
-    for function, address, cost in read_costs(profile):
-        if cost >= COUNT / 2:
-            stage = stage_of(function)
-            instructions[stage] += cost / COUNT
-            lines[stage].add(address // LINE)
+    for function, address, cost in costs:
+        stage = stage_of(function)
+        instructions[stage] += cost / COUNT
+        lines[stage].add(address // LINE)
     return {name: Cost(instructions[name], len(lines[name])) for name, _ in STAGES}
+
+
+def linker_script(cases: Sequence[Sequence[tuple[str, int, int]]]) -> str:
+    """Put the compiled functions of messages together: those of the first case, then what others have besides."""
+    # After a dot comes what the compiler has made of a function; after a quote, how deep callgrind has seen it.
+    names = [sorted({re.split(r"[.' ]", function)[0] for function, _, _ in costs}) for costs in cases]
+    order = [name for name in dict.fromkeys(chain(LOOP, *names)) if name.startswith(("__pyx_", "__Pyx_"))]
+    sections = "".join(f"    *(.text.{name} .text.{name}.*)\n" for name in order)
+    return f"{HEAD}SECTIONS {{\n  .text.message : {{\n{sections}  }}\n}} INSERT BEFORE .text;\n"
 
 
 def control(pid: int, on: bool) -> None:
@@ -97,8 +124,8 @@ def control(pid: int, on: bool) -> None:
         raise click.ClickException(f"callgrind_control failed: {done.stderr.decode().strip()}")
 
 
-def measure(folder: Path, case: str, clients: int) -> dict[str, Cost]:
-    """Count one run of a case with so many clients."""
+def measure(folder: Path, case: str, clients: int) -> list[tuple[str, int, int]]:
+    """Run a case with so many clients; return the costs of what at least every second message went through."""
     profile = folder / "profile"
     options = ["--instr-atstart=no", "--dump-instr=yes", "--compress-strings=no", "--compress-pos=no"]
     options += ["--collect-atstart=no", *(f"--toggle-collect={name}" for name in COUNTED)]
@@ -136,17 +163,21 @@ def measure(folder: Path, case: str, clients: int) -> dict[str, Cost]:
             client.close()
         daemon.stop()
     with profile.open() as lines:
-        return by_stage(lines)
+        return [one for one in read_costs(lines) if one[2] >= COUNT / 2]
 
 
 @click.command()
 @click.option("--clients", type=int, default=1, help="Clients that get each message.")
-def main(clients: int) -> None:
+@click.option("--order", type=click.Path(path_type=Path), help="Write the linker script of the functions to this file.")
+def main(clients: int, order: Path | None) -> None:
     """Count what a message costs by stage when nothing else is going on (two minutes; needs valgrind)."""
     if shutil.which("valgrind") is None:
         raise click.ClickException("there is no valgrind: apt-get install valgrind")
     with tempfile.TemporaryDirectory(prefix="bccnd-stages-") as name:
-        found = {case: measure(Path(name) / case, case, clients) for case in CASES}
+        costs_of = {case: measure(Path(name) / case, case, clients) for case in CASES}
+    if order is not None:
+        order.write_text(linker_script(list(costs_of.values())))
+    found = {case: by_stage(costs) for case, costs in costs_of.items()}
     print("| stage |" + "".join(f" {case} | lines |" for case in CASES) + "\n| --- |" + " ---: | ---: |" * len(CASES))
     for stage, _ in STAGES:
         costs = [found[case][stage] for case in CASES]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -24,11 +23,9 @@ EACH: Final = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.dif
 def builds(name: str) -> list[ModuleType]:
     """The builds of a module that there are here."""
     module = importlib.import_module(f"bccnd.native.{name}")
-    assert module.__file__ is not None
-    plain = Path(module.__file__).with_name(f"{name}.py")
-    if Path(module.__file__) == plain:
+    if not is_compiled(module):
         return [module]
-    spec = importlib.util.spec_from_file_location(f"plain_{name}", plain)
+    spec = importlib.util.spec_from_file_location(f"plain_{name}", support.ROOT / "bccnd" / "native" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     twin = importlib.util.module_from_spec(spec)
