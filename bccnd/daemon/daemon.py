@@ -39,10 +39,9 @@ from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import Repeater
 from bccnd.core.routes import Routes
+from bccnd.daemon import memory, takeover
 from bccnd.daemon import settings_rules as rules
-from bccnd.daemon import takeover
 from bccnd.daemon.gateway_processes import GatewayProcesses
-from bccnd.daemon.memory import release_startup_pages
 from bccnd.daemon.sockets import open_entrances, open_segments
 from bccnd.errors import ConfigError
 from bccnd.gateways.status import no_report, read_report
@@ -259,7 +258,7 @@ class Daemon:
         gc.disable()
         loop.every(GC_INTERVAL, _collect_garbage)
         _collect_garbage()
-        release_startup_pages()
+        memory.tidy()
         log.event("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._service_status.line())
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
@@ -350,7 +349,7 @@ class Daemon:
         keys = f"{len(configuration.keys)} keys"
         if integrity.algorithm == "sig":
             keys += f" and the public keys of {len(configuration.signers)} signers"
-        release_startup_pages()
+        memory.tidy()
         log.event("reload_applied", f"reloaded: integrity {integrity.algorithm} with {keys}")
 
     def _apply(self, configuration: Configuration) -> None:

