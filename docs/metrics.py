@@ -21,7 +21,8 @@ from bccnd.core.counters import (
 from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.core.verdicts import NAMES as VERDICTS
 from bccnd.monitoring.drop_catalog import DROPS, LOST
-from bccnd.monitoring.metrics import PREFIX, DaemonCollector
+from bccnd.monitoring.drop_entry import PREFIX
+from bccnd.monitoring.metrics import DaemonCollector
 from bccnd.recorder.metrics import Figures
 
 _RULES: Final = Path(__file__).parents[1] / "etc/prometheus/bccnd.rules.yml"

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed in service, 2 bad usage, a bad configuration, or a 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -38,6 +39,7 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
       bccn --socket /tmp/bus.sock sub '' &
       bccn --socket /tmp/bus.sock pub hello world
     """
+    gc.disable()  # what a start makes is no garbage, and the daemon collects when it suits
     from bccnd import log
     from bccnd.config import load
 
@@ -59,6 +61,7 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
     if gateway is not None:
         from bccnd.cli.gateway import run
 
+        gc.enable()
         sys.exit(run(gateway, configuration.settings, path, bound=bound))
     from bccnd.daemon import Daemon
     from bccnd.net.service_manager import ServiceManager, take_sockets

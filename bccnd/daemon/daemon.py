@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from operator import attrgetter
 from typing import Final
 
@@ -45,7 +46,7 @@ from bccnd.daemon.gateway_processes import GatewayProcesses
 from bccnd.daemon.sockets import open_entrances, open_segments
 from bccnd.errors import ConfigError
 from bccnd.gateways.status import no_report, read_report
-from bccnd.monitoring import metrics
+from bccnd.monitoring import program_pages
 from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
 from bccnd.monitoring.listings import Listings
 from bccnd.monitoring.service_status import ServiceStatus
@@ -71,6 +72,9 @@ GC_INTERVAL: Final = 60.0
 DRAIN_TIME: Final = 0.6
 #: seconds between two status lines for the service manager
 STATUS_INTERVAL: Final = 10.0
+#: what only pages need: loaded once the daemon is ready, in 10 to 20 ms each, and with so many seconds between them
+PAGE_MODULES: Final = ("bccnd.net.http_connection", "bccnd.monitoring.status_html", "bccnd.monitoring.metrics")
+PAGE_MODULES_INTERVAL: Final = 0.2
 #: the program part of this daemon's own identity
 PROGRAM: Final = b"bccnd"
 
@@ -165,7 +169,7 @@ class Daemon:
         settings = self._settings.metrics
         listeners = self._sockets.open_metrics(settings.listen)
         self._metrics_urls = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
-        pages = {**metrics.pages(self), **self._page.pages()} if listeners else {}
+        pages = {**program_pages.pages(self), **self._page.pages()} if listeners else {}
         for listener in listeners:
             server = HttpServer(self.loop, listener, pages, self.visitors_refused, settings.hosts)
             cleanup.callback(server.close)
@@ -261,6 +265,8 @@ class Daemon:
         memory.tidy()
         log.event("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._service_status.line())
+        for number, name in enumerate(PAGE_MODULES if self._metrics_urls else (), 1):
+            loop.later(number * PAGE_MODULES_INTERVAL, partial(import_module, name))
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
         self._gateways.apply(self._settings)
         try:

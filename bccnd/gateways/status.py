@@ -23,7 +23,7 @@ _Count = Annotated[int, BeforeValidator(read_count)]
 _Text = Annotated[str, StringConstraints(max_length=512)]
 
 
-@dataclass(config={"extra": "forbid", "strict": True})
+@dataclass(config={"extra": "forbid", "strict": True, "defer_build": True})
 class Peer:
     """The other end of a connection. ``peer`` is an address, ``name`` an id or URL, ``since`` in seconds of the wall
     clock; numbers are of messages, except ``queued``, which is of bytes."""
@@ -37,7 +37,7 @@ class Peer:
     queued: _Count = 0
 
 
-@dataclass
+@dataclass(config={"defer_build": True})
 class Status:
     """Figures of a gateway, which only grow while its process lives. ``connects`` counts connections made, and those
     that were refused or ended for a reason, which is in ``dropped`` too."""

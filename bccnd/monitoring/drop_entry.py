@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+#: begins the name of each metric
+PREFIX: Final = "bccnd_"
 #: remedy and place to look for a bug of bccnd
 BUG: Final = "Report the bug with the whole log entry (-o verbose)."
 BUG_LOG: Final = "`journalctl -u bccnd BCCND_EVENT=internal_error -o verbose`"
@@ -26,6 +28,11 @@ class Drop(NamedTuple):
     remedy: str
     look: str
     subject: str
+
+    @property
+    def series(self) -> str:
+        """The series of the metric that counts this drop."""
+        return f"{PREFIX}{self.family}_total" + (f'{{{self.label}="{self.name}"}}' if self.label else "")
 
 
 def serious(name: str, means: str, remedy: str, look: str = "", subject: str = "") -> Drop:

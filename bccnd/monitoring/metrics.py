@@ -25,9 +25,9 @@ from bccnd.core.verdicts import NAMES
 from bccnd.monitoring.daemon_state import DaemonState, all_counters
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import drop_counters
+from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.version import VERSION
 
-PREFIX: Final = "bccnd_"
 _DIRECTION: Final = ("gateway", "direction")
 _REASON: Final = ("gateway", "reason")
 #: labels of the families of drops; empty for a family of one drop
@@ -210,17 +210,14 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, text, value=value)
 
 
-def pages(daemon: DaemonState) -> dict[str, Callable[[str], tuple[int, str, bytes]]]:
-    """Return the pages for programs, by path; those for people are in `status_page`."""
+def page(daemon: DaemonState) -> Callable[[str], tuple[int, str, bytes]]:
+    """Return the page of the metrics; its argument is the request's Accept header."""
     registry = CollectorRegistry()
     registry.register(DaemonCollector(daemon))
     ProcessCollector(registry=registry)
 
-    def metrics(accept: str) -> tuple[int, str, bytes]:
+    def render(accept: str) -> tuple[int, str, bytes]:
         encode, kind = choose_encoder(accept)
         return 200, kind, encode(registry)
 
-    def healthz(_accept: str) -> tuple[int, str, bytes]:
-        return 200, "text/plain; charset=utf-8", b"ok\n"
-
-    return {"/metrics": metrics, "/healthz": healthz}
+    return render

@@ -24,7 +24,6 @@ from bccnd.log.handlers import LogLine, printable
 from bccnd.monitoring.daemon_state import DaemonState, all_counters
 from bccnd.monitoring.drop_catalog import LOST
 from bccnd.monitoring.drop_counts import DropCount, count_drops
-from bccnd.monitoring.metrics import PREFIX
 from bccnd.monitoring.status_findings import ONGOING, RECENT, find_problems, state_of
 from bccnd.monitoring.status_model import (
     ChannelRow,
@@ -196,11 +195,10 @@ class StatusCollector:
                 continue
             key, drop = _key(one), one.drop
             rise = view.rise(key)
-            label = f'{{{drop.label}="{drop.name}"}}' if drop.label else ""
             yield DropRow(
                 name=drop.name,
                 kind=drop.family if drop.label else "",
-                metric=f"{PREFIX}{drop.family}_total{label}",
+                metric=drop.series,
                 where=printable(one.where),
                 times=one.total,
                 rate=view.rate(key, one.total),

@@ -28,9 +28,9 @@ class Timer:
 
     __slots__ = ("call", "when")
 
-    def __init__(self, when: float, call: Callable[[], None]) -> None:
+    def __init__(self, when: float, call: Callable[[], object]) -> None:
         self.when = when
-        self.call: Callable[[], None] | None = call
+        self.call: Callable[[], object] | None = call
 
     def cancel(self) -> None:
         self.call = None
@@ -92,7 +92,7 @@ class Loop:
             self._handlers[fd] = None
             self._poller.unregister(fd)
 
-    def later(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def later(self, seconds: float, call: Callable[[], object]) -> Timer:
         timer = Timer(clock.monotonic() + seconds, call)
         heapq.heappush(self._timers, timer)
         return timer

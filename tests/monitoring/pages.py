@@ -25,7 +25,8 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import Repeater
 from bccnd.gateways.status import no_report, read_report
 from bccnd.log.handlers import LogLine
-from bccnd.monitoring import metrics
+from bccnd.monitoring import program_pages
+from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.monitoring.status_collector import StatusCollector
 from bccnd.monitoring.status_model import DropRow, Status
 from bccnd.net.http import REASONS
@@ -87,7 +88,7 @@ class Observed:
         return self.clock
 
     def page(self, path: str, accept: str = "") -> tuple[int, str, str]:
-        status, kind, body = metrics.pages(self)[path](accept)
+        status, kind, body = program_pages.pages(self)[path](accept)
         return status, kind, body.decode()
 
     def families(self) -> dict[str, Metric]:
@@ -99,7 +100,7 @@ class Observed:
         found: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
         for family in self.families().values():
             for sample in family.samples:
-                place = sample.name.removeprefix(metrics.PREFIX), frozenset(sample.labels.items())
+                place = sample.name.removeprefix(PREFIX), frozenset(sample.labels.items())
                 assert place not in found
                 found[place] = sample.value
         return found

@@ -23,7 +23,8 @@ from bccnd.gateways import NAMES as GATEWAYS
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Peer as GatewayPeer
 from bccnd.gateways.status import Status
-from bccnd.monitoring import metrics
+from bccnd.monitoring import program_pages
+from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
 
@@ -66,14 +67,14 @@ def test_the_pages_are_understood_by_the_parsers_of_their_kinds(busy: Observed) 
         families = list((read_openmetrics if strict else read_plain)(text))
         assert any(family.name == "bccnd_datagrams" for family in families)
     assert busy.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
-    assert set(metrics.pages(busy)) == {"/metrics", "/healthz"}
+    assert set(program_pages.pages(busy)) == {"/metrics", "/healthz"}
 
 
 def test_every_family_has_the_prefix_and_a_text_and_only_counters_end_in_total(busy: Observed) -> None:
     for family in busy.families().values():
-        assert family.name.startswith((metrics.PREFIX, "process_")), family.name
+        assert family.name.startswith((PREFIX, "process_")), family.name
         assert family.documentation, family.name
-        if family.name.startswith(metrics.PREFIX):
+        if family.name.startswith(PREFIX):
             for sample in family.samples:
                 assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.net import http
-from bccnd.net.http import MAX_CONNECTIONS, MAX_HEADERS, REASONS, HttpServer
+from bccnd.net import http_connection
+from bccnd.net.http import MAX_CONNECTIONS, REASONS, HttpServer
+from bccnd.net.http_connection import MAX_HEADERS
 from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import listen_tcp
 from bccnd.net.loop import Loop
@@ -241,11 +242,11 @@ def test_a_visitor_that_leaves_harms_no_other(site: Site) -> None:
 
 
 def test_a_slow_visitor_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "TIMEOUT", 600.0)
+    monkeypatch.setattr(http_connection, "TIMEOUT", 600.0)
     site.visit()
     turn(site.loop, 100)
     assert len(site.server._connections) == 1
-    monkeypatch.setattr(http, "TIMEOUT", 0.1)
+    monkeypatch.setattr(http_connection, "TIMEOUT", 0.1)
     for number, request in enumerate((b"", b"GET / HTTP/1.1\r\nHost:", get("/large")), start=1):
         visitor = site.visit(request)
         turn_until(site.loop, lambda: len(site.server._connections) == 1, "patience to end")
