@@ -89,6 +89,16 @@ class Fanout:
             receivers = self._without_received(receivers)
         self._send_each(self._unbatched(receivers, frame) if self._batched else receivers, frame)
 
+    def send_alone(self, receivers: tuple[int, ...], frame: bytes) -> None:
+        """Send one frame that others do not follow at once: in batch mode it is a batch by itself."""
+        if self._due or self._received or not self._batched:
+            self.send(receivers, frame)
+            return
+        split = self._split_of(receivers)
+        self._send_each(split.single, frame)
+        if split.batched:
+            self._send_batch(split.batched, [frame])
+
     def _send_each(self, receivers: tuple[int, ...], frame: bytes) -> None:
         sent = 0
         for fd in receivers:
@@ -124,9 +134,7 @@ class Fanout:
 
     def _unbatched(self, receivers: tuple[int, ...], frame: bytes) -> tuple[int, ...]:
         """Gather a frame for its receivers in batch mode; return the others."""
-        split = self._splits.get(id(receivers))
-        if split is None:
-            split = self._split(receivers)
+        split = self._split_of(receivers)
         if split.batched:
             self._batches.put(split.batched, frame)
             if not self._due:
@@ -134,11 +142,13 @@ class Fanout:
                 self._loop.soon(self.send_batches)
         return split.single
 
-    def _split(self, receivers: tuple[int, ...]) -> _Split:
-        self._remembered += len(receivers) + 1
-        if self._remembered > SPLITS:
-            self._forget_splits()
-        split = self._splits[id(receivers)] = _Split(receivers, self._batched)
+    def _split_of(self, receivers: tuple[int, ...]) -> _Split:
+        split = self._splits.get(id(receivers))
+        if split is None:
+            self._remembered += len(receivers) + 1
+            if self._remembered > SPLITS:
+                self._forget_splits()
+            split = self._splits[id(receivers)] = _Split(receivers, self._batched)
         return split
 
     def _forget_splits(self) -> None:

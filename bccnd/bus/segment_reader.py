@@ -104,7 +104,10 @@ class SegmentReader(Handler):
                 if deliveries.count == 1:
                     receivers, frame = deliveries.receivers, deliveries.frame
                     deliveries.clear()
-                    self._fanout.send(receivers, frame)
+                    if len(datagrams) < BATCH:
+                        self._fanout.send_alone(receivers, frame)
+                    else:
+                        self._fanout.send(receivers, frame)
                 else:
                     self._fanout.deliver(deliveries.take())
                 self._forward.add((clock.time_ns() - stamp) * 1e-9)

@@ -134,22 +134,26 @@ class Ingress:
                 if len(raw) > self.ceiling:
                     raise BadDatagram("oversize")
                 at = checker.verify(raw)
-                # Short cut, valid only if the channel and the source are known, and so were checked before. A source is
-                # known by its tracker, or as a local identity whose broadcast has returned.
+                # Short cut if the source is known, by its tracker or as a local identity whose broadcast has returned:
+                # then it was checked before, and so was a known channel.
                 first = scan.find(raw, _COLON, at)
                 second = scan.find(raw, _COLON, first + 1)
                 bar = scan.find(raw, _BAR, second + 1)
                 found = scan.parse_uint(raw, first + 1, second)
                 verdict = UNHEARD
                 if found >= 0 and bar >= 0:
-                    remembered = known.get_slice(raw, second + 1, bar)
                     source = sources.get_slice(raw, at, first)
-                    if remembered is not None and source is not None:
-                        route, src, seq, behind = remembered, source.src, found, bar + 1
-                        verdict = sources.follow(source, seq, now, from_link)
-                    elif remembered is not None and sources.is_local(raw[at:first]):
-                        route, src, seq, behind = remembered, raw[at:first], found, bar + 1
-                        verdict = self._judge_parsed(src, seq, now, peers, number, raw, at, from_link)
+                    if source is not None or sources.is_local(raw[at:first]):
+                        remembered = known.get_slice(raw, second + 1, bar)
+                        if remembered is None and not 0 <= scan.find(raw, _COLON, second + 1) < bar:
+                            remembered = routes.find(raw[second + 1 : bar])
+                            known = routes.known
+                        if remembered is not None and source is not None:
+                            route, src, seq, behind = remembered, source.src, found, bar + 1
+                            verdict = sources.follow(source, seq, now, from_link)
+                        elif remembered is not None:
+                            route, src, seq, behind = remembered, raw[at:first], found, bar + 1
+                            verdict = self._judge_parsed(src, seq, now, peers, number, raw, at, from_link)
                 if verdict == UNHEARD:
                     src, seq, chan, payload = read_body(raw[at:])
                     route = routes.find(chan)
