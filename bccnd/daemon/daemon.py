@@ -72,9 +72,11 @@ GC_INTERVAL: Final = 60.0
 DRAIN_TIME: Final = 0.6
 #: seconds between two status lines for the service manager
 STATUS_INTERVAL: Final = 10.0
-#: what only pages need: loaded once the daemon is ready, in 10 to 20 ms each, and with so many seconds between them
+#: what only pages need: loaded once the daemon is ready, in 10 to 20 ms each, with so many seconds between them
 PAGE_MODULES: Final = ("bccnd.net.http_connection", "bccnd.monitoring.status_html", "bccnd.monitoring.metrics")
 PAGE_MODULES_INTERVAL: Final = 0.2
+#: seconds until memory is tidied, after they are loaded
+TIDY_DELAY: Final = 1.0
 #: the program part of this daemon's own identity
 PROGRAM: Final = b"bccnd"
 
@@ -261,12 +263,11 @@ class Daemon:
         # what is new is collected once a minute.
         gc.disable()
         loop.every(GC_INTERVAL, _collect_garbage)
-        _collect_garbage()
-        memory.tidy()
         log.event("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._service_status.line())
         for number, name in enumerate(PAGE_MODULES if self._metrics_urls else (), 1):
             loop.later(number * PAGE_MODULES_INTERVAL, partial(import_module, name))
+        loop.later(TIDY_DELAY, _tidy_memory)
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
         self._gateways.apply(self._settings)
         try:
@@ -420,6 +421,11 @@ class Daemon:
     @property
     def groups(self) -> Iterable[tuple[str, int, int]]:
         return zip(self._groups, self.ingress.group_messages, self.ingress.group_bytes, strict=True)
+
+
+def _tidy_memory() -> None:
+    _collect_garbage()
+    memory.tidy()
 
 
 def _collect_garbage() -> None:

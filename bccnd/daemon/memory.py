@@ -1,7 +1,8 @@
 """Orders the daemon's memory after the start: gives back what only the start has needed, and joins what stays.
 
 The start needs 8 of 46 MB only once. What stays lies in many small pages, and a message out of silence touches some
-hundred of them, each of which the processor has to look up: in large pages it takes 5 % less time.
+hundred of them, each of which the processor has to look up: in large pages it takes 5 % less time. Only pages that are
+nearly full are joined, so that this takes next to no memory.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import suppress
+from mmap import PAGESIZE
 from typing import Final, NamedTuple
 
 _MADV_DONTNEED: Final = 4
 _MADV_COLLAPSE: Final = 25
 #: bytes of a large page on x86-64 and ARM
 _LARGE: Final = 2 << 20
+#: of a large page, the bytes that are in use at least
+_USED: Final = _LARGE * 7 // 8
 #: what the machine's operator has decided about large pages: ``always``, ``madvise`` or ``[never]``
 _POLICY: Final = "/sys/kernel/mm/transparent_hugepage/enabled"
 _libc = ctypes.CDLL(None)
@@ -45,15 +49,24 @@ def tidy() -> None:
         if mapping.rights == "r-xp" and mapping.inode:  # mapped from a file, and never written to
             _libc.madvise(mapping.start, mapping.end - mapping.start, _MADV_DONTNEED)
         elif large and mapping.rights == "rw-p" and not mapping.inode:
-            start, end = -(-mapping.start // _LARGE) * _LARGE, mapping.end // _LARGE * _LARGE
-            if start < end:
-                _libc.madvise(start, end - start, _MADV_COLLAPSE)
+            for start in range(-(-mapping.start // _LARGE) * _LARGE, mapping.end - _LARGE + 1, _LARGE):
+                if _resident(start, _LARGE) >= _USED:
+                    _libc.madvise(start, _LARGE, _MADV_COLLAPSE)
 
 
 def _large_pages_permitted() -> bool:
     with suppress(OSError), open(_POLICY, encoding="ascii") as policy:
         return "[never]" not in policy.read()
     return False
+
+
+def _resident(start: int, size: int) -> int:
+    """Return how many bytes of an area are in memory."""
+    with suppress(OSError), open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+        pagemap.seek(start // PAGESIZE * 8)
+        # 8 bytes for each page, of which the highest bit says it
+        return sum(byte >> 7 for byte in pagemap.read(size // PAGESIZE * 8)[7::8]) * PAGESIZE
+    return 0
 
 
 def _mappings() -> Iterator[_Mapping]:
