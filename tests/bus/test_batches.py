@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -68,6 +69,22 @@ def nothing_waits(hub: Hub) -> None:
         assert account.queue_bytes == 0
     assert hub.bus.queue_bytes == 0
     assert hub.bus.queues.waiting == set()
+
+
+@pytest.mark.parametrize("gathered", [0, 3])
+def test_a_message_that_is_alone_is_sent_at_once_behind_what_has_gathered(tmp_path: Path, gathered: int) -> None:
+    with Hub(tmp_path) as hub:
+        both = [batched(hub, b"a"), hub.connect(b"a")]
+        receivers = tuple(one.client.fd for one in both)
+        if gathered:
+            hub.bus.deliver(to(both, numbered(0, gathered)))
+        hub.bus.fanout.send_alone(receivers, *numbered(gathered, 1))
+        sent = [one.sock.recv(1 << 16, socket.MSG_DONTWAIT | socket.MSG_PEEK) for one in both[gathered > 0 :]]
+        assert [numbers([packet]) for packet in sent] == [[0]] * len(sent)
+        hub.turn(1)
+        for one in both:
+            assert numbers(collect(one, gathered + 1)) == list(range(gathered + 1))
+            assert one.all() == []
 
 
 class Wire:
