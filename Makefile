@@ -118,8 +118,8 @@ COMPILED = BCCND_BUILD=compiled $(PYTEST)
 PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(PYTEST) --import-mode=append
 
 # The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/native compares both by itself.
-PLAIN := $(patsubst %,tests/core/test_%.py,counters dedup deliveries fanout_groups frames ingress integrity lru routes \
-	tracker_log tracker_replay vectors) $(patsubst %,tests/bus/test_%.py,batches model modes server) \
+PLAIN := $(patsubst %,tests/core/test_%.py,bccn1 counters dedup deliveries fanout_groups frames ingress integrity lru \
+	routes targets tracker_log tracker_replay vectors) $(patsubst %,tests/bus/test_%.py,batches model modes server) \
 	$(patsubst %,tests/net/test_%.py,loop segment) tests/e2e/test_handover.py
 # What `make test-all` repeats.
 PLAIN_ALL := $(patsubst %,tests/%,core native net client fuzz test_build.py) \

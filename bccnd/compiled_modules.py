@@ -9,7 +9,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleS
 from types import ModuleType
 from typing import Final
 
-#: compiled from the same `.py` that runs uncompiled, or from the `.pyx` beside it; the first ones lie together
+#: compiled from the same `.py` that runs uncompiled, or from the `.pyx` beside it
 COMPILED: Final = (
     "bccnd.native.counts",
     "bccnd.native.slice_dict",
