@@ -35,23 +35,28 @@ class _Mapping(NamedTuple):
     inode: int
 
 
-def tidy() -> None:
+def tidy() -> Iterator[int]:
     """Release freed memory and pages of program text, and join the rest to large pages.
 
-    Text that is still needed is read again from its file. What the kernel or the C library does not support does not
-    happen, nor do large pages where the operator has switched them off.
+    Yields between steps, which take up to some milliseconds, the bytes that the last one has joined. Text that is still
+    needed is read again from its file. What the kernel or the C library does not support does not happen, nor do large
+    pages where the operator has switched them off.
     """
     trim = getattr(_libc, "malloc_trim", None)
     if trim is not None:
         trim(0)
-    large = _large_pages_permitted()
-    for mapping in _mappings():
+    yield 0
+    mappings = list(_mappings())
+    for mapping in mappings:
         if mapping.rights == "r-xp" and mapping.inode:  # mapped from a file, and never written to
             _libc.madvise(mapping.start, mapping.end - mapping.start, _MADV_DONTNEED)
-        elif large and mapping.rights == "rw-p" and not mapping.inode:
+    if not _large_pages_permitted():
+        return
+    for mapping in mappings:
+        if mapping.rights == "rw-p" and not mapping.inode:
             for start in range(-(-mapping.start // _LARGE) * _LARGE, mapping.end - _LARGE + 1, _LARGE):
                 if _resident(start, _LARGE) >= _USED:
-                    _libc.madvise(start, _LARGE, _MADV_COLLAPSE)
+                    yield 0 if _libc.madvise(start, _LARGE, _MADV_COLLAPSE) else _LARGE
 
 
 def _large_pages_permitted() -> bool:
