@@ -33,15 +33,22 @@ COMPILED: Final = (
     "bccnd.core.integrity",
     "bccnd.core.anonymous_dedup",
     "bccnd.core.bccn1",
+    "bccnd.core.egress",
     "bccnd.core.lru",
     "bccnd.core.pattern_tree",
     "bccnd.core.routes",
     "bccnd.core.targets",
+    "bccnd.core.user_quota",
+    "bccnd.bus.client",
     "bccnd.bus.fanout",
     "bccnd.bus.input_transaction",
+    "bccnd.bus.packet_reader",
+    "bccnd.bus.publisher",
     "bccnd.bus.segment_reader",
     "bccnd.bus.send_queues",
     "bccnd.net.loop",
+    "bccnd.net.segment_sender",
+    "bccnd.net.transmitter",
 )
 #: the library that exports the start of each of them, without the end that this Python's extensions have
 LIBRARY: Final = "bccnd/_compiled"

@@ -57,8 +57,8 @@ def busy(observed: Observed) -> Observed:
     """A daemon to which everything that is counted has happened."""
     hub = observed.hub
     segment = observed.segments[0]
-    segment.broadcast(b"hello")
-    segment.broadcast(b"x" * 70_000)
+    segment.sender.broadcast(b"hello")
+    segment.sender.broadcast(b"x" * 70_000)
     for number in range(len(NAMES)):
         segment.counters.verdict_counts.add(number, number + 1)
     segment.counters.received = sum(segment.counters.verdicts)

@@ -51,7 +51,7 @@ def replay_input(
             return
         if unfinished.kind == PACKET:
             if unfinished.packet or not is_shut_down(client.sock):
-                bus.process_packet(client, unfinished.packet)
+                bus.reader.process(client, unfinished.packet)
         else:
             bus.backpressure.retry_replayed(client)
 
@@ -89,7 +89,7 @@ def _admit_again(bus: Bus, handover: Handover, stored: Stored) -> Client:
     bus.queues.restore(client)
     if client.blocked_packet is not None:
         bus.backpressure.charge_packet(client, client.blocked_packet)
-        bus.backpressure.keep_waiting(client, partial(bus.process_packet, client, client.blocked_packet))
+        bus.backpressure.keep_waiting(client, partial(bus.reader.process, client, client.blocked_packet))
         bus.loop.soon(partial(bus.backpressure.resume, client))
     return client
 

@@ -46,5 +46,6 @@ cdef class Fanout:
     cdef _forget_splits(self)
     @cython.locals(receivers=tuple, messages=list, some=list)
     cpdef send_batches(self)
+    cpdef bint may_block(self) except -1
     @cython.locals(packet=bytes, fd=int, failed=int)
     cdef _send_batch(self, tuple receivers, list messages)

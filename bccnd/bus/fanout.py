@@ -237,6 +237,8 @@ class Fanout:
     def may_block(self) -> bool:
         """Whether `blocking_client` is worth asking."""
         blockers = self.queues.blockers
+        if not blockers:
+            return False
         return not blockers.isdisjoint(self._waiting) or (self._due and not blockers.isdisjoint(self._batched))
 
     def blocking_client(self, receivers: Iterable[int], size: int, publisher: Client) -> Client | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -14,10 +14,13 @@ from bccnd.core import credential_keys, frames
 from bccnd.core.egress import Egress
 from bccnd.core.routes import Route, Routes
 from bccnd.errors import BadDatagram, BadMessage
+from bccnd.handover.client_log import NOTHING
+from bccnd.native import clock
 
 #: bytes of the metadata of a sender at most: src, two numbers, ``local`` and four signs
 MAX_META: Final = 128 + 20 + 20 + 5 + 4
-#: keys of the bus itself that only the daemon may publish
+#: begins keys of the bus itself; those with one of the others only the daemon may publish
+_BUS: Final = b"!/"
 _RESERVED: Final = (b"!/bccn/", frames.TAP, frames.LINK)
 #: what links get of a local publish, up to the datagram
 _PASSED: Final = frames.forwarded(0, b"")
@@ -45,19 +48,22 @@ class Publisher:
 
     def refusal(self, client: Client, key: bytes) -> str:
         """Return why a client may not publish on a key; empty if it may."""
-        if key.startswith(_RESERVED) or (key.startswith(credential_keys.PREFIX) and not credential_keys.is_secret(key)):
+        if key.startswith(_BUS) and (
+            key.startswith(_RESERVED) or (key.startswith(credential_keys.PREFIX) and not credential_keys.is_secret(key))
+        ):
             return "reserved_key"
         allowed = client.rights.publish
         return "" if allowed is None or allowed.permits(key) else "not_permitted"
 
     def route(self, key: bytes) -> Route | None:
         """Look up the receivers of a channel; None for a key that no datagram can carry."""
-        if key.startswith(b"!/"):
+        if key.startswith(_BUS):
             return None
-        try:
-            return self._routes.find(key)
-        except BadDatagram:
-            return None
+        route: Route | None = self._routes.known.get(key)
+        if route is None:
+            with contextlib.suppress(BadDatagram):
+                route = self._routes.find(key)
+        return route
 
     def blocking_client(self, client: Client, key: bytes, route: Route | None, size: int) -> Client | None:
         """Return a receiver that wants the publisher to wait; worth asking where `Fanout.may_block`."""
@@ -80,15 +86,15 @@ class Publisher:
         empty where it was, for keys of the bus itself, where there is no segment, or for a client that publishes for
         this host only (such a message uses no sequence number, and has 0).
         """
-        if route is None and key.startswith(b"!/"):
+        if route is None and key.startswith(_BUS):
             self._fanout.send(_without_echo(client, self._routes.local(key)), packet)
             return ""
-        clock_ns = time.time_ns()
+        clock_ns = clock.time_ns()
         seq, datagram, refused = 0, b"", ""
         if self._egress is not None and not (client is not None and client.local):
             try:
-                seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000, checked=route is not None)
-                if client is not None:
+                seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000, route is not None)
+                if client is not None and client.state_log is not NOTHING:
                     client.state_log.next_seq(seq + 1)
             except BadMessage as bad:
                 refused = bad.reason
@@ -128,4 +134,4 @@ def _without_echo(client: Client | None, receivers: tuple[int, ...]) -> tuple[in
     """Return the receivers without a publisher that has switched its echo off."""
     if client is None or client.echo or client.fd not in receivers:
         return receivers
-    return tuple(fd for fd in receivers if fd != client.fd)
+    return tuple([fd for fd in receivers if fd != client.fd])

@@ -24,6 +24,7 @@ from bccnd.bus.fanout import Fanout
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.identities import Identities
 from bccnd.bus.input_transaction import InputTransaction
+from bccnd.bus.packet_reader import TURN, ClientEvents, PacketReader
 from bccnd.bus.publisher import Publisher
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.refusals import MAX_REPEATED, log_end, log_refusal
@@ -36,17 +37,14 @@ from bccnd.core.pattern_tree import REFILL
 from bccnd.core.patterns import Dialect
 from bccnd.core.routes import Routes
 from bccnd.core.user_quota import Quota, UserAccount
-from bccnd.errors import BadFrame
 from bccnd.handover.client_log import NOTHING
 from bccnd.handover.stored_state import Handover
 from bccnd.native import sockio
-from bccnd.native.inflight import PacketReceiver
+from bccnd.native.inflight import PacketReceiver as InflightPacketReceiver
 from bccnd.net.listen import Acceptor
-from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
-from bccnd.net.peer import Peer, PeerIdentifier, is_hung_up, is_shut_down
+from bccnd.net.loop import Loop
+from bccnd.net.peer import Peer, PeerIdentifier
 
-#: packets read from one client before the others have their turn
-TURN: Final = 64
 #: patterns of a client that has gone which are removed in one round
 PORTION: Final = 64
 #: why a client is disconnected over an exception
@@ -105,7 +103,7 @@ class Bus:
         )
         self.fanout = Fanout(loop, self.queues)
         self.transaction = InputTransaction(self.fanout, inflight)
-        self.backpressure = Backpressure(loop, self.queues, self.transaction, self.watch, self._end_after_bug)
+        self.backpressure = Backpressure(loop, self.queues, self.transaction, self.watch, self.end_after_bug)
         self.subscriptions = Subscriptions(routes, limits)
         self._publisher = Publisher(routes, self.fanout, egress, broadcast)
         self.clients = self.queues.by_fd
@@ -114,10 +112,19 @@ class Bus:
         self.identities = Identities(routes, egress, self.clients, identify, tagged)
         self.quota = Quota(limits.user)
         self.control = Control(self, routes, listings or {}, trace)
-        self._draining = self._closed = False
+        self._closed = False
         #: clients that there ever were
         self.connections = 0
-        self._receiver = sockio.PacketReceiver(frames.MAX_PACKET) if inflight is None else PacketReceiver(inflight)
+        self.reader = PacketReader(
+            loop,
+            sockio.PacketReceiver(frames.MAX_PACKET) if inflight is None else InflightPacketReceiver(inflight),
+            self._publisher,
+            self.fanout,
+            self.quota,
+            self.transaction,
+            self.backpressure,
+            self,
+        )
         self.identifier = PeerIdentifier()
         self._acceptors = [Acceptor(loop, one.listener, "clients", partial(self._on_connect, one)) for one in entrances]
 
@@ -203,7 +210,7 @@ class Bus:
 
     def watch(self, client: Client) -> None:
         """Read from a client from now on."""
-        self.loop.watch(client.fd, client.watched, partial(self._on_event, client))
+        self.loop.watch(client.fd, client.watched, ClientEvents(self.reader, client))
 
     def _image(self, client: Client) -> bytes:
         return client_image(client, self.control.requests_of(client), self._routes.patterns(client.fd))
@@ -238,7 +245,7 @@ class Bus:
     def _end_slow(self, client: Client, why: str) -> None:
         self.end(client, "slow", why)
 
-    def _end_after_bug(self, client: Client) -> None:
+    def end_after_bug(self, client: Client) -> None:
         """Log the exception being handled, and end the client that it concerns."""
         log.bug(f"{client} has met a bug in this daemon", **log.peer_fields(client.peer, client.identity))
         self.end(client, "bug", BUG)
@@ -283,95 +290,19 @@ class Bus:
         if not self.clients:
             self._on_quiet()
 
-    # -- reading
+    # -- frames that are no messages
 
-    def _on_event(self, client: Client, events: int) -> None:
-        try:
-            if events & WRITABLE:
-                self.queues.flush(client)
-            if events & GONE and client.resume is not None:
-                # Its blocked packet is still processed; until then the kernel need not report that it left.
-                self.loop.unwatch(client.fd)
-            elif events & (READABLE | HALF_CLOSED | GONE):
-                self._read(client)
-                if events & GONE and client.open and client.resume is None and not events & READABLE:
-                    self.end(client)
-        except Exception:  # noqa: BLE001 - a bug here costs this client only
-            self._end_after_bug(client)
-
-    def _read(self, client: Client) -> bool:
-        """Process up to a turn of packets, within the user's seconds of this round; True when there may be more."""
-        account, begun = client.account, time.monotonic()
-        left = account.left_of(self.loop.rounds, self.limits.user.round_seconds)
-        if left <= 0.0 and not self._draining:
-            return True
-        try:
-            return self._read_until(client, begun + left)
-        finally:
-            account.seconds += time.monotonic() - begun
-
-    def _read_until(self, client: Client, deadline: float) -> bool:
-        receiver = self._receiver
-        for _ in range(TURN):
-            try:
-                size = receiver.receive(client.fd, client.number)
-            except ConnectionResetError:
-                # The peer ended without reading all it got. Reported once; what it sent before is still there.
-                continue
-            except OSError:
-                self.end(client)
-                return False
-            if size < 0:
-                return False
-            # An empty packet looks like the end, and is it only if the peer has shut down.
-            if not size and is_shut_down(client.sock):
-                self.transaction.commit()
-                self._on_end_of_file(client)
-                return False
-            self.process_packet(client, bytes(receiver.view[:size]))
-            self.transaction.commit()
-            if not client.open or client.resume is not None:
-                return False
-            if time.monotonic() > deadline and not self._draining:
-                break
-        return True
-
-    def _on_end_of_file(self, client: Client) -> None:
-        """End a client that will send no more, unless it still receives: it may have shut down its side only."""
-        if (client.subscriptions or client.queue) and not is_hung_up(client.sock):
-            client.watched &= ~(READABLE | HALF_CLOSED)
-            self.loop.change(client.fd, client.watched)
-        else:
-            self.end(client)
-
-    # -- frames
-
-    def process_packet(self, client: Client, packet: bytes) -> None:
-        """Process one frame of a client."""
-        if len(packet) > frames.MAX_PACKET:
-            self.refuse(client, "frame_too_long", packet[:64])
-            return
-        try:
-            verb, key, payload = frames.read(packet)
-        except BadFrame as bad:
-            self.refuse(client, bad.reason, packet[:64])
-            return
-        if verb == frames.MSG and key == frames.LINK:
-            self._on_link_message(client, payload)
-        elif verb == frames.MSG:
-            wait = self.quota.publish(client.account, time.monotonic())
-            if wait and self._may_wait:
-                retry = partial(self.process_packet, client, packet)
-                self.backpressure.block_for_time(client, packet, wait, retry)
-            else:
-                self._publish(client, key, payload, packet)
-        elif verb == frames.SUB:
+    def process_request(self, client: Client, verb: bytes, key: bytes, payload: bytes) -> None:
+        """Process a frame that is no message, or a message of a gateway."""
+        if verb == frames.SUB:
             refused = self.subscriptions.subscribe(client, key)
             if refused:
                 self.refuse(client, refused, key[:64] if refused == "pattern_too_long" else key)
         elif verb == frames.UNSUB:
             if not self.subscriptions.unsubscribe(client, key):
                 self.refuse(client, "not_subscribed", key[: self.limits.max_pattern])
+        elif verb == frames.MSG:
+            self._on_link_message(client, payload)
         else:
             self.control.process(client, key, payload)
 
@@ -381,30 +312,6 @@ class Bus:
             self.refuse(client, "not_permitted", frames.LINK)
         elif self.links is None or not self.links.bring(payload):
             self.refuse(client, "no_link", frames.LINK)
-
-    def _publish(self, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
-        refused = self._publisher.refusal(client, key)
-        if not refused:
-            route = self._publisher.route(key)
-            blocker = None
-            if self.fanout.may_block() and self._may_wait:
-                blocker = self._publisher.blocking_client(client, key, route, len(packet))
-            if not client.open:  # sending what had gathered for it has ended it
-                return
-            if blocker is not None:
-                retry = partial(self._publish, client, key, payload, packet)
-                self.backpressure.block_for_reader(client, packet, blocker, retry)
-                return
-            refused = self._publisher.publish(client.identity, key, payload, packet, route, client)
-        self.counters.published += 1
-        client.published += 1
-        if refused:
-            self.refuse(client, refused, key)
-
-    @property
-    def _may_wait(self) -> bool:
-        """Whether publishers may be blocked; never in the middle of a message that some clients have received."""
-        return not self._draining and not self.fanout.partly_received
 
     # -- what the daemon sends
 
@@ -450,12 +357,12 @@ class Bus:
 
         Clients that the next daemon takes over are left as they are, with all that waits.
         """
-        self._draining = True
+        self.reader.draining = True
         unread = [client for client in self.clients.values() if client.state_log is NOTHING]
         for client in unread:
             self.backpressure.resume(client)
         while unread and time.monotonic() < deadline:
-            unread = [client for client in unread if client.open and self._read(client)]
+            unread = [client for client in unread if client.open and self.reader.read(client)]
         self.fanout.send_batches()
         while time.monotonic() < deadline:
             waiting = [client for client in self.clients.values() if client.queue and client.state_log is NOTHING]

@@ -136,11 +136,11 @@ def read(raw: bytes) -> Datagram:
 
 def build_body(src: bytes, seq: int, chan: bytes, payload: bytes) -> bytes:
     """Build a body; the caller checks the fields (`check_src`, `check_chan`)."""
-    return b"%b:%d:%b|%b" % (src, seq, chan, payload)
+    return b"".join((src, b":%d:" % seq, chan, b"|", payload))
 
 
 def build(body: bytes, check: bytes = b"") -> bytes:
     """Build a datagram around a body; ``check`` is ``<algo>=<sum>`` or empty."""
     if check:
-        return b"%b[%d:%b]%b" % (MAGIC, len(body), check, body)
-    return b"%b[%d]%b" % (MAGIC, len(body), body)
+        return b"".join((MAGIC, b"[%d:" % len(body), check, b"]", body))
+    return b"".join((MAGIC, b"[%d]" % len(body), body))

@@ -99,7 +99,7 @@ class Egress:
             counter.started = True
 
     def emit(
-        self, identity: bytes, chan: bytes, payload: bytes, clock_us: int, *, checked: bool = False
+        self, identity: bytes, chan: bytes, payload: bytes, clock_us: int, checked: bool = False
     ) -> tuple[int, bytes]:
         """Return the seq and datagram of a message; ``clock_us`` is the wall clock in microseconds, ``checked`` whether
         the channel is known to be legal.

@@ -10,12 +10,16 @@ import struct
 from typing import Final
 
 from bccnd.errors import BadFrame
+from bccnd.native import scan
 
 SUB: Final = b"SUB"
 UNSUB: Final = b"UNSUB"
 MSG: Final = b"MSG"
 CMSG: Final = b"CMSG"
-_VERBS: Final = frozenset((SUB, UNSUB, MSG, CMSG))
+_VERBS: Final = {verb: verb for verb in (SUB, UNSUB, MSG, CMSG)}
+#: bytes of the longest verb
+_MAX_VERB: Final = 5
+_BLANK: Final = ord(" ")
 #: the verb of a batch
 MSGS: Final = b"MSGS"
 
@@ -76,13 +80,16 @@ def read(packet: bytes) -> tuple[bytes, bytes, bytes]:
     """
     if not packet:
         raise BadFrame("empty")
-    verb, space, rest = packet.partition(b" ")
-    if not space or verb not in _VERBS:
+    space = scan.find(packet, _BLANK, 0)
+    verb = _VERBS.get(packet[:space]) if 0 < space <= _MAX_VERB else None
+    if verb is None:
         raise BadFrame("unknown_verb")
-    key, nul, payload = rest.partition(b"\0")
-    if verb == MSG and not nul:
-        raise BadFrame("no_payload")
-    return verb, key, payload
+    end = scan.find(packet, 0, space + 1)
+    if end < 0:
+        if verb is MSG:
+            raise BadFrame("no_payload")
+        return verb, packet[space + 1 :], b""
+    return verb, packet[space + 1 : end], packet[end + 1 :]
 
 
 def message(key: bytes, payload: bytes) -> bytes:

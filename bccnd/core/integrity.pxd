@@ -17,3 +17,4 @@ cdef class IntegrityChecker:
 
     @cython.locals(end=Py_ssize_t, size=Py_ssize_t, prefix=bytes)
     cpdef Py_ssize_t verify(self, bytes raw) except -1
+    cpdef bytes sign(self, bytes body)

@@ -141,7 +141,7 @@ class IntegrityChecker:
 
         Raises BadMessage: no_signing_key, if there are only public keys.
         """
-        return b"%b=%b" % (self._signer.name, self._signer.sum(body)) if self._signer is not None else b""
+        return b"=".join((self._signer.name, self._signer.sum(body))) if self._signer is not None else b""
 
 
 def make_hmac(key: bytes) -> Hmac:

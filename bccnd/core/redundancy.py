@@ -51,17 +51,17 @@ class Repeater:
     def configure(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
         """Change the rules; pending copies are still sent."""
         self._horizon = horizon
-        self._rules = tuple(rules)
+        self.rules = tuple(rules)
         self._tree: PatternTree[int] = PatternTree(dialect)
         for number, rule in enumerate(rules):
             self._tree.add(self._tree.compile(rule.channels), number)
 
     def add(self, chan: bytes, datagram: bytes, now: float) -> bool:
         """Schedule the copies of a datagram just sent, by the first rule that matches; False if none does."""
-        found = self._tree.match(chan) if self._rules else None
+        found = self._tree.match(chan) if self.rules else None
         if not found:
             return False
-        rule = self._rules[min(found)]
+        rule = self.rules[min(found)]
         self._wait(_Copies(now + rule.spacing, 0, datagram, rule.spacing, rule.copies - 1, now))
         return True
 

@@ -46,10 +46,8 @@ cdef class Sender(sockio.Sender):
     cpdef int waited(self, int fd, bytes packet, long weight, u64 length) noexcept
 
 
-@cython.final
-cdef class BroadcastSender:
+cdef class BroadcastSender(sockio.BroadcastSender):
     cdef InflightState _inflight
-    cdef int _fd
     cdef void *_header
 
     cpdef int cast(self, bytes datagram) noexcept

@@ -61,15 +61,11 @@ class Sender(sockio.Sender):
     def __init__(self, inflight: InflightState) -> None: ...
 
 
-class BroadcastSender:
+class BroadcastSender(sockio.BroadcastSender):
     """Broadcasts to segment ``number`` at ``address`` (sockaddr), recording what was sent until the next input from a
     client. Raises IndexError for an invalid number or address."""
 
     def __init__(self, inflight: InflightState, number: int, fd: int, address: bytes) -> None: ...
-
-    def cast(self, datagram: bytes) -> int:
-        """Send a datagram; return 0 or the errno."""
-        raise NotImplementedError
 
 
 class PacketReceiver(sockio.PacketReceiver):

@@ -274,8 +274,7 @@ cdef class Sender(sockio.Sender):
         return self._single(fd, packet)
 
 
-@cython.final
-cdef class BroadcastSender:
+cdef class BroadcastSender(sockio.BroadcastSender):
     """Broadcasts to a segment, recording what was sent."""
 
     def __init__(self, InflightState inflight, int number, int fd, bytes address):
@@ -312,10 +311,10 @@ cdef class PacketReceiver(sockio.PacketReceiver):
         cdef iovec *vector = <iovec *> (header + 1)
         self._inflight = inflight
         self._header = header
-        self.view = memoryview(inflight.memory)[layout.INBOX_DATA : layout.INBOX_DATA + layout.INBOX_SIZE]
+        self._data = base + <Py_ssize_t> layout.INBOX_DATA
+        self._room = layout.INBOX_SIZE
         memset(&header.msg_hdr, 0, sizeof(header.msg_hdr))
-        vector.iov_base = base + <Py_ssize_t> layout.INBOX_DATA
-        vector.iov_len = <size_t> <Py_ssize_t> layout.INBOX_SIZE
+        vector.iov_base, vector.iov_len = self._data, <size_t> self._room
         header.msg_hdr.msg_iov = vector
         header.msg_hdr.msg_iovlen = 1
 

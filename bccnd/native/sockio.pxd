@@ -10,6 +10,8 @@ cdef extern from "<sys/socket.h>" nogil:
         MSG_DONTWAIT
         MSG_NOSIGNAL
     ctypedef unsigned int socklen_t
+    struct sockaddr:
+        pass
     struct iovec:
         void *iov_base
         size_t iov_len
@@ -28,6 +30,9 @@ cdef extern from "<sys/socket.h>" nogil:
         pass
     unsigned char *CMSG_DATA(cmsghdr *cmsg)
     ssize_t c_send "send"(int fd, const void *packet, size_t size, int flags)
+    ssize_t c_sendto "sendto"(
+        int fd, const void *packet, size_t size, int flags, const sockaddr *address, socklen_t length
+    )
     ssize_t c_recv "recv"(int fd, void *room, size_t size, int flags)
     int sendmmsg(int fd, mmsghdr *headers, unsigned int count, int flags)
     int recvmmsg(int fd, mmsghdr *headers, unsigned int count, int flags, timespec *timeout)
@@ -63,8 +68,17 @@ cdef class Sender:
     cpdef int waited(self, int fd, bytes packet, long weight, unsigned long long length) noexcept
 
 
+cdef class BroadcastSender:
+    cdef int _fd
+    cdef bytes _packed
+
+    cpdef int cast(self, bytes datagram) noexcept
+
+
 cdef class PacketReceiver:
-    cdef readonly object view
     cdef bytearray _buffer
+    cdef char *_data
+    cdef Py_ssize_t _room
 
     cpdef Py_ssize_t receive(self, int fd, long long number) except -2
+    cpdef bytes packet(self, Py_ssize_t size)

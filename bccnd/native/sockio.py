@@ -128,17 +128,37 @@ class Sender:
         return self.one(fd, packet, weight)
 
 
+class BroadcastSender:
+    """Sends datagrams to one address: ``to`` as Python's sockets take it, ``packed`` as the kernel does (sockaddr)."""
+
+    def __init__(self, sock: socket.socket, to: tuple[Any, ...], packed: bytes) -> None:  # noqa: ARG002
+        self._sock = sock
+        self._to = to
+
+    def cast(self, datagram: bytes) -> int:
+        """Send a datagram; return 0 or the errno."""
+        try:
+            self._sock.sendto(datagram, self._to)
+        except OSError as error:
+            return error.errno or errno.EIO
+        return 0
+
+
 class PacketReceiver:
-    """Receives packets from clients, one at a time, into ``view``."""
+    """Receives packets from clients, one at a time."""
 
     def __init__(self, largest: int) -> None:
         # one byte more than the ceiling, to detect longer ones
-        self.view = memoryview(bytearray(largest + 1))
+        self._view = memoryview(bytearray(largest + 1))
 
     def receive(self, fd: int, number: int) -> int:  # noqa: ARG002
         """Receive the next packet of client ``number`` and return its size: 0 for an empty one and at the end, -1 if
         there is none. Raises OSError."""
         try:
-            return os.readv(fd, [self.view])
+            return os.readv(fd, [self._view])
         except BlockingIOError:
             return -1
+
+    def packet(self, size: int) -> bytes:
+        """Return the first ``size`` bytes of the last packet."""
+        return bytes(self._view[:size])

@@ -2,7 +2,7 @@
 
 import os
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
@@ -148,19 +148,39 @@ cdef class Sender:
         return self.one(fd, packet, weight)
 
 
+cdef class BroadcastSender:
+    """Sends datagrams to one address."""
+
+    def __init__(self, sock, to, bytes packed not None):
+        self._fd = sock.fileno()
+        self._packed = packed
+
+    cpdef int cast(self, bytes datagram) noexcept:
+        if c_sendto(
+            self._fd, PyBytes_AS_STRING(datagram), <size_t> PyBytes_GET_SIZE(datagram), MSG_DONTWAIT | MSG_NOSIGNAL,
+            <const sockaddr *> PyBytes_AS_STRING(self._packed), <socklen_t> PyBytes_GET_SIZE(self._packed)
+        ) < 0:
+            return errno
+        return 0
+
+
 cdef class PacketReceiver:
     """Receives packets from clients."""
 
     def __init__(self, Py_ssize_t largest):
         self._buffer = bytearray(largest + 1)
-        self.view = memoryview(self._buffer)
+        self._data = PyByteArray_AS_STRING(self._buffer)
+        self._room = largest + 1
 
     cpdef Py_ssize_t receive(self, int fd, long long number) except -2:
-        cdef ssize_t size = c_recv(
-            fd, PyByteArray_AS_STRING(self._buffer), <size_t> PyByteArray_GET_SIZE(self._buffer), MSG_DONTWAIT
-        )
+        cdef ssize_t size = c_recv(fd, self._data, <size_t> self._room, MSG_DONTWAIT)
         if size < 0:
             if errno == EAGAIN:
                 return -1
             raise OSError(errno, os.strerror(errno))
         return size
+
+    cpdef bytes packet(self, Py_ssize_t size):
+        if not 0 <= size <= self._room:
+            raise IndexError("outside the buffer")
+        return PyBytes_FromStringAndSize(self._data, size)

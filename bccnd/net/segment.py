@@ -5,7 +5,6 @@ Errors after opening are counted and leave the socket open. Source: BCCN, DELIVE
 
 from __future__ import annotations
 
-import errno
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -15,9 +14,9 @@ from typing import Final, overload
 
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.counters import SegmentCounters
-from bccnd.native.inflight import BroadcastSender, InflightState
-from bccnd.native.inflight import Receiver as InflightReceiver
-from bccnd.native.sockio import Receiver
+from bccnd.native import inflight as recording
+from bccnd.native.inflight import InflightState
+from bccnd.native.sockio import BroadcastSender, Receiver
 from bccnd.net.segment_opening import (
     UdpOptions,
     adopt_udp,
@@ -29,6 +28,7 @@ from bccnd.net.segment_opening import (
     pack_address,
     peer_name,
 )
+from bccnd.net.segment_sender import SegmentSender
 
 #: bytes queued for sending: some thousand datagrams published at once
 SEND_BUFFER: Final = 4 << 20
@@ -131,19 +131,18 @@ class Segment:
         self.receiver = Receiver(self.sock.fileno(), options.largest, self._name_size)
         #: the senders of the last batch
         self.peers = self._peers(self.receiver.names)
-        self._recorded_sender: BroadcastSender | None = None
-        self._already_sent = False
+        self.sender = SegmentSender(self.counters, BroadcastSender(self.sock, self._to, pack_address(self._to)))
 
     def record_sends(self, inflight: InflightState, number: int, *, already_sent: bool) -> None:
         """Record sends in ``inflight`` as segment ``number``; ``already_sent`` suppresses those of a replayed input."""
-        self._recorded_sender = BroadcastSender(inflight, number, self.fileno(), pack_address(self._to))
-        self._already_sent = already_sent
+        self.sender.sender = recording.BroadcastSender(inflight, number, self.fileno(), pack_address(self._to))
+        self.sender.already_sent = already_sent
 
     def record_receives(self, inflight: InflightState, number: int) -> None:
         """Record received batches in ``inflight`` as segment ``number``; ends a replay."""
-        self._already_sent = False
+        self.sender.already_sent = False
         options, name = self.options, self.options.name.encode()
-        self.receiver = InflightReceiver(inflight, number, name, self.fileno(), options.largest, self._name_size)
+        self.receiver = recording.Receiver(inflight, number, name, self.fileno(), options.largest, self._name_size)
         self.peers = self._peers(self.receiver.names)
 
     def _peers(self, names: memoryview) -> Peers:
@@ -151,25 +150,6 @@ class Segment:
 
     def fileno(self) -> int:
         return self.sock.fileno()
-
-    def broadcast(self, datagram: bytes) -> str | None:
-        """Broadcast a datagram without waiting; return the errno's name if the kernel refused. Both are counted."""
-        if self._already_sent:
-            return None
-        failed = self._send(datagram) if self._recorded_sender is None else self._recorded_sender.cast(datagram)
-        if failed:
-            name = errno.errorcode.get(failed, "UNKNOWN")
-            self.counters.send_failed(name)
-            return name
-        self.counters.sent += 1
-        return None
-
-    def _send(self, datagram: bytes) -> int:
-        try:
-            self.sock.sendto(datagram, self._to)
-        except OSError as error:
-            return error.errno or errno.EIO
-        return 0
 
     def kernel_drops(self) -> int:
         """Return the datagrams dropped because this socket's receive buffer was full, since it was opened."""

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from bccnd import log
 from bccnd.core.redundancy import Repeater
+from bccnd.native import clock
 from bccnd.net.loop import Loop, Timer
-from bccnd.net.segment import Segment
+from bccnd.net.segment_sender import SegmentSender
 
 
 class Transmitter:
     """Sends every datagram that this host broadcasts."""
 
-    def __init__(self, loop: Loop, segments: Sequence[Segment], repeater: Repeater) -> None:
+    def __init__(self, loop: Loop, segments: Iterable[SegmentSender], repeater: Repeater) -> None:
         self._loop = loop
-        self._segments = segments
+        self._segments = list(segments)
         self._repeater = repeater
         self._timer: Timer | None = None
 
     def broadcast(self, chan: bytes, datagram: bytes) -> str | None:
         """Send a datagram on all segments and schedule its copies; returns the name of an error, if there was one."""
         error = self.send(datagram)
-        if self._repeater.add(chan, datagram, time.monotonic()):
+        if self._repeater.rules and self._repeater.add(chan, datagram, clock.monotonic()):
             self._send_due_copies()
         return error
 
@@ -34,7 +34,7 @@ class Transmitter:
             error = segment.broadcast(datagram)
             if error is not None:
                 failed = error
-                _log_error(segment.options.name, error)
+                _log_error(segment.counters.name, error)
         return failed
 
     def send_remaining_copies(self) -> None:
@@ -43,11 +43,11 @@ class Transmitter:
             self.send(datagram)
 
     def _send_due_copies(self) -> None:
-        for datagram in self._repeater.due(time.monotonic()):
+        for datagram in self._repeater.due(clock.monotonic()):
             self.send(datagram)
         due = self._repeater.next_due
         if due is not None and self._timer is None:
-            self._timer = self._loop.later(max(0.0, due - time.monotonic()), self._on_timer)
+            self._timer = self._loop.later(max(0.0, due - clock.monotonic()), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

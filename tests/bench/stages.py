@@ -36,7 +36,7 @@ COUNTED: Final = (
     "__pyx_f_5bccnd_6native_6poller_6Poller_wait",
     "__pyx_f_5bccnd_3net_4loop_4Loop__timeout",
     "__pyx_f_5bccnd_3bus_14segment_reader_13SegmentReader_on_events",
-    "__pyx_f_5bccnd_3net_4loop_9_Callback_on_events",
+    "__pyx_f_5bccnd_3bus_13packet_reader_12ClientEvents_on_events",
 )
 #: calls them and is never left, and what else it calls
 LOOP: Final = (
@@ -57,11 +57,14 @@ HEAD: Final = """/* The functions that each message runs, together in the librar
 #: stage by the name of a function, the first pattern that is found
 STAGES: Final = (
     ("wait", r"3net_4loop|poller|epoll"),
-    ("receive", r"segment_reader|8Receiver|recvmmsg|input_transaction|spare_bytes"),
+    ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg|input_transaction|spare_bytes"),
     ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
     ("parse, judge", r"4core_7ingress|native_4scan|memchr|4core_5dedup|4core_3lru|counters"),
     ("look up", r"slice_dict|4core_6routes"),
-    ("send", r"3bus_6fanout|6Sender|fanout_groups|send_queues|\bsend(mmsg|to)?\b"),
+    (
+        "send",
+        r"3bus_6fanout|publisher|egress|transmitter|segment_sender|6Sender|BroadcastSender|fanout_groups|send_queues|\bsend(mmsg|to)?\b",
+    ),
     ("clocks", r"clock_gettime|vdso"),
     ("Python objects and code", r""),
 )

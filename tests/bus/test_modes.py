@@ -238,17 +238,13 @@ def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
     assert small.bus.counters.held["slow_reader"] in (1, 2)
 
 
-def test_blocked_publisher_that_closes_loses_nothing(small: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocked_publisher_that_closes_loses_nothing(small: Hub) -> None:
     one, publisher, count = blocked(small)
     publisher.send(*numbered(count, 50))
     small.settle()
     assert is_held(publisher)
     publisher.close()
-    events: list[object] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(small.bus, "_on_event", lambda *event: events.append(event))
-        small.turn(50)
-    assert events == []
+    small.turn(50)
     assert publisher.client.open
     assert not small.loop.watches(publisher.client.fd)
     assert numbers(collect(one, count + 50)) == list(range(count + 50))

@@ -9,20 +9,20 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.bus.access import Rule
-from bccnd.bus.client import BusLimits, Client
-from bccnd.bus.server import Bus
+from bccnd.bus.access import Access, Allowed, Rule
+from bccnd.bus.client import BusLimits
 from bccnd.core import bccn1, client_log_format, frames
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.send_queue import ENTRY
@@ -694,8 +694,8 @@ def test_remaining_receivers_get_a_published_message(site: Site, reached: int, a
     assert [one.all() for one in peers] == [[b"MSG a/x\0before"]] * 4
     publisher.sock.send(frames.message(b"a/x", b"halfway"))
     client = publisher.client
-    size = site.bus._receiver.receive(client.fd, client.number)
-    site.bus.process_packet(client, bytes(site.bus._receiver.view[:size]))
+    size = site.bus.reader.receiver.receive(client.fd, client.number)
+    site.bus.reader.process(client, site.bus.reader.receiver.packet(size))
     got = unsend(site, peers, reached, armed=armed)
     site.kill()
     for _ in range(2):  # these daemons end before they process anything
@@ -743,11 +743,11 @@ def test_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> None:
     one.sock.send(b"")
     half.sock.shutdown(socket.SHUT_WR)
     for peer in (one, half):
-        assert site.bus._receiver.receive(peer.client.fd, peer.client.number) == 0
+        assert site.bus.reader.receiver.receive(peer.client.fd, peer.client.number) == 0
         site.die()
     one.sock.send(b"")
-    assert site.bus._receiver.receive(one.client.fd, one.client.number) == 0
-    site.bus.process_packet(one.client, b"")
+    assert site.bus.reader.receiver.receive(one.client.fd, one.client.number) == 0
+    site.bus.reader.process(one.client, b"")
     site.die()
     assert refusals(one.all()) == [(b"empty", b"")] * 2
     one.publish(b"a", b"x")
@@ -772,21 +772,31 @@ def drop_reported(site: Site) -> str:
     return reported
 
 
-PUBLISH: Final = Bus._publish
+RIGHTS: Final = Access.rights
+
+
+def before_publish(patch: pytest.MonkeyPatch, call: Callable[[bytes], None]) -> None:
+    """Have ``call`` called with the channel of each message that a client to come is about to publish."""
+
+    def permits(key: bytes) -> bool:
+        call(key)
+        return True
+
+    publish = cast(Allowed, SimpleNamespace(permits=permits))
+    patch.setattr(Access, "rights", lambda *args: replace(RIGHTS(*args), publish=publish))
 
 
 @pytest.fixture
 def deaths(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Let publishing ``poison`` kill the daemon; return the payloads that did."""
+    """Let publishing on ``poison`` kill the daemon; return the channels that did."""
     killed: list[bytes] = []
 
-    def publish(bus: Bus, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
-        if payload == b"poison":
-            killed.append(payload)
+    def die(key: bytes) -> None:
+        if key == b"poison":
+            killed.append(key)
             raise Killed
-        PUBLISH(bus, client, key, payload, packet)
 
-    monkeypatch.setattr(Bus, "_publish", publish)
+    before_publish(monkeypatch, die)
     return killed
 
 
@@ -794,7 +804,8 @@ def test_packet_that_kills_daemons_is_dropped(site: Site, deaths: list[bytes]) -
     one, other = site.connect(b"a"), site.connect(b"a")
     one.publish(b"a", b"before")
     site.settle()
-    one.publish(b"a", b"poison", b"behind")
+    one.publish(b"poison", b"x")
+    one.publish(b"a", b"behind")
     with pytest.raises(Killed):
         site.settle()
     assert "12 bytes" in drop_reported(site)
@@ -807,7 +818,9 @@ def test_packet_that_kills_daemons_is_dropped(site: Site, deaths: list[bytes]) -
 def test_blocked_packet_that_kills_daemons_is_dropped(tmp_path: Path, deaths: list[bytes]) -> None:
     with Site(tmp_path, limits=BusLimits(user=UserLimits(rate=10.0))) as site:
         one, other = site.connect(b"a"), site.connect(b"a")
-        one.publish(b"a", *(b"%d" % number for number in range(10)), b"poison", b"behind")
+        one.publish(b"a", *(b"%d" % number for number in range(10)))
+        one.publish(b"poison", b"x")
+        one.publish(b"a", b"behind")
         with pytest.raises(Killed):
             turn_until(site.loop, lambda: False)
         assert drop_reported(site)
@@ -838,15 +851,15 @@ def test_replayed_input_that_meets_a_bug_is_dropped_at_once(
     site: Site, deaths: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
-    one.publish(b"a", b"poison", b"behind")
+    one.publish(b"poison", b"x")
+    one.publish(b"a", b"behind")
     with pytest.raises(Killed):
         site.settle()
 
-    def buggy(bus: Bus, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
-        assert payload != b"poison"
-        PUBLISH(bus, client, key, payload, packet)
+    def buggy(key: bytes) -> None:
+        assert key != b"poison"
 
-    monkeypatch.setattr(Bus, "_publish", buggy)
+    before_publish(monkeypatch, buggy)
     site.die()
     assert "because of a bug" in site.handover.dropped[0]
     assert layout.read_unfinished(site.handover.inflight.memory) is None
@@ -854,13 +867,12 @@ def test_replayed_input_that_meets_a_bug_is_dropped_at_once(
 
 
 def test_input_that_met_a_bug_is_not_replayed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = site.connect(b"a"), site.connect(b"a")
-
-    def buggy(*_: object) -> None:
+    def buggy(_key: bytes) -> None:
         raise RuntimeError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Bus, "_publish", buggy)
+        before_publish(patch, buggy)
+        one, other = site.connect(b"a"), site.connect(b"a")
         one.publish(b"a", b"x")
         turn_until(site.loop, lambda: len(site.bus.clients) == 1)
         assert layout.read_unfinished(site.handover.inflight.memory) is None

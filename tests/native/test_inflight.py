@@ -229,7 +229,7 @@ def test_packet_of_a_client_is_unfinished_until_finish() -> None:
         for serial, packet in enumerate([b"MSG a\0b", b"x" * 400_000, b"\0", b"y" * 409_600], 1):
             theirs.send(packet)
             assert inbox.receive(ours.fileno(), 42) == len(packet)
-            assert bytes(inbox.view[: len(packet)]) == packet
+            assert inbox.packet(len(packet)) == packet
             assert layout.read_unfinished(reader) == layout.InflightInput(PACKET, 42, serial, 0.0, 1234, packet=packet)
             one.finish()
             assert layout.read_unfinished(reader) is None
@@ -576,7 +576,7 @@ def test_killed_packet_receiver_leaves_its_packet_recorded() -> None:
                 with suppress(BlockingIOError):
                     size = inbox.receive(ours.fileno(), 8)
                     sum(range(10_000))  # time to be killed in
-                    report.send(b"%d " % one.serial + bytes(inbox.view[:size]))
+                    report.send(b"%d " % one.serial + inbox.packet(size))
                     one.finish()
 
         def one_round() -> bool:

@@ -57,7 +57,7 @@ def take(segment: Segment, count: int) -> list[list[bytes]]:
 
 def test_a_broadcast_reaches_its_sender_and_every_other_program_that_shares_the_port(opens: Opens) -> None:
     segment, other = opens(), opens()
-    assert segment.broadcast(b"hello") is None
+    assert segment.sender.broadcast(b"hello") is None
     assert take(segment, 1) == [[b"hello"]]
     assert take(other, 1) == [[b"hello"]]
     assert (segment.counters.sent, other.counters.sent) == (1, 0)
@@ -88,7 +88,7 @@ def test_the_kernels_stamp_lies_between_sending_and_receiving(opens: Opens) -> N
     second = 1_000_000_000
     for _ in range(3):
         before = time.time_ns()
-        segment.broadcast(b"hello")
+        segment.sender.broadcast(b"hello")
         take(segment, 1)
         assert before - second <= segment.receiver.stamp_ns() <= time.time_ns() + second
 
@@ -109,9 +109,9 @@ def test_only_what_the_kernel_dropped_is_counted(opens: Opens, options: SegmentO
 
 def test_a_refused_broadcast_is_counted_by_its_error_and_the_next_one_goes_out(opens: Opens) -> None:
     segment = opens()
-    assert segment.broadcast(b"x" * 70_000) == "EMSGSIZE"
-    assert segment.broadcast(b"x" * 70_000) == "EMSGSIZE"
-    assert segment.broadcast(b"fine") is None
+    assert segment.sender.broadcast(b"x" * 70_000) == "EMSGSIZE"
+    assert segment.sender.broadcast(b"x" * 70_000) == "EMSGSIZE"
+    assert segment.sender.broadcast(b"fine") is None
     assert segment.counters.send_errors == {"EMSGSIZE": 2}
     assert segment.counters.sent == 1
     assert take(segment, 1) == [[b"fine"]]

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+import errno
+import socket
 
+from bccnd.core.counters import SegmentCounters
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import Repeater, RepeatRule
+from bccnd.native.sockio import BroadcastSender
 from bccnd.net.loop import Loop
+from bccnd.net.segment_sender import SegmentSender
 from bccnd.net.transmitter import Transmitter
 
 
-def segment(name: str, sent: list[tuple[str, bytes]], error: str | None = None) -> Any:
-    def broadcast(datagram: bytes) -> str | None:
-        sent.append((name, datagram))
-        return error
+class Recorder(BroadcastSender):
+    """Keeps what it is to send, and fails with an errno."""
 
-    return SimpleNamespace(options=SimpleNamespace(name=name), broadcast=broadcast)
+    def __init__(self, name: str, sent: list[tuple[str, bytes]], failure: int) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            super().__init__(sock, ("", 0), b"")
+        self._name = name
+        self._sent = sent
+        self._failure = failure
+
+    def cast(self, datagram: bytes) -> int:
+        self._sent.append((self._name, datagram))
+        return self._failure
+
+
+def segment(name: str, sent: list[tuple[str, bytes]], failure: int = 0) -> SegmentSender:
+    return SegmentSender(SegmentCounters(name), Recorder(name, sent, failure))
 
 
 def test_copies_go_out_on_all_segments_when_they_are_due(loop: Loop) -> None:
@@ -34,6 +48,6 @@ def test_copies_go_out_on_all_segments_when_they_are_due(loop: Loop) -> None:
 
 def test_an_error_on_one_segment_is_returned_and_the_others_are_served(loop: Loop) -> None:
     sent: list[tuple[str, bytes]] = []
-    segments = [segment("a", sent, "ENETDOWN"), segment("b", sent)]
+    segments = [segment("a", sent, errno.ENETDOWN), segment("b", sent)]
     assert Transmitter(loop, segments, Repeater([], DIALECTS["path"], 2.0)).broadcast(b"x", b"x") == "ENETDOWN"
     assert sent == [("a", b"x"), ("b", b"x")]

@@ -1,0 +1,52 @@
+cimport cython
+from bccnd.bus.client cimport Client
+from bccnd.bus.fanout cimport Fanout
+from bccnd.bus.input_transaction cimport InputTransaction
+from bccnd.bus.publisher cimport Publisher
+from bccnd.bus.send_queues cimport SendQueues
+from bccnd.core cimport frames
+from bccnd.core.counters cimport BusCounters
+from bccnd.core.routes cimport Route
+from bccnd.core.user_quota cimport Quota, UserAccount
+from bccnd.native cimport clock
+from bccnd.native.sockio cimport PacketReceiver
+from bccnd.net.loop cimport Handler, Loop
+
+cdef int GONE
+cdef int HALF_CLOSED
+cdef int READABLE
+cdef int WRITABLE
+
+
+cdef class ClientEvents(Handler):
+    cdef PacketReader _reader
+    cdef Client _client
+
+    cdef on_events(self, unsigned int events)
+
+
+@cython.final
+cdef class PacketReader:
+    cdef Loop _loop
+    cdef readonly PacketReceiver receiver
+    cdef Publisher _publisher
+    cdef Fanout _fanout
+    cdef SendQueues _queues
+    cdef BusCounters _counters
+    cdef Quota _quota
+    cdef InputTransaction _transaction
+    cdef object _backpressure
+    cdef object _requests
+    cdef public bint draining
+
+    cpdef on_events(self, Client client, unsigned int events)
+    @cython.locals(account=UserAccount, begun=double, left=double)
+    cpdef bint read(self, Client client) except -1
+    @cython.locals(receiver=PacketReceiver, size=Py_ssize_t, _=int)
+    cdef bint _read_until(self, Client client, double deadline) except -1
+    cdef _on_end_of_file(self, Client client)
+    @cython.locals(verb=bytes, key=bytes, payload=bytes, wait=double)
+    cpdef process(self, Client client, bytes packet)
+    @cython.locals(refused=str, route=Route)
+    cpdef publish(self, Client client, bytes key, bytes payload, bytes packet)
+    cdef bint _may_wait(self) except -1

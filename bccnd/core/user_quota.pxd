@@ -1,0 +1,24 @@
+cimport cython
+
+
+@cython.final
+cdef class UserAccount:
+    cdef readonly object uid
+    cdef public long long clients
+    cdef public long long subscriptions
+    cdef public long long queue_bytes
+    cdef public double tokens
+    cdef public double stamp
+    cdef public long long round
+    cdef public double seconds
+
+    cpdef double left_of(self, long long number, double round_seconds) except? -1.0
+
+
+@cython.final
+cdef class Quota:
+    cdef public object limits
+    cdef dict _accounts
+
+    @cython.locals(rate=double)
+    cpdef double publish(self, UserAccount account, double now) except? -1.0

@@ -1,0 +1,13 @@
+cimport cython
+from bccnd.core.counters cimport SegmentCounters
+from bccnd.native.sockio cimport BroadcastSender
+
+
+@cython.final
+cdef class SegmentSender:
+    cdef readonly SegmentCounters counters
+    cdef public BroadcastSender sender
+    cdef public bint already_sent
+
+    @cython.locals(failed=int)
+    cpdef broadcast(self, bytes datagram)

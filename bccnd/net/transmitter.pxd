@@ -1,0 +1,16 @@
+cimport cython
+from bccnd.native cimport clock
+from bccnd.net.loop cimport Loop, Timer
+from bccnd.net.segment_sender cimport SegmentSender
+
+
+@cython.final
+cdef class Transmitter:
+    cdef Loop _loop
+    cdef list _segments
+    cdef object _repeater
+    cdef Timer _timer
+
+    cpdef broadcast(self, bytes chan, bytes datagram)
+    @cython.locals(segment=SegmentSender)
+    cpdef send(self, bytes datagram)
