@@ -63,7 +63,8 @@ STAGES: Final = (
     ("look up", r"slice_dict|4core_6routes"),
     (
         "send",
-        r"3bus_6fanout|publisher|egress|transmitter|segment_sender|6Sender|BroadcastSender|fanout_groups|send_queues|\bsend(mmsg|to)?\b",
+        r"bus_6fanout|fanout_groups|send_queues|publisher|egress|transmitter|segment_sender|6Sender|BroadcastSender"
+        r"|\bsend(mmsg|to)?\b",
     ),
     ("clocks", r"clock_gettime|vdso"),
     ("Python objects and code", r""),
