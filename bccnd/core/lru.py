@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import Final
 
 from bccnd.native.slice_dict import Index
 
@@ -42,6 +43,10 @@ class Source:
         self.older = self.newer = self
 
 
+#: the neighbour of sources that are in no table
+_NOWHERE: Final = Source(b"", 0, 0.0)
+
+
 class LruTable:
     """All sources, from the one silent for longest to the one heard last."""
 
@@ -50,6 +55,14 @@ class LruTable:
         self.index = Index(expected)
         #: sentinel between the two ends of the list
         self._end = Source(b"", 0, 0.0)
+
+    def __del__(self) -> None:
+        # The collector does not see the cycle of all sources in the compiled build.
+        source = self._end
+        while source is not _NOWHERE:
+            following = source.newer
+            source.older = source.newer = _NOWHERE
+            source = following
 
     def __len__(self) -> int:
         return len(self.index)
@@ -66,8 +79,7 @@ class LruTable:
     def remove(self, source: Source) -> None:
         self.index.pop(source.src)
         self._unlink(source)
-        # Reference cycles would be freed only by the collector, which skips old objects.
-        source.older = source.newer = self._end
+        source.older = source.newer = _NOWHERE
 
     def touch(self, source: Source) -> None:
         """Make a source the newest."""

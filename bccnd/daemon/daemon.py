@@ -275,6 +275,7 @@ class Daemon:
         for number, name in enumerate(PAGE_MODULES if self._metrics_urls else (), 1):
             loop.later(number * PAGE_MODULES_INTERVAL, partial(import_module, name))
         self._tidy_memory()
+        loop.later((len(PAGE_MODULES) + 1) * PAGE_MODULES_INTERVAL, self._tidy_memory)
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
         self._gateways.apply(self._settings)
         try:

@@ -15,7 +15,7 @@ from bccnd.native.spare_bytes cimport resize
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object dictionary, object key) except? NULL
 
-PER_SHARD = 256
+PER_SHARD = 300
 cdef enum:
     # longer keys are copied
     LONGEST = 256

@@ -151,12 +151,13 @@ def test_a_part_is_within_the_bytes_or_an_error(slice_dict: Any, raw: bytes, sta
 
 @each("slice_dict")
 def test_the_shards_together_have_every_value_once_and_keep_no_reference(slice_dict: Any) -> None:
-    for expected in (0, 255, 256, 1000, 5000):
+    size = slice_dict.PER_SHARD
+    for expected in (0, size - 1, size, 1000, 5000):
         one = slice_dict.Index(expected)
         values = [Value() for _ in range(1000)]
         for number, value in enumerate(values):
             one.put(b"key %d" % number, value)
-        assert one.shards() == 1 + expected // 256
+        assert one.shards() == 1 + expected // size
         for shard in (-sys.maxsize - 1, -1, one.shards(), sys.maxsize):
             with pytest.raises(IndexError):
                 one.values(shard)
