@@ -8,7 +8,8 @@ from bccnd import log
 from bccnd.bus.recorder_reports import RECORDED
 from bccnd.core.verdicts import INTERNAL_ERROR, NAMES
 from bccnd.monitoring.daemon_state import DaemonState
-from bccnd.monitoring.drop_counts import count_drops
+from bccnd.monitoring.drop_catalog import DROPS
+from bccnd.monitoring.drop_counts import drop_counters
 from bccnd.monitoring.drop_entry import Drop
 
 #: families whose drops are logged where they happen, by events of their own
@@ -19,6 +20,10 @@ LOGGED_AT_SOURCE: Final = frozenset(
         *("gateway_dropped", *(family for family, _ in RECORDED)),
     }
 )
+#: the drops that are logged here, by family and name
+_REPORTED: Final = {
+    (drop.family, drop.name): drop for drop in DROPS if drop.serious and drop.name != NAMES[INTERNAL_ERROR]
+}
 
 
 class DropReporter:
@@ -29,10 +34,12 @@ class DropReporter:
 
     def report(self) -> None:
         """Log serious drops that were not logged yet; to be called every second and at the end."""
-        for drop, where, total in count_drops(self._daemon):
-            if drop.serious and drop.family not in LOGGED_AT_SOURCE and drop.name != NAMES[INTERNAL_ERROR]:
-                count = log.repeats.growth((drop.family, drop.name, where), total)
-                if count:
+        for family, where, counts in drop_counters(self._daemon):
+            if family in LOGGED_AT_SOURCE:
+                continue
+            for name, total in counts.items():
+                drop = _REPORTED.get((family, name))
+                if drop is not None and (count := log.repeats.growth((family, name, where), total)):
                     self._log_drop(drop, where, count)
 
     def _log_drop(self, drop: Drop, where: str, count: int) -> None:

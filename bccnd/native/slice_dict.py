@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-#: expected entries per dictionary. A dictionary of more than 341 entries takes room for 1,365; nearly all stay below, at
-#: 31 bytes an entry. Rebuilding one takes some 10 us.
+#: expected entries per dictionary. A dictionary of more than 341 entries takes room for 1,365; nearly all stay below,
+#: at 31 bytes an entry. Rebuilding one takes some 10 us.
 PER_SHARD: Final = 300
 
 
