@@ -190,6 +190,7 @@ CASES: Final = {
     for case in (
         Case("floor", "floor", "floor", floor("none", "each"), clients=()),
         Case("floor_hmac", "floor, HMAC", "floor", floor("hmac", "each"), clients=()),
+        Case("floor_epoll", "floor, HMAC, epoll", "floor", floor("hmac", "each", "-e"), clients=()),
         Case("floor_batch", "floor, HMAC, packet per batch", "floor", floor("hmac", "batch"), clients=(), batches=True),
         Case("bccnd", "bccnd", "seq", OURS),
         Case("bccnd_plain", "bccnd, no HMAC", "seq", bccnd(signed=False), signed=False),

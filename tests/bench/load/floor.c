@@ -8,10 +8,12 @@
  *   -x PACKETS       each: one per client and datagram; batch: one per client with all that recvmmsg gave
  *   -s               each datagram to one client only: the one with the number of its channel, mod F
  *   -b BATCH         of one recvmmsg (64)
+ *   -e               waits in epoll_wait and receives without waiting, as whatever has several sockets must
  * Says "ready" when it listens; SIGTERM ends it. */
 #include "message.h"
 #include <getopt.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/un.h>
 
 #define MAX_CLIENTS 1024
@@ -43,8 +45,8 @@ static void give(int n, const char *packet, size_t length)
 int main(int argc, char **argv)
 {
 	const char *path = NULL;
-	int port = 0, n = 1, check = 0, join = 0, share = 0, batch = 64, option;
-	while ((option = getopt(argc, argv, "p:u:F:m:x:sb:")) != -1)
+	int port = 0, n = 1, check = 0, join = 0, share = 0, batch = 64, loop = -1, option;
+	while ((option = getopt(argc, argv, "p:u:F:m:x:sb:e")) != -1)
 		switch (option) {
 		case 'p': port = (int)number(optarg, 1, 65535, "-p"); break;
 		case 'u': path = optarg; break;
@@ -53,6 +55,7 @@ int main(int argc, char **argv)
 		case 'x': join = !strcmp(optarg, "batch"); break;
 		case 's': share = 1; break;
 		case 'b': batch = (int)number(optarg, 1, MAX_BATCH, "-b"); break;
+		case 'e': loop = epoll_create1(EPOLL_CLOEXEC); break;
 		default: return 2;
 		}
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -75,10 +78,15 @@ int main(int argc, char **argv)
 	struct hmac hmac;
 	hmac_init(&hmac);
 	lay_out(m, v, taken[0], ROOM, MAX_BATCH);
+	struct epoll_event event = {.events = EPOLLIN};
+	if (loop >= 0 && epoll_ctl(loop, EPOLL_CTL_ADD, in, &event))
+		die("epoll_ctl");
 	while (!ended) {
 		size_t length = 0;
-		int r = recvmmsg(in, m, (unsigned)batch, MSG_WAITFORONE, NULL);
-		if (r < 0 && errno != EINTR)
+		if (loop >= 0 && epoll_wait(loop, &event, 1, -1) <= 0)
+			continue;
+		int r = recvmmsg(in, m, (unsigned)batch, loop >= 0 ? MSG_DONTWAIT : MSG_WAITFORONE, NULL);
+		if (r < 0 && errno != EINTR && errno != EAGAIN)
 			die("recvmmsg");
 		for (int i = 0; i < r; i++) {
 			struct datagram d;
