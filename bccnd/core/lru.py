@@ -58,8 +58,8 @@ class LruTable:
 
     def __del__(self) -> None:
         # The collector does not see the cycle of all sources in the compiled build.
-        source = self._end
-        while source is not _NOWHERE:
+        source: Source | None = self._end
+        while source is not None and source is not _NOWHERE:
             following = source.newer
             source.older = source.newer = _NOWHERE
             source = following
