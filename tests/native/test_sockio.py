@@ -334,3 +334,38 @@ def test_loaded_packets_are_kept_until_the_next_load(sockio: Any) -> None:
         sender.send(-1)
     sender.load(others)
     assert sys.getrefcount(mine) == before
+
+
+# -- to a segment
+
+
+@each("sockio")
+def test_datagrams_go_to_the_address_and_an_error_has_its_errno(sockio: Any) -> None:
+    with udp() as (ours, _):
+        to = ours.getsockname()
+        packed = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", to[1], socket.inet_aton(to[0]))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            sender = sockio.BroadcastSender(sock, to, packed)
+            sent = [b"a", b"", b"\0b\0", b"x" * 1400]
+            assert [sender.cast(datagram) for datagram in sent] == [0] * len(sent)
+            assert sender.cast(b"x" * 70_000) == errno.EMSGSIZE
+            assert sender.cast(b"again") == 0
+        until_readable(ours)
+        assert read(ours) == [*sent, b"again"]
+
+
+# -- packets in
+
+
+@each("sockio")
+def test_a_packet_is_handed_out_as_bytes_of_its_own(sockio: Any) -> None:
+    receiver = sockio.PacketReceiver(100)
+    with pair() as (ours, theirs):
+        assert receiver.receive(ours.fileno(), 1) == -1
+        got = []
+        for packet in (b"one", b"", b"t\0o", b"x" * 100, b"y" * 200):
+            theirs.send(packet)
+            got.append(receiver.packet(receiver.receive(ours.fileno(), 1)))
+    # One byte more than the ceiling shows that a packet is too long.
+    assert got == [b"one", b"", b"t\0o", b"x" * 100, b"y" * 101]
