@@ -120,8 +120,8 @@ PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDI
 # The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/native compares both by itself.
 PLAIN := $(patsubst %,tests/core/test_%.py,bccn1 counters dedup deliveries egress fanout_groups frames ingress integrity \
 	lru routes targets tracker_log tracker_replay user_quota vectors) \
-	$(patsubst %,tests/bus/test_%.py,batches model modes packet_reader server) $(patsubst %,tests/net/test_%.py,loop segment transmitter) \
-	tests/e2e/test_handover.py
+	$(patsubst %,tests/bus/test_%.py,batches model modes packet_reader server) \
+	$(patsubst %,tests/net/test_%.py,loop segment transmitter) tests/e2e/test_handover.py
 # What `make test-all` repeats.
 PLAIN_ALL := $(patsubst %,tests/%,core native net client fuzz test_build.py) \
 	$(patsubst %,tests/e2e/test_%.py,vectors direct segments interop handover slow_clients start)
