@@ -315,7 +315,7 @@ def attempt(
     go: Callable[[Place, list[R]], list[R]], blank: list[R], programs: Path, daemon: Path, rules: Rules, beside: float
 ) -> list[R]:
     """One run in a place of its own, and the judgement of it; ``beside``: the share of a processor that is its own."""
-    with tempfile.TemporaryDirectory(prefix="bccnd-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="bccnd-bench-", ignore_cleanup_errors=True) as folder:
         place = Place(Path(folder), programs, daemon, free_port(), free_port(), free_port())
         wait_until_quiet(rules)
         with leave_alone():

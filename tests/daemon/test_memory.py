@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from mmap import PAGESIZE
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,38 @@ for mapping in memory._mappings():
         memory._libc.madvise(mapping.start, mapping.end - mapping.start, 25)
 print(first[:] == CONTENT, by_tidy, large() - before, max(steps))
 """
+
+
+# Part of a file as libraries are mapped, of which the second page was changed before it became read-only, as the linker
+# changes addresses.
+CHANGED = """
+import ctypes, mmap, sys
+from bccnd.daemon import memory
+
+file = open(sys.argv[1], "r+b")
+area = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+if sys.argv[2]:
+    area[mmap.PAGESIZE] = ord("y")
+place = ctypes.addressof(ctypes.c_char.from_buffer(area))
+assert memory._libc.mprotect(ctypes.c_void_p(place), ctypes.c_size_t(len(area)), 1) == 0
+area[:]
+before = memory._resident(place, len(area))
+for _ in memory.tidy():
+    pass
+print(before, memory._resident(place, len(area)), area[mmap.PAGESIZE :: mmap.PAGESIZE].decode())
+"""
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_pages_of_a_file_are_given_back_unless_they_were_changed(tmp_path: Path, changed: bool) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 4 * PAGESIZE)
+    command = [sys.executable, "-c", CHANGED, str(tmp_path / "file"), "changed" if changed else ""]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, after, content = done.stdout.split()
+    if before == "0":
+        pytest.skip("this kernel does not show which pages are in memory")
+    assert (int(before), int(after)) == (4 * PAGESIZE, 4 * PAGESIZE if changed else 0)
+    assert content == ("yxx" if changed else "xxx")
 
 
 @pytest.mark.parametrize("policy", ["[always] madvise never", "always [madvise] never", "always madvise [never]"])
