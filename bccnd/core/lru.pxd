@@ -2,8 +2,6 @@ cimport cython
 from bccnd.native.slice_dict cimport Index
 
 
-# without the 16 bytes that the garbage collector needs; `LruTable` breaks the cycle of all sources itself
-@cython.no_gc
 cdef class Source:
     cdef readonly bytes src
     cdef public unsigned long long first

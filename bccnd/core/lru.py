@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Final
 
 from bccnd.native.slice_dict import Index
 
@@ -43,10 +42,6 @@ class Source:
         self.older = self.newer = self
 
 
-#: the neighbour of sources that are in no table
-_NOWHERE: Final = Source(b"", 0, 0.0)
-
-
 class LruTable:
     """All sources, from the one silent for longest to the one heard last."""
 
@@ -55,14 +50,6 @@ class LruTable:
         self.index = Index(expected)
         #: sentinel between the two ends of the list
         self._end = Source(b"", 0, 0.0)
-
-    def __del__(self) -> None:
-        # The collector does not see the cycle of all sources in the compiled build.
-        source: Source | None = self._end
-        while source is not None and source is not _NOWHERE:
-            following = source.newer
-            source.older = source.newer = _NOWHERE
-            source = following
 
     def __len__(self) -> int:
         return len(self.index)
@@ -79,7 +66,8 @@ class LruTable:
     def remove(self, source: Source) -> None:
         self.index.pop(source.src)
         self._unlink(source)
-        source.older = source.newer = _NOWHERE
+        # Reference cycles would be freed only by the collector, which skips old objects.
+        source.older = source.newer = self._end
 
     def touch(self, source: Source) -> None:
         """Make a source the newest."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import tracemalloc
 from collections import OrderedDict
 
@@ -80,22 +79,6 @@ def test_put_in_order_sorts_by_rank_and_is_stable(ranks: list[int]) -> None:
     for source in line[::2]:
         roster.remove(source)
     assert list(roster.oldest_first()) == line[1::2]
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_table_that_is_given_up_frees_its_sources(count: int) -> None:
-    src = name(4711)
-    before = sys.getrefcount(src)
-    table = LruTable(0)
-    for number in range(count):
-        table.add(Source(b"%b/%d" % (src, number), 1, 0.0))
-    table.add(Source(src, 1, 0.0))
-    removed = Source(src, 1, 0.0)
-    table.add(removed)
-    table.remove(removed)
-    del table, removed
-    gc.collect()
-    assert sys.getrefcount(src) == before
 
 
 def name(number: int) -> bytes:
