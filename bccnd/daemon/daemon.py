@@ -269,12 +269,13 @@ class Daemon:
         # what is new is collected once a minute. What the start has made stays, but for a few hundred objects.
         gc.disable()
         gc.freeze()
+        for _ in memory.tidy():
+            pass
         loop.every(GC_INTERVAL, _collect_garbage)
         log.event("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._service_status.line())
         for number, name in enumerate(PAGE_MODULES if self._metrics_urls else (), 1):
             loop.later(number * PAGE_MODULES_INTERVAL, partial(import_module, name))
-        self._tidy_memory()
         loop.later((len(PAGE_MODULES) + 1) * PAGE_MODULES_INTERVAL, self._tidy_memory)
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
         self._gateways.apply(self._settings)

@@ -19,6 +19,8 @@ _MADV_COLLAPSE: Final = 25
 _LARGE: Final = 2 << 20
 #: of a large page, the bytes that are in use at least
 _USED: Final = _LARGE * 7 // 8
+#: mappings looked at in one step
+_MAPPINGS: Final = 32
 #: what the machine's operator has decided about large pages: ``always``, ``madvise`` or ``[never]``
 _POLICY: Final = "/sys/kernel/mm/transparent_hugepage/enabled"
 #: flags of a page in /proc/self/pagemap, in the highest of its 8 bytes
@@ -51,11 +53,11 @@ def tidy() -> Iterator[int]:
         trim(0)
     yield 0
     mappings = list(_mappings())
-    for mapping in mappings:
-        if mapping.rights in ("r-xp", "r--p") and mapping.inode:
+    for number, mapping in enumerate(mappings):
+        if number % _MAPPINGS == 0:
             yield 0
-            if _is_as_in_file(mapping):
-                _libc.madvise(mapping.start, mapping.end - mapping.start, _MADV_DONTNEED)
+        if mapping.rights in ("r-xp", "r--p") and mapping.inode and _is_as_in_file(mapping):
+            _libc.madvise(mapping.start, mapping.end - mapping.start, _MADV_DONTNEED)
     if not _large_pages_permitted():
         return
     for mapping in mappings:
