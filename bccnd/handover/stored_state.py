@@ -14,6 +14,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
@@ -336,7 +337,7 @@ class Handover:
         fd = create(f"{SOURCES}{number}")
         self.tracker_log.append((number, fd))
         self._store.store(f"{SOURCES}{number}", fd)
-        return lambda data: os.write(fd, data)
+        return partial(os.write, fd)
 
     def drop_old_tracker_logs(self) -> None:
         """Remove the older logs: the last one is complete."""

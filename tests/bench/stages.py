@@ -44,8 +44,9 @@ LOOP: Final = (
     "__pyx_f_5bccnd_6native_6poller_6Poller_events",
     "__pyx_f_5bccnd_6native_6poller_6Poller_fd",
 )
-#: a datagram from another host, the same for clients in batch mode, and a local publish with its returned broadcast
-CASES: Final = ("datagram", "batch", "publish")
+#: a datagram from another host, the same as a service, the same for clients in batch mode, and a local publish with its
+#: returned broadcast
+CASES: Final = ("datagram", "service", "batch", "publish")
 #: bytes of a line of the processor's cache
 LINE: Final = 64
 
@@ -57,7 +58,8 @@ HEAD: Final = """/* The functions that each message runs, together in the librar
 #: stage by the name of a function, the first pattern that is found
 STAGES: Final = (
     ("wait", r"3net_4loop|poller|epoll"),
-    ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg|input_transaction|spare_bytes"),
+    ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg|spare_bytes"),
+    ("record the input", r"input_transaction|inflight|tracker_log|record_buffer"),
     ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
     ("parse, judge", r"4core_7ingress|native_4scan|memchr|4core_5dedup|4core_3lru|counters"),
     ("look up", r"slice_dict|4core_6routes"),
@@ -127,12 +129,15 @@ def control(pid: int, on: bool) -> None:
 def measure(folder: Path, case: str, clients: int) -> list[tuple[str, int, int]]:
     """Run a case with so many clients; return the costs of what at least every second message went through."""
     profile = folder / "profile"
+    # A service records its input, whether or not the service manager stores it.
+    prefix = ["env", f"NOTIFY_SOCKET={folder / 'notify'}"] if case == "service" else []
+    prefix += ["valgrind", "--tool=callgrind", "--log-file=/dev/null", f"--callgrind-out-file={profile}"]
     options = ["--instr-atstart=no", "--dump-instr=yes", "--compress-strings=no", "--compress-pos=no"]
     options += ["--collect-atstart=no", *(f"--toggle-collect={name}" for name in COUNTED)]
     daemon = Daemon(
         folder,
         {"heartbeat": {"interval": 0}},
-        prefix=["valgrind", "--tool=callgrind", *options, "--log-file=/dev/null", f"--callgrind-out-file={profile}"],
+        prefix=[*prefix, *options],
         start=False,
         patience=120,
     )
