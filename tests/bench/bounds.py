@@ -34,11 +34,13 @@ def at(above: str, below: str, mode: str, most: dict[int, float], value: Value =
 
 BOUNDS: Final = (
     *at("bccnd", FLOOR, "saturated", {1: 1.10, 8: 1.05, 64: 1.05}),
+    *at("bccnd", FLOOR, "paced", {1: 1.20, 8: 1.10, 64: 1.05}),
     *at("bccnd", "floor_epoll", "paced", {1: 1.40, 8: 1.40, 64: 1.05}),
     *at("bccnd", "redis", "paced", {1: 0.90, 8: 0.90}),
     *at("bccnd_plain", "floor", "saturated", {1: 1.25, 8: 1.10, 64: 1.05}),
     *at("bccnd_batch", "floor_batch", "saturated", {8: 1.40, 64: 1.40}),
     *at("bccnd_batch", "redis", "saturated", {8: 1.10, 64: 0.35}),
+    *at("bccnd", FLOOR, "paced", {1: 1.10}, p50),
     *at("bccnd", "redis", "paced", {1: 1.00, 8: 1.00}, p50),
     *at("bccnd_gateways", "bccnd", "saturated", {1: 1.05, 8: 1.05, 64: 1.05}),
 )

@@ -55,7 +55,10 @@ int main(int argc, char **argv)
 		case 'x': join = !strcmp(optarg, "batch"); break;
 		case 's': share = 1; break;
 		case 'b': batch = (int)number(optarg, 1, MAX_BATCH, "-b"); break;
-		case 'e': loop = epoll_create1(EPOLL_CLOEXEC); break;
+		case 'e':
+			if ((loop = epoll_create1(EPOLL_CLOEXEC)) < 0)
+				die("epoll_create1");
+			break;
 		default: return 2;
 		}
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
