@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -59,11 +58,10 @@ class Publisher:
         """Look up the receivers of a channel; None for a key that no datagram can carry."""
         if key.startswith(_BUS):
             return None
-        route: Route | None = self._routes.known.get(key)
-        if route is None:
-            with contextlib.suppress(BadDatagram):
-                route = self._routes.find(key)
-        return route
+        try:
+            return self._routes.find(key)
+        except BadDatagram:
+            return None
 
     def blocking_client(self, client: Client, key: bytes, route: Route | None, size: int) -> Client | None:
         """Return a receiver that wants the publisher to wait; worth asking where `Fanout.may_block`."""

@@ -16,7 +16,7 @@ SUB: Final = b"SUB"
 UNSUB: Final = b"UNSUB"
 MSG: Final = b"MSG"
 CMSG: Final = b"CMSG"
-_VERBS: Final = {verb: verb for verb in (SUB, UNSUB, MSG, CMSG)}
+_VERBS: Final = frozenset((SUB, UNSUB, MSG, CMSG))
 #: bytes of the longest verb
 _MAX_VERB: Final = 5
 _BLANK: Final = ord(" ")
@@ -81,12 +81,12 @@ def read(packet: bytes) -> tuple[bytes, bytes, bytes]:
     if not packet:
         raise BadFrame("empty")
     space = scan.find(packet, _BLANK, 0)
-    verb = _VERBS.get(packet[:space]) if 0 < space <= _MAX_VERB else None
-    if verb is None:
+    verb = packet[:space] if 0 < space <= _MAX_VERB else b""
+    if verb not in _VERBS:
         raise BadFrame("unknown_verb")
     end = scan.find(packet, 0, space + 1)
     if end < 0:
-        if verb is MSG:
+        if verb == MSG:
             raise BadFrame("no_payload")
         return verb, packet[space + 1 :], b""
     return verb, packet[space + 1 : end], packet[end + 1 :]
