@@ -68,7 +68,7 @@ SWEEP_AGAIN: Final = 0.002
 DROPS_INTERVAL: Final = 1.0
 #: seconds between two collections of cyclic garbage
 GC_INTERVAL: Final = 60.0
-#: seconds after SIGTERM within which datagrams and frames that have arrived are still processed
+#: seconds after SIGTERM within which datagrams and frames that would be lost are still processed
 DRAIN_TIME: Final = 0.6
 #: seconds between two status lines for the service manager
 STATUS_INTERVAL: Final = 10.0
@@ -321,11 +321,11 @@ class Daemon:
         take_step()
 
     def _drain(self) -> None:
-        """Process what has arrived: datagrams, frames of clients, clients' queues, scheduled copies."""
+        """Process what would be lost: datagrams (passed sockets keep theirs), frames, clients' queues, copies."""
         deadline = time.monotonic() + DRAIN_TIME
         self.bus.stop_accepting()
-        for reader in self._readers:
-            while time.monotonic() < deadline - DRAIN_TIME / 2 and reader.drain():
+        for segment, reader in zip(self.segments, self._readers, strict=True):
+            while not segment.passed and time.monotonic() < deadline - DRAIN_TIME / 2 and reader.drain():
                 pass
         self.bus.drain(deadline)
         self._transmitter.send_remaining_copies()

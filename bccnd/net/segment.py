@@ -102,6 +102,8 @@ class Segment:
         self.options = options
         self.counters = SegmentCounters(options.name)
         self.warnings: list[str] = []
+        #: the socket outlives this process
+        self.passed = passed is not None
         if passed is None:
             self.sock = open_udp(options)
         else:
