@@ -254,6 +254,19 @@ class Daemon:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
+        self.begin()
+        try:
+            self.loop.run()
+            self.finish()
+        finally:
+            # The process is ending: a second signal must not turn a clean end into a death by signal.
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            self.close()
+        log.event("stopped", "stopped")
+
+    def begin(self) -> None:
+        """Report that the daemon is ready; it serves as soon as the loop runs."""
         loop = self.loop
         patience = self.bus.limits.patience if self.taken_over else 0.0
         for reader in self._readers:
@@ -279,17 +292,12 @@ class Daemon:
         loop.later((len(PAGE_MODULES) + 1) * PAGE_MODULES_INTERVAL, self._tidy_memory)
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
         self._gateways.apply(self._settings)
-        try:
-            loop.run()
-            self._drain()
-            self.bus.close()  # counts what waited for clients that are still connected
-            self._drop_reporter.report()
-        finally:
-            # The process is ending: a second signal must not turn a clean end into a death by signal.
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)
-            self.close()
-        log.event("stopped", "stopped")
+
+    def finish(self) -> None:
+        """Process what has arrived, once the loop has stopped."""
+        self._drain()
+        self.bus.close()  # counts what waited for clients that are still connected
+        self._drop_reporter.report()
 
     def close(self) -> None:
         """Close everything that was opened."""
