@@ -56,7 +56,7 @@ class AnonymousDedup:
         self._young[key] = when
 
     def _swap(self, now: float) -> None:
-        self._young, self._old, self._since = {}, self._young, now
+        self._young, self._old, self._since = {}, self._young, max(now, self._since)
 
     def predict(self, peer: str, body: bytes, now: float) -> int:
         """Return the verdict that `judge` would give; changes nothing."""

@@ -216,10 +216,11 @@ class TrackerTable:
             verdict = self._place(source, seq, now, from_link)
             if verdict > LAST_ACCEPTED:
                 return verdict
-        source.heard = now
-        if now >= source.rank:
-            self._lru.touch(source)
-            source.rank = now + RANK_SECONDS
+        if now > source.heard:  # what waited in a link or in another socket is older
+            source.heard = now
+            if now >= source.rank:
+                self._lru.touch(source)
+                source.rank = now + RANK_SECONDS
         return verdict
 
     def judge_new(self, src: bytes, seq: int, now: float) -> int:
@@ -277,7 +278,7 @@ class TrackerTable:
         if len(self._ended) >= MAX_ENDED:
             oldest = next(iter(self._ended))
             self.restarts_evicted += now - self._ended.pop(oldest)[0] <= LINK_PATIENCE
-        self._ended[source.src] = (now, source.last)
+        self._ended[source.src] = (max(now, source.heard), source.last)
 
     def _predates_restart(self, src: bytes, seq: int, now: float) -> bool:
         """Whether a seq may be from before the last restart."""

@@ -121,7 +121,7 @@ class Liveness:
                 self._learn(source, now - before.beat)
         else:
             self._learn(source, now - source.beat)
-        source.beat = now
+        source.beat = max(source.beat, now)
 
     def _learn(self, source: Source, gap: float) -> None:
         """Learn an interval from two gaps in a row that agree; one alone may be due to a lost heartbeat. An interval

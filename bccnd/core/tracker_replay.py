@@ -148,7 +148,7 @@ class _Reader:
             raise _Damaged("its time is impossible")
         if serial and serial == self._skip:
             return
-        self._latest = when
+        self._latest = max(self._latest, when)  # input that waited is older
         self._sources.pass_time(when)
         self.records += 1
         at = start + RECORD_HEAD.size

@@ -55,6 +55,15 @@ def test_a_flood_of_nameless_ones_is_capped_and_only_forgets(history: list[tuple
             accepted[number] = now
 
 
+def test_one_that_waited_in_a_link_makes_nothing_forgotten() -> None:
+    anonymous = AnonymousDedup(2.0, cap=2)
+    for number in range(2):
+        anonymous.judge("10.0.0.1:1", b"?:1:c|%d" % number, 1000.0)
+    anonymous.judge("link", b"?:1:c|2", 970.0)
+    assert NAMES[anonymous.judge("10.0.0.1:1", b"?:1:c|1", 1000.5)] == "duplicate"
+    assert anonymous.evicted == 0
+
+
 def test_the_last_ones_up_to_the_cap_are_never_forgotten() -> None:
     anonymous = AnonymousDedup(2.0, cap=4)
     for number in range(100):

@@ -55,6 +55,16 @@ HISTORIES: dict[str, tuple[DedupRules, str]] = {
     "and where they are not it may": (RULES, f"{HIGH} {LOW}:restart @3 {LOW}:restart restarts=2"),
     "one that counts in nanoseconds may anywhere": (LINKED, f"{NANOSECONDS} {NANOSECONDS - 10**9}:restart restarts=1"),
     "and so may one that begins by chance": (LINKED, f"{CHANCE} {HIGH}:restart {CHANCE} 7:restart restarts=2 jumps=1"),
+    "one that waited in a link does not make copies on the segment a restart": (
+        RULES,
+        "@100 1 2 @70 ~3 @101 3:duplicate 2:duplicate 4",
+    ),
+    "nor does one that waited in another segment": (RULES, "@100 1 @98 2 @101 2:duplicate"),
+    "nor a late one": (LATE, "@100 1 3 @70 ~2:reordered @101 3:duplicate"),
+    "a restart that waited is remembered from when the source was last heard": (
+        RULES,
+        "@100 1000 @70 1:restart @101 ~999:duplicate restarts=1",
+    ),
     "after a restart copies from before it are no leap ahead": (
         RULES,
         "1000 1:restart @1 ~999:duplicate ~1000:duplicate 2 ~1001 restarts=1 jumps=1",

@@ -153,6 +153,15 @@ def test_two_gaps_that_agree_are_an_interval(gaps: tuple[float, ...], kept: floa
     assert world.states() == "silent"
 
 
+def test_heartbeat_that_waited_in_a_link_changes_no_gap() -> None:
+    world = World()
+    world.beat_after([8.0])
+    world.receive_message()
+    world.liveness.on_heartbeat(SRC, world.now - 7.0)
+    world.beat_after([8.0])
+    assert world.source().interval == 8.0
+
+
 @pytest.mark.parametrize("later", range(10))  # so that it does not matter when the source was looked at last
 def test_shorter_interval_of_a_source_is_learned(later: int) -> None:
     world = World(replace(RULES, interval=1.0))

@@ -491,6 +491,20 @@ def test_seqs_ahead_of_the_clock_are_local(host: Host) -> None:
     assert successor.sources.conflicts == 0
 
 
+def test_input_that_waited_prolongs_no_released_identity(host: Host) -> None:
+    host.claim()
+    host.release()
+    host.now += 20
+    host.receive(SRCS[0], 1)
+    host.now -= 15
+    host.receive(SRCS[0], 2)
+    host.now += 15
+    before, after = (one.sources.local_identity(LOCAL[0]) for one in (host, restored(host.files.data, host)))
+    assert before is not None
+    assert after is not None
+    assert after.until == before.until
+
+
 @pytest.mark.parametrize(("turned", "released"), [(False, True), (True, True), (True, False)])
 def test_another_sender_with_a_local_identity_is_a_conflict(host: Host, turned: bool, released: bool) -> None:
     host.claim()
