@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 import yaml
 
+from bccnd.core.frames import LINKS
 from bccnd.monitoring.drop_catalog import DROPS
 from tests.docs.lookup import wrong
 from tests.etc.promql import named
@@ -51,6 +52,7 @@ def test_the_samples_know_jobs_severities_and_alerts() -> None:
     jobs = {job["job_name"] for job in yaml.safe_load((FOLDER / "scrape.yml").read_text())["scrape_configs"]}
     selectors = [selector for rule in rules for selector in named(rule["expr"]).selectors]
     assert {matcher.value for one in selectors for matcher in one.matchers if matcher.label == "job"} == jobs
+    assert {matcher.value for one in selectors for matcher in one.matchers if matcher.label == "segment"} == set(LINKS)
     sample = yaml.safe_load((FOLDER / "alertmanager.yml").read_text())
     routes = [sample["route"], *sample["route"]["routes"]]
     assert {route["receiver"] for route in routes} == {one["name"] for one in sample["receivers"]}
