@@ -42,6 +42,8 @@ AHEAD: Final = 1.0
 #: of it where that was set back; a seq that is used twice loses a message.
 SPARE: Final = 1 << 20
 
+#: of the trackers: what the daemon before has counted
+_COUNTERS: Final = ("lost", "restarts", "jumps", "expired", "evicted", "restarts_evicted")
 _INFINITY: Final = float("inf")
 _COLON: Final = ord(":")
 _SIZE: Final = struct.Struct("=I")
@@ -70,17 +72,21 @@ def replay(
 ) -> ReplayResult:
     """Restore new trackers from files, the older one first, by the rules in force. Start the next log right after.
 
-    The record of input ``skip_serial`` is skipped, since that input is processed again. No callbacks are called and no
-    counters change. Watched sources stay watched, and silence counts from ``now`` on; missing seqs have the horizon's
-    time from then. Local identities last as long as they would have. For those in use, the last seq was not logged: it
-    is taken to be below ``clock_us`` (wall clock in microseconds), or the last logged one, plus SPARE.
+    The record of input ``skip_serial`` is skipped, since that input is processed again. No callbacks are called, and
+    what is read changes no counters. Watched sources stay watched, and silence counts from ``now`` on; missing seqs
+    have the horizon's time from then. Local identities last as long as they would have. For those in use, the last seq
+    was not logged: it is taken to be below ``clock_us`` (wall clock in microseconds), or the last logged one, plus
+    SPARE.
     """
     reader = _Reader(sources, anonymous, liveness, now, skip_serial)
-    counters = sources.lost, sources.restarts, sources.jumps, sources.expired, sources.evicted
+    counters = [getattr(sources, name) for name in _COUNTERS]
+    lost_by_source, dead_evicted = dict(sources.lost_by_source), liveness.dead_evicted
     for data in files:
         reader.read(data)
+    for name, count in zip(_COUNTERS, counters, strict=True):
+        setattr(sources, name, count)
+    sources.lost_by_source, liveness.dead_evicted = lost_by_source, dead_evicted
     reader.finish(clock_us)
-    sources.lost, sources.restarts, sources.jumps, sources.expired, sources.evicted = counters
     return ReplayResult(len(sources), reader.records, reader.datagrams, reader.complete, tuple(reader.problems))
 
 

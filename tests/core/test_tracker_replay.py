@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core import bccn1, tracker_log
+from bccnd.core import bccn1, liveness, tracker_log
 from bccnd.core.dedup import RELEASE_DELAY, DedupRules
 from bccnd.core.liveness import ALIVE, UNWATCHED
 from bccnd.core.tracker_replay import ReplayResult
@@ -37,6 +37,18 @@ from tests.core.tracker_hosts import (
     state_of,
 )
 from tests.core.world import datagram
+
+
+def counters_of(host: Host) -> dict[str, Any]:
+    """Return all counters of a host but gauges."""
+    sources, watched = host.sources, host.liveness
+    names = ("lost", "restarts", "jumps", "conflicts", "expired", "evicted", "own_evicted", "restarts_evicted")
+    return {
+        **{name: getattr(sources, name) for name in names},
+        "lost_by_source": dict(sources.lost_by_source),
+        "deaths": watched.deaths,
+        "dead_evicted": watched.dead_evicted,
+    }
 
 
 @pytest.fixture
@@ -489,6 +501,24 @@ def test_seqs_ahead_of_the_clock_are_local(host: Host) -> None:
     replay_into(successor, host.files.data[-1:], clock_us=EPOCH_US)
     assert set(successor.feed(*raws)) == {"looped"}
     assert successor.sources.conflicts == 0
+
+
+def test_replay_changes_no_counter(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.finish()
+    for src in SRCS[:2]:
+        host.heartbeat(src, 1000, 1003, 5, 2000)  # two lost, a restart, a jump
+    host.until(host.now + 10)
+    assert host.liveness.deaths == 2
+    monkeypatch.setattr(liveness, "MAX_DEAD", 1)
+    successor = Host(now=host.now)
+    before = counters_of(successor)
+    assert replay_into(successor, host.files.data).problems == ()
+    assert counters_of(successor) == before
+    # What the daemon has lost itself stays.
+    successor.receive(b"own/p/9", 1, 3)
+    successor.until(successor.now + 2)
+    replay_into(successor, host.files.data)
+    assert (successor.sources.lost, successor.sources.lost_by_source) == (1, {b"own/p/9": 1})
 
 
 def test_input_that_waited_prolongs_no_released_identity(host: Host) -> None:
