@@ -13,13 +13,23 @@ from bccnd.core.frames import LINKS
 from bccnd.monitoring.drop_catalog import DROPS
 from tests.docs.lookup import wrong
 from tests.etc.promql import named
-from tests.etc.rulebook import FOLDER, RULES, TESTS, alerts, rules, unit_tests
+from tests.etc.rulebook import FOLDER, RULES, TESTS, alerts, records, rules, unit_tests
 from tests.prometheus import promtool
 from tests.support import ROOT
 
 SEVERITIES: Final = {"critical", "warning", "info"}
 #: serious drops that an alert sees by another metric: a log that was set aside was reported when that was done
 SEEN_OTHERWISE: Final = {("recorder_logs_removed", "recorder_logs_removed")}
+
+#: seconds between scrapes, and of each unit of a duration
+SCRAPE: Final = 60
+SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+#: alerts on what lasts: once is how networks are
+LASTING: Final = {
+    ("BccndKernelDrops", "critical"), ("BccndHearsNothing", "critical"), ("BccndSendErrors", "warning"),
+    ("BccndSendErrors", "critical"), ("BccndStale", "warning"), ("BccndIntegrity", "warning"),
+    ("BccndMalformed", "warning"), ("BccndForwardingSlow", "warning"),
+}  # fmt: skip
 
 
 def test_promtool_has_nothing_to_say_against_rules_and_configuration(tmp_path: Path) -> None:
@@ -46,6 +56,19 @@ def test_every_alert_fires_in_one_unit_test_and_rests_in_another() -> None:
         fires |= {(check["alertname"], severity) for severity in expected}
         rests |= {(check["alertname"], severity) for severity in SEVERITIES - expected}
     assert {(rule["alert"], rule["labels"]["severity"]) for rule in alerts} <= fires & rests
+
+
+def test_an_alert_does_not_wait_longer_than_it_sees_a_burst_between_two_scrapes() -> None:
+    """A window shows what happened between two scrapes for its length less a scrape, and less an evaluation."""
+    for rule in alerts:
+        if (rule["alert"], rule["labels"]["severity"]) in LASTING:
+            continue
+        expression = re.sub(r"[\w:]+", lambda name: records.get(name[0], name[0]), rule["expr"])
+        windows = [
+            int(count) * SECONDS[unit] for count, unit in re.findall(r"(?:increase|rate)\(.*?\[(\d+)(\w)\]", expression)
+        ]
+        waits = int(rule.get("for", "0m")[:-1]) * SECONDS[rule.get("for", "0m")[-1]]
+        assert all(waits <= window - 2 * SCRAPE for window in windows), rule
 
 
 def test_the_samples_know_jobs_severities_and_alerts() -> None:
