@@ -24,6 +24,8 @@ from bccnd.native.slice_dict import Index
 
 #: cached channels in each of two generations: a few MB; freeing one takes less than a millisecond
 CACHE: Final = 4096
+#: receivers in the routes of each generation, equal tuples counted once: 4 MB
+RECEIVERS: Final = 1 << 19
 
 #: estimated bytes of a subscription besides its text and its place in the trees
 SUBSCRIPTION_BYTES: Final = 192
@@ -107,8 +109,10 @@ class Routes(RouteTables, Generic[R]):
         self._groups: PatternTree[int] = PatternTree(dialect)
         self._old = Index()
         self._addressed: dict[bytes, Route] = {}
-        #: receivers of routes, for channels to share equal tuples
+        #: receivers of cached plain channels, which share equal tuples; the fan-out relies on it
         self._interned: dict[tuple[R, ...], tuple[R, ...]] = {}
+        #: number of receivers interned for the younger generation
+        self._held = 0
         self.subscriptions = 0
 
     def __len__(self) -> int:
@@ -240,15 +244,30 @@ class Routes(RouteTables, Generic[R]):
         if route is None:
             if chan.startswith(b"!"):
                 return self._find_addressed(chan)
-            route = self._old.get(chan)
-            if route is None:
+            old: Route | None = self._old.pop(chan)
+            if old is None:
                 check_chan(chan)
-                found: dict[R, int] = {}
-                cut = self._match(chan, found)
-                route = self._make(chan, targets.PLAIN, found, cut)
-            if len(self.known) >= self._cache_size:
-                self._old, self.known, self._interned = self.known, Index(), {}
+            if len(self.known) >= self._cache_size or self._held > RECEIVERS:
+                self._old = self.known
+                self._begin_generation()
+            route = self._make_plain(chan, old)
             self.known.put(chan, route)
+        return route
+
+    def _make_plain(self, chan: bytes, old: Route | None) -> Route:
+        """Return the route of a plain channel for the younger generation; ``old`` is that of the older one."""
+        if old is None:
+            found: dict[R, int] = {}
+            cut = self._match(chan, found)
+            plain, meta = self._divide(found)
+        else:
+            plain, meta, cut = old.plain, old.meta, old.cut
+        plain, meta = self._intern(plain), self._intern(meta)
+        if old is not None and plain is old.plain and meta is old.meta:
+            return old
+        route = self._make(chan, targets.PLAIN, plain, meta, cut)
+        if old is not None:
+            route.carried = old.carried
         return route
 
     def _find_addressed(self, chan: bytes) -> Route:
@@ -260,23 +279,33 @@ class Routes(RouteTables, Generic[R]):
         if route is None:
             check_chan(chan)
             if chan == b"!":
-                route = self._make(chan, targets.ALL, self._identities)
+                route = self._make(chan, targets.ALL, *self._divide(self._identities))
             else:
-                route = self._make(chan, targets.DIRECTED, self._addressees(targets.target_of(chan)))
+                route = self._make(chan, targets.DIRECTED, *self._divide(self._addressees(targets.target_of(chan))))
             if len(self._addressed) >= self._cache_size:
                 self._addressed = {}
             self._addressed[chan] = route
         return route
 
-    def _make(self, chan: bytes, form: int, found: Iterable[R], cut: tuple[Hashable, ...] = ()) -> Route:
-        plain = tuple(found)
-        meta: tuple[R, ...] = ()
-        if self._meta:
-            meta = tuple([receiver for receiver in plain if receiver in self._meta])
-            plain = tuple([receiver for receiver in plain if receiver not in self._meta])
-        # Equal tuples are shared, which the fan-out relies on.
-        plain = self._interned.setdefault(plain, plain)
+    def _make(
+        self, chan: bytes, form: int, plain: tuple[R, ...], meta: tuple[R, ...], cut: tuple[Hashable, ...] = ()
+    ) -> Route:
         return Route(chan, form, plain, meta, tuple(self._groups.match(chan)) if self._groups else (), cut)
+
+    def _divide(self, found: Iterable[R]) -> tuple[tuple[R, ...], tuple[R, ...]]:
+        """Divide receivers into those without and with metadata."""
+        plain = tuple(found)
+        if not self._meta:
+            return plain, ()
+        meta = tuple([receiver for receiver in plain if receiver in self._meta])
+        return tuple([receiver for receiver in plain if receiver not in self._meta]), meta
+
+    def _intern(self, receivers: tuple[R, ...]) -> tuple[R, ...]:
+        """Return the tuple that equal ones share."""
+        shared = self._interned.setdefault(receivers, receivers)
+        if shared is receivers:
+            self._held += len(receivers)
+        return shared
 
     def _addressees(self, target: bytes) -> Iterable[R]:
         exact, value = targets.classify(target)
@@ -343,10 +372,25 @@ class Routes(RouteTables, Generic[R]):
             listening = tuple(self._found(self._tap, TAP + name.encode()) for name in NAMES)
             self.taps = listening if any(listening) else ()
         elif pattern.literal:
-            self.known.pop(text)
-            self._old.pop(text)
+            self._drop(text)
         else:
-            self.known, self._old, self._interned = Index(), Index(), {}
+            self._drop_all()
+
+    def _drop(self, chan: bytes) -> None:
+        """Drop the cached route of a plain channel."""
+        route = self.known.pop(chan) or self._old.pop(chan)
+        if route is not None:
+            # Others that share the tuples keep them; from now on equal ones are new.
+            self._interned.pop(route.plain, None)
+            self._interned.pop(route.meta, None)
+
+    def _drop_all(self) -> None:
+        """Drop the cached routes of all plain channels."""
+        self._old = Index()
+        self._begin_generation()
+
+    def _begin_generation(self) -> None:
+        self.known, self._interned, self._held = Index(), {}, 0
 
     @staticmethod
     def _found(trees: TreesByOwner[R], key: bytes) -> tuple[R, ...]:
@@ -355,4 +399,5 @@ class Routes(RouteTables, Generic[R]):
         return tuple(found)
 
     def _forget(self) -> None:
-        self.known, self._old, self._addressed, self._interned = Index(), Index(), {}, {}
+        self._addressed = {}
+        self._drop_all()

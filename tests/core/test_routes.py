@@ -214,6 +214,10 @@ class RoutesMachine(RuleBasedStateMachine):
         assert len(self.routes.known) <= self.cache
         assert len(self.routes._old) <= self.cache
         assert len(self.routes._addressed) <= self.cache
+        cached = [*self.routes.known.values(0), *self.routes._old.values(0)]
+        assert self.routes._interned.keys() <= {
+            receivers for route in cached for receivers in (route.plain, route.meta)
+        }
 
     @invariant()
     def counts_are_right(self) -> None:
@@ -235,6 +239,8 @@ class RoutesMachine(RuleBasedStateMachine):
         assert not self.routes._patterns
         assert not self.routes._dialects
         assert not self.routes._meta
+        assert not any(self.routes._interned)
+        assert not self.routes._addressed
         assert (self.routes.subscriptions, len(self.routes)) == (0, 0)
 
 
@@ -312,6 +318,50 @@ def test_a_refused_channel_is_not_remembered() -> None:
             routes.find(chan)
     assert not len(routes.known)
     assert not routes._addressed
+
+
+def interned(routes: Routes[int]) -> int:
+    """The receivers in all interned tuples."""
+    return sum(map(len, routes._interned))
+
+
+@pytest.mark.parametrize("meta", [False, True])
+def test_no_receivers_are_kept_of_clients_that_reconnect(meta: bool) -> None:
+    routes = routes_of("path", *[b"c"] * 20)
+    for number in range(20 if meta else 0):
+        routes.set_meta(number, True)
+
+    def use() -> int:
+        for chan in (b"c", b"!", b"!h", b"!h/p/3"):
+            routes.find(chan)
+        return interned(routes)
+
+    before = use()
+    for number in range(20):
+        routes.leave(number)
+        routes.join(number, b"h/p/%d" % number)
+        use()
+        routes.subscribe(number, b"c")
+        if meta:
+            routes.set_meta(number, True)
+        use()
+    assert use() == before
+    for number in range(20):
+        routes.leave(number)
+    assert interned(routes) == 0
+
+
+def test_the_receivers_of_cached_channels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bccnd.core.routes.RECEIVERS", 1000)
+    routes = routes_of("path", *[b"c/%d" % number for number in range(200)], *[b"c/*"] * 30)
+    for number in [*range(200), *range(40), *range(200)] * 2:
+        assert len(routes.find(b"c/%d" % number).plain) == 31
+        held = {id(one.plain): len(one.plain) for one in (*routes.known.values(0), *routes._old.values(0))}
+        assert sum(held.values()) <= 2 * (1000 + 31)
+    # Channels that share their receivers take no more than one.
+    for number in range(200, 300):
+        routes.find(b"c/%d" % number)
+    assert len(routes.known) > 100
 
 
 def test_a_literal_pattern_forgets_its_own_channel_only() -> None:
