@@ -20,7 +20,9 @@ class Poller:
         self._epoll.modify(fd, events)
 
     def unregister(self, fd: int) -> None:
+        """Forget a descriptor; its events of the last `wait` become 0."""
         self._epoll.unregister(fd)
+        self._ready = [(ready, 0 if ready == fd else events) for ready, events in self._ready]
 
     def wait(self, seconds: float) -> int:
         """Wait until a descriptor is ready, a signal arrives or the seconds have passed (negative: never).

@@ -59,8 +59,12 @@ cdef class Poller:
 
     cpdef unregister(self, int fd):
         cdef epoll_event event
+        cdef int number
         if epoll_ctl(self._epoll, EPOLL_CTL_DEL, fd, &event):
             _failed()
+        for number in range(self._count):
+            if self._events[number].data.fd == fd:
+                self._events[number].events = 0
 
     cpdef int wait(self, double seconds) except -1:
         # Rounded up, so that the last part of a millisecond is not spent in waits of no time.

@@ -29,7 +29,7 @@ cdef class Loop:
     cdef int _wake_read
     cdef int _wake_write
 
-    @cython.locals(poller=Poller, handler=Handler, count=int, number=int)
+    @cython.locals(poller=Poller, handler=Handler, count=int, number=int, events="unsigned int")
     cpdef run(self)
     cpdef soon(self, object call)
     cpdef bint watches(self, int fd)

@@ -1,6 +1,7 @@
 """The event loop: calls back for descriptors (epoll), timers and signals, in one thread.
 
-Invariant: callbacks never block. One that closes a descriptor of the current round does so with `soon`, at its end.
+Invariant: callbacks never block. No event reaches the handler of a descriptor that was watched after the event: a
+descriptor may be closed in the middle of a round, and its number used again.
 """
 
 from __future__ import annotations
@@ -135,9 +136,10 @@ class Loop:
             # ones be served too where a round's time is used up before.
             number = self.rounds % count if count > 1 else 0
             for _ in range(count):
-                handler = self._handlers[poller.fd(number)]
+                events = poller.events(number)
+                handler = self._handlers[poller.fd(number)] if events else None
                 if handler is not None:
-                    handler.on_events(poller.events(number))
+                    handler.on_events(events)
                 number = number + 1 if number + 1 < count else 0
             if self._timers:
                 self._run_timers()

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from bccnd import log
@@ -75,7 +76,8 @@ class ChildProcess:
             if write >= 0:
                 os.close(write)
             if self._pid:  # it runs, but its end could not be observed
-                os.kill(self._pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
                 _reap_later(self._loop, self._pid)
                 self._pid = 0
             self._log("cannot start", error.strerror or "unknown")
@@ -90,7 +92,9 @@ class ChildProcess:
         self._loop.watch(self._pidfd, READABLE, self._on_exit)
 
     def _on_exit(self, _events: int) -> None:
-        _, status = os.waitpid(self._pid, 0)
+        status = _reap(self._pid)
+        if status is None:
+            return
         self._release()
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == EXIT_NO_RETRY:
             self.gave_up = True
@@ -135,13 +139,20 @@ class ChildProcess:
     def close(self) -> None:
         """Close its standard input, which makes it end; for the end of the daemon."""
         if self._pid:
-            os.close(self._stdin_pipe)
-            os.close(self._pidfd)
-            self._pid = 0
+            self._release()
+
+
+def _reap(pid: int) -> int | None:
+    """Return the wait status of a child; None while it runs."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return 0  # the kernel has reaped it: the parent of this process ignores SIGCHLD
+    return status if ended else None
 
 
 def _reap_later(loop: Loop, pid: int) -> None:
-    if os.waitpid(pid, os.WNOHANG) == (0, 0):
+    if _reap(pid) is None:
         loop.later(MIN_PAUSE, lambda: _reap_later(loop, pid))
 
 

@@ -111,6 +111,46 @@ def test_what_is_unwatched_is_called_no_more(loop: Loop, pipe: tuple[int, int], 
     loop.unwatch(pipe[0])  # to do so twice is no fault
 
 
+def test_events_of_a_closed_descriptor_do_not_reach_the_next_one_of_its_number(loop: Loop) -> None:
+    watched: list[int] = []
+    new: list[int] = []
+    called: list[int] = []
+
+    def on_ready(number: int, _events: int) -> None:
+        # Closes the others, for which events wait in this round, and opens as many.
+        called.append(number)
+        for fd in watched:
+            loop.unwatch(fd)
+            os.close(fd)
+        for _ in watched:
+            out, into = os.pipe2(os.O_NONBLOCK)
+            new.extend((out, into))
+            loop.watch(out, READABLE, on_new)
+        watched.clear()
+
+    def on_new(events: int) -> None:
+        called.append(-events)
+
+    ends = []
+    for number in range(4):
+        out, into = os.pipe2(os.O_NONBLOCK)
+        os.write(into, b"x")
+        loop.watch(out, READABLE, partial(on_ready, number))
+        watched.append(out)
+        ends.append(into)
+    before = set(watched)
+    turn(loop)
+    assert before & set(new), "no number was used again"
+    assert len(called) == 1
+    os.write(new[1], b"x")
+    turn(loop)
+    assert called[1:] == [-READABLE]
+    for out in new[::2]:
+        loop.unwatch(out)
+    for fd in (*new, *ends):
+        os.close(fd)
+
+
 def test_a_callback_gets_what_its_descriptor_is_ready_for(loop: Loop) -> None:
     ready: dict[str, int] = {}
     out, into = os.pipe2(os.O_NONBLOCK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -13,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from bccnd.net import process_supervisor
-from bccnd.net.loop import Loop
+from bccnd.net.loop import READABLE, Loop
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.version import VERSION
-from tests.support import turn_until
+from tests.support import turn, turn_until
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +130,57 @@ def test_a_child_stopped_during_its_pause_is_not_restarted(loop: Loop) -> None:
     turn_until(loop, lambda: not program.pid, "its end")
     program.stop()
     assert stays_away(loop, program)
+
+
+def test_an_event_of_a_child_that_was_replaced_does_not_wait_for_its_successor(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    # A reload replaces a child in a round in which its end is reported too: the successor's pidfd has its number.
+    old = ChildProcess(loop, "nng", shell("exit 0"))
+    new = ChildProcess(loop, "nng", shell("exec sleep 10"))
+    out, into = os.pipe()
+
+    def reload(_events: int) -> None:
+        os.read(out, 1)
+        old.stop()
+        new.start()
+
+    loop.watch(out, READABLE, reload)
+    if loop.rounds % 2:  # of two that are ready, the second one is served first in the next round
+        turn(loop)
+    old.start()
+    number = old._pidfd
+    select.select([number], [], [])
+    os.write(into, b"x")
+    turn(loop)
+    assert (new._pidfd, caplog.text) == (number, "")
+    assert alive(new.pid)
+    new.stop()
+    loop.unwatch(out)
+    os.close(out)
+    os.close(into)
+
+
+def test_an_event_without_an_end_changes_nothing(loop: Loop) -> None:
+    program = ChildProcess(loop, "nng", shell("exec sleep 10"))
+    program.start()
+    pid = program.pid
+    program._on_exit(READABLE)
+    assert (program.pid, alive(pid)) == (pid, True)
+    program.stop()
+
+
+def test_a_child_that_the_kernel_has_reaped_is_restarted(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    # Whoever ignores SIGCHLD passes that on to the programs it starts.
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        program = ChildProcess(loop, "nng", shell("exit 0"))
+        program.start()
+        turn_until(loop, lambda: caplog.text.count("next attempt") == 3, "two further starts")
+        program.stop()
+        turn(loop, 3)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_its_standard_input_ends_with_the_daemon(loop: Loop, tmp_path: Path) -> None:
