@@ -71,7 +71,7 @@ class GatewayLinks:
         if counters is None:
             return False
         waited = min(max(0, time.time_ns() - received_ns), _MAX_WAIT_NS)
-        now = time.monotonic() - waited * 1e-9
+        now = max(0.0, time.monotonic() - waited * 1e-9)  # a clock may have been set since the boot
         late = waited > self._ingress.max_age_ns
         self._transaction.begin(now)
         deliveries, accepted = self._ingress.feed_link(

@@ -31,6 +31,6 @@ cdef class SegmentReader(Handler):
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(
         _=int, datagrams=list, deliveries=Deliveries, receivers=tuple, frame=bytes, wall=longlong, stamp=longlong,
-        waited=longlong, now=double, late=bint, one_by_one=bint,
+        waited=longlong, now=double, latest=double, late=bint, one_by_one=bint,
     )
     cdef bint _take(self, int rounds) except -1

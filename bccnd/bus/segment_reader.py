@@ -12,6 +12,7 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.input_transaction import InputTransaction
+from bccnd.core.arrival_times import MAX_WAIT_NS, arrival
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.core.latency_histogram import LatencyHistogram
@@ -24,8 +25,6 @@ from bccnd.net.segment import Segment
 ROUNDS: Final = 8
 #: nanoseconds from which on a datagram was late: longer than a batch takes, far below any horizon
 LATE_NS: Final = 250_000_000
-#: nanoseconds that a datagram may have waited: longer than a restart takes, shorter than a clock is set by
-MAX_WAIT_NS: Final = 60_000_000_000
 
 
 class SegmentReader(Handler):
@@ -85,19 +84,18 @@ class SegmentReader(Handler):
                 return False
             wall = clock.time_ns()
             stamp = self._receiver.stamp_ns() or wall
-            now = clock.monotonic()
+            latest = clock.monotonic()
             waited = wall - stamp
             # A longer wait means that the wall clock was set.
             late = LATE_NS < waited < MAX_WAIT_NS
             one_by_one = late or self._late
-            if one_by_one and 0 < waited < MAX_WAIT_NS:
-                now -= waited * 1e-9
+            now = arrival(latest, waited) if one_by_one else latest
             self._transaction.begin(now)
             deliveries = self._deliveries
             if one_by_one:
                 stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
                 stamps[0] = stamp
-                self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall)
+                self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest)
             else:
                 self._ingress.feed_into(deliveries, self._counters, datagrams, self._peers, now, stamp)
             if deliveries.count:

@@ -1,4 +1,4 @@
-"""Groups the datagrams of a late batch by when they arrived.
+"""When datagrams that have waited arrived, and which of a late batch arrived together.
 
 Datagrams are judged by their arrival, or copies would count as new messages after each pause of the daemon.
 """
@@ -10,6 +10,17 @@ from typing import Final
 
 #: nanoseconds within which arrivals are one group: far below any horizon
 TOGETHER_NS: Final = 250_000_000
+#: nanoseconds that a datagram may have waited: longer than a restart takes, shorter than a clock is set by
+MAX_WAIT_NS: Final = 60_000_000_000
+
+
+def arrival(now: float, waited_ns: int) -> float:
+    """Return when a datagram arrived that has waited, by the monotonic clock, whose time is ``now``.
+
+    The wait is measured by the wall clock, which may be set meanwhile. Nothing arrived before the monotonic clock's
+    zero.
+    """
+    return max(0.0, now - waited_ns * 1e-9) if 0 < waited_ns < MAX_WAIT_NS else now
 
 
 def spans(stamps: Sequence[int]) -> Iterator[tuple[int, int, float]]:

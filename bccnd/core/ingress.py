@@ -213,19 +213,20 @@ class Ingress:
         now: float,
         stamps: Sequence[int],
         wall_ns: int = 0,
+        latest: float = float("inf"),
     ) -> None:
         """Judge a batch that has waited in the socket, and add the deliveries in order.
 
         Each datagram is judged by when it arrived: the first at ``now``, the others later by ``stamps`` (wall clock,
-        nanoseconds; 0 if unknown, except the first). ``wall_ns`` is the current wall clock: datagrams older than
-        ``max_age_ns`` do not go to links.
+        nanoseconds; 0 if unknown, except the first), but none later than ``latest``, since that clock may have been
+        set. ``wall_ns`` is the current wall clock: datagrams older than ``max_age_ns`` do not go to links.
         """
         for start, end, after in spans(stamps):
             stamp = stamps[start] or stamps[0]
             link_head = FORWARDED if wall_ns - stamp <= self.max_age_ns else b""
             before = self._count_accepted(counters.verdicts)
             some, senders = datagrams[start:end], peers[start:end]
-            self.feed_into(deliveries, counters, some, senders, now + after, stamp, link_head)
+            self.feed_into(deliveries, counters, some, senders, min(now + after, latest), stamp, link_head)
             if not link_head and self._routes.links_here:
                 self.too_old_for_links += self._count_accepted(counters.verdicts) - before
 

@@ -14,6 +14,7 @@ from bccnd import log
 from bccnd.bus.client_restore import replay_input, restore_clients
 from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.arrival_times import arrival
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.deliveries import Deliveries
@@ -117,8 +118,9 @@ def _feed(
     peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
     wall = time.time_ns()
     stamps = [unfinished.stamps[0] or wall, *unfinished.stamps[1:]]
-    now = unfinished.now or time.monotonic() - max(0, wall - stamps[0]) * 1e-9
+    latest = time.monotonic()
+    now = unfinished.now or arrival(latest, wall - stamps[0])
     tracker_log.serial = unfinished.serial
     deliveries = Deliveries()
-    ingress.feed_late(deliveries, counters, list(unfinished.datagrams), peers, now, stamps)
+    ingress.feed_late(deliveries, counters, list(unfinished.datagrams), peers, now, stamps, latest=latest)
     bus.deliver(deliveries.take())

@@ -89,6 +89,17 @@ def test_what_was_too_long_on_its_way_stays_here_and_is_counted(bridge: Bridge) 
     assert bridge.links.late == 1
 
 
+def test_nothing_has_arrived_before_the_boot(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    carrier = bridge.hub.connect(frames.LINK)
+    monkeypatch.setattr(time, "monotonic", lambda: 20.0)
+    raw = brought(datagram(1), age=50.0)
+    bridge.links.bring(raw.partition(b"\0")[2])
+    source = bridge.hub.sources.get(b"far/p/1")
+    assert source is not None
+    assert source.heard == 0.0
+    assert taken(carrier) == []
+
+
 def test_malformed_packets_and_other_links_are_refused(bridge: Bridge) -> None:
     carrier = bridge.hub.connect(frames.LINK)
     malformed = [b"MSG !/link/\0", b"MSG !/link/\0nng:0:1:x:1|y", b"MSG !/link/\0nng:1:1:x"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.arrival_times import TOGETHER_NS, spans
+from bccnd.core.arrival_times import MAX_WAIT_NS, TOGETHER_NS, arrival, spans
 
 SECOND = 1_000_000_000
 
@@ -29,6 +29,20 @@ def test_the_table(stamps: list[int], expected: list[tuple[int, int, float]]) ->
     found = list(spans(stamps))
     assert [one[:2] for one in found] == [one[:2] for one in expected]
     assert [one[2] for one in found] == pytest.approx([one[2] for one in expected])
+
+
+@pytest.mark.parametrize(
+    ("now", "waited", "expected"),
+    [
+        (100.0, 0, 100.0),
+        (100.0, 30 * SECOND, 70.0),
+        (100.0, -SECOND, 100.0),  # the clock was set, back or forward
+        (100.0, MAX_WAIT_NS, 100.0),
+        (20.0, 50 * SECOND, 0.0),  # soon after the boot
+    ],
+)
+def test_arrival_is_a_time_of_the_monotonic_clock(now: float, waited: int, expected: float) -> None:
+    assert arrival(now, waited) == expected
 
 
 @given(st.lists(st.one_of(st.just(0), st.integers(1, 20 * SECOND)), max_size=64).map(sorted))

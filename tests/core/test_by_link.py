@@ -197,6 +197,18 @@ def test_what_has_waited_in_the_socket_for_too_long_goes_over_no_link() -> None:
     assert host.passed([datagram(seq=23)]) == [(0, datagram(seq=23))]
 
 
+def test_clock_that_is_set_while_datagrams_wait_brings_none_from_the_future() -> None:
+    host = Host()
+    raws = [datagram(src=b"a/p/1"), datagram(src=b"a/p/2")]
+    stamps = [NS, NS + 10**9 * 86_400]
+    ingress = host.world.ingress
+    ingress.feed_late(Deliveries(), host.world.counters, raws, [PEER] * 2, 70.0, stamps, stamps[1], 100.0)
+    first, second = (host.world.sources.get(src) for src in (b"a/p/1", b"a/p/2"))
+    assert first is not None
+    assert second is not None
+    assert (first.heard, second.heard) == (70.0, 100.0)
+
+
 def test_late_datagrams_stay_on_this_host() -> None:
     host = Host()
     assert host.bring(datagram(), late=True) == ("accepted", True)

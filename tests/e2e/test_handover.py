@@ -7,6 +7,8 @@ import random
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,9 +22,10 @@ from bccnd.core import frames
 from bccnd.native import scan
 from tests.e2e.harness import PATIENCE, Wire, datagram, seqpacket, wait
 from tests.e2e.supervisor import Supervisor
-from tests.support import kernel_drops
+from tests.support import kernel_drops, need_root
 
 SO_RCVBUFFORCE = 33
+SO_TIMESTAMPNS = 35
 ROUNDS = 12
 #: messages that may be under way: a client's queue holds more
 MOST = 500
@@ -286,6 +289,40 @@ def test_a_daemon_that_dies_again_and_again_while_it_takes_over_loses_nothing(su
             supervisor.start()
             time.sleep(0.1)
     load.check()
+
+
+def soon_after_boot() -> list[str]:
+    """What starts a command with a monotonic clock that is near zero."""
+    need_root("a time namespace")
+    offset = f"--monotonic=-{int(time.monotonic())}"
+    command = ["unshare", "--time", offset]
+    clock = [*command, sys.executable, "-c", "import time; print(time.monotonic())"]
+    found = subprocess.run(clock, capture_output=True, check=False)
+    if found.returncode or float(found.stdout) > 60:
+        pytest.skip("this kernel has no time namespaces that begin with a new program")
+    return command
+
+
+@pytest.mark.root
+def test_a_wall_clock_that_is_set_at_boot_leaves_the_trackers_intact(tmp_path: Path) -> None:
+    """Datagrams that wait meanwhile seem to have arrived before the boot."""
+    if not scan.COMPILED:
+        pytest.skip("a plain build keeps nothing over a restart")
+    with Supervisor(tmp_path / "a") as supervisor, Wire(supervisor.port) as wire:
+        # Otherwise the kernel may stamp the datagram when it is read.
+        supervisor.passed[1][1].setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        time.sleep(0.1)
+        wire.send(datagram("relay02/x/1", 5, "a/b", b"early"))
+        time.sleep(1.5)
+        supervisor.prefix = soon_after_boot()
+        supervisor.start()
+        wait(lambda: supervisor.verdicts() == {"accepted": 1}, "the early datagram")
+        wire.send(datagram("relay02/x/2", 5, "a/b", b"later"))
+        wait(lambda: supervisor.verdicts() == {"accepted": 2}, "the later datagram")
+        for _ in range(2):
+            supervisor.again(signal.SIGKILL)
+            assert supervisor.metric("state_dropped_total") == 0
+            assert supervisor.metric("sources") == 2
 
 
 def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -> None:
