@@ -252,13 +252,16 @@ class TreesByOwner(Generic[R]):
             tree = self._trees[owner] = PatternTree(self.dialect)
         tree.add(pattern, receiver)
 
-    def remove(self, owner: Hashable, pattern: Pattern, receiver: R) -> None:
-        """Undo one `add`."""
+    def remove(self, owner: Hashable, pattern: Pattern, receiver: R) -> bool:
+        """Undo one `add`; True if it was the owner's last pattern, so that others have larger shares of the steps."""
         tree = self._trees.get(owner)
-        if tree is not None:
-            tree.remove(pattern, receiver)
-            if not tree:
-                del self._trees[owner]
+        if tree is None:
+            return False
+        tree.remove(pattern, receiver)
+        if tree:
+            return False
+        del self._trees[owner]
+        return True
 
     def collect(self, key: bytes, found: dict[R, int]) -> tuple[Hashable, ...]:
         """Add the receivers whose patterns match to ``found``; return the owners that ran out of steps."""
@@ -272,6 +275,11 @@ class TreesByOwner(Generic[R]):
             if steps - left > FREE_STEPS:
                 tree.allowance = max(0, tree.allowance - (steps - left - FREE_STEPS))
         return tuple(cut)
+
+    def has_spent(self, owner: Hashable) -> bool:
+        """Whether an owner has used up its allowance."""
+        tree = self._trees.get(owner)
+        return tree is not None and not tree.allowance
 
     def refill(self) -> None:
         """Reset the allowances."""

@@ -26,6 +26,8 @@ from bccnd.native.slice_dict import Index
 CACHE: Final = 4096
 #: receivers in the routes of each generation, equal tuples counted once: 4 MB
 RECEIVERS: Final = 1 << 19
+#: channels without some receivers that may be looked up again after a refill, times the owners of these receivers
+LOOKED_UP_AGAIN: Final = 64
 
 #: estimated bytes of a subscription besides its text and its place in the trees
 SUBSCRIPTION_BYTES: Final = 192
@@ -113,6 +115,8 @@ class Routes(RouteTables, Generic[R]):
         self._interned: dict[tuple[R, ...], tuple[R, ...]] = {}
         #: number of receivers interned for the younger generation
         self._held = 0
+        #: channels of the younger generation whose route is cut, and whether only because an allowance was used up
+        self._cut: dict[bytes, bool] = {}
         self.subscriptions = 0
 
     def __len__(self) -> int:
@@ -200,7 +204,8 @@ class Routes(RouteTables, Generic[R]):
             return False
         trees, owner = self._trees_of(receiver, text), self._owners[receiver]
         pattern = compile_pattern(text, trees.dialect)
-        trees.remove(owner, pattern, receiver)
+        if trees.remove(owner, pattern, receiver) and self._cut:
+            self._drop_all()
         held[text] -= 1
         if not held[text]:
             del held[text]
@@ -225,9 +230,21 @@ class Routes(RouteTables, Generic[R]):
         return self._trees_of(receiver, text).dialect.levels_of(text)
 
     def refill(self) -> None:
-        """Refill the owners' allowances of steps; call it every `REFILL` seconds to bound their share of the time."""
+        """Refill the owners' allowances of steps; call it every `REFILL` seconds to bound their share of the time.
+
+        Some channels that were looked up without an allowance are looked up again when they are used next.
+        """
         for trees in (*self._plain.values(), self._bus, self._secret):
             trees.refill()
+        left = LOOKED_UP_AGAIN
+        for chan in [chan for chan, again in self._cut.items() if again]:
+            if left <= 0:
+                break
+            route = self._drop(chan)
+            left -= len(route.cut)
+            # It keeps the count of messages until the channel is looked up.
+            if len(self._old) < self._cache_size:
+                self._old.put(chan, route)
 
     def set_groups(self, patterns: Iterable[bytes]) -> None:
         """Set the channel groups; routes name those of a channel by position."""
@@ -252,18 +269,20 @@ class Routes(RouteTables, Generic[R]):
                 self._begin_generation()
             route = self._make_plain(chan, old)
             self.known.put(chan, route)
+            if route.cut:
+                self._cut[chan] = self._has_spent(route.cut)
         return route
 
     def _make_plain(self, chan: bytes, old: Route | None) -> Route:
         """Return the route of a plain channel for the younger generation; ``old`` is that of the older one."""
-        if old is None:
+        if old is None or old.cut:
             found: dict[R, int] = {}
             cut = self._match(chan, found)
             plain, meta = self._divide(found)
         else:
             plain, meta, cut = old.plain, old.meta, old.cut
         plain, meta = self._intern(plain), self._intern(meta)
-        if old is not None and plain is old.plain and meta is old.meta:
+        if old is not None and plain is old.plain and meta is old.meta and cut == old.cut:
             return old
         route = self._make(chan, targets.PLAIN, plain, meta, cut)
         if old is not None:
@@ -341,6 +360,10 @@ class Routes(RouteTables, Generic[R]):
             cut += trees.collect(key, found)
         return cut
 
+    def _has_spent(self, owners: tuple[Hashable, ...]) -> bool:
+        """Whether one of these owners has used up an allowance."""
+        return any(trees.has_spent(owner) for trees in self._plain.values() for owner in owners)
+
     def carried(self) -> list[tuple[bytes, int, int]]:
         """Return the cached channels that carried messages since the last call: name, messages, receivers."""
         found = []
@@ -376,13 +399,15 @@ class Routes(RouteTables, Generic[R]):
         else:
             self._drop_all()
 
-    def _drop(self, chan: bytes) -> None:
-        """Drop the cached route of a plain channel."""
+    def _drop(self, chan: bytes) -> Any:
+        """Drop the cached route of a plain channel; return it, or None."""
         route = self.known.pop(chan) or self._old.pop(chan)
         if route is not None:
+            self._cut.pop(chan, None)
             # Others that share the tuples keep them; from now on equal ones are new.
             self._interned.pop(route.plain, None)
             self._interned.pop(route.meta, None)
+        return route
 
     def _drop_all(self) -> None:
         """Drop the cached routes of all plain channels."""
@@ -390,7 +415,7 @@ class Routes(RouteTables, Generic[R]):
         self._begin_generation()
 
     def _begin_generation(self) -> None:
-        self.known, self._interned, self._held = Index(), {}, 0
+        self.known, self._interned, self._held, self._cut = Index(), {}, 0, {}
 
     @staticmethod
     def _found(trees: TreesByOwner[R], key: bytes) -> tuple[R, ...]:

@@ -11,8 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bccnd.core import bccn1, targets
 from bccnd.core.credential_keys import PREFIX as SECRET
 from bccnd.core.frames import TAP
+from bccnd.core.pattern_tree import LEAST_STEPS, MAX_STEPS
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import Route, Routes
+from bccnd.core.routes import CACHE, LOOKED_UP_AGAIN, Route, Routes
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import BadDatagram
 from tests.core import naive
@@ -394,3 +395,77 @@ def test_route_has_the_source_of_its_heartbeats(dialect: str) -> None:
         assert routes_of(dialect, b"").find(chan).heartbeat == src, chan
         # A heartbeat has an effect without subscribers, too.
         assert routes_of(dialect).find(chan).special == bool(src or chan.startswith(b"!h")), chan
+
+
+def costly_routes() -> Routes[int]:
+    """Routes with an owner whose pattern takes many steps, and another, at the beginning of an interval."""
+    routes: Routes[int] = Routes(DIALECTS["broker"])
+    for receiver, owner, text in ((1, "costly", b"/".join([b"*/a"] * 8)), (2, "other", b"*")):
+        routes.join(receiver, b"h/p/%d" % receiver, owner=owner)
+        routes.subscribe(receiver, text)
+    routes.refill()
+    return routes
+
+
+def costly_channel(number: int) -> bytes:
+    return b"/".join([b"a"] * 300) + b"/%d/a" % number
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_channel_first_seen_without_an_allowance_has_all_receivers_after_the_next_refill(old: bool) -> None:
+    routes = costly_routes()
+    chan = next(chan for chan in map(costly_channel, range(200)) if routes.find(chan).cut)
+    assert routes.find(chan).plain == (2,)
+    routes.find(chan).carried += 2
+    for number in range(CACHE if old else 0):
+        routes.find(b"%d" % number)
+    routes.refill()
+    assert routes.carried() == [(chan, 2, 1)]
+    route = routes.find(chan)
+    assert (set(route.plain), route.cut) == ({1, 2}, ())
+    routes.refill()
+    assert routes.find(chan) is route
+    assert routes.carried() == []
+
+
+def test_a_refill_has_a_bounded_number_of_channels_looked_up_again_and_all_get_their_turn() -> None:
+    routes = costly_routes()
+    channels = [costly_channel(number) for number in range(300)]
+    cut = [chan for chan in channels if routes.find(chan).cut]
+    assert len(cut) > 2 * LOOKED_UP_AGAIN
+    for _ in range(100):
+        routes.refill()
+        assert sum(routes.known.get(chan) is None for chan in channels) <= LOOKED_UP_AGAIN
+        assert {chan for chan in channels if routes.find(chan).cut} <= {*cut}
+        cut = [chan for chan in channels if routes.find(chan).cut]
+    assert not cut
+
+
+def test_cut_channels_that_are_not_used_again_are_bounded() -> None:
+    routes, cache = costly_routes(), 100
+    routes._cache_size = cache
+    for number in range(5 * cache):
+        routes.find(costly_channel(number))
+        if number % 20 == 0:
+            routes.refill()
+        assert max(len(routes.known), len(routes._old), len(routes._cut)) <= cache
+
+
+def test_a_channel_that_takes_more_than_its_share_of_steps_is_looked_up_again_when_the_share_grows() -> None:
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    owners = range(2 * MAX_STEPS // LEAST_STEPS)
+    for owner in owners:
+        routes.join(owner, b"h/p/%d" % owner, owner=owner)
+        routes.subscribe(owner, b"x")
+    for number in range(2**10):
+        routes.subscribe(0, b"/".join([b"*" if number >> level & 1 else b"a" for level in range(10)]) + b"/*")
+    chan = b"/".join([b"a"] * 11)
+    routes.refill()
+    route = routes.find(chan)
+    assert route.cut == (0,)
+    for _ in range(3):
+        routes.refill()
+        assert routes.find(chan) is route
+    for owner in owners[1:]:
+        routes.leave(owner)
+    assert routes.find(chan).plain == (0,)
