@@ -49,6 +49,8 @@ _ACTIONS: Final = {
     "datagrams_received": f"{_NOTHING} If it stops, see [BccndHearsNothing](runbook.md#bccndhearsnothing).",
     "datagrams": "Look up the [verdict](#values-of-labels).",
     "datagrams_sent": _NOTHING,
+    "segment_reopened": "Nothing, if the interface was configured anew. If it keeps rising, find what removes the "
+    "interface: `journalctl -k`.",
     "sources": "Compare it with `dedup.max_sources`; see [BccndTooManySources](runbook.md#bccndtoomanysources).",
     "sources_alive": "If it falls, look at the sources with `bccn sources`.",
     "messages_missing": "Nothing, if it falls again. What stays missing is counted as lost.",

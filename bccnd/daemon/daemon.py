@@ -53,6 +53,7 @@ from bccnd.monitoring.service_status import ServiceStatus
 from bccnd.monitoring.status_page import StatusPage
 from bccnd.native import scan
 from bccnd.net.http import REASONS, HttpServer
+from bccnd.net.interface_watch import watch_interfaces
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment_opening import peer_name
@@ -272,6 +273,7 @@ class Daemon:
         for reader in self._readers:
             reader.expect_late(True)
         Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
+        watch_interfaces(loop, self.segments, self._readers, self._watch)
         self._sweep()
         loop.every(DROPS_INTERVAL, self._drop_reporter.report)
         self._page.collector.start()

@@ -54,6 +54,10 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("identity_conflict", "ba967b9b766f40bf87ac9ed6bdc3bd50", logging.WARNING, ("identity", "peer", "drop")),
         Event("send_failed", "1c1c42b7ce104c12a4c68a0b5f80a957", logging.WARNING, ("segment", "error", "drop")),
         Event("receive_failed", "79afd94a4558430da863d48589bd56a4", logging.WARNING, ("segment", "error")),
+        Event("interface_gone", "f59cac9d55ef43eabf39e8bc3d625598", logging.WARNING, ("segment", "interface")),
+        Event("interface_back", "c06dc7cb58df4904bd78b31967933687", logging.INFO, ("segment", "interface")),
+        Event("interface_refused", "a358db5ae22243fa914812662390671f", logging.WARNING, ("segment", "interface")),
+        Event("interface_renamed", "a7ea455bdaaf4895b1c4f2f831654331", logging.WARNING, ("segment", "interface")),
     ),
     "bus": (
         Event("client_slow", "9417fdf862004f55a7c3a57e757b41fe", logging.WARNING, (*_REASON, *_CLIENT)),

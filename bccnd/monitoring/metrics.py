@@ -106,6 +106,8 @@ class DaemonCollector(Collector):
         drops = _counter("socket_drops", "Datagrams dropped by the kernel: the receive buffer was full", "segment")
         sent = _counter("datagrams_sent", "Datagrams sent to a segment", "segment")
         errors = _counter("send_errors", "Datagrams that the kernel refused to send, by error", "segment", "error")
+        up = _gauges("segment_up", "Whether a segment's interface is there and used: 1 or 0", "segment")
+        reopened = _counter("segment_reopened", "Interfaces of a segment that were made anew and are used", "segment")
         for counters in all_counters(self._daemon):
             received.add_metric([counters.name], counters.received)
             for name, count in zip(NAMES, counters.verdicts, strict=True):
@@ -116,7 +118,9 @@ class DaemonCollector(Collector):
             sent.add_metric([counters.name], counters.sent)
             for error, count in counters.send_errors.items():
                 errors.add_metric([counters.name, error], count)
-        yield from (received, by_verdict, drops, sent, errors)
+            up.add_metric([counters.name], int(segment.up))
+            reopened.add_metric([counters.name], segment.reopened)
+        yield from (received, by_verdict, drops, sent, errors, up, reopened)
 
     def _sources(self) -> Iterator[Metric]:
         sources = self._daemon.sources

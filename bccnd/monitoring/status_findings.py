@@ -42,6 +42,9 @@ def find_problems(
         if one.serious and one.last is not None and wall - one.last < RECENT:
             where = f" on {one.where}" if one.where and one.where != only else ""
             yield Finding(f"{one.name}{where}", "drops", one.now)
+    for segment in daemon.segments:
+        if not segment.up:
+            yield Finding(f"interface {printable(segment.interface)} is gone", "segments", True)
     for gateway in gateways:
         if not gateway.up and uptime > GATEWAY_START_TIME:
             yield Finding(f"gateway {gateway.name} is down", "gateways", True)

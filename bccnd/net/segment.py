@@ -5,10 +5,11 @@ Errors after opening are counted and leave the socket open. Source: BCCN, DELIVE
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Final, overload
 
@@ -20,13 +21,18 @@ from bccnd.native.sockio import BroadcastSender, Receiver
 from bccnd.net.segment_opening import (
     UdpOptions,
     adopt_udp,
+    bound_device,
+    bound_index,
     destination,
     grow_receive_buffer,
     grow_send_buffer,
+    interface_index,
     interface_name,
     open_udp,
     pack_address,
     peer_name,
+    rebind_udp,
+    reopen_udp,
 )
 from bccnd.net.segment_sender import SegmentSender
 
@@ -95,26 +101,28 @@ class SegmentOptions(UdpOptions):
 
 
 class Segment:
-    """An open segment. ``warnings`` lists what limits it."""
+    """An open segment. ``warnings`` lists what limits it; ``interface`` is that of its socket, empty for none."""
 
     def __init__(self, options: SegmentOptions, passed: socket.socket | None = None) -> None:
         """Open the segment, or take over the socket ``passed`` by a socket unit. Raises StartError."""
         self.options = options
         self.counters = SegmentCounters(options.name)
         self.warnings: list[str] = []
-        #: the socket outlives this process
+        #: whether a socket unit has opened the socket, which outlives this process then
         self.passed = passed is not None
         if passed is None:
             self.sock = open_udp(options)
         else:
             self.sock = passed
             self.warnings += adopt_udp(passed, options)
-        self._to = destination(options, self.sock)
-        self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        if passed is None:  # may also shrink it
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer)
+        self.interface = options.interface or bound_device(self.sock)
+        #: whether the socket is bound to the interface that has this name now, and how often it was bound to a new one
+        self.up, self.reopened = True, 0
+        #: those of sockets that were replaced
+        self._earlier_drops = 0
+        self._to = destination(options)
         #: bytes of the receive buffer
-        self.granted = grow_receive_buffer(self.sock, options.receive_buffer)
+        self.granted = self._prepare(self.sock)
         if self.granted < options.receive_buffer:
             remedy = f"sysctl -w net.core.rmem_max={options.receive_buffer}"
             if passed is not None:
@@ -128,12 +136,44 @@ class Segment:
                 f"segment {options.name}: the kernel dropped {drops} datagrams on the passed socket before this start. "
                 "Remedy: if the number grows from start to start, raise ReceiveBuffer= in the socket unit"
             )
-        grow_send_buffer(self.sock, SEND_BUFFER)
         self._name_size = _SOCKADDR_IN if options.family == socket.AF_INET else _SOCKADDR_IN6
         self.receiver = Receiver(self.sock.fileno(), options.largest, self._name_size)
         #: the senders of the last batch
         self.peers = self._peers(self.receiver.names)
         self.sender = SegmentSender(self.counters, BroadcastSender(self.sock, self._to, pack_address(self._to)))
+
+    def _prepare(self, sock: socket.socket) -> int:
+        """Set a socket's options and buffers; return the bytes of its receive buffer."""
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        if not self.passed:  # may also shrink it
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.options.receive_buffer)
+        grow_send_buffer(sock, SEND_BUFFER)
+        return grow_receive_buffer(sock, self.options.receive_buffer)
+
+    def interface_numbers(self) -> tuple[int, int]:
+        """Return the numbers of the interface that the socket is bound to and of the one with its name; 0 for none."""
+        try:
+            named = interface_index(self.sock, self.interface)
+        except OSError:
+            named = 0
+        return bound_index(self.sock), named
+
+    def reopen(self) -> None:
+        """Bind to the interface that has the name now; the descriptor stays, but no loop may watch it meanwhile.
+
+        What the old socket still holds is lost. Raises StartError and OSError.
+        """
+        if self.passed:
+            rebind_udp(self.sock, replace(self.options, interface=self.interface))
+        else:
+            # A bound socket can be bound to another interface with CAP_NET_RAW only, a new one without.
+            with reopen_udp(self.sock, self.options) as sock:
+                self.granted = self._prepare(sock)
+                drops = self.kernel_drops()
+                os.dup2(sock.fileno(), self.fileno(), inheritable=False)
+            self._earlier_drops = drops
+        self.reopened += 1
+        self.up = True
 
     def record_sends(self, inflight: InflightState, number: int, *, already_sent: bool) -> None:
         """Record sends in ``inflight`` as segment ``number``; ``already_sent`` suppresses those of a replayed input."""
@@ -154,10 +194,10 @@ class Segment:
         return self.sock.fileno()
 
     def kernel_drops(self) -> int:
-        """Return the datagrams dropped because this socket's receive buffer was full, since it was opened."""
+        """Return the datagrams dropped because the receive buffer was full, since the socket was first opened."""
         info = self.sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO_SIZE)
         drops: int = struct.unpack_from("=I", info, _MEMINFO_DROPS * 4)[0]
-        return drops
+        return self._earlier_drops + drops
 
     def close(self) -> None:
         self.sock.close()

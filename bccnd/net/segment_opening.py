@@ -21,6 +21,7 @@ from bccnd.errors import StartError
 #: <asm-generic/socket.h>, <linux/in.h> and <linux/in6.h>; the socket module does not name them
 _SO_RCVBUFFORCE = 33
 _SO_SNDBUFFORCE = 32
+_SO_BINDTOIFINDEX = 62
 _IP_MULTICAST_ALL = 49
 _IPV6_MULTICAST_ALL = 29
 #: <linux/socket.h>: look up the route without sending
@@ -135,10 +136,40 @@ def adopt_udp(sock: socket.socket, options: UdpOptions) -> list[str]:
     return warnings
 
 
+def rebind_udp(sock: socket.socket, options: UdpOptions) -> None:
+    """Bind a passed socket to the interface that has the configured name now. Raises StartError and OSError."""
+    before = _last_index(sock)
+    if before != interface_index(sock, options.interface or ""):
+        _pin_to_interface(sock, options, passed=True)
+    if options.multicast:
+        _leave(sock, options, before)
+        _join(sock, options)
+
+
+def reopen_udp(sock: socket.socket, options: UdpOptions) -> socket.socket:
+    """Open a socket in place of one whose interface was deleted. Raises StartError."""
+    if options.multicast:
+        _leave(sock, options, _last_index(sock))
+    return open_udp(options)
+
+
 def bound_device(sock: socket.socket) -> str:
     """Return the name of the interface that a socket is bound to, empty for none. Raises OSError if it is gone."""
     name = sock.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _IFNAME_SIZE)
     return name.rstrip(b"\0").decode("utf-8", "surrogateescape")
+
+
+def bound_index(sock: socket.socket) -> int:
+    """Return the number of the interface that a socket is bound to; 0 for none, or if it is gone."""
+    with contextlib.suppress(OSError):
+        return _index(sock)
+    return 0
+
+
+def interface_index(sock: socket.socket, name: str) -> int:
+    """Return an interface's number in the network namespace of a socket. Raises OSError."""
+    _, index = _IFREQ.unpack(fcntl.ioctl(sock, _SIOCGIFINDEX, _IFREQ.pack(name.encode("utf-8", "surrogateescape"), 0)))
+    return int(index)
 
 
 def interface_name(sock: socket.socket, index: int) -> str:
@@ -180,11 +211,10 @@ def _size(sock: socket.socket, option: int) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
 
-def destination(options: UdpOptions, sock: socket.socket | None = None) -> tuple[Any, ...]:
-    """Return the address for `sendto`; the interface's number is that in the network namespace of ``sock``."""
-    if options.family == socket.AF_INET:
-        return options.address, options.port
-    return options.address, options.port, 0, _index(options, sock)
+def destination(options: UdpOptions) -> tuple[Any, ...]:
+    """Return the address for `sendto`. It names no interface: the socket is bound to the one that is configured."""
+    where = options.address, options.port
+    return where if options.family == socket.AF_INET else (*where, 0, 0)
 
 
 def pack_address(address: tuple[Any, ...]) -> bytes:
@@ -210,15 +240,10 @@ def peer_name(address: tuple[Any, ...], interface: Callable[[int], str] = socket
     return f"[{text}]:{port}"
 
 
-def _index(options: UdpOptions, sock: socket.socket | None) -> int:
-    """Return the number of the segment's interface; 0 if none is configured."""
-    if sock is None:
-        return socket.if_nametoindex(options.interface) if options.interface is not None else 0
+def _index(sock: socket.socket) -> int:
+    """Return the number of the interface that a socket is bound to; 0 for none. Raises OSError."""
     name = bound_device(sock)
-    if not name:
-        return 0
-    _, index = _IFREQ.unpack(fcntl.ioctl(sock, _SIOCGIFINDEX, _IFREQ.pack(name.encode("utf-8", "surrogateescape"), 0)))
-    return int(index)
+    return interface_index(sock, name) if name else 0
 
 
 def _share(sock: socket.socket) -> None:
@@ -292,7 +317,7 @@ def _join(sock: socket.socket, options: UdpOptions) -> None:
     Multicast loopback stays on: other programs of this host listen too.
     """
     group = ipaddress.ip_address(options.address).packed
-    index = _index(options, sock)
+    index = _index(sock)
     if options.family == socket.AF_INET6 and not index and group[1] & 0xF <= _LINK_SCOPE:
         raise StartError(
             "no_interface",
@@ -321,6 +346,28 @@ def _join(sock: socket.socket, options: UdpOptions) -> None:
             sock.setsockopt(level, socket.IPV6_MULTICAST_HOPS, options.hop_limit)
     except OSError as error:
         raise _no_route(options, error) from error
+
+
+def _last_index(sock: socket.socket) -> int:
+    """Return the number of the interface that a socket is bound to, which may be gone; 0 for none."""
+    with contextlib.suppress(OSError):  # an older kernel
+        return sock.getsockopt(socket.SOL_SOCKET, _SO_BINDTOIFINDEX)
+    return 0
+
+
+def _leave(sock: socket.socket, options: UdpOptions, index: int) -> None:
+    """Leave the group on an interface that may be gone.
+
+    The kernel keeps a membership in the socket when the interface is gone. The socket's close would then end that of
+    another socket on an interface that has the same number by then.
+    """
+    group = ipaddress.ip_address(options.address).packed
+    with contextlib.suppress(OSError):
+        if options.family == socket.AF_INET:
+            request = struct.pack("=4s4si", group, b"\0" * 4, index)
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, request)
+        else:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_LEAVE_GROUP, struct.pack("=16si", group, index))
 
 
 def _no_route(options: UdpOptions, error: OSError) -> StartError:
@@ -352,7 +399,7 @@ def _bind(sock: socket.socket, options: UdpOptions) -> None:
     _check_bind(options)
     if options.bind == options.address or (options.bind is None and options.multicast):
         # Bound to its group, it does not receive another segment on the same port.
-        where = destination(options, sock)
+        where = destination(options)
     else:
         where = (_ANY[options.family == socket.AF_INET6], options.port)
     try:

@@ -40,19 +40,27 @@ class Net:
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
         for lan in (0, 1):
-            self._wire(f"br{lan}", f"lan{lan}", lan)
+            self._wire(f"br{lan}", lan)
 
-    def _wire(self, bridge: str, lan: str, number: int) -> None:
+    def _wire(self, bridge: str, number: int) -> None:
         ip("-n", self.switch, "link", "add", bridge, "type", "bridge", "mcast_snooping", "0")
         ip("-n", self.switch, "link", "set", bridge, "up")
-        for host, (letter, name) in enumerate(self.names.items(), start=1):
-            end = f"to{letter}{number}"
-            ip("-n", name, "link", "add", lan, "type", "veth", "peer", "name", end, "netns", self.switch)
-            ip("-n", self.switch, "link", "set", end, "master", bridge, "up")
-            ip("-n", name, "address", "add", f"10.{77 + number}.0.{host}/24", "brd", "+", "dev", lan)
-            # Nobody else is on this wire, so nobody has to be asked whether an address is free.
-            self.run(letter, "sh", "-c", f"echo 0 > /proc/sys/net/ipv6/conf/{lan}/accept_dad")
-            ip("-n", name, "link", "set", lan, "up")
+        for host in self.names:
+            self.plug(host, number)
+
+    def plug(self, host: str, number: int = 0) -> None:
+        """Make the interface ``lan0`` or ``lan1`` of a host."""
+        name, lan, end = self.names[host], f"lan{number}", f"to{host}{number}"
+        ip("-n", name, "link", "add", lan, "type", "veth", "peer", "name", end, "netns", self.switch)
+        ip("-n", self.switch, "link", "set", end, "master", f"br{number}", "up")
+        ip("-n", name, "address", "add", f"10.{77 + number}.0.{'_abc'.index(host)}/24", "brd", "+", "dev", lan)
+        # Nobody else is on this wire, so nobody has to be asked whether an address is free.
+        self.run(host, "sh", "-c", f"echo 0 > /proc/sys/net/ipv6/conf/{lan}/accept_dad")
+        ip("-n", name, "link", "set", lan, "up")
+
+    def unplug(self, host: str, number: int = 0) -> None:
+        """Delete that interface."""
+        ip("-n", self.names[host], "link", "delete", f"lan{number}")
 
     def run(self, host: str, *command: str) -> str:
         """Run a command on a host and return what it says."""

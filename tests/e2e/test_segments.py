@@ -110,3 +110,42 @@ def test_what_is_lost_on_the_way_to_one_host_is_counted_there_only(tmp_path: Pat
         wait(the_rest_arrives)
         wait(lambda: two.metric("messages_lost_total") == 3)
         assert one.metric("messages_lost_total") == 0
+
+
+@pytest.mark.parametrize(
+    "segment",
+    [BROADCAST, GROUP4, GROUP6, {**BROADCAST, "bind": "10.77.0.255"}],
+    ids=["broadcast", "group4", "group6", "bound"],
+)
+def test_an_interface_that_is_deleted_and_made_anew_is_used_again(tmp_path: Path, net: Net, segment: Segment) -> None:
+    with (
+        net.daemon("a", tmp_path, segment) as one,
+        net.daemon("b", tmp_path, segment) as two,
+        one.connect("x/") as here,
+        two.connect("x/") as there,
+    ):
+        here.publish("x/y", b"before")
+        assert heard(there).payload == b"before"
+        assert two.metric("segment_up") == 1
+
+        for reopened, (away, missed) in enumerate([(True, b"missed"), (False, b"")], start=1):
+            net.unplug("b")
+            if away:
+                wait(lambda: two.metric("segment_up") == 0)
+                here.publish("x/y", missed)
+            net.plug("b")
+            wait(lambda n=reopened: two.metric("segment_reopened_total") == n)  # type: ignore[misc]
+            assert two.metric("segment_up") == 1
+
+            def passes() -> bool:  # the bridge may need a moment to forward
+                here.publish("x/y", b"after")
+                there.publish("x/z", b"back")
+                return b"after" in payloads(there, 2, 0.2) and b"back" in payloads(here, 20, 0.2)
+
+            wait(passes)
+        # What it had counted goes on.
+        assert two.metric("datagrams_received_total") > 2
+        assert one.metric("segment_reopened_total") == 0
+    log = two.output()
+    assert log.count("interface lan0 is gone") == 1
+    assert "bug" not in log
