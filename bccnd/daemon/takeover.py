@@ -24,7 +24,7 @@ from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.tracker_replay import replay
 from bccnd.core.tracker_snapshot import start_log
 from bccnd.handover.stored_state import Handover
-from bccnd.handover.tracker_log_writer import TrackerLogWriter
+from bccnd.handover.tracker_log_writer import TrackerLogWriter, first_file
 from bccnd.monitoring.service_status import count_of
 from bccnd.native import scan
 from bccnd.native.inflight_layout import DATAGRAMS, InflightInput, was_broadcast
@@ -82,7 +82,7 @@ def restore(
         clock_us=time.time_ns() // 1000,
         skip_serial=unfinished.serial if unfinished is not None else 0,
     )
-    tracker_log = start_log(sources, anonymous, liveness, handover.new_tracker_log(), time.monotonic())
+    tracker_log = start_log(sources, anonymous, liveness, first_file(handover), time.monotonic())
     ingress.tracker_log = bus.transaction.tracker_log = tracker_log
     inflight = handover.inflight
     from_client = unfinished is not None and unfinished.kind != DATAGRAMS

@@ -84,6 +84,8 @@ class Handover:
         self.tracker_log: list[tuple[int, int]] = []
         #: clients that could not be stored
         self.not_stored = 0
+        #: the descriptor of `inflight` until it is stored
+        self._unstored_inflight: list[int] = []
         #: the client whose blocked packet is dropped
         self._given_up = -1
         pairs: dict[int, list[int]] = {}
@@ -148,9 +150,15 @@ class Handover:
         fd = create(INFLIGHT)
         memory = map_whole(fd, layout.SIZE)
         layout.initialize(memory)
-        self._store.store(INFLIGHT, fd)
-        os.close(fd)
+        self._unstored_inflight = [fd]
+        self._store_inflight()
         return InflightState(memory), None
+
+    def _store_inflight(self) -> bool:
+        """Store the state of the input being processed unless that was done; False if systemd refuses it."""
+        while self._unstored_inflight and self._store.store(INFLIGHT, self._unstored_inflight[0]):
+            os.close(self._unstored_inflight.pop())
+        return not self._unstored_inflight
 
     def _complete_last_send(self) -> None:
         """Account for the send that was in progress: its client may have received more than its log says."""
@@ -240,7 +248,10 @@ class Handover:
         layout.write_slot(self.inflight.memory, slot, layout.ClientSlot(client.number, 0, 0, 0))
         self._begin(client, slot, file)
         name = f"{CLIENT}{client.number}"
-        if client.state_log is not NOTHING and not self._store.store(name, client.fd, file.fd):
+        if client.state_log is NOTHING:
+            return
+        # Without the state of the input a client could miss messages of it, or get them twice.
+        if not (self._store_inflight() and self._store.store(name, client.fd, file.fd)):
             self.forget(client)
             self._not_kept(OSError(0, "systemd does not take its connection"))
 
@@ -326,7 +337,8 @@ class Handover:
             yield os.pread(fd, os.fstat(fd).st_size, 0)
 
     def new_tracker_log(self) -> Callable[[bytes], int]:
-        """Begin another log of the trackers; return the function that writes to it. Raises OSError.
+        """Begin another log of the trackers; return the function that writes to it. Raises OSError if it cannot be
+        created or stored.
 
         The older logs are still needed, except the later ones beyond `MAX_LOGS`, which could not be completed.
         """
@@ -335,8 +347,10 @@ class Handover:
             self._forget_log(old, fd)
         del self.tracker_log[MAX_LOGS - 1 :]
         fd = create(f"{SOURCES}{number}")
+        if not self._store.store(f"{SOURCES}{number}", fd):
+            os.close(fd)
+            raise OSError(0, "systemd does not take it")
         self.tracker_log.append((number, fd))
-        self._store.store(f"{SOURCES}{number}", fd)
         return partial(os.write, fd)
 
     def drop_old_tracker_logs(self) -> None:

@@ -5,6 +5,7 @@ Writes what time alone has changed, and starts a new file when the present one h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from bccnd import log
@@ -14,6 +15,19 @@ from bccnd.handover.stored_state import Handover
 #: seconds until a new file is tried after an error: the first time, and at most
 SHORTEST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
+
+
+def first_file(handover: Handover) -> Callable[[bytes], int]:
+    """Begin the log; if that fails, so does each write, and `TrackerLogWriter` tries again."""
+    try:
+        return handover.new_tracker_log()
+    except OSError as error:
+        reason = error
+
+    def fail(_record: bytes) -> int:
+        raise reason
+
+    return fail
 
 
 class TrackerLogWriter:
@@ -46,11 +60,12 @@ class TrackerLogWriter:
             self._next_try = now + self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self.failures += 1
+            effect = "after a restart the daemon starts with no sources" if tracker_log.failed else "their log grows"
             log.event(
                 "not_kept",
-                f"source trackers cannot be stored: {failed}; after a restart the daemon starts with no sources",
+                f"source trackers cannot be stored: {failed}; {effect}",
                 about="tracker_log",
-                remedy="raise LimitNOFILE=, LimitFSIZE= or MemoryMax= of the service",
+                remedy="raise FileDescriptorStoreMax=, LimitNOFILE=, LimitFSIZE= or MemoryMax= of the service",
                 error=failed,
                 drop="sources_not_kept",
             )

@@ -60,9 +60,11 @@ class Store:
         self.kept: dict[str, list[int]] = {}
         #: whether `store` refuses
         self.full = False
+        #: the name that it refuses
+        self.refused = ""
 
     def store(self, name: str, *descriptors: int) -> bool:
-        if self.full:
+        if self.full or name == self.refused:
             return False
         held = self.kept.setdefault(name, [])
         held += [os.dup(fd) for fd in descriptors if not any(os.path.sameopenfile(fd, one) for one in held)]

@@ -401,6 +401,24 @@ def test_client_that_cannot_be_stored_is_served_and_counted(site: Site, caplog: 
     assert messages(kept.all(), b"a") == messages(late.all(), b"a") == [b"x"]
 
 
+def test_clients_are_stored_only_with_the_state_of_the_input(tmp_path: Path) -> None:
+    with Site(tmp_path) as site:
+        site.kill()
+        site.store.close()
+        site.store.refused = "ledger"
+        site.start()
+        first = site.connect(b"a")
+        assert site.handover.not_stored == 1
+        site.store.refused = ""
+        second = site.connect(b"a")
+        site.die()
+        assert first.ended()
+        assert [one.number for one in site.bus.clients.values()] == [second.client.number]
+        assert site.handover.dropped == []
+        second.publish(b"a", b"x")
+        assert second.all() == [b"MSG a\0x"]
+
+
 def test_client_without_a_free_slot_is_served_and_counted(site: Site) -> None:
     first = site.connect(b"a")
     site.handover._next_slot = layout.MAX_SLOTS
