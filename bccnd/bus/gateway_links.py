@@ -58,6 +58,9 @@ class GatewayLinks:
         self._transaction = transaction
         #: the last report of each gateway, with its client and its time
         self._reports: dict[str, tuple[Client, float, dict[str, Any]]] = {}
+        #: by gateway, how often it was started since this daemon, and the last of these times (monotonic)
+        self._starts: dict[str, tuple[int, float]] = {}
+        self._created = time.monotonic()
         #: gateways that are configured
         self.expected: list[str] = []
 
@@ -92,18 +95,29 @@ class GatewayLinks:
         report = self._read_report(text)
         if report is None:
             return False
-        self._reports[report["gateway"]] = (client, time.monotonic(), report)
+        name, started = report["gateway"], report["started"]
+        self._reports[name] = (client, time.monotonic(), report)
+        starts, last = self._starts.get(name, (0, self._created))
+        if started > last:
+            self._starts[name] = (starts + 1, started)
         return True
 
+    def has_reported(self, name: str) -> bool:
+        """Whether the counts of a gateway are known: one that runs by itself has some before this daemon starts."""
+        return name in self._reports
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the last report of each gateway that is configured or has reported, with whether it is ``up``."""
+        """Yield the last report of each gateway that is configured or connected, with whether it is ``up``."""
         for name in dict.fromkeys([*self.expected, *self._reports]):
             if name not in self._reports:
-                yield {**self._no_report(name), "up": False, "pid": 0}
+                yield {**self._no_report(name), "up": False, "pid": 0, "starts": 0}
                 continue
             client, when, report = self._reports[name]
+            up = client.open and time.monotonic() - when < _SILENT
+            if not up and name not in self.expected:
+                continue
             dropped = dict(report["dropped"])
             if name in self._by_name:
                 dropped["late"] += self.late + self._ingress.too_old_for_links
-            up = client.open and time.monotonic() - when < _SILENT
-            yield {**report, "dropped": dropped, "up": up, "pid": client.peer.pid}
+            starts, _ = self._starts.get(name, (0, 0.0))
+            yield {**report, "dropped": dropped, "up": up, "pid": client.peer.pid, "starts": starts}

@@ -6,6 +6,7 @@ Reports are bounded: reasons come from a list, numbers fit in 64 bits, and only 
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import field
 from typing import Annotated, Any, Final
 
@@ -18,6 +19,8 @@ from bccnd.gateways.reasons import REASONS
 
 #: peers that a report names; others are only counted
 MAX_NAMED: Final = 256
+#: when this process started, by the monotonic clock
+_STARTED: Final = time.monotonic()
 
 _Count = Annotated[int, BeforeValidator(read_count)]
 _Text = Annotated[str, StringConstraints(max_length=512)]
@@ -40,7 +43,8 @@ class Peer:
 @dataclass(config={"defer_build": True})
 class Status:
     """Figures of a gateway, which only grow while its process lives. ``connects`` counts connections made, and those
-    that were refused or ended for a reason, which is in ``dropped`` too."""
+    that were refused or ended for a reason, which is in ``dropped`` too. ``started`` is when that process started, in
+    seconds of the monotonic clock; 0 if its version does not report it."""
 
     gateway: Name
     peers: list[Peer] = field(default_factory=list)
@@ -51,6 +55,7 @@ class Status:
     connects: _Count = 0
     dropped: dict[str, _Count] = field(default_factory=dict)
     peers_connected: _Count = 0
+    started: FiniteFloat = 0.0
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count drops for one of `REASONS`."""
@@ -58,7 +63,8 @@ class Status:
 
     def report(self) -> bytes:
         peers = [vars(peer) for peer in self.peers[:MAX_NAMED]]
-        return json.dumps(vars(self) | {"peers": peers, "peers_connected": len(self.peers)}).encode("ascii")
+        now = {"peers": peers, "peers_connected": len(self.peers), "started": _STARTED}
+        return json.dumps(vars(self) | now).encode("ascii")
 
 
 _STATUS: Final = TypeAdapter(Status)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.recorder_reports import RecorderReports
@@ -55,6 +55,12 @@ class DaemonState(Protocol):
     @property
     def groups(self) -> Iterable[tuple[str, int, int]]: ...
     def now(self) -> float: ...
+
+
+def gateway_starts(daemon: DaemonState, report: Mapping[str, Any]) -> int:
+    """Return how often a gateway was started: by this daemon, or else as its reports show."""
+    process = daemon.gateway_processes.get(report["gateway"])
+    return int(report["starts"]) if process is None else process.starts
 
 
 def all_counters(daemon: DaemonState) -> list[SegmentCounters]:

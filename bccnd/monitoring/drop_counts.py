@@ -76,4 +76,5 @@ def drop_counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, 
     for family, name in RECORDED:
         yield family, "", {name: daemon.recorders.count(family, name)}
     for report in links:
-        yield "gateway_dropped", report["gateway"], report["dropped"]
+        if links.has_reported(report["gateway"]):
+            yield "gateway_dropped", report["gateway"], report["dropped"]

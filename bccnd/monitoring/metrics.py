@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from bccnd.core.latency_histogram import LATENCY_BOUNDS
 from bccnd.core.verdicts import NAMES
-from bccnd.monitoring.daemon_state import DaemonState, all_counters
+from bccnd.monitoring.daemon_state import DaemonState, all_counters, gateway_starts
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import drop_counters
 from bccnd.monitoring.drop_entry import PREFIX
@@ -159,21 +159,20 @@ class DaemonCollector(Collector):
         messages = _counter("gateway_messages", "Messages received from peers (in) and sent to them (out)", *_DIRECTION)
         size = _counter("gateway_bytes", "Bytes received from peers (in) and sent to them (out)", *_DIRECTION)
         dropped = _counter("gateway_dropped", "Messages and connections dropped by a gateway, by reason", *_REASON)
-        links = self._daemon.links
-        for report in links:
+        starts = _counter("gateway_starts", "Starts of a gateway since the start of this daemon", "gateway")
+        for report in self._daemon.links:
             name = report["gateway"]
             up.add_metric([name], int(report["up"]))
             peers.add_metric([name], report["peers_connected"] if report["up"] else 0)
+            starts.add_metric([name], gateway_starts(self._daemon, report))
+            if not self._daemon.links.has_reported(name):
+                continue
             connects.add_metric([name], report["connects"])
             for direction, key in (("in", "received"), ("out", "sent")):
                 messages.add_metric([name, direction], report[key])
                 size.add_metric([name, direction], report[f"{key}_bytes"])
             for reason, count in report["dropped"].items():
                 dropped.add_metric([name, reason], count)
-        starts = _counter("gateway_starts", "Starts of a gateway by this daemon", "gateway")
-        for name in links.expected:
-            program = self._daemon.gateway_processes.get(name)
-            starts.add_metric([name], 0 if program is None else program.starts)
         yield from (up, peers, connects, messages, size, dropped, starts)
 
     def _forward(self) -> Metric:

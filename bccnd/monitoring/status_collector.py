@@ -21,7 +21,7 @@ from bccnd.core.liveness import ALIVE, SILENT, STATE_NAMES, Change
 from bccnd.core.top_channels import WINDOW, TopChannels
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.log.handlers import LogLine, printable
-from bccnd.monitoring.daemon_state import DaemonState, all_counters
+from bccnd.monitoring.daemon_state import DaemonState, all_counters, gateway_starts
 from bccnd.monitoring.drop_catalog import LOST
 from bccnd.monitoring.drop_counts import DropCount, count_drops
 from bccnd.monitoring.status_findings import ONGOING, RECENT, find_problems, state_of
@@ -351,7 +351,6 @@ class StatusCollector:
         gateways, peers = [], []
         for report in self._daemon.links:
             name, up = report["gateway"], report["up"]
-            program = self._daemon.gateway_processes.get(name)
             gateways.append(
                 GatewayRow(
                     name=name,
@@ -362,7 +361,7 @@ class StatusCollector:
                     sent=report["sent"],
                     dropped=sum(report["dropped"].values()),
                     connects=report["connects"],
-                    starts=0 if program is None else program.starts,
+                    starts=gateway_starts(self._daemon, report),
                 )
             )
             for peer in report["peers"][:MAX_ROWS] if up else ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -148,6 +149,39 @@ def test_reports_are_answered_and_the_last_one_is_shown(bridge: Bridge) -> None:
     bridge.hub.settle()
     bridge.hub.turn()
     assert [one["up"] for one in bridge.links] == [False, False]
+
+
+def test_starts_of_gateways_are_counted_that_are_services_of_their_own(bridge: Bridge) -> None:
+    bridge.links.expected = ["nng"]
+
+    def starts(*times: float) -> int:
+        for when in times:
+            gateway = bridge.hub.connect()
+            gateway.send(frames.control(frames.GATEWAY, json.dumps({"gateway": "nng", "started": when}).encode()))
+            assert gateway.all() == [frames.control(frames.GATEWAY, b"")]
+        (report,) = bridge.links
+        return int(report["starts"])
+
+    assert starts() == 0
+    now = time.monotonic()
+    assert starts(now - 1000, now - 1000) == 0  # it was there before this daemon
+    assert starts(now + 1) == 1
+    assert starts(now + 2, now + 2) == 2
+    assert starts(now + 1, now + 2) == 2  # two that overlap
+    assert starts(0.0) == 2  # of a version that does not tell
+
+
+def test_a_gateway_that_is_no_longer_configured_is_forgotten_when_it_has_gone(bridge: Bridge) -> None:
+    bridge.links.expected = ["nng"]
+    gateway = bridge.hub.connect()
+    gateway.send(frames.control(frames.GATEWAY, Status("nng").report()))
+    bridge.hub.settle()
+    bridge.links.expected = []
+    assert [one["up"] for one in bridge.links] == [True]
+    gateway.close()
+    bridge.hub.settle()
+    bridge.hub.turn()
+    assert list(bridge.links) == []
 
 
 def test_a_dialect_is_chosen_before_the_first_pattern(bridge: Bridge) -> None:

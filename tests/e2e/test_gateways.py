@@ -130,13 +130,21 @@ def test_a_reload_starts_changes_and_ends_it_and_leaves_it_alone_otherwise(tmp_p
         assert "has ended" not in daemon.output()
 
 
-def test_where_gateways_are_services_of_their_own_the_daemon_starts_none(tmp_path: Path) -> None:
+def test_where_gateways_are_services_of_their_own_the_daemon_starts_none_and_counts_starts(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", broker(state=str(tmp_path / "ids")), start=False)
     daemon.options = ["--no-gateways"]
     daemon.start()
     with daemon:
         daemon.reload()  # by then it would have been started
         assert gateways(daemon) == []
+        command = [sys.executable, str(BIN / "bccnd"), "--gateway", "broker", "--config", str(daemon.config)]
+        for starts in (1, 2):
+            assert daemon.metric("gateway_starts_total", gateway="broker") == starts - 1
+            with subprocess.Popen(command) as gateway:
+                wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
+                assert daemon.metric("gateway_starts_total", gateway="broker") == starts
+                gateway.kill()
+            wait(lambda: daemon.metric("gateway_up", gateway="broker") == 0, "its end")
 
 
 def test_one_that_is_not_configured_ends_at_once(tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ def trouble(daemon: Daemon) -> None:
         wait(lambda: daemon.metric("messages_lost_total") == lost + 29, "the loss to be counted")
 
 
+def is_up(daemon: Daemon, gateway: str) -> bool:
+    return daemon.metric("gateway_up", gateway=gateway) == 1
+
+
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     if not Path("/proc/net/if_inet6").exists():
@@ -94,6 +98,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     )
     daemon.start()
     with daemon, Recorder(daemon):
+        for gateway in ("nng", "broker"):
+            wait(partial(is_up, daemon, gateway), f"the gateway {gateway}")
         trouble(daemon)
         samples: dict[str, list[dict[str, str]]] = defaultdict(list)
         for url in (daemon.url, f"http://{recorder}"):

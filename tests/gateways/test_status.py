@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from typing import Any
 
 import pytest
@@ -26,6 +27,13 @@ def test_a_report_is_read_as_it_was_written() -> None:
     assert found["peers"] == [{**peer, "received": 1, "sent": 2, "dropped": 3, "queued": 4}]
     assert [found[name] for name in ("received", "received_bytes", "sent", "sent_bytes", "connects")] == [5, 6, 7, 8, 9]
     assert found["dropped"] == {**dict.fromkeys(REASONS, 0), "queue_full": 3}
+
+
+def test_all_reports_of_a_process_name_its_start() -> None:
+    first, second = read_report(Status("nng").report()), read_report(Status("nng", sent=1).report())
+    assert first is not None
+    assert second is not None
+    assert 0 < first["started"] == second["started"] <= time.monotonic()
 
 
 def test_of_many_peers_some_are_named_and_all_are_counted() -> None:

@@ -11,6 +11,7 @@ from bccnd.bus.refusals import AFTER_REFUSAL
 from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
+from bccnd.gateways.status import Status
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import count_drops
 from bccnd.monitoring.drop_reporter import LOGGED_AT_SOURCE
@@ -42,6 +43,7 @@ def test_every_reason_is_in_the_table() -> None:
 
 
 def test_metrics_show_what_is_counted(busy: Observed) -> None:
+    assert busy.links.report(next(iter(busy.bus.clients.values())), Status("nng", dropped={"queue_full": 3}).report())
     samples = busy.samples()
     places: Counter[tuple[str, str]] = Counter()
     for drop, place, count in count_drops(busy):

@@ -177,12 +177,23 @@ def test_every_series_is_there_from_the_beginning(observed: Observed) -> None:
     for gateway in GATEWAYS:
         for name in ("gateway_up", "gateway_peers", "gateway_starts_total"):
             assert value(name, gateway=gateway) == 0
-        for reason in GATEWAY_REASONS:
-            assert value("gateway_dropped_total", gateway=gateway, reason=reason) == 0
     for cause in ("expired", "evicted", "nameless_evicted"):
         assert value("sources_forgotten_total", cause=cause) == 0
     for name in ("sources_silent", "source_deaths_total", "identity_conflicts_total", "copies_dropped_total"):
         assert value(name) == 0
+
+
+def test_counts_of_a_gateway_are_there_with_its_first_report(observed: Observed) -> None:
+    """A service of its own outlives the daemon: a zero meanwhile would be taken for a reset."""
+    for reported in (False, True):
+        if reported:
+            assert observed.links.report(observed.hub.connect().client, Status("nng").report())
+        served = {sample.name for family in observed.families().values() for sample in family.samples}
+        for name in ("connects", "messages", "bytes", "dropped"):
+            assert (f"bccnd_gateway_{name}_total" in served) == reported
+    value = reading(observed)
+    for reason in GATEWAY_REASONS:
+        assert value("gateway_dropped_total", gateway="nng", reason=reason) == 0
 
 
 def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observed) -> None:
