@@ -12,11 +12,13 @@ from typing import Final
 from bccnd.bus.client import Client
 from bccnd.bus.send_queues import NO_ROOM, SendQueues, batch_packet, enlarge_send_buffer
 from bccnd.core.deliveries import Delivery
-from bccnd.core.fanout_groups import FanoutGroups, portions
+from bccnd.core.fanout_groups import RECEIVER_BYTES, FanoutGroups, portions
 from bccnd.net.loop import Loop
 
-#: receivers, over all sets of receivers for which it is remembered which are in batch mode: 2 MB
-SPLITS: Final = 1 << 18
+#: estimated bytes of all sets of receivers for which it is remembered which are in batch mode
+SPLITS: Final = 4 << 20
+#: estimated bytes of one, besides `RECEIVER_BYTES` for each receiver
+SPLIT_BYTES: Final = 384
 
 
 class _Split:
@@ -62,6 +64,10 @@ class Fanout:
         self.queues.clear(client)
         del self._clients[client.fd]
         self.queues.blockers.discard(client.fd)
+        if not self._clients:
+            self._forget_splits()
+            self._batches.reset()
+            self._groups.reset()
 
     # -- messages
 
@@ -145,9 +151,10 @@ class Fanout:
     def _split_of(self, receivers: tuple[int, ...]) -> _Split:
         split = self._splits.get(id(receivers))
         if split is None:
-            self._remembered += len(receivers) + 1
+            self._remembered += SPLIT_BYTES + RECEIVER_BYTES * len(receivers)
             if self._remembered > SPLITS:
                 self._forget_splits()
+                self._remembered = SPLIT_BYTES + RECEIVER_BYTES * len(receivers)
             split = self._splits[id(receivers)] = _Split(receivers, self._batched)
         return split
 

@@ -10,8 +10,11 @@ from typing import Final
 from bccnd.core.frames import MAX_BATCH
 from bccnd.native import scan
 
-#: receivers over all cached placements: 2 MB
-CACHE: Final = 1 << 18
+#: estimated bytes of all cached placements
+CACHE: Final = 4 << 20
+#: estimated bytes of one, besides `RECEIVER_BYTES` for each receiver: a place in its tuple and at most one group
+PLACEMENT_BYTES: Final = 320
+RECEIVER_BYTES: Final = 16
 #: last index of the table of recent placements
 LAST_SLOT: Final = 1023
 #: calls of `take` before split groups may merge again
@@ -87,13 +90,15 @@ class FanoutGroups:
             group.messages = []
         self._taken += 1
         if self._taken >= MERGE_AFTER:
-            self._reset()
+            self.reset()
         return taken
 
     def _remember(self, receivers: tuple[int, ...]) -> _Placement:
-        self._remembered += len(receivers) + 1
+        size = PLACEMENT_BYTES + RECEIVER_BYTES * len(receivers)
+        self._remembered += size
         if self._remembered > CACHE:
             self._forget_placements()
+            self._remembered = size
         placement = self._placements[id(receivers)] = _Placement(receivers)
         return placement
 
@@ -102,7 +107,7 @@ class FanoutGroups:
         self._latest = [None] * (LAST_SLOT + 1)
         self._remembered = 0
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
         """Forget all groups, which must have no messages."""
         self._forget_placements()
         self._groups.clear()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 import socket
+import sys
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from bccnd.bus import fanout
 from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
@@ -85,6 +88,44 @@ def test_a_message_that_is_alone_is_sent_at_once_behind_what_has_gathered(tmp_pa
         for one in both:
             assert numbers(collect(one, gathered + 1)) == list(range(gathered + 1))
             assert one.all() == []
+
+
+#: descriptors that no client has
+NO_CLIENTS: Final = range(1 << 20, (1 << 20) + 50_000)
+
+
+@pytest.mark.parametrize("size", [1, 3, 40])
+def test_the_memory_of_divided_receivers_is_bounded(hub: Hub, size: int) -> None:
+    batched(hub)
+    made = [tuple(NO_CLIENTS[place : place + size]) for place in range(30_000)]
+    frame = frames.message(b"a", b"x")
+    tracemalloc.start()
+    try:
+        before, most = tracemalloc.get_traced_memory()[0], 0
+        for number, receivers in enumerate(made):
+            hub.bus.fanout.send(receivers, frame)
+            if number % 100 == 0:
+                most = max(most, tracemalloc.get_traced_memory()[0] - before)
+    finally:
+        tracemalloc.stop()
+    # The tuples themselves were there before.
+    assert fanout.SPLITS / 4 <= most <= fanout.SPLITS
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_no_receivers_are_kept_when_the_last_client_has_left(hub: Hub, in_batch: bool) -> None:
+    peers = [hub.connect(b"a"), hub.connect(b"a")]
+    batch(hub, peers[0], wanted=in_batch)
+    sets = [tuple(one.client.fd for one in some) for some in (peers, peers[:1], peers[::-1])]
+    before = [sys.getrefcount(receivers) for receivers in sets]
+    for _ in range(2):
+        hub.bus.deliver([(receivers, frame) for receivers in sets for frame in numbered(0, 2)])
+        hub.turn(1)
+    assert [sys.getrefcount(receivers) for receivers in sets] > before
+    for one in peers:
+        one.close()
+    turn_until(hub.loop, lambda: not hub.bus.clients, "their end")
+    assert [sys.getrefcount(receivers) for receivers in sets] == before
 
 
 class Wire:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import fanout_groups, frames
-from bccnd.core.fanout_groups import CACHE, LENGTH, MERGE_AFTER, FanoutGroups, portions
+from bccnd.core.fanout_groups import CACHE, LENGTH, MERGE_AFTER, PLACEMENT_BYTES, FanoutGroups, portions
 from bccnd.core.frames import MAX_BATCH
 from tests.core.material import examples
 
@@ -47,7 +48,7 @@ class Naive:
 @given(
     st.lists(st.one_of(SAME, SAME, EQUAL, NEW, st.none(), st.none()), max_size=80),
     st.sampled_from([1, 2, 3, 4, MERGE_AFTER]),
-    st.sampled_from([0, 5, 20, CACHE]),
+    st.sampled_from([0, 1000, 3000, CACHE]),
 )
 @examples(600)
 def test_every_receiver_gets_its_messages_in_order(history: list[Receivers | None], together: int, cache: int) -> None:
@@ -137,7 +138,7 @@ def is_held(made: list[Receivers]) -> list[bool]:
 def test_memory_is_bounded_without_repeated_groups() -> None:
     both = FanoutGroups()
     width = 255
-    most = CACHE // (width + 1)
+    most = CACHE // (PLACEMENT_BYTES + 16 * width)
     made = [tuple(range(number, number + width)) for number in range(most + most // 2)]
     places = []
     for number, receivers in enumerate(made):
@@ -158,8 +159,30 @@ def test_memory_is_bounded_without_repeated_groups() -> None:
     assert not any(is_held(made))
 
 
+@pytest.mark.parametrize("size", [1, 3, 40])
+def test_the_memory_of_placements_is_bounded(size: int) -> None:
+    both = FanoutGroups()
+    everybody = [*range(1000)]
+    made = [tuple(everybody[place % 900 : place % 900 + size]) for place in range(30_000)]
+    for receiver in everybody:  # each is a group of its own
+        both.put((receiver,), b"x")
+    both.take()
+    tracemalloc.start()
+    try:
+        before, most = tracemalloc.get_traced_memory()[0], 0
+        for number, receivers in enumerate(made):
+            both.put(receivers, b"x")
+            if number % 64 == 0:
+                both.take()
+                most = max(most, tracemalloc.get_traced_memory()[0] - before)
+    finally:
+        tracemalloc.stop()
+    # The tuples themselves were there before.
+    assert CACHE / 4 <= most <= CACHE
+
+
 def test_an_address_that_is_used_again_is_not_mistaken_for_the_tuple_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fanout_groups, "CACHE", 100)
+    monkeypatch.setattr(fanout_groups, "CACHE", 10_000)
     both, naive = FanoutGroups(), Naive()
     for number in range(5000):
         # Made and freed, so that the next one is likely to get its address.
