@@ -33,7 +33,8 @@ should be: an alert, a kind of drop, or a sentence. Alerts and drops have their 
 [Monitoring](monitoring.md) explains how to install Prometheus rules and the dashboard; [the upgrade
 policy](upgrades.md#metrics-and-log) says what of the names stays.
 
-- Counters start at zero with each start of a process.
+- Counters start at zero with each start of a process, except `bccnd_socket_drops_total`: it is the kernel's, and
+  continues over restarts where a socket unit keeps the socket.
 - Labels have few values. They come from the configuration and from fixed lists; names of senders, channels and
   programs are never among them.
 - `segment` is the `name` of a segment in the configuration, or `<interface>/<address>#<port>` without one. Datagrams

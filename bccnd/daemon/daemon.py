@@ -169,7 +169,7 @@ class Daemon:
         cleanup.callback(self._manager.close)
         cleanup.callback(self._sockets.close)
         self._handover = takeover.open_handover(self._manager, self._sockets, self.loop, self._settings.bus.max_clients)
-        self.segments = open_segments(self._sockets, self._settings, cleanup)
+        self.segments = open_segments(self._sockets, self._settings, cleanup, self._handover)
         self._transmitter = Transmitter(self.loop, [one.sender for one in self.segments], self.repeater)
         self._open_metrics(cleanup)
         self._open_bus(configuration, cleanup)

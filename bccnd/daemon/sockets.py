@@ -15,21 +15,27 @@ from bccnd.config import Configuration, Settings
 from bccnd.core.address import read_address
 from bccnd.core.patterns import DIALECTS
 from bccnd.daemon.settings_rules import segment_options
+from bccnd.handover.stored_state import Handover
+from bccnd.native.inflight_layout import read_drops
 from bccnd.net.segment import Segment
 from bccnd.net.socket_activation import ActivatedSockets
 
 
-def open_segments(sockets: ActivatedSockets, settings: Settings, cleanup: ExitStack) -> list[Segment]:
+def open_segments(
+    sockets: ActivatedSockets, settings: Settings, cleanup: ExitStack, handover: Handover | None
+) -> list[Segment]:
     wanted = segment_options(settings)
     buses = [one.path for one in settings.bus.all_sockets]
     sockets.assign(buses, wanted, metrics=settings.metrics.listen is not None)
     segments = []
-    for options in wanted:
-        segment = sockets.open_segment(options)
+    for number, options in enumerate(wanted):
+        logged_drops = None
+        if handover is not None:
+            logged_drops = read_drops(handover.inflight.memory, number, options.name.encode())
+        segment = sockets.open_segment(options, logged_drops)
         cleanup.callback(segment.close)
         segments.append(segment)
-        # Drops from before the start are among the warnings.
-        log.repeats.growth(("socket_drops", "socket_drops", options.name), segment.kernel_drops())
+        log.repeats.resume(("socket_drops", "socket_drops", options.name), segment.logged_drops)
         for warning in segment.warnings:
             text, _, remedy = warning.partition(". Remedy: ")
             setting = "segments.receive_buffer"

@@ -78,6 +78,10 @@ class RepeatFilter(logging.Filter):
             return True
         return False
 
+    def resume(self, counter: Hashable, value: int) -> None:
+        """Count the growth of a counter from a value that was reported before."""
+        self._counters[counter] = (_NEVER, value)
+
     def growth(self, counter: Hashable, value: int) -> int:
         """Return how much a counter has grown since that was last reported, if it is time to report it; else 0."""
         now = self._now()

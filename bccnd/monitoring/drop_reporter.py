@@ -40,13 +40,14 @@ class DropReporter:
             for name, total in counts.items():
                 drop = _REPORTED.get((family, name))
                 if drop is not None and (count := log.repeats.growth((family, name, where), total)):
-                    self._log_drop(drop, where, count)
+                    self._log_drop(drop, where, count, total)
 
-    def _log_drop(self, drop: Drop, where: str, count: int) -> None:
+    def _log_drop(self, drop: Drop, where: str, count: int, total: int) -> None:
         # The log ends each sentence itself.
         name, means, remedy = drop.name, drop.means.removesuffix("."), drop.remedy.removesuffix(".")
         if drop.family == "socket_drops":
-            (granted,) = [one.granted for one in self._daemon.segments if one.options.name == where]
+            (segment,) = [one for one in self._daemon.segments if one.options.name == where]
+            granted = segment.granted
             log.event(
                 "kernel_drops",
                 f"segment {where}: kernel dropped {count} datagrams: the receive buffer of {granted} bytes was full",
@@ -56,6 +57,7 @@ class DropReporter:
                 count=count,
                 drop=name,
             )
+            segment.set_logged_drops(total)
         elif drop.family == "datagrams":
             log.event(
                 "datagrams_refused",

@@ -23,7 +23,7 @@ at              content
 128, 192        header and vector of a single packet
 SLOTS           for each client: its number, the serial of an input, messages it got of that, its next seq
 PACKETS         headers and vectors of packets that are sent together
-CASTS           for each segment: header, vector and address of a broadcast
+CASTS           for each segment: header, vector and address of a broadcast; 1 + the kernel's drops that were logged
 INBOX           header, vector and bytes of a packet from a client
 SEGMENT, ...    for each segment: label, headers, vectors, timestamps, addresses, datagrams
 ==============  ============================================================================================
@@ -86,6 +86,8 @@ CASTS: Final = VECTORS + VECTOR * MAX_PACKETS
 CAST: Final = 128
 CAST_VECTOR: Final = HEADER
 CAST_NAME: Final = HEADER + VECTOR
+#: after a name, of `NAME` bytes; 0: unknown
+CAST_DROPS: Final = CAST_NAME + 32
 
 INBOX: Final = CASTS + CAST * MAX_SEGMENTS
 INBOX_DATA: Final = INBOX + 128
@@ -157,6 +159,18 @@ def describe_segment(inflight: mmap, number: int, label: bytes, largest: int, na
     """Set a segment's label and the sizes of its datagrams and addresses."""
     start = SEGMENT + SEGMENT_SIZE * number
     inflight[start : start + LABEL] = (_TWO_LENGTHS.pack(name_size, largest + 1) + label)[:LABEL].ljust(LABEL, b"\0")
+
+
+def read_drops(inflight: mmap, number: int, label: bytes) -> int | None:
+    """Return the kernel's drops of a segment that were logged; None if unknown."""
+    start = SEGMENT + SEGMENT_SIZE * number + _TWO_LENGTHS.size
+    drops = read_number(inflight, CASTS + CAST * number + CAST_DROPS)
+    known = inflight[start : start + LABEL - _TWO_LENGTHS.size].rstrip(b"\0") == label[: LABEL - _TWO_LENGTHS.size]
+    return drops - 1 if drops and known else None
+
+
+def write_drops(inflight: mmap, number: int, drops: int) -> None:
+    write_number(inflight, CASTS + CAST * number + CAST_DROPS, drops + 1)
 
 
 def is_valid(inflight: mmap) -> bool:

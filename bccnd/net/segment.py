@@ -17,6 +17,7 @@ from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.counters import SegmentCounters
 from bccnd.native import inflight as recording
 from bccnd.native.inflight import InflightState
+from bccnd.native.inflight_layout import write_drops
 from bccnd.native.sockio import BroadcastSender, Receiver
 from bccnd.net.segment_opening import (
     UdpOptions,
@@ -103,8 +104,13 @@ class SegmentOptions(UdpOptions):
 class Segment:
     """An open segment. ``warnings`` lists what limits it; ``interface`` is that of its socket, empty for none."""
 
-    def __init__(self, options: SegmentOptions, passed: socket.socket | None = None) -> None:
-        """Open the segment, or take over the socket ``passed`` by a socket unit. Raises StartError."""
+    def __init__(
+        self, options: SegmentOptions, passed: socket.socket | None = None, logged_drops: int | None = None
+    ) -> None:
+        """Open the segment, or take over the socket ``passed`` by a socket unit. Raises StartError.
+
+        ``logged_drops`` are the kernel's drops on a passed socket that an earlier daemon has logged, if that is known.
+        """
         self.options = options
         self.counters = SegmentCounters(options.name)
         self.warnings: list[str] = []
@@ -131,7 +137,11 @@ class Segment:
                 f"segment {options.name}: the kernel limits the receive buffer to {self.granted} bytes instead of "
                 f"{options.receive_buffer}: bursts may be lost. Remedy: {remedy}"
             )
-        if passed is not None and (drops := self.kernel_drops()):
+        drops = self.kernel_drops()
+        #: the kernel's drops that were logged
+        self.logged_drops = drops if logged_drops is None else logged_drops
+        self._drops_at: tuple[InflightState, int] | None = None
+        if drops and logged_drops is None:
             self.warnings.append(
                 f"segment {options.name}: the kernel dropped {drops} datagrams on the passed socket before this start. "
                 "Remedy: if the number grows from start to start, raise ReceiveBuffer= in the socket unit"
@@ -186,6 +196,15 @@ class Segment:
         options, name = self.options, self.options.name.encode()
         self.receiver = recording.Receiver(inflight, number, name, self.fileno(), options.largest, self._name_size)
         self.peers = self._peers(self.receiver.names)
+        self._drops_at = inflight, number
+        self.set_logged_drops(self.logged_drops)
+
+    def set_logged_drops(self, drops: int) -> None:
+        """Record the kernel's drops that were logged; the next daemon will not log them again."""
+        self.logged_drops = drops
+        if self._drops_at is not None:
+            inflight, number = self._drops_at
+            write_drops(inflight.memory, number, drops)
 
     def _peers(self, names: memoryview) -> Peers:
         return Peers(names, self.options.family, partial(interface_name, self.sock))

@@ -122,12 +122,12 @@ class ActivatedSockets:
         _warn_of_mode(text, mode, gid)
         return one.sock, False
 
-    def open_segment(self, options: SegmentOptions) -> Segment:
-        """Open a segment. Raises StartError."""
+    def open_segment(self, options: SegmentOptions, logged_drops: int | None = None) -> Segment:
+        """Open a segment; see `Segment` for the drops. Raises StartError."""
         one = self._segment_of.pop(options.name, None)
         if one is not None:
             self.served.append(f"segment {options.name}")
-            return Segment(options, one.sock)
+            return Segment(options, one.sock, logged_drops)
         try:
             return Segment(options)
         except StartError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import resource
 import signal
 import socket
@@ -22,7 +23,7 @@ from bccnd.core import frames
 from bccnd.native import scan
 from tests.e2e.harness import PATIENCE, Wire, datagram, seqpacket, wait
 from tests.e2e.supervisor import Supervisor
-from tests.support import kernel_drops, need_root
+from tests.support import BROADCAST, free_port, kernel_drops, need_root
 
 SO_RCVBUFFORCE = 33
 SO_TIMESTAMPNS = 35
@@ -376,3 +377,32 @@ def test_files_in_memory_that_cannot_be_written_are_no_leak(supervisor: Supervis
             supervisor.again(signal.SIGKILL)
             wire.send(datagram("relay02/x/1", 2, "late", "y"))
             assert late.receive(PATIENCE)
+
+
+def test_drops_of_the_kernel_are_logged_once_over_restarts(tmp_path: Path) -> None:
+    if not scan.COMPILED:
+        pytest.skip("a plain build keeps nothing over a restart")
+    segment = {"address": BROADCAST, "port": free_port(), "receive_buffer": "16KiB"}
+    with Supervisor(tmp_path / "a", {"segments": [segment]}) as supervisor, Wire(supervisor.port) as wire:
+        udp = dict(supervisor.passed)["udp"]
+
+        def flood() -> int:
+            """Overflow the buffer; return how many datagrams the kernel has dropped so far."""
+            wire.send(*[b"x" * 1000] * 100)
+            return kernel_drops(udp)
+
+        def logged() -> list[int]:
+            return [int(count) for count in re.findall(r"kernel dropped (\d+) datagrams", supervisor.output())]
+
+        supervisor.start()
+        supervisor.signal(signal.SIGSTOP)
+        first = flood()
+        supervisor.signal(signal.SIGCONT)
+        wait(lambda: logged() == [first], "the first line")
+        supervisor.again(signal.SIGKILL)
+        supervisor.end(signal.SIGTERM)
+        second = flood()
+        supervisor.start()
+        wait(lambda: len(logged()) == 2, "the second line")
+        assert logged() == [first, second - first]
+        assert supervisor.metric("socket_drops_total") == second

@@ -110,6 +110,13 @@ def test_a_counter_is_reported_at_once_and_then_with_its_growth(clock: Clock, re
         assert repeats.growth("a", count) == growth
 
 
+def test_growth_is_counted_from_a_value_that_was_reported_before(repeats: RepeatFilter) -> None:
+    repeats.resume("a", 5)
+    assert [repeats.growth("a", count) for count in (5, 7)] == [0, 2]
+    repeats.resume("a", 5)
+    assert repeats.growth("a", 2) == 2  # it began anew
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 100)), max_size=50))
 def test_growth_of_a_counter_is_reported_once(steps: list[tuple[int, float]]) -> None:
     clock = Clock()

@@ -199,3 +199,7 @@ def test_drops_before_the_start_are_a_warning(
     (warning,) = segment.warnings
     assert f"dropped {segment.kernel_drops()} datagrams" in warning
     assert 0 < segment.kernel_drops() < 200
+    assert segment.logged_drops == segment.kernel_drops()
+    # Another daemon has logged some of them: the log says how many are new as soon as it serves.
+    again = Segment(replace(options, receive_buffer=4096), passed, 1)
+    assert (again.warnings, again.logged_drops) == ([], 1)
