@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -79,10 +80,14 @@ def _restore(bus: Bus, handover: Handover, stored: Stored) -> Client | None:
 
 def _admit_again(bus: Bus, handover: Handover, stored: Stored) -> Client:
     head = stored.image.head
+    if head["version"] != client_log_format.VERSION:  # it may lack some of this
+        found = bus.identifier.identify(stored.sock)
+        usual = {"program": found.program.decode("ascii"), "started": found.started, "dialect": "path"}
+        head = {**usual, "since": time.time(), **head}
     peer = bus.identifier.restore(stored.sock, str(head["program"]).encode("ascii"), int(head["started"]))
     client = bus.admit(stored.sock, stored.number, peer, DIALECTS[str(head["dialect"])], bus.quota.reopen(peer.uid))
     client.since = float(head["since"])
-    for what in _apply(bus, client, stored.image.records):
+    for what in dict.fromkeys(_apply(bus, client, stored.image)):
         handover.dropped.append(f"connection {stored.number}: {what}")
     bus.identities.resume_seq(client, stored.seq)
     handover.resume(client, stored)
@@ -94,24 +99,36 @@ def _admit_again(bus: Bus, handover: Handover, stored: Stored) -> Client:
     return client
 
 
-def _apply(bus: Bus, client: Client, records: list[client_log_format.Record]) -> Iterator[str]:
+def _apply(bus: Bus, client: Client, image: client_log_format.ClientImage) -> Iterator[str]:
     """Apply records to a client, whatever it may do by now; yield what is not understood of them."""
-    for one in records:
-        kind, _, number, body = one
-        if kind == client_log_format.SUBSCRIBED:
-            bus.subscriptions.add(client, body, number)
-        elif kind == client_log_format.UNSUBSCRIBED:
-            bus.subscriptions.remove(client, [body] * number)
-        elif kind == client_log_format.REQUESTED:
-            if not bus.control.repeat(client, body):
-                yield f"it has asked for {body[:64]!r}"
-        elif kind == client_log_format.BLOCKED:
-            client.blocked_packet = body
-        elif kind == client_log_format.RESUMED:
-            client.blocked_packet = None
-        elif kind == client_log_format.COUNTS:
-            numbers = client_log_format.read_counts(one)
-            client.published, client.lost = int(numbers.get("published", 0)), int(numbers.get("lost", 0))
-        else:
-            client.lost += number if kind in (client_log_format.DROPPED, client_log_format.HEAD_DROPPED) else 0
-            client.queue.apply_record(kind, number, body)
+    for one in image.records:
+        try:
+            understood = _apply_record(bus, client, one)
+        except Exception:
+            if not image.unknown:
+                raise
+            understood = False  # it builds on what this version does not know
+        if not understood:
+            yield f"a record of kind {one.kind}: {one.body[:64]!r}"
+
+
+def _apply_record(bus: Bus, client: Client, one: client_log_format.Record) -> bool:
+    """Apply a record to a client; return False for an unknown request."""
+    kind, _, number, body = one
+    if kind == client_log_format.SUBSCRIBED:
+        bus.subscriptions.add(client, body, number)
+    elif kind == client_log_format.UNSUBSCRIBED:
+        bus.subscriptions.remove(client, [body] * number)
+    elif kind == client_log_format.REQUESTED:
+        return bus.control.repeat(client, body)
+    elif kind == client_log_format.BLOCKED:
+        client.blocked_packet = body
+    elif kind == client_log_format.RESUMED:
+        client.blocked_packet = None
+    elif kind == client_log_format.COUNTS:
+        numbers = client_log_format.read_counts(one)
+        client.published, client.lost = int(numbers.get("published", 0)), int(numbers.get("lost", 0))
+    else:
+        client.lost += number if kind in (client_log_format.DROPPED, client_log_format.HEAD_DROPPED) else 0
+        client.queue.apply_record(kind, number, body)
+    return True

@@ -1,7 +1,8 @@
 """Record format of a client's state: identity, subscriptions, settings and send queue.
 
 Replaying the records restores the state. They can be read at any moment: an incomplete record at the end is ignored,
-and a second `HEAD` begins an image that was not finished. Unknown kinds are skipped and reported.
+and a second `HEAD` begins an image that was not finished. Unknown kinds are skipped and reported. A log of another
+version is read in the same way, so a kind never changes its meaning.
 
 A record is its kind (1 byte), the length of its body (4), the serial of the input that it belongs to (8), a number (8),
 all little endian, and the body.
@@ -98,7 +99,7 @@ class ClientImage(NamedTuple):
 
 
 def read_image(data: bytes) -> ClientImage:
-    """Parse records; without a head of this version there are none."""
+    """Parse records; without a head there are none."""
     unknown: list[str] = []
     records: list[Record] = []
     identity: dict[str, Any] = {}
@@ -106,10 +107,11 @@ def read_image(data: bytes) -> ClientImage:
     for one, end in _split(data):
         if not size:
             identity = _read_json(one.body) if one.kind == HEAD else {}
-            if identity.get("version") != VERSION:
-                return ClientImage(
-                    {}, [], 0, [f"the state of a client has version {identity.get('version', 'unknown')}"]
-                )
+            version = identity.get("version", "unknown")
+            if version != VERSION:
+                unknown = [f"its log has version {version}"]
+            if not isinstance(version, int):
+                return ClientImage({}, [], 0, unknown)
         elif one.kind == HEAD:
             break
         elif one.kind in _KINDS:

@@ -88,9 +88,16 @@ def test_unknown_kinds_are_skipped_and_reported() -> None:
     assert [one.rpartition(" ")[2] for one in found.unknown] == ["12", "0", "255"]
 
 
-def test_without_a_head_of_this_version_nothing_is_read() -> None:
+def test_log_of_another_version_is_read_alike_and_reported() -> None:
+    data = records.pack_record(records.HEAD, b'{"version": 2, "program": "x"}') + EACH[0][0]
+    found = records.read_image(data)
+    assert (found.head, found.records, found.size) == ({"version": 2, "program": "x"}, [EACH[0][1]], len(data))
+    [strange] = found.unknown
+    assert strange.endswith("2")
+
+
+def test_without_a_head_nothing_is_read() -> None:
     heads = [
-        (records.pack_record(records.HEAD, b'{"version": 2, "program": "x"}'), "2"),
         (records.pack_record(records.HEAD, b'{"version": "1"}'), "1"),
         *(
             (records.pack_record(records.HEAD, body), "unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -284,7 +285,7 @@ HEADER: Final = b"bccntap1" + (16).to_bytes(8, "little")
         b"nonsense" * 10,
         b"bccntap2" + bytes(100),
         HEADER,
-        HEADER + client_log_format.pack_record(client_log_format.HEAD, b'{"version": 99}'),
+        HEADER + client_log_format.pack_record(client_log_format.HEAD, b'{"version": "none"}'),
         HEADER + client_log_format.pack_head(),
         HEADER + client_log_format.pack_head(program="x", started=1, dialect="klingon", since=1.0),
         HEADER + client_log_format.pack_head(program="\u00fc", started=[], dialect=3, since=None),
@@ -329,6 +330,59 @@ def test_unknown_records_are_skipped_and_reported(site: Site) -> None:
     assert "future/mode" in site.handover.dropped[1]
     assert site.routes.patterns(one.client.fd) == {b"a": 1, b"b": 2}
     assert one.all() == []
+
+
+def in_another_version(site: Site, peer: Peer, *lacking: str) -> None:
+    """Change a client's log into one of version 99, without these fields of its head."""
+    file = File(os.dup(site.store.file(f"client-{peer.client.number}")))
+    image = client_log_format.read_image(file.read())
+    head = {name: value for name, value in image.head.items() if name not in lacking} | {"version": 99}
+    records = [client_log_format.pack_record(client_log_format.HEAD, json.dumps(head).encode())]
+    records += [client_log_format.pack_record(one.kind, one.body, one.number, one.serial) for one in image.records]
+    file.replace(b"".join(records))
+    file.close()
+
+
+def test_log_of_another_version_is_read_as_far_as_it_is_understood(site: Site) -> None:
+    one = slow(site, b"a", b"b")
+    one.send(frames.request(frames.TAG, b"door"), b"CMSG echo/off")
+    payloads = [b"%d" % number * 100 for number in range(30)]
+    site.connect().publish(b"a", *payloads)
+    site.settle()
+    assert one.client.queue
+    before = shown(site, one)
+    site.kill()
+    in_another_version(site, one)
+    append(site, one, client_log_format.pack_record(200, b"x"))
+    site.start()
+    assert len(site.handover.dropped) == 2
+    assert "99" in site.handover.dropped[0]
+    assert "200" in site.handover.dropped[1]
+    assert shown(site, one) == before
+    assert receive_payloads(one, b"a", 30) == payloads
+    site.die()
+    assert site.handover.dropped == []
+    assert shown(site, one)["identity"] == before["identity"]
+
+
+def test_connection_stays_whatever_the_log_of_another_version_lacks(site: Site) -> None:
+    one = site.connect(b"a")
+    identity = one.client.identity
+    site.kill()
+    in_another_version(site, one, "program", "started", "dialect", "since", "slot")
+    # The entry that was sent is of a kind that this version does not know.
+    append(site, one, client_log_format.pack_record(client_log_format.SENT, number=3))
+    append(site, one, client_log_format.pack_record(client_log_format.SUBSCRIBED, b"b", 1))
+    site.start()
+    assert len(site.handover.dropped) == 2
+    assert one.client.identity == identity
+    one.publish(b"a", b"x")
+    one.publish(b"b", b"y")
+    assert one.all() == [b"MSG a\0x", b"MSG b\0y"]
+    site.die()
+    assert site.handover.dropped == []
+    one.publish(b"a", b"z")
+    assert one.all() == [b"MSG a\0z"]
 
 
 def test_foreign_descriptors_are_dropped_and_reported(site: Site) -> None:
