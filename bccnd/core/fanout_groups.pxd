@@ -9,6 +9,7 @@ cpdef list portions(list messages, Py_ssize_t limit=*)
 
 
 cdef class Group:
+    cdef Py_ssize_t count
     cdef tuple receivers
     cdef list messages
 

@@ -26,11 +26,13 @@ MAX_PORTION: Final = MAX_BATCH - 16
 
 
 class Group:
-    """Receivers that got the same messages so far, and the messages to send."""
+    """Receivers that got the same messages so far, and the messages to send. ``count`` is the number of receivers;
+    ``receivers`` has those that were split off, too, until the messages are taken."""
 
-    __slots__ = ("messages", "receivers")
+    __slots__ = ("count", "messages", "receivers")
 
     def __init__(self, receivers: tuple[int, ...], messages: list[bytes]) -> None:
+        self.count = len(receivers)
         self.receivers = receivers
         self.messages = messages
 
@@ -86,6 +88,8 @@ class FanoutGroups:
         filled, self._filled = self._filled, []
         taken = []
         for group in filled:
+            if group.count != len(group.receivers):
+                group.receivers = tuple([one for one in group.receivers if self._groups[one] is group])
             taken.append((group.receivers, group.messages))
             group.messages = []
         self._taken += 1
@@ -121,7 +125,7 @@ class FanoutGroups:
             found.setdefault(self._groups.get(receiver), []).append(receiver)
         placement.groups = []
         for group, receivers in found.items():
-            if group is None or len(receivers) < len(group.receivers):
+            if group is None or len(receivers) < group.count:
                 group = self._split(group, receivers)
             placement.groups.append(group)
         placement.version = self._version
@@ -130,7 +134,7 @@ class FanoutGroups:
         """Make a group for receivers that share ``group`` with others, or have none."""
         own = Group(tuple(receivers), [])
         if group is not None:
-            group.receivers = tuple([one for one in group.receivers if one not in receivers])
+            group.count -= own.count
             if group.messages:
                 own.messages = group.messages.copy()
                 self._filled.append(own)

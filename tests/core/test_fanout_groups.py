@@ -159,6 +159,42 @@ def test_memory_is_bounded_without_repeated_groups() -> None:
     assert not any(is_held(made))
 
 
+class Counted(int):
+    """A receiver that counts how often one is hashed or compared."""
+
+    steps = 0
+
+    def __hash__(self) -> int:
+        Counted.steps += 1
+        return int.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        Counted.steps += 1
+        return int.__eq__(self, other)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("parts", [2, 100, 1000])
+def test_a_group_is_split_in_a_number_of_steps_that_grows_with_its_receivers(parts: int, taken: bool) -> None:
+    def split(count: int) -> int:
+        receivers = tuple(Counted(number) for number in range(count))
+        some = [receivers[part::parts] for part in range(parts)]
+        both = FanoutGroups()
+        both.put(receivers, b"x")
+        if taken:
+            both.take()
+        before = Counted.steps
+        for part in some:
+            both.put(part, b"y")
+        found = both.take()
+        steps = Counted.steps - before
+        assert shared(found) == sorted(sorted(part) for part in some)
+        return steps
+
+    assert split(4000) <= 2.5 * split(2000)
+    assert split(2000) <= 20 * 2000
+
+
 @pytest.mark.parametrize("size", [1, 3, 40])
 def test_the_memory_of_placements_is_bounded(size: int) -> None:
     both = FanoutGroups()
