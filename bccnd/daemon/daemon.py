@@ -6,14 +6,12 @@ changes all that can change in place, or nothing.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
-from importlib import import_module
 from operator import attrgetter
 from typing import Final
 
@@ -40,9 +38,10 @@ from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import Repeater
 from bccnd.core.routes import Routes
-from bccnd.daemon import memory, takeover
 from bccnd.daemon import settings_rules as rules
+from bccnd.daemon import takeover
 from bccnd.daemon.gateway_processes import GatewayProcesses
+from bccnd.daemon.housekeeping import PAGE_MODULES, Housekeeping
 from bccnd.daemon.sockets import open_entrances, open_segments
 from bccnd.errors import ConfigError
 from bccnd.gateways.status import no_report, read_report
@@ -67,23 +66,10 @@ SWEEP_INTERVAL: Final = 0.25
 SWEEP_AGAIN: Final = 0.002
 #: seconds between two readings of the drop counters, for the log
 DROPS_INTERVAL: Final = 1.0
-#: seconds between two collections of cyclic garbage
-GC_INTERVAL: Final = 60.0
 #: seconds after SIGTERM within which datagrams and frames that would be lost are still processed
 DRAIN_TIME: Final = 0.6
 #: seconds between two status lines for the service manager
 STATUS_INTERVAL: Final = 10.0
-#: what only pages need, in parts that take 5 to 10 ms each: the first request loads them, or else the loop, one by one
-#: with so many seconds between them. http.server is what prometheus-client takes longest to load.
-PAGE_MODULES: Final = (
-    "http.server",
-    "bccnd.monitoring.metrics",
-    "bccnd.net.http_connection",
-    "bccnd.monitoring.status_html",
-)
-PAGE_MODULES_INTERVAL: Final = 5.0
-#: seconds between two steps of tidying the memory
-TIDY_INTERVAL: Final = 0.01
 #: the program part of this daemon's own identity
 PROGRAM: Final = b"bccnd"
 
@@ -158,6 +144,7 @@ class Daemon:
 
     def _open_loop(self, cleanup: ExitStack) -> None:
         self.loop = Loop()
+        self._housekeeping = Housekeeping(self.loop)
         cleanup.callback(self.loop.close)
         # From now on a signal waits for the loop to run.
         self.loop.on_signal(signal.SIGTERM, self._on_stop)
@@ -275,23 +262,16 @@ class Daemon:
         Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
         watch_interfaces(loop, self.segments, self._readers, self._watch)
         self._sweep()
-        loop.every(DROPS_INTERVAL, self._drop_reporter.report)
         self._page.collector.start()
-        loop.every(STEP, self._page.collector.sample)
-        loop.every(STATUS_INTERVAL, self._send_status)
+        tasks = self._housekeeping
+        tasks.every(DROPS_INTERVAL, self._drop_reporter.report)
+        tasks.every(STEP, self._page.collector.sample)
+        tasks.every(STATUS_INTERVAL, self._send_status)
         self._manager.attach(loop)
-        # An automatic collection would walk all trackers in the midst of traffic. The hot path makes no cycles, so
-        # what is new is collected once a minute. What the start has made stays, but for a few hundred objects.
-        gc.disable()
-        gc.freeze()
-        for _ in memory.tidy():
-            pass
-        loop.every(GC_INTERVAL, _collect_garbage)
+        tasks.order_memory()
         log.event("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._service_status.line())
-        for number, name in enumerate(PAGE_MODULES if self._metrics_urls else (), 1):
-            loop.later(number * PAGE_MODULES_INTERVAL, partial(import_module, name))
-        loop.later((len(PAGE_MODULES) + 1) * PAGE_MODULES_INTERVAL, self._tidy_memory)
+        tasks.load_pages(PAGE_MODULES if self._metrics_urls else ())
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
         self._gateways.apply(self._settings)
 
@@ -319,16 +299,6 @@ class Daemon:
         pause = SWEEP_AGAIN if any(more) else SWEEP_INTERVAL
         self.loop_lag.observe(now, pause)
         self.loop.later(pause, self._sweep)
-
-    def _tidy_memory(self) -> None:
-        """Order the memory, a step in a round of the loop."""
-        steps = memory.tidy()
-
-        def take_step() -> None:
-            if next(steps, None) is not None:
-                self.loop.later(TIDY_INTERVAL, take_step)
-
-        take_step()
 
     def _drain(self) -> None:
         """Process what would be lost: datagrams (passed sockets keep theirs), frames, clients' queues, copies."""
@@ -385,7 +355,7 @@ class Daemon:
         keys = f"{len(configuration.keys)} keys"
         if integrity.algorithm == "sig":
             keys += f" and the public keys of {len(configuration.signers)} signers"
-        self._tidy_memory()
+        self._housekeeping.tidy_memory()
         log.event("reload_applied", f"reloaded: integrity {integrity.algorithm} with {keys}")
 
     def _apply(self, configuration: Configuration) -> None:
@@ -450,8 +420,3 @@ class Daemon:
     @property
     def groups(self) -> Iterable[tuple[str, int, int]]:
         return zip(self._groups, self.ingress.group_messages, self.ingress.group_bytes, strict=True)
-
-
-def _collect_garbage() -> None:
-    gc.collect()
-    gc.freeze()

@@ -60,6 +60,11 @@ DROPS: Final = (
             "A request to the metrics listener was refused: its Host is not a name of this host.",
             "If it is your proxy or your Prometheus, use an address in its URL, or add the name to metrics.hosts.",
         ),
+        serious(
+            "out_of_descriptors",
+            "A connection to the metrics listener got no page: the daemon has run out of descriptors or memory.",
+            "Find what holds the descriptors (bccn clients), and raise LimitNOFILE= or MemoryMax= of the service.",
+        ),
         serious("bug", "A connection to the metrics listener was closed by a bug in bccnd.", BUG, BUG_LOG),
     ),
     *family(

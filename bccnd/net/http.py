@@ -10,8 +10,9 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from bccnd import log
 from bccnd.net.http_hosts import HostNames
-from bccnd.net.listen import Acceptor
+from bccnd.net.listen import EXHAUSTED, Acceptor
 from bccnd.net.loop import Loop
 
 if TYPE_CHECKING:
@@ -21,9 +22,17 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS: Final = 32
 
 #: why a connection got no page
-REASONS: Final = ("too_many_visitors", "slow_visitor", "bad_request", "foreign_host", "bug")
+REASONS: Final = ("too_many_visitors", "slow_visitor", "bad_request", "foreign_host", "out_of_descriptors", "bug")
 #: status, content type and body of a page; the argument is the request's Accept header
 Page = Callable[[str], tuple[int, str, bytes]]
+
+
+def failure_of(error: Exception) -> str:
+    """Return why the exception being handled ends a connection, empty if its peer has gone; a bug is logged."""
+    if isinstance(error, OSError):
+        return "out_of_descriptors" if error.errno in EXHAUSTED else ""
+    log.bug("an HTTP connection was closed because of a bug in this daemon", drop="bug")
+    return "bug"
 
 
 class HttpServer:
@@ -49,15 +58,22 @@ class HttpServer:
         if len(self._connections) >= MAX_CONNECTIONS:
             self._refused["too_many_visitors"] += 1
             sock.close()
-        else:
+            return
+        try:
             # Not loaded before: the start of a daemon does not wait for the parser.
             from bccnd.net.http_connection import HttpConnection
 
             self._connections.add(HttpConnection(self, sock))
+        except Exception as error:  # noqa: BLE001 - no connection is worth the daemon
+            self._count(failure_of(error))
+            sock.close()
 
     def discard(self, connection: HttpConnection, reason: str) -> None:
         """Forget a closed connection; count it if there is a ``reason``."""
         self._connections.discard(connection)
+        self._count(reason)
+
+    def _count(self, reason: str) -> None:
         if reason:
             self._refused[reason] += 1
 

@@ -7,8 +7,7 @@ from typing import Final
 
 import h11
 
-from bccnd import log
-from bccnd.net.http import HttpServer
+from bccnd.net.http import HttpServer, failure_of
 from bccnd.net.loop import READABLE, WRITABLE, Timer
 
 MAX_HEADERS: Final = 16_384
@@ -56,11 +55,8 @@ class HttpConnection:
                 self._send()
             elif events:
                 self._receive()
-        except OSError:
-            self.end()
-        except Exception:  # noqa: BLE001 - a bug here costs this connection only
-            log.bug("an HTTP connection was closed because of a bug in this daemon", drop="bug")
-            self.end("bug")
+        except Exception as error:  # noqa: BLE001 - a bug here costs this connection only
+            self.end(failure_of(error))
 
     def _receive(self) -> None:
         data = self._sock.recv(MAX_HEADERS)

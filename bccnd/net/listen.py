@@ -26,7 +26,9 @@ from bccnd.net.peer import credentials
 BACKLOG: Final = 1024
 #: connections accepted in one round
 ACCEPTS: Final = 64
-#: seconds without accepting after the process has run out of descriptors or memory
+#: the process or the system has run out of descriptors or memory
+EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+#: seconds without accepting after that
 PAUSE: Final = 0.5
 
 
@@ -234,7 +236,7 @@ class Acceptor:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                if error.errno in EXHAUSTED:
                     log.event(
                         "out_of_descriptors",
                         f"cannot accept {self._what}: {error.strerror}",

@@ -72,7 +72,7 @@ class Observed:
         self.state_dropped = 4
         self.sources_not_kept = 9
         self.clients_not_kept = 5
-        self.visitors_refused = dict(zip(REASONS, (6, 0, 7, 9, 0), strict=True))
+        self.visitors_refused = dict(zip(REASONS, (6, 0, 7, 9, 0, 0), strict=True))
         self.notifications_lost = 8
         self.clock = 1000.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from bccnd.net.http_connection import MAX_HEADERS
 from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import listen_tcp
 from bccnd.net.loop import Loop
+from tests.limits import descriptors_left
 from tests.support import turn, turn_until
 
 LARGE = b"".join(b"%09d\n" % number for number in range(1_600_000))
@@ -274,6 +276,48 @@ def test_close_ends_every_visit_and_the_listening(site: Site) -> None:
     assert site.rest(visitor) == b""
     assert site.listener.fileno() == -1
     site.server.close()  # to do so twice is no fault
+
+
+@pytest.mark.parametrize("left", [1, 2])
+def test_out_of_descriptors_costs_a_visit_where_something_must_be_loaded_for_it(
+    site: Site, left: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Soon after the start: one descriptor is for the connection, one more would do for the parser's modules.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "h11" or name.endswith(".http_connection")]:
+        monkeypatch.delitem(sys.modules, name)
+    with socket.create_connection(site.address) as visitor, descriptors_left(left):
+        visitor.sendall(get("/"))
+        visitor.setblocking(False)
+        assert (b"hello" in site.rest(visitor)) == (left == 2)
+    assert refused(site) == ({} if left == 2 else {"out_of_descriptors": 1})
+    assert caplog.records == []
+    assert split(site.ask(get("/")))[2] == b"<p>hello"
+
+
+def test_what_cannot_be_loaded_costs_visits_and_no_more(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "bccnd.net.http_connection", None)  # as if an upgrade had removed it
+    assert site.rest(site.visit()) == b""
+    assert "(bug)" in caplog.text
+    assert refused(site) == {"bug": 1}
+    monkeypatch.undo()
+    assert split(site.ask(get("/")))[0] == 200
+
+
+def test_a_page_that_finds_no_descriptor_costs_its_visitor_only(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    def open_file(_accept: str) -> tuple[int, str, bytes]:
+        with open("/dev/null", "rb") as file:
+            return 200, "text/plain", file.read()
+
+    site.server.pages = {**site.server.pages, "/opens": open_file}
+    visitor = site.visit()
+    with descriptors_left(0):
+        visitor.sendall(get("/opens"))
+        assert site.rest(visitor) == b""
+    assert refused(site) == {"out_of_descriptors": 1}
+    assert caplog.records == []
+    assert split(site.ask(get("/opens")))[0] == 200
 
 
 def test_a_page_that_fails_costs_its_visitor_only(site: Site, caplog: pytest.LogCaptureFixture) -> None:
