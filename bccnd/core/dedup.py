@@ -159,9 +159,7 @@ class TrackerTable:
         """Make ``src`` a local identity: datagrams under it are this host's own broadcasts."""
         own = self._own.setdefault(src, LocalIdentity())
         own.until = float("inf")
-        source = self._lru.get(src)
-        if source is not None:
-            self._remove(source)
+        self.drop(src)
         if self.tracker_log is not None:
             self.tracker_log.log_identity(src, own.until, own.first, own.next)
         return own
@@ -376,7 +374,10 @@ class TrackerTable:
     def sweep(self, now: float) -> bool:
         """Count old gaps as losses and remove expired trackers and identities; True if more can be done now. Cheap;
         call it often."""
-        return all(self._sweep_one(now) for _ in range(SWEEP_STEP))
+        lost, more = self.lost, all(self._sweep_one(now) for _ in range(SWEEP_STEP))
+        if self.lost > lost and self.tracker_log is not None:
+            self.tracker_log.log_losses(now)
+        return more
 
     def _sweep_one(self, now: float) -> bool:
         """Do one thing that is due; False if there is none."""
@@ -422,8 +423,7 @@ class TrackerTable:
         source = self._lru.get(src)
         if source is None:
             source = self.start(src, last, heard)
-        if source.missing:
-            self.missing -= source.missing.bit_count()
+        self.missing -= source.missing.bit_count()
         source.first, source.last, source.epoch = first, last, epoch
         source.heard, source.rank = heard, rank
         source.absent = source.missing = 0

@@ -5,8 +5,9 @@ moment.
 
 A file begins with MAGIC and VERSION (4 bytes). Each record has the size of all that follows the size (4 bytes), its
 kind (1: DIRECT, or LINKED for input from a link), the serial number of the input (8; 0 for none), the time (8,
-monotonic), and entries. An entry is the ``src:seq`` of a datagram that changed a tracker, as on the wire, behind its
-size (1 byte, 1 to 239); or a kind (1 byte, from 240 on), a size (2) and:
+monotonic), and entries. A record without entries says that all that was missing for too long at its time was counted as
+lost. An entry is the ``src:seq`` of a datagram that changed a tracker, as on the wire, behind its size (1 byte, 1 to
+239); or a kind (1 byte, from 240 on), a size (2) and:
 
 - HEARTBEAT: the src that sent one
 - REMOVED: the src of a tracker that was removed
@@ -130,6 +131,12 @@ class TrackerLog:
         be taken for another host's, and the record holds although the input may be processed again."""
         self._put(identity_entry(src, until, first, following))
         self._flush(DIRECT, 0, self._now)
+
+    def log_losses(self, now: float) -> None:
+        """Log that what was missing for too long was counted as lost. No input may be in progress."""
+        if self.entries.used:
+            self._flush(DIRECT, 0, self._now)
+        self._flush(DIRECT, 0, now)
 
     def _put(self, entry: Entry) -> None:
         kind, body = entry

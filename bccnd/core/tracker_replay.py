@@ -155,9 +155,10 @@ class _Reader:
         if serial and serial == self._skip:
             return
         self._latest = max(self._latest, when)  # input that waited is older
-        self._sources.pass_time(when)
         self.records += 1
         at = start + RECORD_HEAD.size
+        if at == end:
+            self._sources.pass_time(when)
         while at < end:
             kind = data[at]
             if kind < HEARTBEAT:

@@ -366,6 +366,12 @@ SCENARIOS: Final = {
     "what was lost before is not lost again, in a new file": (
         "1 3 rotate +3 sources.lost=1 b/1 restart sources.missing=0 sources.lost=0 +3 sources.lost=0 2:restart"
     ),
+    "what was lost before is not lost again although nothing came since": (
+        "1 3 +3 sources.lost=1 restart sources.missing=0 sources.lost=0 +3 sources.lost=0"
+    ),
+    "what was not counted as lost before the restart is counted after it": (
+        "1 3 away:5 b/1 sources.lost=0 restart sources.missing=1 +1.25 sources.missing=0 sources.lost=1"
+    ),
     "silence during the restart is noticed in due time": (
         f"{ALIVE_NOW} away:60 restart +1.75 changes:silent liveness.silent=1"
         " +2 changes:dead liveness.silent=0 liveness.deaths=1"
