@@ -1,6 +1,6 @@
 cimport cython
 from bccnd.native cimport clock
-from bccnd.net.loop cimport Loop, Timer
+from bccnd.net.loop cimport Loop
 from bccnd.net.segment_sender cimport SegmentSender
 
 
@@ -9,7 +9,7 @@ cdef class Transmitter:
     cdef Loop _loop
     cdef list _segments
     cdef object _repeater
-    cdef Timer _timer
+    cdef list _timers
 
     cpdef broadcast(self, bytes chan, bytes datagram)
     @cython.locals(segment=SegmentSender)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from bccnd import log
 from bccnd.core.redundancy import Repeater
 from bccnd.native import clock
-from bccnd.net.loop import Loop, Timer
+from bccnd.net.loop import Loop
 from bccnd.net.segment_sender import SegmentSender
 
 
@@ -18,7 +18,8 @@ class Transmitter:
         self._loop = loop
         self._segments = list(segments)
         self._repeater = repeater
-        self._timer: Timer | None = None
+        #: when timers are due, the earliest last; one is added only if it is earlier, so no rule has more than one
+        self._timers: list[float] = []
 
     def broadcast(self, chan: bytes, datagram: bytes) -> str | None:
         """Send a datagram on all segments and schedule its copies; returns the name of an error, if there was one."""
@@ -46,11 +47,12 @@ class Transmitter:
         for datagram in self._repeater.due(clock.monotonic()):
             self.send(datagram)
         due = self._repeater.next_due
-        if due is not None and self._timer is None:
-            self._timer = self._loop.later(max(0.0, due - clock.monotonic()), self._on_timer)
+        if due is not None and (not self._timers or due < self._timers[-1]):
+            self._timers.append(due)
+            self._loop.later(max(0.0, due - clock.monotonic()), self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = None
+        self._timers.pop()
         self._send_due_copies()
 
 

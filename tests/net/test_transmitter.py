@@ -12,6 +12,7 @@ from bccnd.native.sockio import BroadcastSender
 from bccnd.net.loop import Loop
 from bccnd.net.segment_sender import SegmentSender
 from bccnd.net.transmitter import Transmitter
+from tests.support import turn_until
 
 
 class Recorder(BroadcastSender):
@@ -44,6 +45,23 @@ def test_copies_go_out_on_all_segments_when_they_are_due(loop: Loop) -> None:
     transmitter.send_remaining_copies()
     assert sent[-2:] == [("a", b"late"), ("b", b"late")]
     assert repeater.next_due is None
+
+
+def test_copies_of_a_rule_do_not_wait_for_those_of_a_slower_one(loop: Loop) -> None:
+    sent: list[tuple[str, bytes]] = []
+    rules = [RepeatRule(b"slow", 2, 3600.0), RepeatRule(b"fast", 3, 0.002)]
+    repeater = Repeater(rules, DIALECTS["path"], 7200.0)
+    transmitter = Transmitter(loop, [segment("a", sent)], repeater)
+    timers = len(loop._timers)
+    transmitter.broadcast(b"slow", b"slow")
+    for _ in range(20):
+        before = len(sent)
+        transmitter.broadcast(b"fast", b"fast")
+        turn_until(loop, lambda before=before: len(sent) >= before + 3, "the copies")  # type: ignore[misc]
+        transmitter.broadcast(b"slow", b"slow")
+    assert sum(datagram == b"slow" for _, datagram in sent) == 21
+    # One for the slow copies; what has sent the fast ones is gone.
+    assert len(loop._timers) <= timers + 2
 
 
 def test_an_error_on_one_segment_is_returned_and_the_others_are_served(loop: Loop) -> None:
