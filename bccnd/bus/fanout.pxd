@@ -25,7 +25,7 @@ cdef class Fanout:
     cdef FanoutGroups _batches
     cdef FanoutGroups _groups
     cdef dict _received
-    cdef bint _due
+    cdef readonly bint due
     cdef Loop _loop
 
     @cython.locals(receivers=tuple, single=tuple, frame=bytes, messages=list)

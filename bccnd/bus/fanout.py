@@ -51,8 +51,8 @@ class Fanout:
         self._groups = FanoutGroups()
         #: by descriptor, messages of an input being replayed that a client got from the daemon before this one
         self._received: dict[int, int] = {}
-        #: whether the end of this round will send the batches
-        self._due = False
+        #: whether messages for clients in batch mode wait: the end of this round will send them
+        self.due = False
         self._loop = loop
 
     def add(self, client: Client) -> None:
@@ -97,7 +97,7 @@ class Fanout:
 
     def send_alone(self, receivers: tuple[int, ...], frame: bytes) -> None:
         """Send one frame that others do not follow at once: in batch mode it is a batch by itself."""
-        if self._due or self._received or not self._batched:
+        if self.due or self._received or not self._batched:
             self.send(receivers, frame)
             return
         split = self._split_of(receivers)
@@ -143,8 +143,8 @@ class Fanout:
         split = self._split_of(receivers)
         if split.batched:
             self._batches.put(split.batched, frame)
-            if not self._due:
-                self._due = True
+            if not self.due:
+                self.due = True
                 self._loop.soon(self.send_batches)
         return split.single
 
@@ -164,9 +164,9 @@ class Fanout:
 
     def send_batches(self) -> None:
         """Send what has gathered for the clients in batch mode."""
-        if not self._due:
+        if not self.due:
             return
-        self._due = False
+        self.due = False
         for receivers, messages in self._batches.take():
             for some in portions(messages):
                 self._send_batch(receivers, some)
@@ -246,11 +246,11 @@ class Fanout:
         blockers = self.queues.blockers
         if not blockers:
             return False
-        return not blockers.isdisjoint(self._waiting) or (self._due and not blockers.isdisjoint(self._batched))
+        return not blockers.isdisjoint(self._waiting) or (self.due and not blockers.isdisjoint(self._batched))
 
     def blocking_client(self, receivers: Iterable[int], size: int, publisher: Client) -> Client | None:
         """See `SendQueues.blocking_client`."""
-        if self._due and not self.queues.blockers.isdisjoint(self._batched.intersection(receivers)):
+        if self.due and not self.queues.blockers.isdisjoint(self._batched.intersection(receivers)):
             # Whether there is room for more is known only once what has gathered is sent.
             self.send_batches()
         return self.queues.blocking_client(receivers, size, publisher)

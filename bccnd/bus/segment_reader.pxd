@@ -24,13 +24,16 @@ cdef class SegmentReader(Handler):
     cdef Fanout _fanout
     cdef LatencyHistogram _forward
     cdef bint _late
+    cdef long long _oldest
     cdef Deliveries _deliveries
     cdef InputTransaction _transaction
 
     cdef on_events(self, unsigned int _events)
+    cdef _measure_batches(self)
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(
         _=int, datagrams=list, deliveries=Deliveries, receivers=tuple, frame=bytes, wall=longlong, stamp=longlong,
         waited=longlong, now=double, latest=double, late=bint, one_by_one=bint,
+        delivers=bint,
     )
     cdef bint _take(self, int rounds) except -1

@@ -30,7 +30,8 @@ LATE_NS: Final = 250_000_000
 class SegmentReader(Handler):
     """Takes the datagrams of one segment to the clients.
 
-    ``forward`` gets the seconds from the kernel's receive stamp to the clients' sockets.
+    ``forward`` gets the seconds from the kernel's receive stamp to the clients' sockets, of the oldest datagram that is
+    sent with others.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class SegmentReader(Handler):
         self._fanout = fanout
         self._forward = forward
         self._late = False
+        #: the stamp of the oldest datagram that waits for the batches to be sent, 0 for none
+        self._oldest = 0
         self._deliveries = Deliveries()
 
     def fileno(self) -> int:
@@ -58,12 +61,21 @@ class SegmentReader(Handler):
     def on_events(self, _events: int) -> None:
         self._take(ROUNDS)
         self._fanout.send_batches()
+        if self._oldest:
+            self._measure_batches()
 
     def drain(self, rounds: int = ROUNDS) -> bool:
         """Process what the socket holds, at most so many batches; return whether there may be more."""
         more = self._take(rounds)
         self._fanout.send_batches()
+        if self._oldest:
+            self._measure_batches()
         return more
+
+    def _measure_batches(self) -> None:
+        """Record how long the oldest datagram took that waited for the batches."""
+        self._forward.add((clock.time_ns() - self._oldest) * 1e-9)
+        self._oldest = 0
 
     def _take(self, rounds: int) -> bool:
         for _ in range(rounds):
@@ -98,7 +110,8 @@ class SegmentReader(Handler):
                 self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest)
             else:
                 self._ingress.feed_into(deliveries, self._counters, datagrams, self._peers, now, stamp)
-            if deliveries.count:
+            delivers = deliveries.count > 0
+            if delivers:
                 if deliveries.count == 1:
                     receivers, frame = deliveries.receivers, deliveries.frame
                     deliveries.clear()
@@ -108,8 +121,12 @@ class SegmentReader(Handler):
                         self._fanout.send(receivers, frame)
                 else:
                     self._fanout.deliver(deliveries.take())
-                self._forward.add((clock.time_ns() - stamp) * 1e-9)
             self._transaction.commit()
+            if delivers:
+                if not self._fanout.due:
+                    self._forward.add((clock.time_ns() - stamp) * 1e-9)
+                elif not self._oldest:
+                    self._oldest = stamp
             if late != self._late:
                 self.expect_late(late)
             if len(datagrams) < BATCH:
