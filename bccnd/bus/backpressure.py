@@ -1,7 +1,8 @@
 """Publishers that wait: because their user publishes too fast, or for a client that has asked for it.
 
 Invariant: a waiting publisher is not read from and loses nothing; the packet that was taken from it is tried again when
-the wait is over. No publisher waits for a client that has gone, or that has read nothing for longer than allowed.
+the wait is over. Publishers that wait for the same thing are tried in the order in which they came, only as many as can
+go on. No publisher waits for a client that has gone, or that has read nothing for longer than allowed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from bccnd.bus.client import Client
 from bccnd.bus.input_transaction import InputTransaction
 from bccnd.bus.send_queues import SendQueues
 from bccnd.core.send_queue import ENTRY
+from bccnd.core.user_quota import Quota, UserAccount
 from bccnd.net.loop import HALF_CLOSED, READABLE, Loop
 
 
@@ -28,22 +30,44 @@ class Backpressure:
         self,
         loop: Loop,
         queues: SendQueues,
+        quota: Quota,
         transaction: InputTransaction,
         watch: Callable[[Client], None],
         end_after_bug: Callable[[Client], None],
     ) -> None:
         self._loop = loop
         self._queues = queues
+        self._quota = quota
         self._transaction = transaction
         self._watch = watch
         self._end_after_bug = end_after_bug
         #: waiting publishers, by the descriptor of the client that they wait for
         self._blocked: dict[int, list[Client]] = {}
 
-    def block_for_time(self, client: Client, packet: bytes, seconds: float, retry: Callable[[], None]) -> None:
-        """Make a publisher wait for some seconds, then ``retry`` its packet."""
+    def block_for_rate(self, client: Client, packet: bytes, retry: Callable[[], None]) -> None:
+        """Make a publisher wait until its user may publish one more message, then ``retry`` its packet."""
         self._block(client, packet, retry, "rate")
-        self._loop.later(seconds, partial(self._resume_all, [client]))
+        account = client.account
+        account.waiting[client] = None
+        if account.timer is None:
+            self._resume_later(account, 0.0)
+
+    def _resume_later(self, account: UserAccount, seconds: float) -> None:
+        account.timer = self._loop.later(seconds, partial(self._resume_next, account))
+
+    def _resume_next(self, account: UserAccount) -> None:
+        """Resume clients that wait for their user's rate, as many as it and the user's share of this round allow."""
+        account.timer = None
+        while account.waiting:
+            if self._share_left(account) <= 0.0:
+                self._resume_later(account, 0.0)
+                return
+            seconds = self._quota.publish(account, time.monotonic())
+            if seconds:
+                self._resume_later(account, seconds)
+                return
+            client, _ = account.waiting.popitem(last=False)
+            self._resume_charged(client)
 
     def block_for_reader(self, client: Client, packet: bytes, blocker: Client, retry: Callable[[], None]) -> None:
         """Make a publisher wait until another client has read, then ``retry`` its packet."""
@@ -78,10 +102,20 @@ class Backpressure:
         client.watched &= ~(READABLE | HALF_CLOSED)
         self._loop.change(client.fd, client.watched)
 
+    def forget(self, client: Client) -> None:
+        """Remove a client that has gone from all that wait."""
+        client.resume = None
+        self.release_packet(client)
+        client.account.waiting.pop(client, None)
+        if client.account.timer is not None and not client.account.waiting:
+            client.account.timer.cancel()
+            client.account.timer = None
+
     def resume(self, client: Client) -> None:
         """Try the packet of a blocked client again, as an input of its own."""
         if client.resume is None:
             return
+        client.account.waiting.pop(client, None)
         client.state_log.retried()
         self.retry(client)
         self._transaction.commit()
@@ -119,22 +153,41 @@ class Backpressure:
             self._loop.soon(partial(self._unblock, blocker))
 
     def _unblock(self, blocker: Client) -> None:
-        self._resume_all(self._blocked.pop(blocker.fd, []))
+        self._resume_all(self._blocked.pop(blocker.fd, []), blocker)
 
-    def _resume_all(self, clients: list[Client]) -> None:
-        """Resume clients, as many as fit into their users' shares of this round; the others in the next."""
+    def _resume_all(self, clients: list[Client], blocker: Client | None = None) -> None:
+        """Resume clients until ``blocker`` blocks one again; where a user's share of this round is used up, later."""
+        postponed = []
         for number, client in enumerate(clients):
-            account = client.account
-            if account.left_of(self._loop.rounds, self._queues.limits.user.round_seconds) <= 0.0:
-                self._loop.later(0.0, partial(self._resume_all, clients[number:]))
-                return
-            begun = time.monotonic()
-            self.resume(client)
-            account.seconds += time.monotonic() - begun
+            if blocker is not None and blocker.open and blocker.fd in self._blocked:
+                self._blocked[blocker.fd] += clients[number:]
+                break
+            if client in client.account.waiting:  # it waits for the rate by now
+                continue
+            if self._share_left(client.account) <= 0.0:
+                postponed.append(client)
+            else:
+                self._resume_charged(client)
+        if postponed:
+            self._loop.later(0.0, partial(self._resume_all, postponed, blocker))
+
+    def _share_left(self, account: UserAccount) -> float:
+        return account.left_of(self._loop.rounds, self._quota.limits.round_seconds)
+
+    def _resume_charged(self, client: Client) -> None:
+        """Resume a client, and charge the time that it takes to its user."""
+        begun = time.monotonic()
+        self.resume(client)
+        client.account.seconds += time.monotonic() - begun
 
     def reconsider(self, client: Client) -> None:
         """Try again soon: other limits are in force."""
-        if client.resume is not None:
+        account = client.account
+        if client in account.waiting:
+            if account.timer is not None:
+                account.timer.cancel()
+            self._resume_later(account, 0.0)
+        elif client.resume is not None:
             self._loop.later(0.0, partial(self._resume_all, [client]))
         if client.patience_timer is not None:
             client.patience_timer.cancel()

@@ -95,7 +95,7 @@ def _admit_again(bus: Bus, handover: Handover, stored: Stored) -> Client:
     if client.blocked_packet is not None:
         bus.backpressure.charge_packet(client, client.blocked_packet)
         bus.backpressure.keep_waiting(client, partial(bus.reader.process, client, client.blocked_packet))
-        bus.loop.soon(partial(bus.backpressure.resume, client))
+        bus.backpressure.reconsider(client)
     return client
 
 

@@ -45,7 +45,7 @@ cdef class PacketReader:
     @cython.locals(receiver=PacketReceiver, size=Py_ssize_t, _=int)
     cdef bint _read_until(self, Client client, double deadline) except -1
     cdef _on_end_of_file(self, Client client)
-    @cython.locals(verb=bytes, key=bytes, payload=bytes, wait=double)
+    @cython.locals(verb=bytes, key=bytes, payload=bytes)
     cpdef process(self, Client client, bytes packet)
     @cython.locals(refused=str, route=Route)
     cpdef publish(self, Client client, bytes key, bytes payload, bytes packet)

@@ -153,10 +153,8 @@ class PacketReader:
         if verb != frames.MSG or key == frames.LINK:
             self._requests.process_request(client, verb, key, payload)
             return
-        wait = self._quota.publish(client.account, clock.monotonic())
-        if wait and self._may_wait():
-            retry = partial(self.process, client, packet)
-            self._backpressure.block_for_time(client, packet, wait, retry)
+        if self._quota.must_wait(client.account, clock.monotonic()) and self._may_wait():
+            self._backpressure.block_for_rate(client, packet, partial(self.publish, client, key, payload, packet))
         else:
             self.publish(client, key, payload, packet)
 

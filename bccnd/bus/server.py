@@ -103,7 +103,6 @@ class Bus:
         )
         self.fanout = Fanout(loop, self.queues)
         self.transaction = InputTransaction(self.fanout, inflight)
-        self.backpressure = Backpressure(loop, self.queues, self.transaction, self.watch, self.end_after_bug)
         self.subscriptions = Subscriptions(routes, limits)
         self._publisher = Publisher(routes, self.fanout, egress, broadcast)
         self.clients = self.queues.by_fd
@@ -111,6 +110,9 @@ class Bus:
         self.deliver: Callable[[list[Delivery]], None] = self.fanout.deliver
         self.identities = Identities(routes, egress, self.clients, identify, tagged)
         self.quota = Quota(limits.user)
+        self.backpressure = Backpressure(
+            loop, self.queues, self.quota, self.transaction, self.watch, self.end_after_bug
+        )
         self.control = Control(self, routes, listings or {}, trace)
         self._closed = False
         #: clients that there ever were
@@ -259,8 +261,7 @@ class Bus:
             self.counters.ended[reason] += 1
             log_end(client, reason, why)
         client.open = False
-        client.resume = None
-        self.backpressure.release_packet(client)
+        self.backpressure.forget(client)
         now = time.monotonic()
         self.loop.unwatch(client.fd)
         self.fanout.remove(client)

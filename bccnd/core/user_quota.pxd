@@ -11,6 +11,8 @@ cdef class UserAccount:
     cdef public double stamp
     cdef public long long round
     cdef public double seconds
+    cdef readonly object waiting
+    cdef public object timer
 
     cpdef double left_of(self, long long number, double round_seconds) except? -1.0
 
@@ -20,5 +22,6 @@ cdef class Quota:
     cdef public object limits
     cdef dict _accounts
 
+    cpdef bint must_wait(self, UserAccount account, double now) except -1
     @cython.locals(rate=double)
     cpdef double publish(self, UserAccount account, double now) except? -1.0

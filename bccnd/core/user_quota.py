@@ -6,9 +6,10 @@ affects no other user.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 #: estimated bytes of patterns allowed per allowed subscription, and at least
 PATTERN_BYTES: Final = 1024
@@ -40,7 +41,18 @@ class UserLimits:
 class UserAccount:
     """Current usage of one user."""
 
-    __slots__ = ("clients", "queue_bytes", "round", "seconds", "stamp", "subscriptions", "tokens", "uid")
+    __slots__ = (
+        "clients",
+        "queue_bytes",
+        "round",
+        "seconds",
+        "stamp",
+        "subscriptions",
+        "timer",
+        "tokens",
+        "uid",
+        "waiting",
+    )
 
     def __init__(self, uid: int) -> None:
         self.uid = uid
@@ -50,6 +62,9 @@ class UserAccount:
         #: tokens of the rate limit as of ``stamp``
         self.tokens = 0.0
         self.stamp = float("-inf")
+        #: clients that wait for the rate, the longest waiting first, and the timer for the next of them
+        self.waiting: OrderedDict[Any, None] = OrderedDict()
+        self.timer: Any = None
         #: the latest round of the loop that served the user's clients, and the seconds spent
         self.round = -1
         self.seconds = 0.0
@@ -114,6 +129,12 @@ class Quota:
 
     def _has_full_bucket(self, account: UserAccount, now: float) -> bool:
         return (now - account.stamp) * self.limits.rate >= self._burst() or not self.limits.rate
+
+    def must_wait(self, account: UserAccount, now: float) -> bool:
+        """Whether a message has to wait for the rate, behind those that wait already; otherwise charge it."""
+        if not self.limits.rate:
+            return False
+        return len(account.waiting) > 0 or self.publish(account, now) > 0.0
 
     def publish(self, account: UserAccount, now: float) -> float:
         """Charge a message to the user's rate; return 0, or the seconds until the next try."""

@@ -412,6 +412,102 @@ def test_all_clients_of_a_user_share_one_rate_for_messages_until_it_is_taken_awa
         assert hub.bus.counters.held["rate"] == 1
 
 
+def next_token(hub: Hub, peer: Peer) -> None:
+    """Let the time pass that a user needs for one more message of the rate `SELDOM`."""
+    peer.client.account.stamp -= 1 / SELDOM
+    let_pass(hub, peer, 1 / SELDOM)
+    hub.settle()
+
+
+def test_a_token_of_the_rate_resumes_one_publisher_and_all_have_their_turn(tmp_path: Path) -> None:
+    with rated(tmp_path, SELDOM) as hub:
+        one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(20)]
+        timers = len(hub.loop._timers)
+        for number, publisher in enumerate(publishers):
+            publisher.publish(b"a", b"%d" % number, b"%d" % (100 + number))
+        hub.settle()
+        waiting, published = hub.bus.counters.held["rate"], hub.bus.counters.published
+        assert (waiting, published) == (20, 1)
+        assert len(hub.loop._timers) == timers + 1
+        for turn in range(1, 21):
+            next_token(hub, one)
+            assert hub.bus.counters.published == 1 + turn
+            # One has published, and waits if it has another message; no other was tried.
+            assert hub.bus.counters.held["rate"] == 19 + turn
+            assert len(hub.loop._timers) == timers + 1
+        got = numbers(one.all())
+        assert len(set(got)) == 21
+        # Each that waited was resumed once before another one for the second time; one message did not have to wait.
+        assert sorted(number % 100 for number in got[1:]) == list(range(20))
+
+
+def test_a_publisher_does_not_overtake_those_that_wait_for_the_rate(tmp_path: Path) -> None:
+    with rated(tmp_path, SELDOM) as hub:
+        one, pair, late = hub.connect(b"a"), [hub.connect() for _ in range(2)], hub.connect()
+        for number, publisher in enumerate(pair):
+            publisher.publish(b"a", b"%d" % number)
+            hub.settle()
+        one.client.account.stamp -= 1 / SELDOM  # a token is there before the timer has run
+        late.publish(b"a", b"2")
+        hub.settle()
+        assert is_held(late)
+        for _ in range(2):
+            next_token(hub, one)
+        assert numbers(one.all()) == [0, 1, 2]
+
+
+def test_a_client_that_ends_waits_for_the_rate_no_longer(tmp_path: Path) -> None:
+    with rated(tmp_path, SELDOM) as hub:
+        one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(4)]
+        for number, publisher in enumerate(publishers):
+            publisher.publish(b"a", b"%d" % number)
+            hub.settle()
+        hub.bus.end(publishers[1].client, "pid_reused", "a test")
+        assert list(one.client.account.waiting) == [publisher.client for publisher in publishers[2:]]
+        next_token(hub, one)
+        assert numbers(one.all()) == [0, 2]
+        for publisher in publishers[2:]:
+            hub.bus.end(publisher.client, "pid_reused", "a test")
+        hub.settle()
+        publishers[0].publish(b"a", b"4")
+        next_token(hub, one)
+        assert numbers(one.all()) == [4]
+        assert not one.client.account.waiting
+
+
+def test_another_rate_holds_at_once_for_those_that_wait(tmp_path: Path) -> None:
+    with rated(tmp_path, SELDOM) as hub:
+        one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(4)]
+        for number, publisher in enumerate(publishers):
+            publisher.publish(b"a", b"%d" % number)
+            hub.settle()
+        hub.reload(BusLimits(user=UserLimits(rate=2 * SELDOM)))
+        hub.settle()
+        assert hub.bus.counters.published == 1
+        assert hub.bus.counters.held["rate"] == 3
+        one.client.account.stamp -= 0.5 / SELDOM
+        let_pass(hub, one, 0.5 / SELDOM)
+        assert numbers(one.all()) == [0, 1]
+
+
+def test_a_slow_reader_with_room_resumes_its_publishers_until_it_blocks_again(small: Hub) -> None:
+    one, first, count = blocked(small)
+    publishers = [first, *(small.connect() for _ in range(20))]
+    for number, publisher in enumerate(publishers):
+        publisher.publish(b"a", b"%04d" % number + b"y" * 3000)
+        small.settle()
+    assert all(map(is_held, publishers))
+    got = list[bytes]()
+    while any(map(is_held, publishers)):
+        before, held = small.bus.counters.published, small.bus.counters.held["slow_reader"]
+        got += one.waiting()
+        small.turn()
+        # Besides those that could publish only one was tried.
+        assert small.bus.counters.held["slow_reader"] - held <= max(1, small.bus.counters.published - before)
+    got += collect(one, count + len(publishers) - len(got))
+    assert numbers(got)[count:] == list(range(len(publishers)))
+
+
 def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
     one, publisher, count = blocked(small)
     other = small.connect(b"a")

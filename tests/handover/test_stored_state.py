@@ -905,6 +905,28 @@ def test_blocked_packet_that_kills_daemons_is_dropped(tmp_path: Path, deaths: li
         assert site.handover.dropped == []
 
 
+def test_restored_publishers_wait_for_the_rate_of_their_user_together(tmp_path: Path) -> None:
+    with Site(tmp_path, limits=BusLimits(user=UserLimits(rate=0.01))) as site:
+        one, publishers = site.connect(b"a"), [site.connect() for _ in range(4)]
+        for number, publisher in enumerate(publishers):
+            publisher.publish(b"a", b"%d" % number)
+            site.settle()
+        assert site.bus.counters.published == 1
+        site.die()
+        site.settle()
+        account = one.client.account
+        # The next daemon knows nothing of what the user has published: one message more may come at once.
+        assert site.bus.counters.published == 1
+        assert list(account.waiting) == [publisher.client for publisher in publishers[2:]]
+        for _ in range(2):
+            account.stamp -= 100.0
+            for timer in site.loop._timers:
+                timer.when -= 100.0
+            site.settle()
+        assert receive_payloads(one, b"a", 4) == [b"0", b"1", b"2", b"3"]
+        assert not account.waiting
+
+
 def test_datagrams_that_kill_daemons_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Site(tmp_path, segment=True) as site:
         one = site.connect(b"a/")
