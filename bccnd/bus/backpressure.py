@@ -105,6 +105,9 @@ class Backpressure:
     def forget(self, client: Client) -> None:
         """Remove a client that has gone from all that wait."""
         client.resume = None
+        if client.patience_timer is not None:
+            client.patience_timer.cancel()
+            client.patience_timer = None
         self.release_packet(client)
         client.account.waiting.pop(client, None)
         if client.account.timer is not None and not client.account.waiting:

@@ -29,6 +29,7 @@ def restore_clients(bus: Bus, handover: Handover) -> dict[int, int]:
         if client is not None and client.open:
             bus.watch(client)
             received[client.fd] = stored.received
+    handover.clients.clear()  # they hold all that had waited
     if handover.unfinished is None:
         bus.enforce_rules()
     return received

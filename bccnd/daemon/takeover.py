@@ -88,6 +88,7 @@ def restore(
     from_client = unfinished is not None and unfinished.kind != DATAGRAMS
     for number, segment in enumerate(segments):
         segment.record_sends(inflight, number, already_sent=from_client and was_broadcast(inflight.memory, number))
+    found_any = bool(handover.clients or replayed.records)
     received = restore_clients(bus, handover)
     if unfinished is not None:
         replay_input(bus, handover, unfinished, received, partial(_feed, ingress, bus, segments, tracker_log))
@@ -101,7 +102,7 @@ def restore(
     for what in [*handover.dropped, *replayed.problems]:
         text = f"state of the previous daemon dropped, as it is not understood: {what}"
         log.event("state_dropped", text, reason=what, drop="state_dropped")
-    if handover.clients or replayed.records:
+    if found_any:
         found = f"{count_of(restored.clients, 'client')}, {count_of(replayed.sources, 'source')}"
         if unfinished is not None:
             found += ", and the input that was being processed"

@@ -36,13 +36,17 @@ def map_whole(fd: int, size: int) -> mmap.mmap:
     return mmap.mmap(fd, size)
 
 
+def _ignore() -> None:
+    """Do nothing."""
+
+
 class File:
     """A file that grows at its end until it is replaced; ``grown`` is called when that is worth while."""
 
     def __init__(self, fd: int) -> None:
         """Take over ``fd``: an empty file, or one that another `File` has written. Raises OSError."""
         self.fd = fd
-        self.grown: Callable[[], None] = lambda: None
+        self.grown: Callable[[], None] = _ignore
         raw = os.pread(fd, _HEADER.size, 0)
         magic, start = _HEADER.unpack(raw) if len(raw) == _HEADER.size else (b"", 0)
         self.understood = magic == _MAGIC or not raw
@@ -102,6 +106,7 @@ class File:
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
+        self.grown = _ignore  # the other function may refer to this file: a cycle that lives on in frozen memory
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

@@ -69,7 +69,8 @@ class HttpConnection:
                 self._answer(event)
             else:
                 self.end()
-        except h11.RemoteProtocolError:
+        except h11.RemoteProtocolError as error:
+            error.__traceback__ = None  # in whose frames h11 keeps the error itself, and we this connection
             self.end("bad_request")
 
     def _answer(self, request: h11.Request) -> None:

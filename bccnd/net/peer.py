@@ -24,7 +24,7 @@ from bccnd.core.identity import token
 _SO_PEERGROUPS: Final = 59
 _SO_PEERPIDFD: Final = 77
 #: numbers of groups to ask for: enough for most processes, and the kernel's maximum (NGROUPS_MAX)
-_GROUP_LIMITS: Final = (64, 65_536)
+_GROUP_LISTS: Final = (ctypes.c_uint32 * 64, ctypes.c_uint32 * 65_536)
 #: Python's getsockopt accepts no values of more than 1024 bytes
 _LIBC: Final = ctypes.CDLL(None)
 MAX_PROGRAM: Final = 64
@@ -89,8 +89,8 @@ def credentials(sock: socket.socket) -> tuple[int, int, int]:
 
 def _groups(sock: socket.socket) -> frozenset[int]:
     """Return the peer's supplementary groups; none on kernels without SO_PEERGROUPS."""
-    for limit in _GROUP_LIMITS:
-        groups = (ctypes.c_uint32 * limit)()
+    for numbers in _GROUP_LISTS:
+        groups = numbers()
         size = ctypes.c_uint32(ctypes.sizeof(groups))
         if not _LIBC.getsockopt(sock.fileno(), socket.SOL_SOCKET, _SO_PEERGROUPS, groups, ctypes.byref(size)):
             return frozenset(groups[: size.value // 4])

@@ -32,6 +32,7 @@ from bccnd.handover import memfd
 from bccnd.handover.memfd import WORTH, File
 from bccnd.handover.stored_state import MAX_TRIES, Handover
 from bccnd.native import inflight_layout as layout
+from tests.bus.leftovers import kept_without_gc
 from tests.handover.successors import Killed, Site, Trap, broadcasts, drop, frames_of, nothing_left_open
 from tests.limits import no_file_larger_than
 from tests.support import TINY, Peer, examples, gaps, messages, refusals, slow, turn_until
@@ -107,6 +108,50 @@ def test_client_state_is_restored(site: Site) -> None:
         assert site.handover.dropped == []
     other.publish(b"a/x", b"later")
     assert frames_of(one.waiting() + one.all())[-1].endswith(b"|later")
+
+
+@pytest.mark.parametrize("end", ["close", "half-close", "bug", "not stored"])
+@pytest.mark.parametrize("state", ["plain", "listing", "queue", "block"])
+def test_no_object_of_a_client_that_ended_stays(
+    site: Site, monkeypatch: pytest.MonkeyPatch, state: str, end: str
+) -> None:
+    monkeypatch.setattr("bccnd.bus.control.PAGE", 1)
+
+    def connect_and_end() -> None:
+        for _ in range(10):
+            peer, publisher = slow(site, b"a", b"x/", b">"), site.connect()
+            peer.send(frames.request(frames.TAG, b"tag"), frames.request(frames.META_ON))
+            if state == "listing":
+                peer.send(frames.request(frames.STATS, b"clients"))
+            elif state in ("queue", "block"):
+                peer.send(frames.request(frames.SOFT + state.encode()))
+                site.settle()
+                publisher.publish(b"a", *[b"x" * 1000] * 10)
+            site.settle()
+            assert (publisher.client.resume is not None) == (state == "block")
+            if end == "half-close":
+                peer.sock.shutdown(socket.SHUT_WR)
+                site.turn()
+            for one in (publisher, peer):
+                if end == "bug":
+                    site.bus.end(one.client, "bug", "a test")
+                elif end == "not stored":
+                    site.handover.forget(one.client)
+                one.close()
+            turn_until(site.loop, lambda: not site.bus.clients, "the end of both")
+            site.turn()
+            site._peers.clear()
+
+    assert kept_without_gc(connect_and_end, 10) == {}
+
+
+def test_nothing_is_kept_of_what_was_stored_of_restored_clients(site: Site) -> None:
+    peers = [site.connect(b"a") for _ in range(10)]
+    site.die()
+    assert site.handover.clients == []
+    peers.pop().close()
+    site.settle()
+    assert len(site.bus.clients) == 9
 
 
 def test_client_of_another_pid_namespace_keeps_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

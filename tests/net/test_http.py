@@ -15,6 +15,7 @@ from bccnd.net.http_connection import MAX_HEADERS
 from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import listen_tcp
 from bccnd.net.loop import Loop
+from tests.bus.leftovers import kept_without_gc
 from tests.limits import descriptors_left
 from tests.support import turn, turn_until
 
@@ -99,6 +100,20 @@ def split(answer: bytes) -> tuple[int, dict[str, str], bytes]:
     first, *lines = head.decode("ascii").split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     return int(first.split()[1]), headers, body
+
+
+def test_no_object_of_a_connection_that_ended_stays(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    def visit() -> None:
+        for request in [get("/"), get("/broken"), get("/none"), b"nonsense\r\n\r\n", get("/", method="POST")] * 10:
+            site.ask(request)
+        for _ in range(10):
+            site.visit(b"GET").close()
+        turn_until(site.loop, lambda: not site.server._connections)
+        while site._visitors:
+            site._visitors.pop().close()
+        caplog.clear()
+
+    assert kept_without_gc(visit, 10) == {}
 
 
 def refused(site: Site) -> dict[str, int]:
