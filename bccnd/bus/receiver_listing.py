@@ -27,12 +27,13 @@ def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan:
     datagrams that a link has brought (``links``) and for others (``links_here``)."""
     try:
         route = routes.find(chan)
-        receivers = route.plain + route.meta
+        found = route.plain + route.meta
     except BadDatagram:
-        receivers = routes.local(chan)
+        found = routes.local(chan)
+    receivers = routes.present(found)
     levels = MAX_LEVELS
     rows = []
-    for client in _clients(clients, receivers[:MAX_NAMED]):
+    for client in [clients[fd] for fd in receivers[:MAX_NAMED]]:
         patterns: list[bytes] = []
         held = routes.patterns(client.fd)
         if not chan.startswith(b"!") and len(held) <= levels:
@@ -49,15 +50,11 @@ def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan:
             }
         )
     links, here = (
-        [client.identity.decode("ascii") for client in _clients(clients, fds)]
+        [clients[fd].identity.decode("ascii") for fd in routes.present(fds)]
         for fds in (routes.links, routes.links_here)
     )
     more = max(0, len(receivers) - MAX_NAMED)
     return {"receivers": rows, "more_receivers": more, "links": links, "links_here": here}
-
-
-def _clients(clients: Mapping[int, Client], fds: Iterable[int]) -> list[Client]:
-    return [clients[fd] for fd in fds if fd in clients]
 
 
 def _matching(client: Client, held: Iterable[bytes], chan: bytes) -> list[bytes]:

@@ -159,6 +159,10 @@ class Routes(RouteTables, Generic[R]):
         self._remove_identity(receiver)
         self._meta.discard(receiver)
 
+    def present(self, receivers: Iterable[R]) -> tuple[R, ...]:
+        """Leave out those receivers that are retired: routes name them until their patterns are removed."""
+        return tuple([receiver for receiver in receivers if receiver in self._identities])
+
     def forget_some(self, receiver: R, most: int) -> bool:
         """Remove up to ``most`` patterns of a retired receiver; True when none are left."""
         held = self._patterns[receiver]

@@ -1,0 +1,47 @@
+"""Listings of a daemon whose clients come and go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+from bccnd.bus.receiver_listing import describe_receivers
+from bccnd.bus.server import PORTION
+from bccnd.core import bccn1, frames
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import make_checker
+from bccnd.monitoring.listings import Inspected, Listings
+from tests.support import Hub, turn, turn_until
+
+#: from another host
+DATAGRAM = bccn1.build(b"a/b/1:1:x/y|hello")
+
+
+def listings_of(hub: Hub) -> Listings:
+    anonymous = AnonymousDedup(2.0)
+    ingress = Ingress(make_checker("none", ()), hub.sources, anonymous, hub.routes)
+    parts = {"sources": hub.sources, "anonymous": anonymous, "routes": hub.routes, "bus": hub.bus}
+    return Listings(cast(Inspected, SimpleNamespace(ingress=ingress, **parts)))
+
+
+def test_a_client_whose_patterns_are_being_removed_is_no_receiver(tmp_path: Path) -> None:
+    with Hub(tmp_path) as hub:
+        listings = listings_of(hub)
+        leaving, staying = hub.connect(), hub.connect(b"x/y")
+        for number in range(3 * PORTION):
+            leaving.send(frames.subscribe(b"%d/*" % number))
+        leaving.send(frames.subscribe(b"x/>"))
+        assert leaving.all() == []
+        assert len(listings.trace(DATAGRAM)["receivers"]) == 2
+        leaving.close()
+        while hub.bus.clients.get(leaving.client.fd) is leaving.client:
+            turn(hub.loop)
+        found = listings.trace(DATAGRAM)
+        assert found["receivers"] == [staying.client.identity.decode()]
+        assert (found["stages"][-1]["finding"], found["more_receivers"]) == ("1 client", 0)
+        described = describe_receivers(hub.routes, hub.bus.clients, b"x/y")
+        assert [row["patterns"] for row in described["receivers"]] == [["x/y"]]
+        assert hub.routes.subscriptions > PORTION
+        turn_until(hub.loop, lambda: hub.routes.subscriptions == 1, "the end of its patterns")
