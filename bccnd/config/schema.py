@@ -173,7 +173,7 @@ class BusSettings(SocketSettings):
     path: BusAddress = Field(default=DEFAULT_SOCKET, min_length=1)
     sockets: ListOf[SocketSettings] = Field(default=(), max_length=16)
     queue: QueueSettings = QueueSettings.model_construct()
-    #: each takes a descriptor; services usually have 1024 (soft limit) of up to 524288 (hard limit)
+    #: each takes a descriptor, as a service two; services usually have 1024 (soft limit) of up to 524288 (hard limit)
     max_clients: int = Field(default=1000, ge=1, le=100_000)
     #: of one client: each takes some 400 bytes for every level that no other pattern shares
     max_subscriptions: int = Field(default=4096, ge=1, le=1_000_000)

@@ -70,7 +70,9 @@ def check_descriptors(probe: Probe) -> Iterator[Finding]:
         yield not_checked("the daemon's limits cannot be read: it does not run here")
         return
     clients = probe.settings.bus.max_clients
-    needed, finding = clients + OWN_DESCRIPTORS, f"the daemon may open {int(found[1]):,}"
+    # As a service it has open, beside each connection, the log that outlives it.
+    needed = clients * (2 if probe.by_service else 1) + OWN_DESCRIPTORS
+    finding = f"the daemon may open {int(found[1]):,}"
     remedy = f"LimitNOFILE={needed} in the unit (ulimit -n {needed} without), or lower bus.max_clients"
     too_few = look(f"{finding}, and bus.max_clients {clients:,} needs {needed:,}", remedy)
     yield too_few if int(found[1]) < needed else ok(finding)

@@ -60,7 +60,9 @@ def test_log() -> None:
 def test_descriptors() -> None:
     assert_found(check_host.check_descriptors(probe()), "ok", "may open 65,536")
     few = probe(read_text="Max open files            1024                 65536                files\n")
-    assert_found(check_host.check_descriptors(few), "look", "needs 1,064", "LimitNOFILE=1064")
+    assert_found(check_host.check_descriptors(few), "look", "needs 2,064", "LimitNOFILE=2064")
+    by_hand = probe(read_text="Max open files            1024                 65536                files\n", units={})
+    assert_found(check_host.check_descriptors(by_hand), "look", "needs 1,064", "LimitNOFILE=1064")
     assert_found(check_host.check_descriptors(probe(read_text="")), "not checked", "cannot be read")
 
 
