@@ -3,6 +3,8 @@
 "use strict";
 (() => {
   const EVERY = 3000, PATIENCE = 8000;
+  // What changes beside the title and the sections, some of it only with a restart of the daemon.
+  const UPDATED = ["header .host", "header dl", "footer"];
   const gone = document.getElementById("gone"), pause = document.getElementById("pause");
   let timer = 0, updated = new Date(), paused = false, asking = false;
 
@@ -38,7 +40,7 @@
     if (!fresh.getElementById("sentence")) throw new Error("not the status page");
     local(fresh);
     document.title = fresh.title;
-    put(document.querySelector("header dl"), fresh.querySelector("header dl"));
+    for (const part of UPDATED) put(document.querySelector(part), fresh.querySelector(part));
     const parts = [...fresh.querySelectorAll("main > section")], ids = parts.map(part => part.id);
     for (const old of [...main.children]) if (!ids.includes(old.id)) old.remove();
     parts.forEach((part, place) => {

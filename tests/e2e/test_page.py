@@ -187,8 +187,10 @@ def test_without_the_script_it_asks_for_itself(browser: Browser, daemon: Daemon)
 def test_when_the_daemon_is_gone_it_says_so_and_when_it_is_back_it_goes_on(browser: Browser, tmp_path: Path) -> None:
     with Daemon(tmp_path / "b") as other:
         browser.go(f"{other.url}/")
+        before = browser.see("document.getElementById('footer').textContent")
         other.stop()
         browser.until(lambda: browser.see("document.getElementById('gone').hidden") is False, "a sign")
         assert re.search(r"\d:\d\d", browser.see("document.getElementById('gone-since').textContent"))
         other.start()
         browser.until(lambda: browser.see("document.getElementById('gone').hidden") is True, "it to go on")
+        assert browser.see("document.getElementById('footer').textContent") != before  # it names the new process

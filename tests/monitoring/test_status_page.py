@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from timeit import repeat
 
@@ -160,6 +162,49 @@ def test_the_page_is_accessible(facts: Status) -> None:
     assert [one for one in by_tag["section"] if one["aria-labelledby"] not in ids] == []
     live = [attributes for _, attributes in found if "aria-live" in attributes]
     assert [(one["id"], one["aria-live"]) for one in live] == [("sentence", "polite")]
+
+
+class Texts(HTMLParser):
+    """The texts of a page, each with the elements that it is in: their tags and classes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self._open: list[tuple[str, str]] = []
+        self.found: list[tuple[str, tuple[tuple[str, str], ...]]] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link"):
+            self._open.append((tag, dict(attrs).get("class") or ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop()[0] == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.found.append((data, tuple(self._open)))
+
+
+def chosen(selector: str, parents: tuple[tuple[str, str], ...]) -> bool:
+    """Whether one of these elements is what a selector such as ``header .host`` names."""
+    rest = iter(parents)
+    return all(
+        any(f".{name}" == part or tag == part for tag, name in rest)
+        for part in re.sub(r"\s*>\s*", " ", selector).split()
+    )
+
+
+def test_the_script_updates_everything_that_a_restart_changes() -> None:
+    folder = resources.files("bccnd.monitoring")
+    script = folder.joinpath("status.js").read_text()
+    (listed,) = re.findall(r"const UPDATED = \[(.*?)\]", script)
+    updated = ["title", "main > section", *re.findall(r'"(.*?)"', listed)]
+    changing = [one for one in Texts(folder.joinpath("status.html").read_text()).found if "$" in one[0]]
+    assert len(changing) > 5
+    for text, parents in changing:
+        if text.strip() != "$sections":
+            assert any(chosen(selector, parents) for selector in updated), text
 
 
 def test_nothing_in_the_page_is_forbidden_by_its_policy_and_no_address_leaves_its_place() -> None:
