@@ -12,8 +12,9 @@ import os
 import secrets
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from bccnd import log
@@ -22,6 +23,9 @@ from bccnd.errors import StartError
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.peer import credentials
 
+#: seconds to wait for another daemon that starts at the same path, and between two attempts
+LOCK_TIME: Final = 5.0
+LOCK_RETRY: Final = 0.02
 #: connections waiting to be accepted; limited by net.core.somaxconn
 BACKLOG: Final = 1024
 #: connections accepted in one round
@@ -34,8 +38,10 @@ PAUSE: Final = 0.5
 
 def listen_unix(path: str, mode: int, gid: int | None) -> socket.socket:
     """Open a listening SEQPACKET socket at ``path``. Raises StartError."""
-    with _locked(os.path.dirname(os.path.abspath(path))):
-        _remove_stale(path)
+    _check_directory(os.path.dirname(os.path.abspath(path)))
+    with _locked(path):
+        if _is_stale(path):
+            os.unlink(path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
             _bind(sock, path, mode, gid)
@@ -91,8 +97,55 @@ def listen_bus(address: str | bytes | int, mode: int, gid: int | None) -> socket
 
 
 @contextmanager
-def _locked(directory: str) -> Iterator[None]:
-    """Lock the directory, after checking that other users cannot modify it."""
+def _locked(path: str) -> Iterator[None]:
+    """Keep other daemons from creating a socket at ``path``."""
+    # Any user who can read the directory could hold a lock on the directory itself.
+    lock = f"{path}.lock"
+    deadline = time.monotonic() + LOCK_TIME
+    while (fd := _try_lock(lock, path)) < 0:
+        if time.monotonic() > deadline:
+            raise StartError(
+                "start_locked",
+                f"bus.path: another process has held {lock} for {LOCK_TIME:g} s",
+                f"end it: another daemon that hangs in its start ('fuser {lock}' shows its pid)",
+            )
+        time.sleep(LOCK_RETRY)
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(lock)
+        os.close(fd)
+
+
+def _try_lock(lock: str, path: str) -> int:
+    """Lock a file that no other user can open; return its descriptor, or -1 if another process holds it."""
+    fd = -1
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        info = os.fstat(fd)
+        if info.st_uid != os.geteuid() or info.st_mode & 0o077:
+            raise PermissionError(errno.EPERM, "other users can open it")
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The process that held it has removed it, and another file may be there now.
+        if os.lstat(lock).st_ino == info.st_ino:
+            locked, fd = fd, -1
+            return locked
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError as error:
+        if os.path.lexists(lock):
+            raise StartError("start_locked", f"bus.path: cannot lock {lock}: {error.strerror}", "remove it") from error
+        _is_stale(path)  # a socket that is in use explains more
+        raise _cannot_create(path, error) from error
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    return -1
+
+
+def _check_directory(directory: str) -> None:
+    """Check that other users cannot modify the directory. Raises StartError."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -107,27 +160,23 @@ def _locked(directory: str) -> Iterator[None]:
             f"bus.path: cannot open the directory {directory}: {error.strerror}",
             "choose a directory that the daemon's user owns",
         ) from error
-    try:
-        info = os.fstat(fd)
-        open_to_all = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not info.st_mode & stat.S_ISVTX
-        if info.st_uid not in (0, os.geteuid()) or open_to_all:
-            raise StartError(
-                "foreign_directory",
-                f"bus.path: users other than root and the daemon's can replace files in {directory}",
-                f"chown {os.geteuid()} {directory}; chmod go-w {directory}; or choose another directory",
-            )
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+    info = os.fstat(fd)
+    os.close(fd)
+    open_to_all = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not info.st_mode & stat.S_ISVTX
+    if info.st_uid not in (0, os.geteuid()) or open_to_all:
+        raise StartError(
+            "foreign_directory",
+            f"bus.path: users other than root and the daemon's can replace files in {directory}",
+            f"chown {os.geteuid()} {directory}; chmod go-w {directory}; or choose another directory",
+        )
 
 
-def _remove_stale(path: str) -> None:
-    """Remove the socket file of a dead daemon. Raises StartError for anything else at the path."""
+def _is_stale(path: str) -> bool:
+    """Whether the socket file of a dead daemon is there. Raises StartError for anything else at the path."""
     try:
         info = os.lstat(path)
     except FileNotFoundError:
-        return
+        return False
     except PermissionError as error:
         raise StartError(
             "foreign_directory",
@@ -142,8 +191,7 @@ def _remove_stale(path: str) -> None:
         try:
             probe.connect(path)
         except ConnectionRefusedError:
-            os.unlink(path)
-            return
+            return True
         except OSError as error:
             # A full backlog or another type of socket: it is in use.
             owner = error.strerror or "no answer"
@@ -171,11 +219,7 @@ def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
     try:
         bind_unix(sock, path, 0o600)
     except OSError as error:
-        raise StartError(
-            "bind_failed",
-            f"bus.path: cannot create {path}: {error.strerror}",
-            "choose a directory that the daemon's user may write to",
-        ) from error
+        raise _cannot_create(path, error) from error
     try:
         if gid is not None:
             os.chown(path, -1, gid)
@@ -187,6 +231,14 @@ def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
             f"bus.group: cannot give {path} to group {gid}: {error.strerror}",
             "run the daemon as root or as a member of that group, or leave out bus.group",
         ) from error
+
+
+def _cannot_create(path: str, error: OSError) -> StartError:
+    return StartError(
+        "bind_failed",
+        f"bus.path: cannot create {path}: {error.strerror}",
+        "choose a directory that the daemon's user may write to",
+    )
 
 
 def listen_tcp(host: str, port: int, setting: str = "metrics.listen") -> socket.socket:

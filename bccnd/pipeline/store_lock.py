@@ -55,7 +55,7 @@ def locked(root: Root, run: str) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _locked_by_kernel(root: Root, mine: dict[str, Any]) -> Iterator[None]:
-    descriptor = os.open(f"{root.path}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(f"{root.path}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import gc
 import os
 import secrets
@@ -23,7 +24,7 @@ from bccnd.net import listen as listen_module
 from bccnd.net.listen import ACCEPTS, Acceptor, listen_abstract, listen_bus, listen_tcp, listen_unix
 from bccnd.net.loop import Loop
 from bccnd.net.peer import credentials
-from tests.support import NOBODY, ROOT, need_root, turn, turn_until, without_root
+from tests.support import NOBODY, PATIENCE, ROOT, need_root, turn, turn_until, without_root
 
 
 @pytest.fixture
@@ -83,6 +84,49 @@ def test_a_directory_that_we_may_not_open_or_write_to_is_refused(folder: Path) -
         assert os.umask(0o027) == 0o027
     finally:
         os.umask(before)
+
+
+@pytest.mark.root
+def test_a_lock_that_another_user_holds_on_the_directory_stops_no_start(folder: Path) -> None:
+    need_root("a lock of another user")
+    folder.chmod(0o755)
+    code = "import fcntl, os, sys\nfcntl.flock(os.open(sys.argv[1], 0), fcntl.LOCK_EX)\nprint(flush=True)\ninput()"
+    command = [sys.executable, "-c", code, str(folder)]
+    with subprocess.Popen(
+        command, user=NOBODY, extra_groups=[], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == b"\n"
+        starting = subprocess.Popen([sys.executable, "-c", STARTER, str(folder / "bus.sock")], cwd=ROOT)
+        try:
+            assert starting.wait(PATIENCE) == 0
+        finally:
+            starting.kill()
+            starting.wait()
+            stranger.kill()
+    assert os.listdir(folder) == ["bus.sock"]
+
+
+@pytest.mark.root
+def test_only_ours_is_taken_for_the_lock_of_a_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_root("a file of another user")
+    monkeypatch.setattr(listen_module, "LOCK_TIME", 0.05)
+    lock = folder / "bus.sock.lock"
+    lock.symlink_to("/dev/null")
+    assert refusal(folder / "bus.sock").reason == "start_locked"
+    lock.unlink()
+    for mode, uid in ((0o644, os.geteuid()), (0o600, NOBODY), (0o600, os.geteuid())):
+        lock.touch()
+        lock.chmod(mode)
+        os.chown(lock, uid, -1)
+        if uid == NOBODY or mode != 0o600:
+            assert refusal(folder / "bus.sock").reason == "start_locked"
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert refusal(folder / "bus.sock").reason == "start_locked"
+    # One that a killed daemon has left.
+    listen_unix(str(folder / "bus.sock"), 0o600, None).close()
+    assert os.listdir(folder) == ["bus.sock"]
 
 
 def test_a_path_may_be_as_long_in_bytes_as_the_kernel_takes(folder: Path) -> None:
@@ -178,6 +222,7 @@ def test_a_group_that_we_may_not_give_to_is_refused_and_nothing_is_left(folder: 
     assert not path.exists()
 
 
+STARTER = "import sys; from bccnd.net.listen import listen_unix; listen_unix(sys.argv[1], 0o600, None).close()"
 RACER = """
 import sys
 from bccnd.errors import StartError
