@@ -3,7 +3,7 @@
 #
 # Works on a copy in build/deb, with the system's Python, and puts the package into dist/. Only fetching takes the
 # network, of what packaging/wheels pins with hashes; it is kept in .cache/wheels, and the build itself takes none. What
-# was compiled is kept in .cache/built, and compiled anew when anything that it is made of has changed.
+# was compiled is kept in .cache/built for each release, and compiled anew when anything that it is made of has changed.
 #
 # RELEASE=trixie builds for that release: in a tree of it that has the build dependencies (root), into dist/trixie.
 set -eu
@@ -25,12 +25,14 @@ if [ -n "${RELEASE:-}" ]; then
     # Installed only for apt-cache below, which has no lists there.
     tree=$(packaging/tree.sh .cache/trees "$needs, python3-pydantic")
     tar -C build/deb --numeric-owner -I zstd -xpf "$tree"
-    inside="chroot build/deb"
+    system=build/deb
+    inside="chroot $system"
     there=bccnd
 else
     packaging/need.sh /usr/share/build-essential:build-essential dh:debhelper dh_python3:dh-python fakeroot:fakeroot \
         /usr/include/openssl/sha.h:libssl-dev /usr/bin/python3-config:python3-dev \
         /usr/lib/python3/dist-packages/click:python3-click /usr/lib/python3/dist-packages/yaml:python3-yaml
+    system=/
     inside=""
     there=$stage
 fi
@@ -61,9 +63,7 @@ for kind in tools carried; do
     done
 done
 
-made_of="bccnd setup.py pyproject.toml README.md LICENSE debian/tools"
-# shellcheck disable=SC2086
-built=.cache/built/$tag-$(cd "$stage" && find $made_of -type f -exec sha256sum {} + | sort | sha256sum | cut -c 1-16)
+built=.cache/built/$(packaging/built-name.sh "$system" "$tag" "$stage")
 [ ! -d "$built" ] || cp -r "$built" "$stage/debian/wheel"
 
 [ -n "${SOURCE_DATE_EPOCH:-}" ] || SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
@@ -86,7 +86,7 @@ echo "building the package (what it says goes to build/deb/log)"
     exit 1
 }
 if [ ! -d "$built" ]; then
-    rm -rf ".cache/built/$tag"-*
+    rm -rf "${built%-*}"-*
     mkdir -p .cache/built
     cp -r "$stage/debian/wheel" "$built"
 fi

@@ -386,6 +386,31 @@ def test_a_wheel_takes_the_place_of_wheels_alone(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "dist").iterdir()} == {"bccnd.deb", "new.whl"}
 
 
+def test_what_was_compiled_is_kept_for_its_release_and_sources(tmp_path: Path) -> None:
+    need("dpkg", "dpkg")
+    sources = tmp_path / "sources"
+    for path in ("bccnd/a.py", "setup.py", "pyproject.toml", "README.md", "LICENSE", "debian/tools/a", "debian/rules"):
+        (sources / path).parent.mkdir(parents=True, exist_ok=True)
+        (sources / path).write_text("1")
+
+    def name(release: str, tag: str = "cp313") -> str:
+        system = tmp_path / release
+        (system / "etc").mkdir(parents=True, exist_ok=True)
+        (system / "etc/os-release").write_text(f"ID=debian\nVERSION_CODENAME={release}\n")
+        done = run("sh", ROOT / "packaging/built-name.sh", system, tag, sources)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = name("trixie")
+    assert name("trixie") == first
+    assert len({first, name("forky"), name("trixie", "cp314")}) == 3
+    for changed in ("bccnd/a.py", "debian/tools/a", "debian/rules"):
+        (sources / changed).write_text("2")
+        assert name("trixie") != first
+        (sources / changed).write_text("1")
+    assert name("trixie") == first
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_package_builds_and_holds_units_commands_pages_and_folders(tmp_path: Path) -> None:
