@@ -43,6 +43,7 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("not_kept", "77b2b655c4bf4053aaed4947fdcbd92f", logging.WARNING, ("error", "drop")),
         Event("manager_silent", "7339b6a72fde40b698dfb2ef1d0d555c", logging.WARNING, ("drop",)),
         Event("out_of_descriptors", "5cabbdf0173c47509968d62bd55cbe2f", logging.WARNING, ("error",)),
+        Event("accept_failed", "ec73222410844de7a943a2e25cefc549", logging.ERROR, ("error",)),
         Event("internal_error", "17c15c081bde47e2b719b94d6d6b5ab6", logging.ERROR),
         Event("lines_lost", "c052df9a616c44dfb9c967021177ef8c", logging.WARNING, ("count", "drop")),
         # drops that have no event of their own, see `monitoring.drop_catalog`

@@ -265,7 +265,8 @@ def listen_tcp(host: str, port: int, setting: str = "metrics.listen") -> socket.
 class Acceptor:
     """Accepts connections and passes them to ``on_accept``, non-blocking.
 
-    Pauses while the process is out of descriptors: waiting connections wait, and existing ones are served.
+    Pauses while the process is out of descriptors: waiting connections wait, and existing ones are served. Ends when
+    another process has shut the listener down.
     """
 
     def __init__(
@@ -285,22 +286,34 @@ class Acceptor:
         for _ in range(ACCEPTS):
             try:
                 sock, _address = self._listener.accept()
-            except BlockingIOError:
+            except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno in EXHAUSTED:
-                    log.event(
-                        "out_of_descriptors",
-                        f"cannot accept {self._what}: {error.strerror}",
-                        about=self._what,
-                        remedy="raise LimitNOFILE=",
-                        error=errno.errorcode[error.errno],
-                    )
-                    self._loop.unwatch(self._listener.fileno())
-                    self._loop.later(PAUSE, self._watch)
+                self._on_failure(error)
                 return
             sock.setblocking(False)
             self._on_accept(sock)
+
+    def _on_failure(self, failure: OSError) -> None:
+        """Log that accepting fails. The listener stays ready: to watch it now would call again at once, for ever."""
+        listener, text = self._listener.fileno(), f"cannot accept {self._what}: {failure.strerror}"
+        error = errno.errorcode.get(failure.errno or 0, "unknown")
+        self._loop.unwatch(listener)
+        if failure.errno == errno.EINVAL:
+            log.event(
+                "accept_failed",
+                f"no more {self._what} can connect at descriptor {listener}: another process that has this listening "
+                "socket has shut it down",
+                remedy="open it again in the process that starts this one, and restart both",
+                error=error,
+            )
+            return
+        if failure.errno in EXHAUSTED:
+            log.event("out_of_descriptors", text, about=self._what, remedy="raise LimitNOFILE=", error=error)
+        else:
+            remedy = "see what refuses it (journalctl -k)"
+            log.event("accept_failed", text, about=self._what, remedy=remedy, error=error)
+        self._loop.later(PAUSE, self._watch)
 
     def close(self) -> None:
         if self._listener.fileno() >= 0:

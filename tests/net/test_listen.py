@@ -21,7 +21,7 @@ import pytest
 from bccnd.core.address import MAX_PATH, SUN_PATH, read_address, write_address
 from bccnd.errors import StartError
 from bccnd.net import listen as listen_module
-from bccnd.net.listen import ACCEPTS, Acceptor, listen_abstract, listen_bus, listen_tcp, listen_unix
+from bccnd.net.listen import ACCEPTS, Acceptor, adopt, listen_abstract, listen_bus, listen_tcp, listen_unix
 from bccnd.net.loop import Loop
 from bccnd.net.peer import credentials
 from tests.support import NOBODY, PATIENCE, ROOT, need_root, turn, turn_until, without_root
@@ -387,12 +387,13 @@ class Broke(socket.socket):
     """A listening socket in a process that can open nothing more, as long as ``broke`` is true."""
 
     broke = True
+    error = errno.EMFILE
     asked = 0
 
     def accept(self) -> tuple[socket.socket, object]:
         self.asked += 1
         if self.broke:
-            raise OSError(errno.EMFILE, "Too many open files")
+            raise OSError(self.error, os.strerror(self.error))
         return super().accept()
 
 
@@ -447,5 +448,39 @@ def test_out_of_descriptors_accepting_pauses_and_is_logged(
         (record,) = caplog.records
         assert "visitors: Too many open files" in record.getMessage()
         assert "LimitNOFILE=" in vars(record)["remedy"]
+        accepted[0].close()
+    acceptor.close()
+
+
+def test_a_listener_that_was_shut_down_is_logged_once_and_watched_no_more(
+    loop: Loop, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The parent of this process has it too.
+    parent = listen_unix(str(folder / "bus.sock"), 0o600, None)
+    listener = adopt(os.dup(parent.fileno()))
+    accepted: list[socket.socket] = []
+    acceptor = Acceptor(loop, listener, "clients", accepted.append)
+    parent.shutdown(socket.SHUT_RDWR)
+    turn(loop, 5)
+    let_pass(loop)
+    assert [vars(record)["event"] for record in caplog.records] == ["accept_failed"]
+    assert "shut down" in caplog.text
+    assert not loop.watches(listener.fileno())
+    acceptor.close()
+    parent.close()
+
+
+def test_what_is_refused_to_accept_is_tried_again_after_a_pause(
+    loop: Loop, broke: Broke, caplog: pytest.LogCaptureFixture
+) -> None:
+    broke.error = errno.EPERM  # a security module may refuse it
+    accepted: list[socket.socket] = []
+    acceptor = Acceptor(loop, broke, "visitors", accepted.append)
+    with socket.create_connection(broke.getsockname()):
+        turn(loop, 100)
+        assert broke.asked == 1
+        broke.broke = False
+        let_pass(loop)
+        assert [vars(record)["event"] for record in caplog.records] == ["accept_failed"]
         accepted[0].close()
     acceptor.close()
