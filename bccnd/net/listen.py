@@ -20,7 +20,7 @@ from typing import Final
 from bccnd import log
 from bccnd.core.address import SUN_PATH
 from bccnd.errors import StartError
-from bccnd.net.loop import READABLE, Loop
+from bccnd.net.loop import GONE, READABLE, Loop
 from bccnd.net.peer import credentials
 
 #: seconds to wait for another daemon that starts at the same path, and between two attempts
@@ -280,40 +280,46 @@ class Acceptor:
 
     def _watch(self) -> None:
         if self._listener.fileno() >= 0:
-            self._loop.watch(self._listener.fileno(), READABLE, self._on_readable)
+            self._loop.watch(self._listener.fileno(), READABLE, self._on_event)
 
-    def _on_readable(self, _events: int) -> None:
+    def _on_event(self, events: int) -> None:
         for _ in range(ACCEPTS):
             try:
                 sock, _address = self._listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
+                if events & GONE:
+                    self._on_shut_down()
                 return
             except OSError as error:
-                self._on_failure(error)
+                if events & GONE:
+                    self._on_shut_down()
+                else:
+                    self._on_failure(error)
                 return
             sock.setblocking(False)
             self._on_accept(sock)
 
     def _on_failure(self, failure: OSError) -> None:
         """Log that accepting fails. The listener stays ready: to watch it now would call again at once, for ever."""
-        listener, text = self._listener.fileno(), f"cannot accept {self._what}: {failure.strerror}"
+        text = f"cannot accept {self._what}: {failure.strerror}"
         error = errno.errorcode.get(failure.errno or 0, "unknown")
-        self._loop.unwatch(listener)
-        if failure.errno == errno.EINVAL:
-            log.event(
-                "accept_failed",
-                f"no more {self._what} can connect at descriptor {listener}: another process that has this listening "
-                "socket has shut it down",
-                remedy="open it again in the process that starts this one, and restart both",
-                error=error,
-            )
-            return
+        self._loop.unwatch(self._listener.fileno())
         if failure.errno in EXHAUSTED:
             log.event("out_of_descriptors", text, about=self._what, remedy="raise LimitNOFILE=", error=error)
         else:
             remedy = "see what refuses it (journalctl -k)"
             log.event("accept_failed", text, about=self._what, remedy=remedy, error=error)
         self._loop.later(PAUSE, self._watch)
+
+    def _on_shut_down(self) -> None:
+        self._loop.unwatch(self._listener.fileno())
+        log.event(
+            "accept_failed",
+            f"no more {self._what} can connect at descriptor {self._listener.fileno()}: another process that has this "
+            "listening socket has shut it down",
+            remedy="open it again in the process that starts this one, and restart both",
+            error="ESHUTDOWN",
+        )
 
     def close(self) -> None:
         if self._listener.fileno() >= 0:

@@ -21,7 +21,7 @@ import pytest
 from bccnd.core.address import MAX_PATH, SUN_PATH, read_address, write_address
 from bccnd.errors import StartError
 from bccnd.net import listen as listen_module
-from bccnd.net.listen import ACCEPTS, Acceptor, adopt, listen_abstract, listen_bus, listen_tcp, listen_unix
+from bccnd.net.listen import ACCEPTS, Acceptor, listen_abstract, listen_bus, listen_tcp, listen_unix
 from bccnd.net.loop import Loop
 from bccnd.net.peer import credentials
 from tests.support import NOBODY, PATIENCE, ROOT, need_root, turn, turn_until, without_root
@@ -452,22 +452,27 @@ def test_out_of_descriptors_accepting_pauses_and_is_logged(
     acceptor.close()
 
 
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
 def test_a_listener_that_was_shut_down_is_logged_once_and_watched_no_more(
-    loop: Loop, folder: Path, caplog: pytest.LogCaptureFixture
+    loop: Loop, folder: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     # The parent of this process has it too.
-    parent = listen_unix(str(folder / "bus.sock"), 0o600, None)
-    listener = adopt(os.dup(parent.fileno()))
+    parent = listen_unix(str(folder / "bus.sock"), 0o600, None) if kind == "unix" else listen_tcp("127.0.0.1", 0)
+    listener = socket.socket(fileno=os.dup(parent.fileno()))
+    listener.setblocking(False)
     accepted: list[socket.socket] = []
     acceptor = Acceptor(loop, listener, "clients", accepted.append)
-    parent.shutdown(socket.SHUT_RDWR)
-    turn(loop, 5)
-    let_pass(loop)
+    with socket.socket(parent.family, parent.type) as client:
+        client.connect(parent.getsockname())
+        parent.shutdown(socket.SHUT_RDWR)
+        turn(loop, 5)
+        let_pass(loop)
     assert [vars(record)["event"] for record in caplog.records] == ["accept_failed"]
-    assert "shut down" in caplog.text
     assert not loop.watches(listener.fileno())
+    assert len(accepted) == (kind == "unix"), "what had connected before"
+    for sock in (*accepted, parent):
+        sock.close()
     acceptor.close()
-    parent.close()
 
 
 def test_what_is_refused_to_accept_is_tried_again_after_a_pause(
