@@ -113,7 +113,8 @@ class Client:
         self.open = True
         #: events of its socket that the loop waits for
         self.watched = READABLE | HALF_CLOSED
-        self.listing: Iterator[dict[str, Any]] = iter(())
+        #: what is left of the listing that it has asked for; None if that was dropped
+        self.listing: Iterator[dict[str, Any]] | None = iter(())
 
     def __str__(self) -> str:
         return str(self.peer)

@@ -30,6 +30,8 @@ from bccnd.errors import BadMessage
 PAGE: Final = 100
 #: and characters after which a page ends all the same, so that it fits in a packet
 PAGE_SIZE: Final = 65_536
+#: unfinished listings of a user, which hold up to 80 KB each: names of 10,000 sources
+MAX_UNFINISHED: Final = 8
 
 Handler = Callable[[Client, bytes], None]
 Listing = Callable[[], Iterable[dict[str, Any]]]
@@ -217,6 +219,9 @@ class Control:
                 self._bus.refuse(client, "unknown_listing", topic[:64])
                 return
             client.listing = iter(listing())
+        if client.listing is None:
+            self._bus.refuse(client, "listing_dropped", frames.STATS)
+            return
         rows: list[str] = []
         size = 0
         for row in client.listing:
@@ -224,11 +229,28 @@ class Control:
             size += len(rows[-1])
             if len(rows) == PAGE or size > PAGE_SIZE:
                 more = "true"
+                self._keep_listing(client)
                 break
         else:
             more = "false"
+            self.drop_listing(client)
+            client.listing = iter(())
         page = f'{{"items":[{",".join(rows)}],"more":{more}}}'
         self._bus.answer(client, frames.STATS, page.encode("ascii"))
+
+    def _keep_listing(self, client: Client) -> None:
+        """Keep what is left of a client's listing, in place of the one of its user that waits for longest."""
+        unfinished = client.account.listings
+        unfinished[client] = None
+        unfinished.move_to_end(client)
+        if len(unfinished) > MAX_UNFINISHED:
+            self.drop_listing(next(iter(unfinished)))
+
+    @staticmethod
+    def drop_listing(client: Client) -> None:
+        """Free what is left of a client's listing."""
+        client.listing = None
+        client.account.listings.pop(client, None)
 
     def _list_users(self) -> Iterator[dict[str, Any]]:
         for account in self._bus.quota:
@@ -240,8 +262,10 @@ class Control:
             }
 
     def _list_clients(self) -> Iterator[dict[str, Any]]:
-        for client in list(self._bus.clients.values()):
-            if client.open:
+        clients = self._bus.clients
+        for fd in list(clients):  # an unfinished listing holds no clients that have gone
+            client = clients.get(fd)
+            if client is not None:
                 yield {
                     "identity": client.identity.decode("ascii"),
                     "program": client.peer.program.decode("ascii"),

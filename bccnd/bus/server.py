@@ -261,7 +261,7 @@ class Bus:
             self.counters.ended[reason] += 1
             log_end(client, reason, why)
         client.open = False
-        client.listing = iter(())
+        self.control.drop_listing(client)
         self.backpressure.forget(client)
         now = time.monotonic()
         self.loop.unwatch(client.fd)

@@ -72,6 +72,6 @@ ERROR_REASONS: Final = (
     "empty", "unknown_verb", "no_payload", "frame_too_long",
     "not_permitted", "no_link", "pattern_too_long", "too_many_subscriptions", "not_subscribed",
     "reserved_key", "bad_channel", "bad_target", "not_perl_safe", "no_signing_key", "too_long", "send_failed",
-    "unknown_control", "bad_tag", "unknown_dialect", "subscribed", "bad_report", "unknown_listing",
+    "unknown_control", "bad_tag", "unknown_dialect", "subscribed", "bad_report", "unknown_listing", "listing_dropped",
 )  # fmt: skip
 HOLD_REASONS: Final = ("rate", "slow_reader")

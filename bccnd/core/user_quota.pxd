@@ -11,6 +11,7 @@ cdef class UserAccount:
     cdef public double stamp
     cdef public long long round
     cdef public double seconds
+    cdef readonly object listings
     cdef readonly object waiting
     cdef public object timer
 

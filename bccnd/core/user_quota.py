@@ -43,6 +43,7 @@ class UserAccount:
 
     __slots__ = (
         "clients",
+        "listings",
         "queue_bytes",
         "round",
         "seconds",
@@ -62,6 +63,8 @@ class UserAccount:
         #: tokens of the rate limit as of ``stamp``
         self.tokens = 0.0
         self.stamp = float("-inf")
+        #: clients with an unfinished listing, the one that asked for a page longest ago first
+        self.listings: OrderedDict[Any, None] = OrderedDict()
         #: clients that wait for the rate, the longest waiting first, and the timer for the next of them
         self.waiting: OrderedDict[Any, None] = OrderedDict()
         self.timer: Any = None

@@ -182,5 +182,10 @@ DROPS: Final = (
         ),
         serious("bad_report", "Invalid report of a gateway.", "Run the same version of daemon and gateway."),
         usual("unknown_listing", "Unknown listing requested.", "Run the same version of client and bccnd."),
+        usual(
+            "listing_dropped",
+            "Next page of a listing that was dropped, because the user had begun too many others.",
+            "Ask for a listing again, and for all its pages; end programs that leave listings unfinished.",
+        ),
     ),
 )

@@ -45,7 +45,11 @@ class Listings:
 
     def list_sources(self) -> Iterator[dict[str, Any]]:
         daemon, sources, dead = self._daemon, self._daemon.sources, self._daemon.liveness.dead
-        for source in sources.latest(MAX_LISTED):
+        # An unfinished listing holds only names: sources that expire meanwhile are freed, and left out.
+        for src in [source.src for source in sources.latest(MAX_LISTED)]:
+            source = sources.get(src)
+            if source is None:
+                continue
             died = source.src in dead and dead[source.src].heard == source.heard
             # A datagram from before the last reload was verified with a key that may be gone.
             verified = source.heard > daemon.keys_since
@@ -58,9 +62,9 @@ class Listings:
                 "missing": source.missing.bit_count(),
                 "key": daemon.ingress.checker.key_of(source.src, source.last) if verified else "",
             }
-        for src, death in list(reversed(dead.items())):
-            if src not in sources:
-                silent = round(time.monotonic() - death.heard, 3)
+        for src in list(reversed(dead)):
+            if src in dead and src not in sources:
+                silent = round(time.monotonic() - dead[src].heard, 3)
                 yield {"src": src.decode("ascii"), "state": "dead", "silent_seconds": silent}
 
     def list_gateways(self) -> Iterator[dict[str, Any]]:

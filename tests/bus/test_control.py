@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bccnd.bus.access import admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES
+from bccnd.bus.control import MAX_UNFINISHED, PAGE
 from bccnd.core import frames
 from bccnd.core.identity import MAX_TAG
 from bccnd.core.send_queue import ENTRY, ORDERS
-from tests.support import ANN, BOB, Hub, messages, refusals
+from tests.support import ANN, BOB, Hub, messages, refusals, turn_until
 
 
 def traced(datagram: bytes) -> dict[str, Any]:
@@ -127,6 +130,43 @@ def test_trace_needs_the_right_to_tap(town: Hub) -> None:
     assert root.all() == [b'CMSG !/bccn/trace\0{"verdict": "accepted", "size": 7}']
     ann.send(frames.request(frames.TRACE, b"x"))
     assert refusals(ann.all()) == [(b"not_permitted", frames.TRACE)]
+
+
+def test_a_user_has_so_many_unfinished_listings_and_the_oldest_is_dropped_for_another(tmp_path: Path) -> None:
+    begun: list[weakref.ref[Any]] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        listing = ({"row": number} for number in range(2 * PAGE))
+        begun.append(weakref.ref(listing))
+        return listing
+
+    def kept() -> list[bool]:
+        return [one() is not None for one in begun]
+
+    with Hub(tmp_path, listings={b"sources": rows}, others=[("path", admit_all)]) as hub:
+        other, mine = hub.connect(who=ANN), [hub.connect() for _ in range(MAX_UNFINISHED + 3)]
+        for one in (other, *mine):
+            one.send(frames.request(frames.STATS, b"sources"))
+            assert json.loads(one.receive().partition(b"\0")[2])["more"]
+        assert kept() == [True] + [False] * 3 + [True] * MAX_UNFINISHED
+        for one in mine[:3]:
+            one.send(frames.request(frames.STATS, b"more"))
+            assert refusals(one.all()) == [(b"listing_dropped", frames.STATS)]
+        for one in (other, mine[3]):
+            one.send(frames.request(frames.STATS, b"more"))
+            page = json.loads(one.receive().partition(b"\0")[2])
+            assert [row["row"] for row in page["items"]] == list(range(PAGE, 2 * PAGE))
+            one.send(frames.request(frames.STATS, b"more"))
+            while json.loads(one.receive().partition(b"\0")[2])["more"]:
+                one.send(frames.request(frames.STATS, b"more"))
+        assert kept() == [False] * 5 + [True] * (MAX_UNFINISHED - 1)
+        mine[4].send(frames.request(frames.STATS, b"sources"))  # instead of the one before
+        mine[4].receive()
+        assert kept()[5] is False
+        for one in mine[4:]:
+            one.close()
+        turn_until(hub.loop, lambda: len(hub.bus.clients) == 5)
+        assert not any(kept())
 
 
 def test_client_listing_shows_waiting_publishers_and_queues(town: Hub) -> None:

@@ -35,7 +35,7 @@ ELSEWHERE: Final = {
     *(f"sources_forgotten/{name}_evicted" for name in ("nameless", "own", "restarts", "dead")),
     "send_errors/send_errors",
     *("deliveries_dropped/too_big", "deliveries_dropped/match_limit"),
-    *(f"client_errors/{name}" for name in ("no_signing_key", "send_failed")),
+    *(f"client_errors/{name}" for name in ("no_signing_key", "send_failed", "listing_dropped")),
     *(f"{name}/{name}" for name in ("state_dropped", "clients_not_kept", "sources_not_kept", "notifications_lost")),
     "log_lines_dropped/lines_lost",
     *(f"gateway_dropped/{name}" for name in ("nameless", "late", "bus_full", "untrusted", "slow", "filtered")),

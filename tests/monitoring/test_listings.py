@@ -1,15 +1,17 @@
-"""Listings of a daemon whose clients come and go."""
+"""Listings of a daemon whose clients and sources come and go."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from bccnd.bus.receiver_listing import describe_receivers
 from bccnd.bus.server import PORTION
 from bccnd.core import bccn1, frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import make_checker
 from bccnd.monitoring.listings import Inspected, Listings
@@ -45,3 +47,24 @@ def test_a_client_whose_patterns_are_being_removed_is_no_receiver(tmp_path: Path
         assert [row["patterns"] for row in described["receivers"]] == [["x/y"]]
         assert hub.routes.subscriptions > PORTION
         turn_until(hub.loop, lambda: hub.routes.subscriptions == 1, "the end of its patterns")
+
+
+def test_a_listing_in_progress_leaves_out_what_has_gone_and_holds_none_of_it() -> None:
+    sources = TrackerTable(DedupRules())
+    for number in range(5):
+        sources.start(b"host/%d" % number, 1, float(number))
+    dead = OrderedDict((src, SimpleNamespace(heard=0.0)) for src in (b"gone/1", b"gone/2", b"gone/3"))
+    daemon: Any = SimpleNamespace(
+        sources=sources,
+        liveness=SimpleNamespace(dead=dead),
+        keys_since=1e9,
+    )
+    rows = Listings(daemon).list_sources()
+    first = next(rows)["src"]
+    last = sources.get(b"host/0")
+    assert last is not None
+    sources.forget(last)
+    listed = [first, *(next(rows)["src"] for _ in range(4))]
+    del dead[b"gone/1"]
+    assert listed == ["host/4", "host/3", "host/2", "host/1", "gone/3"]
+    assert [row["src"] for row in rows] == ["gone/2"]
