@@ -40,6 +40,7 @@ from bccnd.core.redundancy import Repeater
 from bccnd.core.routes import Routes
 from bccnd.daemon import settings_rules as rules
 from bccnd.daemon import takeover
+from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
 from bccnd.daemon.gateway_processes import GatewayProcesses
 from bccnd.daemon.housekeeping import PAGE_MODULES, Housekeeping
 from bccnd.daemon.sockets import open_entrances, open_segments
@@ -146,6 +147,8 @@ class Daemon:
         self.loop = Loop()
         self._housekeeping = Housekeeping(self.loop)
         cleanup.callback(self.loop.close)
+        self._loader = ConfigurationLoader(self.loop, partial(load, self._path), self._on_loaded)
+        cleanup.callback(self._loader.close)
         # From now on a signal waits for the loop to run.
         self.loop.on_signal(signal.SIGTERM, self._on_stop)
         self.loop.on_signal(signal.SIGINT, self._on_stop)
@@ -316,7 +319,10 @@ class Daemon:
 
     def _on_hangup(self) -> None:
         self._manager.reloading()
-        self.reload()
+        self._loader.start()
+
+    def _on_loaded(self, outcome: Outcome) -> None:
+        self.reload(outcome)
         self._manager.ready(self._service_status.line())
 
     def _send_status(self) -> None:
@@ -338,15 +344,18 @@ class Daemon:
 
     # -- reloading
 
-    def reload(self) -> None:
-        """Read the configuration again and apply it; a bad one changes nothing."""
+    def reload(self, loaded: Outcome) -> None:
+        """Apply a configuration that was loaded; a bad one changes nothing."""
         try:
-            configuration = load(self._path)
+            configuration = loaded()
         except ConfigError as error:
-            self.config_reloads["refused"] += 1
-            self.refused = f"reload refused: {error.faults[0]}"
+            self._refuse(str(error.faults[0]))
             text = f"reload refused, nothing has changed:\n{error}"
             log.event("reload_refused", text, remedy=error.faults[0].remedy, reason=error.reason)
+            return
+        except Exception as error:  # noqa: BLE001 - the daemon goes on with the configuration that it has
+            self._refuse(str(error))
+            log.bug("reload refused, nothing has changed: the configuration could not be loaded")
             return
         self._apply(configuration)
         self.config_reloads["applied"] += 1
@@ -357,6 +366,10 @@ class Daemon:
             keys += f" and the public keys of {len(configuration.signers)} signers"
         self._housekeeping.tidy_memory()
         log.event("reload_applied", f"reloaded: integrity {integrity.algorithm} with {keys}")
+
+    def _refuse(self, why: str) -> None:
+        self.config_reloads["refused"] += 1
+        self.refused = f"reload refused: {why}"
 
     def _apply(self, configuration: Configuration) -> None:
         new, horizon = configuration.settings, configuration.settings.dedup.horizon

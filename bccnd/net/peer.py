@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import termios
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from bccnd.core.identity import token
@@ -59,13 +60,16 @@ class PeerIdentifier:
 
     def identify(self, sock: socket.socket) -> Peer:
         """Return the peer of a connection."""
-        os.close(self._spare)
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
         try:
             program, started = _program_of(credentials(sock)[0])
             if started and not _is_same_process(sock):
                 program, started = UNKNOWN, 0
         finally:
-            self._spare = os.dup(self._original)
+            with suppress(OSError):  # another thread may have taken it: a configuration is being loaded
+                self._spare = os.dup(self._original)
         return self.restore(sock, program, started)
 
     def restore(self, sock: socket.socket, program: bytes, started: int) -> Peer:
