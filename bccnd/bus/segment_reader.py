@@ -127,8 +127,7 @@ class SegmentReader(Handler):
                     self._forward.add((clock.time_ns() - stamp) * 1e-9)
                 elif not self._oldest:
                     self._oldest = stamp
-            if late != self._late:
-                self.expect_late(late)
+            self._late = late
             if len(datagrams) < BATCH:
                 return False
         return True
@@ -136,4 +135,3 @@ class SegmentReader(Handler):
     def expect_late(self, late: bool) -> None:
         """Judge each of the next datagrams by the time at which it came."""
         self._late = late
-        self._receiver.stamp_all(late)

@@ -46,14 +46,14 @@ cdef class Receiver:
     cdef void *_iovecs
     cdef char *_control
     cdef bytearray _buffer
-    cdef int _stamped
+    # headers that the last batch has used
+    cdef int _used
     # the last batch, if it was one datagram
     cdef list _single
     cdef SpareBytes _spare
     cdef readonly object names
 
     cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size)
-    cpdef stamp_all(self, bint wanted)
     cpdef list receive(self)
     cpdef long long stamp_ns(self, Py_ssize_t number=*) except -1
 

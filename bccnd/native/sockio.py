@@ -24,8 +24,8 @@ _CMSG_HEADER: Final = ctypes.sizeof(ctypes.c_size_t) + 8
 class Receiver:
     """recvmmsg(2) on one non-blocking socket.
 
-    ``names`` holds the senders of the last batch, ``name_size`` bytes of sockaddr each. Only the first datagram of a
-    batch, which has waited longest, gets the kernel's timestamp (SO_TIMESTAMPNS), unless `stamp_all` was called.
+    ``names`` holds the senders of the last batch, ``name_size`` bytes of sockaddr each. Each datagram gets the kernel's
+    timestamp, if the socket has SO_TIMESTAMPNS.
     """
 
     def __init__(self, fd: int, largest: int, name_size: int) -> None:
@@ -55,7 +55,10 @@ class Receiver:
             header.msg_iov, header.msg_iovlen = ctypes.addressof(iovecs[i]), 1
         self._heads = [headers[i].msg_hdr for i in range(BATCH)]
         self._control = ctypes.addressof(control)
-        self.stamp_all(False)
+        for i, head in enumerate(self._heads):
+            head.msg_control, head.msg_controllen = self._control + i * CONTROL, 0
+        #: headers that the last batch has used
+        self._used = BATCH
         view = memoryview(data).cast("B")
         self._views = [view[i * size : (i + 1) * size] for i in range(BATCH)]
         # lengths of a batch as one slice
@@ -66,22 +69,17 @@ class Receiver:
         self._arguments = (fd, ctypes.addressof(headers), BATCH, socket.MSG_DONTWAIT, None)
         self.names = memoryview(names).cast("B")
 
-    def stamp_all(self, wanted: bool) -> None:
-        """Request timestamps for all datagrams, or only for the first of each batch."""
-        self._stamped = self._heads if wanted else self._heads[:1]
-        for i, head in enumerate(self._heads):
-            head.msg_control = self._control + i * CONTROL if i < len(self._stamped) else None
-            head.msg_controllen = 0
-
     def receive(self) -> list[bytes]:
         """Return the available datagrams, at most BATCH; ``names`` and `stamp_ns` then refer to this batch. Raises
         OSError, or BlockingIOError if there are none."""
-        for head in self._stamped:
+        # The kernel has changed those of the last batch.
+        for head in self._heads[: self._used]:
             head.msg_controllen = CONTROL
         count = self._recvmmsg(*self._arguments)
         if count < 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+        self._used = count
         if count == 1:
             return [self._views[0][: self._lengths[0]].tobytes()]
         lengths = self._lengths[:count].tolist()

@@ -49,15 +49,8 @@ cdef class Receiver:
             header.msg_hdr.msg_name, header.msg_hdr.msg_namelen = names + i * name_size, <socklen_t> name_size
             header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen = vector, 1
             header.msg_hdr.msg_flags = 0
-        self.stamp_all(False)
-
-    cpdef stamp_all(self, bint wanted):
-        cdef mmsghdr *headers = <mmsghdr *> self._headers
-        cdef int i
-        self._stamped = COUNT if wanted else 1
-        for i in range(COUNT):
-            headers[i].msg_hdr.msg_control = self._control + i * CONTROL if i < self._stamped else NULL
-            headers[i].msg_hdr.msg_controllen = 0
+            header.msg_hdr.msg_control, header.msg_hdr.msg_controllen = self._control + i * CONTROL, 0
+        self._used = COUNT
 
     cpdef list receive(self):
         cdef mmsghdr *headers = <mmsghdr *> self._headers
@@ -66,11 +59,13 @@ cdef class Receiver:
         cdef list datagrams
         cdef bytes one
         cdef PyObject *before
-        for i in range(self._stamped):
+        # The kernel has changed those of the last batch.
+        for i in range(self._used):
             headers[i].msg_hdr.msg_controllen = CONTROL
         count = recvmmsg(self._fd, headers, COUNT, MSG_DONTWAIT, NULL)
         if count < 0:
             raise OSError(errno, os.strerror(errno))
+        self._used = count
         if count == 1 and self._single is not None and references(<PyObject *> self._single) == 1:
             # The list of the last batch has no other reference, so it is used again; and so is the memory of its
             # datagram, once that is removed from it.

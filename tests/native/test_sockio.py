@@ -124,7 +124,7 @@ def test_senders_of_a_batch_are_in_its_order(sockio: Any) -> None:
 
 
 @each("sockio")
-def test_the_stamp_is_when_the_first_of_a_batch_came(sockio: Any) -> None:
+def test_each_datagram_of_a_batch_has_the_stamp_of_when_it_came(sockio: Any) -> None:
     with udp() as (ours, theirs):
         ours.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         receiver = sockio.Receiver(ours.fileno(), 1500, SOCKADDR_IN)
@@ -148,6 +148,9 @@ def test_the_stamp_is_when_the_first_of_a_batch_came(sockio: Any) -> None:
                 theirs.send(b"later")
             assert len(receiver.receive()) == 64
             assert before - 10_000_000 < receiver.stamp_ns() <= between
+            stamps = [receiver.stamp_ns(number) for number in range(64)]
+            assert stamps[1] >= between
+            assert stamps == sorted(stamps)
             (rest,) = take(receiver, 7)
             assert len(rest) == 7
             assert receiver.stamp_ns() >= between
