@@ -24,6 +24,8 @@ class GatewayProcesses:
         self._links = links
         self._options = ["--bound", *(["--config", config_path] if config_path else [])]
         self._external = external
+        #: how often those were started that are no longer configured
+        self._starts: dict[str, int] = {}
         #: the settings with which each gateway was started
         self._started_with: dict[str, object] = {}
 
@@ -45,11 +47,12 @@ class GatewayProcesses:
     def _replace(self, name: str, *, start: bool) -> None:
         old = self.by_name.pop(name, None)
         if old is not None:
+            self._starts[name] = old.starts
             old.stop()
         if start:
             command = python_command("bccnd.cli.bccnd_main", "--gateway", name, *self._options)
             process = self.by_name[name] = ChildProcess(self._loop, name, command)
-            process.starts = old.starts if old is not None else 0
+            process.starts = self._starts.get(name, 0)
             process.start()
 
     def _report_missing(self) -> None:
