@@ -1,7 +1,7 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need, and print it first.
 .DEFAULT_GOAL := help
 .PHONY: help announce demo demo-fleet run ready test test-all test-slow test-systemd test-docs test-mutants coverage \
-	wheel deb man docs bench bench-pipeline scale mesh fuzz soak lint format pin clean
+	wheel deb man docs bench bench-pipeline scale mesh fuzz simulate test-faults soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-systemd  boot hosts by systemd and test the package on them (root; five minutes; RELEASE=trixie: Debian 13)'
 	@echo 'make test-docs  run the commands of the documents that take long (root; Spark; ten minutes)'
 	@echo 'make test-mutants  put small faults into the core, and see that the tests find them (a quarter of an hour)'
+	@echo 'make test-faults  put known faults back, one at a time, and see that the simulation finds each (half an hour)'
 	@echo 'make coverage  branches of the package that the tests reach, measured on the plain build (five minutes)'
 	@echo 'make wheel   build a wheel for this Python, hot path compiled, into dist/ (BCCND_PURE=1: not compiled)'
 	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=1.0.0+test2: its version; RELEASE=trixie: for Debian 13)'
@@ -36,6 +37,7 @@ help:
 	@echo 'make mesh    what joining segments costs; the tables and the chart of docs/mesh.md (root; ten minutes)'
 	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes; ARGS=--huge)'
 	@echo 'make fuzz    inputs that nobody would think of, for everything that reads bytes (ten minutes; ARGS=--help)'
+	@echo 'make simulate  simulate fleets of hosts under a virtual clock, with faults at random (ARGS="--hours 8", --help)'
 	@echo 'make soak    half an hour of everything at once on three hosts; an account in build/soak (ARGS="--rounds 3")'
 	@echo 'make lint    style and types only'
 	@echo 'make format  put the style right'
@@ -164,7 +166,7 @@ more-tools:
 test-all: $(READY) $(BUILT) more-tools lint plain
 	@$(COMPILED) --hypothesis-profile=full -m 'not slow' --ignore=tests/systemd tests
 	@$(PURE) --hypothesis-profile=full -m 'not slow' $(PLAIN_ALL)
-	@$(MAKE) --no-print-directory test-slow test-systemd test-docs test-mutants
+	@$(MAKE) --no-print-directory test-slow test-systemd test-docs test-mutants test-faults
 
 test-slow: $(READY) $(BUILT) more-tools deb
 	$(COMPILED) --hypothesis-profile=full -m slow --ignore=tests/systemd --ignore=tests/docs tests $(ARGS)
@@ -244,6 +246,16 @@ fuzz: $(BUILT)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || { echo '+ pip install atheris    the fuzzer; 40 MB'; \
 		$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'atheris>=3.0.0'; }
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+simulate: $(BUILT)
+	@packaging/need.sh cc:gcc cc:libc6-dev ip:iproute2
+	@$(BIN)/python -m tools.simulate $(ARGS)
+
+# Each known fault within ten minutes; `make simulate ARGS=--list-faults` names them.
+test-faults: $(BUILT)
+	@packaging/need.sh cc:gcc cc:libc6-dev ip:iproute2
+	@for fault in $$($(BIN)/python -m tools.simulate --list-faults | cut -d' ' -f1); do \
+		$(BIN)/python -m tools.simulate --fault $$fault --minutes 10 --history 0 || exit 1; done
 
 soak: $(BUILT)
 	$(BIN)/python -m tests.soak $(ARGS)

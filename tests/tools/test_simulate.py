@@ -1,0 +1,42 @@
+"""The simulation: some fleets on both builds, exact replay, and the places of the faults that it has to find."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import COMPILED, origin
+from tests.support import ROOT
+from tools.simulate import known_faults
+
+_PLAIN = {} if origin(COMPILED[0]).endswith(".so") else {"BCCND_PURE": "1"}
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run fleets, on the build that is tested."""
+    command = [sys.executable, "-m", "tools.simulate", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **_PLAIN}, capture_output=True, text=True, timeout=250, check=False
+    )
+
+
+@pytest.mark.parametrize("seed", [["--seed", "1"], []], ids=["fixed", "fresh"])
+def test_fleets_keep_all_invariants(seed: list[str]) -> None:
+    done = simulate(*seed, "--minutes", "0.15")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_seed_replays_exactly() -> None:
+    ends = [simulate("--seed", "7", "--fleets", "1") for _ in range(2)]
+    digests = [re.findall(r"(\d+) events, (\d+) faults injected, digest (\w+)", one.stdout) for one in ends]
+    assert digests[0] == digests[1]
+    assert digests[0]
+
+
+@pytest.mark.parametrize("fault", known_faults.FAULTS.values(), ids=lambda fault: fault.name)
+def test_known_faults_still_have_their_place(fault: known_faults.KnownFault) -> None:
+    assert known_faults.missing(fault) == []

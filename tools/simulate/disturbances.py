@@ -1,0 +1,120 @@
+"""Faults at random: what runs out, stalls, is refused or jumps, and passes again."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from tools.simulate import interposer
+from tools.simulate.host import Host
+from tools.simulate.operators import end_child
+from tools.simulate.world import World
+
+
+class Disturbances:
+    """Faults of all hosts; each ends by itself after a while."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def _host(self) -> Host | None:
+        up = [host for host in self._world.hosts if host.alive and not host.stalled]
+        return self._world.rng.choice(up) if up else None
+
+    def _begin(self, host: Host | None, what: str) -> None:
+        world = self._world
+        world.note(f"{host.name if host is not None else 'all'}: {what}")
+        world.injected[what] += 1
+        for one in world.hosts if host is None else [host]:
+            world.disturbed[one.name] = world.now
+
+    def _end_after(self, seconds: float, end: Callable[[], None]) -> None:
+        self._world.at(self._world.rng.random() * seconds, end)
+
+    def no_descriptors(self) -> None:
+        host = self._host()
+        if host is None:
+            return
+        self._begin(host, "no descriptors")
+        host.out_of_descriptors = True
+
+        def end() -> None:
+            host.out_of_descriptors = False
+            self._world.disturbed[host.name] = self._world.now
+
+        self._end_after(15, end)
+
+    def calls_fail(self) -> None:
+        """Some calls of all hosts fail."""
+        kind, error, what = self._world.rng.choice(
+            [
+                (interposer.CAST, errno.ENOBUFS, "no buffers for the segment"),
+                (interposer.CAST, errno.ENETUNREACH, "no network"),
+                (interposer.BUS, errno.ENOBUFS, "no buffers for clients"),
+                (interposer.FILE, errno.ENOSPC, "no memory for files"),
+                (interposer.MEMORY, errno.ENFILE, "no files in memory"),
+                (interposer.RECEIVE, errno.ENETDOWN, "network down"),
+                (interposer.ACCEPT, errno.ECONNABORTED, "connections aborted"),
+            ]
+        )
+        self._begin(None, what)
+        if kind in (interposer.FILE, interposer.MEMORY):
+            for host in self._world.hosts:
+                host.store.refused += 1
+        interposer.fail(kind, error, self._world.rng.choice([1, 3, 20]))
+        self._end_after(2, lambda: interposer.fail(0, 0, 0))
+
+    def stall(self) -> None:
+        """A host is not run for a while."""
+        host = self._host()
+        if host is None:
+            return
+        self._begin(host, "not run")
+        host.stalled = True
+
+        def end() -> None:
+            host.stalled = False
+            self._world.disturbed[host.name] = self._world.now
+
+        self._end_after(4, end)
+
+    def manager_stalls(self) -> None:
+        host = self._host()
+        if host is None:
+            return
+        self._begin(host, "manager stalls")
+        host.store.stalled = True
+        host.store.refused += 1
+
+        def end() -> None:
+            host.store.stalled = False
+
+        self._end_after(5, end)
+
+    def store_refuses(self) -> None:
+        host = self._host()
+        if host is None:
+            return
+        self._begin(host, "store refuses")
+        host.store.refuses = True
+
+        def end() -> None:
+            host.store.refuses = False
+
+        self._end_after(5, end)
+
+    def clock_steps(self) -> None:
+        """The wall clock of the machine is set, or jumps ahead as by a suspend."""
+        if any(port.arrivals for port in self._world.network.ports.values()):
+            return
+        self._begin(None, "clock step")
+        self._world.step_wall(self._world.rng.choice([-3600.0, -5.0, -0.5, 0.5, 5.0, 3600.0, 8 * 3600.0]))
+
+    def child_dies(self) -> None:
+        host = self._host()
+        if host is None:
+            return
+        for child in list(host.serving.gateway_processes.values()):
+            if child.pid:
+                self._begin(host, "child dies")
+                end_child(child.pid)

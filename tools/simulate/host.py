@@ -1,0 +1,296 @@
+"""One simulated host: a real daemon with its units, started, stepped, stopped and killed by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from bccnd.bus.client import Client as BusClient
+from bccnd.config import load
+from bccnd.core.verdicts import NAMES
+from bccnd.daemon.daemon import Daemon
+from bccnd.daemon.housekeeping import PAGE_MODULES
+from bccnd.errors import StartError
+from bccnd.handover.client_log import NOTHING
+from bccnd.native import scan
+from bccnd.net.service_manager import ServiceManager
+from bccnd.net.socket_activation import ActivatedSockets
+from tools.simulate import edges, interposer
+from tools.simulate.units import DescriptorStore, SocketUnits
+from tools.simulate.violation import Violation
+
+#: rounds of a loop without a step of time, beyond which it spins
+SPINS: Final = 3000
+#: pids of simulated daemons begin here, beyond those of this machine
+_FIRST_PID: Final = 5_000_000
+
+
+class Host:
+    """A host named ``name`` with its files in ``folder``, whose segment is at ``port``."""
+
+    def __init__(self, name: str, folder: Path, port: int, http_port: int, settings: dict[str, Any]) -> None:
+        folder.mkdir()
+        self.name = name
+        self.port = port
+        self.http_port = http_port
+        self.folder = folder
+        self.config = folder / "bccnd.yaml"
+        self.path = folder / "bus"
+        self.units = SocketUnits(self.path, port)
+        self.store = DescriptorStore()
+        self.settings = settings
+        self.configure(settings)
+        self.process = edges.Process(_FIRST_PID)
+        self.starts = 0
+        self.daemon: Daemon | None = None
+        #: whether nothing runs it, as with SIGSTOP
+        self.stalled = False
+        #: whether it has no descriptor left
+        self.out_of_descriptors = False
+        self._epoll = -1
+        self._spinning = 0
+        #: rounds of its loops in all lives
+        self.rounds = 0
+        #: at which call of the next step it is killed; 0: it is not
+        self.kill_at = 0
+        #: why its last start was refused
+        self.refused = ""
+        #: how often it was killed and stopped
+        self.kills = self.stops = 0
+        #: whether its last daemon has ended without being asked to
+        self.crashed = False
+
+    def configure(self, settings: dict[str, Any]) -> None:
+        """Write the configuration."""
+        self.settings = settings
+        fixed = {
+            "host": self.name,
+            "segments": [{"address": "127.255.255.255", "port": self.port, "name": "seg"}, *settings.get("more", [])],
+            "bus": {**settings.get("bus", {}), "path": str(self.path), "mode": "0666"},
+            "metrics": {**settings.get("metrics", {}), "listen": f"127.0.0.1:{self.http_port}"},
+        }
+        own = {key: value for key, value in settings.items() if key != "more"}
+        self.config.write_text(json.dumps({**own, **fixed}))
+
+    # -- its life
+
+    @property
+    def alive(self) -> bool:
+        return self.daemon is not None
+
+    @property
+    def serving(self) -> Daemon:
+        assert self.daemon is not None
+        return self.daemon
+
+    def start(self, *, fresh_modules: bool = False, kill_at: int = 0) -> bool:
+        """Start a daemon; with ``fresh_modules`` it has yet to load what only pages need. False if it has not begun."""
+        assert self.daemon is None
+        # A process that ends leaves no garbage; the daemons of this one have frozen what they have.
+        gc.unfreeze()
+        gc.collect()
+        self.starts += 1
+        self.process = edges.Process(_FIRST_PID + 1000 * self.starts + self.port % 1000)
+        if fresh_modules:
+            for module in PAGE_MODULES:
+                if module.startswith("bccnd."):
+                    sys.modules.pop(module, None)
+        self.store.stopping = False
+        before = _open_descriptors()
+        with self._step(kill_at):
+            sockets = ActivatedSockets([*self.units.passed(), *self.store.passed()], service=True)
+            manager = ServiceManager(self.store.notify)
+            try:
+                self.daemon = Daemon(load(str(self.config)), str(self.config), sockets, manager)
+                self.daemon.begin()
+            except StartError as error:
+                self.refused = "" if interposer.dead() else str(error)
+                del sockets, manager
+        if self.daemon is None:
+            # What the end of a process closes.
+            gc.collect()
+            for fd in _open_descriptors() - before - self.store.all():
+                os.close(fd)
+            self.process.shared.clear()
+        self._after_step()
+        return self.daemon is not None
+
+    def turn(self) -> None:
+        """Let the daemon's loop go round once."""
+        daemon = self.serving
+        kill_at, self.kill_at = self.kill_at, 0
+        self.rounds += 1
+        with self._step(kill_at):
+            daemon.loop.soon(daemon.loop.stop)
+            daemon.loop.run()
+            if self.store.stopping and not interposer.dead():
+                daemon.finish()
+        self._epoll = interposer.polled_fd()
+        if kill_at and not interposer.dead():
+            self.kill_at = max(1, kill_at - int(interposer.calls()))
+        self._after_step()
+
+    def _step(self, kill_at: int) -> contextlib.AbstractContextManager[None]:
+        return _Step(self, kill_at)
+
+    def _after_step(self) -> None:
+        """Bury a daemon that was killed or has stopped."""
+        if interposer.dead():
+            self.kills += 1
+            self._bury()
+        elif self.store.stopping and self.daemon is not None:
+            self.stops += 1
+            self._bury(kept=False)
+        interposer.disarm()
+
+    def _bury(self, *, kept: bool = True) -> None:
+        """Close what a daemon has left open; after a kill without any effect outside (``kept``)."""
+        daemon, self.daemon, self._epoll = self.daemon, None, -1
+        if daemon is None:
+            return
+        if kept:
+            interposer.stay_dead()
+        with self.process.running():
+            daemon.close()
+            handover = daemon._handover
+            for client in list(daemon.bus.clients.values()):
+                client.sock.close()
+            if handover is not None:
+                for state_log in handover._by_number.values():
+                    state_log.file.close()
+                for _, fd in handover.tracker_log:
+                    os.close(fd)
+                handover._by_number.clear()
+        interposer.disarm()
+        self.process.end()
+
+    def terminate(self) -> None:
+        self.process.signal(signal.SIGTERM)
+
+    def hang_up(self) -> None:
+        self.process.signal(signal.SIGHUP)
+
+    def kill_now(self) -> None:
+        """Kill the daemon between two steps."""
+        interposer.arm(0, self.process.shared)
+        self.kills += 1
+        self._bury()
+
+    # -- what it is up to
+
+    def is_ready(self, now: float) -> bool:
+        """Whether its loop has something to do."""
+        if self.daemon is None or self.stalled:
+            return False
+        due = self.next_timer
+        return (due is not None and due <= now) or self.has_events()
+
+    @property
+    def next_timer(self) -> float | None:
+        """When its next timer is due (seconds, monotonic)."""
+        if self.daemon is None or self.stalled:
+            return None
+        timers = self.daemon.loop._timers
+        return timers[0].when if timers else None
+
+    def has_events(self) -> bool:
+        """Whether one of its descriptors is ready."""
+        if self._epoll < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._epoll, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def has_read_all(self) -> bool:
+        """Whether no datagram waits in the segment's socket."""
+        poll = select.poll()
+        poll.register(self.units.segment, select.POLLIN)
+        return not poll.poll(0)
+
+    def count_round(self, moved: bool) -> None:
+        """Raise a Violation for a loop that turns for ever without a step of time."""
+        self._spinning = 0 if moved else self._spinning + 1
+        if self._spinning > SPINS:
+            raise Violation(f"{self.name}: the loop spins: {SPINS} rounds without a step of time")
+
+    # -- what it knows
+
+    def client_of(self, pid: int) -> BusClient | None:
+        if self.daemon is None:
+            return None
+        return next((one for one in self.daemon.bus.clients.values() if one.peer.pid == pid), None)
+
+    def keeps(self, client: BusClient | None) -> bool:
+        """Whether a client's connection survives the end of this daemon."""
+        if client is None or client.state_log is NOTHING:
+            return False
+        return scan.COMPILED and self.store.holds(f"client-{client.number}") == 2
+
+    def serving_without_state(self) -> bool:
+        """Whether this daemon keeps nothing for the next one."""
+        return self.daemon is not None and self.daemon._handover is None
+
+    def verdicts(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for segment in self.serving.segments:
+            for name, count in zip(NAMES, segment.counters.verdicts, strict=True):
+                found[name] = found.get(name, 0) + count
+        return found
+
+    def close(self) -> None:
+        if self.daemon is not None:
+            self.kill_now()
+        self.store.close()
+        self.units.close()
+        self.path.unlink(missing_ok=True)
+
+
+def _open_descriptors() -> set[int]:
+    listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return set(map(int, os.listdir(listing))) - {listing}
+    finally:
+        os.close(listing)
+
+
+class _Step:
+    """A step of a daemon, in the process that is its own and with the descriptors that it may have."""
+
+    def __init__(self, host: Host, kill_at: int) -> None:
+        self._host = host
+        self._kill_at = kill_at
+        self._fill: list[int] = []
+
+    def __enter__(self) -> None:
+        host = self._host
+        self._running = host.process.running()
+        self._running.__enter__()
+        if host.out_of_descriptors:
+            self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+            highest = max(map(int, os.listdir("/proc/self/fd")))
+            while (fd := os.open(os.devnull, os.O_RDONLY)) < highest:
+                self._fill.append(fd)
+            os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (fd, self._limits[1]))
+        interposer.arm(self._kill_at, host.process.shared)
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: object) -> None:
+        host = self._host
+        if host.out_of_descriptors:
+            resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
+            for fd in self._fill:
+                os.close(fd)
+        self._running.__exit__(None, None, None)
+        if fault is not None and not interposer.dead() and not isinstance(fault, KeyboardInterrupt):
+            raise Violation(f"{host.name}: the daemon has ended by {fault!r}") from fault
+        if blocked := interposer.blocked():
+            what = {1: "epoll_wait", 2: "waitpid", 4: "waitid"}.get(blocked, "a call")
+            raise Violation(f"{host.name}: the loop waits in {what}")

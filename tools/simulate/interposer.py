@@ -1,0 +1,94 @@
+"""Builds the interposer, starts this program again under it, and controls it; see interposer.c."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[2]
+_SOURCE: Final = Path(__file__).with_suffix(".c")
+#: set in the process that runs under the interposer
+_MARK: Final = "BCCND_SIMULATED"
+
+#: kinds of calls that can be made to fail
+CAST: Final = 1
+BUS: Final = 2
+FILE: Final = 4
+MEMORY: Final = 8
+RECEIVE: Final = 16
+ACCEPT: Final = 32
+
+_lib: Final = ctypes.CDLL(None)
+
+
+def is_active() -> bool:
+    return _MARK in os.environ
+
+
+def run_again(arguments: Sequence[str], package: Path) -> None:
+    """Replace this process by one under the interposer, which imports bccnd from the folder ``package``."""
+    library = ROOT / "build" / "simulate" / "interposer.so"
+    if not library.exists() or library.stat().st_mtime < _SOURCE.stat().st_mtime:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        made = library.with_suffix(f".{os.getpid()}")
+        command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", str(made), str(_SOURCE), "-ldl"]
+        subprocess.run(command, check=True)
+        made.replace(library)
+    environment = {
+        **os.environ,
+        _MARK: "1",
+        "LD_PRELOAD": str(library),
+        "PYTHONHASHSEED": "0",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(package), str(ROOT)])),
+    }
+    os.execve(sys.executable, [sys.executable, "-m", "tools.simulate", *arguments], environment)
+
+
+def _function(name: str, result: type | None, *arguments: type) -> Any:
+    found = getattr(_lib, name)
+    found.restype, found.argtypes = result, arguments
+    return found
+
+
+if is_active():
+    _i64 = ctypes.c_int64
+    set_clocks = _function("sim_set_clocks", None, _i64, _i64)
+    mono_ns = _function("sim_mono_ns", _i64)
+    wall_ns = _function("sim_wall_ns", _i64)
+    #: nanoseconds of the machine's own monotonic clock
+    kernel_ns = _function("sim_kernel_ns", _i64)
+    _share = _function("sim_share", None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    _arm = _function("sim_arm", None, ctypes.c_long)
+    #: the call that follows and all later ones have their effect again
+    disarm = _function("sim_disarm", None)
+    #: from now on calls have no effect, as in a process that was killed
+    stay_dead = _function("sim_stay_dead", None)
+    dead = _function("sim_dead", ctypes.c_int)
+    #: how many descriptors the last poll of the event loop found ready, and its epoll instance
+    ready = _function("sim_ready", ctypes.c_int)
+    polled_fd = _function("sim_polled_fd", ctypes.c_int)
+    #: whether a step has made a call that would have waited
+    blocked = _function("sim_blocked", ctypes.c_int)
+    #: calls of this step that are seen from outside, and calls that were made to fail so far
+    calls = _function("sim_calls", ctypes.c_uint64)
+    failed = _function("sim_failed", ctypes.c_uint64)
+    #: fail so many calls of some kinds with an errno
+    fail = _function("sim_fail", None, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+
+
+def share(at: int, size: int, fd: int) -> None:
+    """Name memory that outlives the host being stepped: what it writes there after a kill is private."""
+    _share(at, size, fd)
+
+
+def arm(kill_at: int, shared: Iterable[tuple[int, int, int]]) -> None:
+    """Begin a step; it is killed at its ``kill_at``-th call (0: never)."""
+    _arm(kill_at)
+    for at, size, fd in shared:
+        _share(at, size, fd)

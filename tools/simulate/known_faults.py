@@ -1,0 +1,208 @@
+"""Faults that were found by reading once, each as the change of a source that puts it back.
+
+The simulation has to find each of them. A change whose place is gone is an error: then say here how the fault would
+come back today.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tools.simulate import interposer
+
+
+@dataclass(frozen=True)
+class Change:
+    """In ``module`` (a file of the package) ``new`` takes the place of ``old``, which stands there once."""
+
+    module: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class KnownFault:
+    """A fault, and the changes that put it back."""
+
+    name: str
+    what: str
+    changes: tuple[Change, ...]
+
+
+_RATE: Final = """        self._block(client, packet, retry, "rate")
+
+        def again() -> None:
+            if client.resume is not None and self._quota.publish(client.account, time.monotonic()):
+                self._queues.counters.held["rate"] += 1
+                self._loop.later(1 / self._quota.limits.rate, again)
+            elif client.resume is not None:
+                self._resume_all([client])
+
+        self._loop.later(0.0, again)
+"""
+
+_ALL: Final = (
+    KnownFault(
+        "stop_drains",
+        "a stop reads a socket that outlives the process, faster than clients read",
+        (Change("daemon/daemon.py", "while not segment.passed and time.monotonic()", "while time.monotonic()"),),
+    ),
+    KnownFault(
+        "heard_backward",
+        "the time at which a source was last heard moves backward, when a datagram waited in a link",
+        (Change("core/dedup.py", "if now > source.heard:", "if True:"),),
+    ),
+    KnownFault(
+        "lost_by_source",
+        "after a restart, losses by source count what the daemon before has counted",
+        (
+            Change(
+                "core/tracker_replay.py",
+                "sources.lost_by_source, liveness.dead_evicted = lost_by_source, dead_evicted",
+                "liveness.dead_evicted = dead_evicted",
+            ),
+        ),
+    ),
+    KnownFault(
+        "frozen_cycle",
+        "the log of a client that has gone stays in frozen memory, through a cycle",
+        (Change("handover/memfd.py", "        self.grown = _ignore  # the", "        # the"),),
+    ),
+    KnownFault(
+        "interned_receivers",
+        "the receivers of all-form routes stay interned",
+        (
+            Change(
+                "core/routes.py",
+                "*self._divide(self._identities))",
+                "*map(self._intern, self._divide(self._identities)))",
+            ),
+        ),
+    ),
+    KnownFault(
+        "interface_not_watched",
+        "a segment is deaf once its interface was deleted and made anew",
+        (
+            Change(
+                "daemon/daemon.py", "        watch_interfaces(loop, self.segments, self._readers, self._watch)\n", ""
+            ),
+        ),
+    ),
+    KnownFault(
+        "cut_for_good",
+        "a channel first seen without an allowance misses receivers for good",
+        (Change("core/routes.py", "self._cut[chan] = self._has_spent(route.cut)", "self._cut[chan] = False"),),
+    ),
+    KnownFault(
+        "child_waited_for",
+        "an event of a child that was replaced in this round waits for the end of its successor",
+        (
+            Change("native/poller.pyx", "self._events[number].events = 0", "pass"),
+            Change(
+                "native/poller.py",
+                "        self._ready = [(ready, 0 if ready == fd else events) for ready, events in self._ready]\n",
+                "",
+            ),
+            Change("net/process_supervisor.py", "status = _reap(self._pid)", "status = os.waitpid(self._pid, 0)[1]"),
+        ),
+    ),
+    KnownFault(
+        "slow_copies",
+        "copies under a slow rule hold back those of a fast one",
+        (Change("net/transmitter.py", "(not self._timers or due < self._timers[-1])", "not self._timers"),),
+    ),
+    KnownFault(
+        "rate_wakes_all",
+        "each token of a user's rate wakes all its waiting publishers",
+        (
+            Change(
+                "bus/backpressure.py",
+                """        self._block(client, packet, retry, "rate")
+        account = client.account
+        account.waiting[client] = None
+        if account.timer is None:
+            self._resume_later(account, 0.0)
+""",
+                _RATE,
+            ),
+        ),
+    ),
+    KnownFault(
+        "import_ends_daemon",
+        "a daemon ends that has no descriptor for the modules of its pages",
+        (
+            Change(
+                "daemon/housekeeping.py",
+                "            with suppress(OSError):\n",
+                "            with suppress(EOFError):\n",
+            ),
+        ),
+    ),
+    KnownFault(
+        "trace_of_gone",
+        "a trace meets a client whose patterns are being removed, and ends its own client",
+        (Change("bus/receiver_listing.py", "receivers = routes.present(found)", "receivers = tuple(found)"),),
+    ),
+)
+
+FAULTS: Final = {one.name: one for one in _ALL}
+
+
+def _folder(name: str) -> Path:
+    return interposer.ROOT / "build" / "simulate" / name
+
+
+def plain_copy() -> Path:
+    """Return a folder with a copy of the package that is not compiled."""
+    folder = _folder("plain")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(interposer.ROOT / "bccnd", folder / "bccnd", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    return folder
+
+
+def missing(fault: KnownFault) -> list[str]:
+    """Return the places of a fault that are gone."""
+    found = []
+    for change in fault.changes:
+        module = interposer.ROOT / "bccnd" / change.module
+        count = module.read_text().count(change.old) if module.exists() else 0
+        if count != 1:
+            found.append(f"bccnd/{change.module} has {change.old!r} {count} times")
+    return found
+
+
+def build(fault: KnownFault) -> Path:
+    """Return a folder with the package in which a fault is back; what is compiled of it is compiled again."""
+    folder, root = _folder(fault.name), interposer.ROOT
+    (folder / "build").mkdir(parents=True, exist_ok=True)
+    # Times are kept: only what has changed is compiled again.
+    shutil.rmtree(folder / "bccnd", ignore_errors=True)
+    shutil.copytree(root / "bccnd", folder / "bccnd", ignore=shutil.ignore_patterns("__pycache__"))
+    if places := missing(fault):
+        raise SystemExit(f"{fault.name}: {'; '.join(places)}; say in {__name__} how this fault would come back today")
+    for change in fault.changes:
+        module = folder / "bccnd" / change.module
+        module.write_text(module.read_text().replace(change.old, change.new))
+    names = {f"bccnd.{one.module.rpartition('.')[0].replace('/', '.')}" for one in fault.changes}
+    listed: dict[str, object] = {}
+    exec((root / "bccnd" / "compiled_modules.py").read_text().partition("class ")[0], listed)
+    compiled = listed["COMPILED"]
+    assert isinstance(compiled, tuple)
+    if names.intersection(compiled) and list((root / "bccnd").glob("_compiled*.so")):
+        for made in ("c", *(one.name for one in (root / "build").glob("temp.*"))):
+            if not (folder / "build" / made).exists():
+                shutil.copytree(root / "build" / made, folder / "build" / made)
+        shutil.copy2(root / "setup.py", folder)
+        shutil.copy2(root / "pyproject.toml", folder)
+        (folder / "README.md").touch()
+        (folder / "LICENSE").touch()
+        environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+        command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=2)
+    return folder

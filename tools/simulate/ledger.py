@@ -1,0 +1,99 @@
+"""What one client has to get: expected messages, those it got, and those it was told that it lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from tools.simulate.violation import Violation
+
+
+class Ledger:
+    """The account of a client ``name``.
+
+    Messages are tokens. A token is expected once it is known what became of it; before that, ``may_come`` says whether
+    it may reach this client already.
+    """
+
+    def __init__(self, name: str, may_come: Callable[[bytes], bool]) -> None:
+        self._name = name
+        self._may_come = may_come
+        self._must: Counter[bytes] = Counter()
+        self._may: Counter[bytes] = Counter()
+        self._early: Counter[bytes] = Counter()
+        #: messages that came and were only allowed to
+        self._taken: Counter[bytes] = Counter()
+        #: messages lost, as gaps have told, since the account was last balanced
+        self.lost = 0
+        self.received = 0
+        self.gaps = 0
+        self._order: dict[bytes, int] = {}
+
+    def expect(self, token: bytes, *, surely: bool) -> None:
+        """A message for this client was processed; if not ``surely`` it may also have been for others only."""
+        if self._early[token] > 0:
+            self._early[token] -= 1
+            if not self._early[token]:
+                del self._early[token]
+        elif surely and self._taken[token]:
+            # What came as one that may come was this one.
+            self._taken[token] -= 1
+            self._may[token] += 1
+        elif surely:
+            self._must[token] += 1
+        else:
+            self._may[token] += 1
+
+    def not_expected(self, token: bytes) -> None:
+        """A message was processed that was not for this client."""
+        if self._early.get(token, 0) > 0:
+            raise Violation(f"{self._name} got {token!r}, which was to be dropped, or was for others")
+
+    def receive(self, token: bytes, *, ordered: bool) -> None:
+        """The client got a message; ``ordered`` if those of one sender must come in order."""
+        self.received += 1
+        for expected in (self._must, self._may):
+            if expected.get(token, 0) > 0:
+                expected[token] -= 1
+                if not expected[token]:
+                    del expected[token]
+                self._taken[token] += expected is self._may
+                break
+        else:
+            if not self._may_come(token):
+                raise Violation(f"{self._name} got {token!r} a second time, or it was for others")
+            self._early[token] += 1
+        if ordered:
+            sender, _, number = token.rpartition(b".")
+            if int(number) <= self._order.get(sender, -1):
+                raise Violation(f"{self._name} got {token!r} behind number {self._order[sender]} of this sender")
+            self._order[sender] = int(number)
+
+    def receive_any(self, token: bytes) -> None:
+        """The client got a message that is not accounted for one by one."""
+        if self._may[token]:
+            self._may[token] -= 1
+
+    def lose(self, count: int) -> None:
+        """The client was told of a gap."""
+        self.lost += count
+        self.gaps += count
+
+    @property
+    def waiting(self) -> int:
+        """Messages that must still come."""
+        return sum(self._must.values())
+
+    def balance(self) -> None:
+        """Check that all that was lost was told: nothing waits for this client any more."""
+        must, may = sum(self._must.values()), sum(self._may.values())
+        if not must <= self.lost <= must + may:
+            first = next(iter(self._must), b"")
+            raise Violation(
+                f"{self._name} has not got {must} messages that it should have and {may} that it could have, "
+                f"among them {first!r}, and was told of {self.lost}"
+            )
+        self._must.clear()
+        self._may.clear()
+        self._taken.clear()
+        self.lost = 0

@@ -1,0 +1,293 @@
+"""What local programs do at random: they come and go, subscribe, publish, stall, flood, and leave things unfinished."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bccnd.core import frames
+from tools.simulate import datagrams, fleet
+from tools.simulate.clients import Client, half_close
+from tools.simulate.host import Host
+from tools.simulate.network import Arrival
+from tools.simulate.senders import CHANNELS, Sender
+from tools.simulate.world import World
+
+#: users of local programs; the first may do anything, the second is nobody
+USERS: Final = (0, 65_534, 4001)
+LITERAL: Final = CHANNELS
+WILD: Final = (b"", b"a/", b"b/x/", b"a/*/1", b"*/x/2", b"c/>", b"b/*")
+OTHER_DIALECTS: Final = {
+    "sbus": (b"", b"a/", b"a/*/1", b"b/x/3"),
+    "sbus-dot": (b"", b"a/x/1"),
+    "broker": (b"", b"a/+/1", b"a/*", b"b/x/3", b"*/2"),
+}
+#: frames that no client should send
+GARBAGE: Final = (
+    b"",
+    b"x",
+    b"NOPE x",
+    b"MSG x",
+    b"SUB",
+    b"CMSG !/no/such\0",
+    b"MSG !/bccn/x\0",
+    b"\0" * 40,
+    b"UNSUB q",
+)
+#: most clients of a host at a time
+MOST: Final = 24
+
+
+class LocalPrograms:
+    """The clients of all hosts; ``calm`` ones only, where the episode has it so."""
+
+    def __init__(self, world: World, senders: list[Sender]) -> None:
+        self._world = world
+        self._senders = senders
+        #: what this episode's clients do: by name, how often
+        self.only_literal = False
+        self.sloppy = 0.3
+
+    def _host(self) -> Host | None:
+        up = [host for host in self._world.hosts if host.alive and not host.stalled and not host.out_of_descriptors]
+        return self._world.rng.choice(up) if up else None
+
+    def _client(self, *, settled: bool = False) -> Client | None:
+        found = [
+            one for clients in self._world.clients.values() for one in clients if not (one.link or one.half_closed)
+        ]
+        found = [one for one in found if not one.host.stalled and (one.settled or not settled)]
+        return self._world.rng.choice(found) if found else None
+
+    # -- they come and go
+
+    def connect(self, host: Host | None = None, *, sloppy: bool | None = None) -> Client | None:
+        """Connect a client with some modes, and subscribe."""
+        world, rng = self._world, self._world.rng
+        host = host or self._host()
+        if host is None or len(world.clients[host.name]) >= MOST:
+            return None
+        client = Client(host, next(world.pids), rng.choice(USERS), world.in_flight[host.name], lambda: world.events)
+        client.orderly = world.orderly
+        world.clients[host.name].append(client)
+        world.note(f"{client.name} connects as {client.uid}")
+        if rng.random() < 0.3 and not self.only_literal:
+            client.meta = True
+            client.send(frames.request(frames.META_ON))
+        if rng.random() < 0.3:
+            client.send(frames.request(frames.BATCH_ON))
+        if rng.random() < 0.2:
+            client.echo = False
+            client.send(frames.request(frames.ECHO + b"off"))
+        if rng.random() < 0.2 and not self.only_literal:
+            client.dialect = rng.choice(list(OTHER_DIALECTS))
+            client.send(frames.request(frames.DIALECT, client.dialect.encode()))
+        if (rng.random() < self.sloppy) if sloppy is None else sloppy:
+            self._make_sloppy(client)
+        if rng.random() < 0.2 and client.uid in (0, 65_534):
+            tag = b"t%d" % rng.randrange(4)
+            client.identity = client.base + b"/" + tag
+            client.send(frames.request(frames.TAG, tag))
+        for _ in range(rng.randrange(1, 4)):
+            self.subscribe(client)
+        return client
+
+    def _make_sloppy(self, client: Client) -> None:
+        rng = self._world.rng
+        client.plain = False
+        soft = rng.choice([b"queue", b"queue", b"discard", b"block", b"error"])
+        hard = rng.choice([b"discard", b"discard", b"block", b"error"])
+        order = rng.choice([b"queue", b"queue", b"stack", b"random"])
+        client.may_end = b"error" in (soft, hard)
+        client.ordered = order == b"queue"
+        client.send(frames.request(frames.SOFT + soft), frames.request(frames.HARD + hard))
+        client.send(frames.request(frames.ORDER + order))
+
+    def disconnect(self) -> None:
+        client = self._client()
+        if client is not None:
+            self._world.note(f"{client.name} leaves")
+            if self._world.rng.random() < 0.2:
+                client.send(*[frames.request(frames.STATS, b"sources")] * 2)
+            self._world.remove(client)
+
+    def half_close(self) -> None:
+        client = self._client()
+        if client is not None and not client.plain:
+            self._world.note(f"{client.name} will send no more")
+            client.may_end = True
+            half_close(client)
+
+    # -- what they ask for
+
+    def subscribe(self, client: Client | None = None) -> None:
+        world, rng = self._world, self._world.rng
+        client = client or self._client()
+        if client is None:
+            return
+        if client.dialect != "path":
+            patterns = OTHER_DIALECTS[client.dialect]
+        else:
+            patterns = LITERAL if self.only_literal or rng.random() < 0.4 else WILD
+        pattern = rng.choice(patterns)
+        if sum(client.patterns.values()) < 12:
+            client.subscribe(pattern, world.events)
+
+    def unsubscribe(self) -> None:
+        client = self._client()
+        if client is not None and client.patterns:
+            client.unsubscribe(self._world.rng.choice(sorted(client.patterns)), self._world.events)
+
+    def publish(self, client: Client | None = None, count: int = 0) -> None:
+        """Publish some messages: plain, to all, or directed."""
+        rng = self._world.rng
+        client = client or self._client()
+        if client is None or client.backed_up:
+            return
+        for _ in range(count or rng.choice([1, 1, 2, 5, 30])):
+            kind = rng.random()
+            if kind < 0.08:
+                channel = b"!"
+            elif kind < 0.16:
+                other = self._client(settled=True)
+                channel = b"!" + (other.base if other is not None and not other.meta else b"host0/*")
+            elif kind < 0.3:
+                channel = rng.choice(fleet.REPEATS)[0] + b"x"
+            else:
+                channel = rng.choice(CHANNELS)
+            if client.uid == 65_534 and (channel.startswith(b"c/") or channel[:2] == b"!h"):
+                continue  # it may not
+            self.publish_one(client, channel)
+        client.sync()
+
+    def publish_one(self, client: Client, channel: bytes) -> None:
+        world = self._world
+        world.serials[client.name.encode()] += 1
+        token = b"%b.%d" % (client.name.encode(), world.serials[client.name.encode()])
+        world.fly(client.host, token, channel)
+        client.publish(channel, token, world.events)
+
+    def stall(self) -> None:
+        """Let a sloppy client stop reading for a while."""
+        client = self._client()
+        if client is not None and not client.plain:
+            client.reading = False
+            if self._world.rng.random() < 0.5:
+                client.shrink()
+            self._world.at(self._world.rng.random() * 20, lambda: self.read_again(client))
+
+    def read_again(self, client: Client) -> None:
+        client.reading = True
+        if client.open and client in self._world.clients[client.host.name]:
+            self._world.serve_clients(client.host)
+
+    def send_garbage(self) -> None:
+        client = self._client()
+        if client is not None:
+            client.send(self._world.rng.choice(GARBAGE))
+
+    def ask(self) -> None:
+        """Ask for listings, a trace or receivers; often nothing reads on."""
+        client = self._client()
+        if client is not None and client.uid == 0:
+            rng = self._world.rng
+            key, payload = rng.choice(
+                [
+                    (frames.STATS, b"sources"),
+                    (frames.STATS, b"clients"),
+                    (frames.STATS, b"users"),
+                    (frames.STATS, b"daemon"),
+                    (frames.STATS, b"more"),
+                    (frames.TRACE, datagrams.make(b"x/y/1", 5, b"a/x/1", b"t").raw),
+                    (frames.RECEIVERS, rng.choice(CHANNELS)),
+                ]
+            )
+            client.send(frames.request(key, payload))
+
+    def leave_while_traced(self) -> None:
+        """A client with many patterns leaves while another asks for the receivers of a channel."""
+        tracer = self._client(settled=True)
+        if tracer is None or tracer.uid:
+            return
+        world = self._world
+        client = self.connect(tracer.host, sloppy=False)
+        if client is None:
+            return
+        client.send(*[frames.subscribe(b"m/%d/%d" % (number % 9, number)) for number in range(200)])
+        client.send(frames.subscribe(b"a/"))
+        client.sync()
+        world.settle()
+        if client.open and client in world.clients[client.host.name]:
+            world.note(f"{client.name} leaves with many patterns, and {tracer.name} asks")
+            world.remove(client)
+            for channel in CHANNELS[:3]:
+                tracer.send(frames.request(frames.RECEIVERS, channel))
+            for _ in range(4):
+                tracer.send(frames.request(frames.TRACE, datagrams.make(b"x/y/1", 5, b"a/x/1", b"t").raw))
+
+    def use_up_allowance(self) -> None:
+        """A user's patterns use up its steps with channels never seen; then another channel is seen first."""
+        host = self._host()
+        if host is None:
+            return
+        world, rng = self._world, self._world.rng
+        heavy = self.connect(host, sloppy=False)
+        if heavy is None:
+            return
+        deep = [b"/".join(b"*" if number >> bit & 1 else b"d" for bit in range(8)) for number in range(256)]
+        patterns = [one + b"/%d" % rng.randrange(4) for one in deep]
+        heavy.patterns.update(patterns)
+        heavy.send(*map(frames.subscribe, patterns))
+        heavy.sync(change=True, step=world.events)
+        world.settle()
+        world.note(f"patterns of user {heavy.uid} use up the steps of {host.name}")
+        world.heavy[host.name] = world.now
+        for number in range(100):
+            self.publish_one(heavy, b"d/" * 8 + b"%d/%d" % (number % 4, rng.randrange(1000)))
+        for channel in CHANNELS:
+            if heavy.uid != 65_534 or not channel.startswith(b"c/"):  # it may not
+                self.publish_one(heavy, channel)
+        heavy.sync()
+
+    def flood(self) -> None:
+        """Many clients of one user publish at once."""
+        host = self._host()
+        if host is None:
+            return
+        world = self._world
+        world.note(f"clients of one user flood {host.name}")
+        for _ in range(20):
+            client = self.connect(host, sloppy=False)
+            if client is not None:
+                self.publish(client, 20)
+
+    # -- gateways
+
+    def bring(self) -> None:
+        """A gateway brings a datagram that has waited on its link; perhaps a copy comes by the segment too."""
+        host = self._host()
+        if host is None or not self._world.rules.linked or not self._senders:
+            return
+        world, rng = self._world, self._world.rng
+        if self._world.network.ports[host.name].arrivals:
+            return
+        gateway = next((one for one in world.clients[host.name] if one.link), None)
+        if gateway is None:
+            gateway = Client(host, next(world.pids), 0, world.in_flight[host.name], lambda: world.events)
+            gateway.link = True
+            world.clients[host.name].append(gateway)
+            gateway.send(frames.subscribe(rng.choice([frames.LINK, frames.LINK_HERE])))
+            gateway.sync(change=True, step=world.events)
+            world.settle()
+        if not gateway.open:
+            return
+        sender = rng.choice(self._senders)
+        (datagram,) = sender.made(1, disorderly=True)
+        waited = rng.choice([0.0, 0.1, 1.0, 5.0, 25.0])
+        received_ns = int(world.wall * 1e9) - int(waited * 1e9)
+        world.note(f"a link brings {datagram.token!r} to {host.name}, {waited} s late")
+        world.fly(host, datagram.token, datagram.chan)
+        world.network.ports[host.name].arrivals.append(Arrival(datagram, world.now - waited, world.events, True))
+        gateway.send(frames.arrived("nng", 1, received_ns, "10.9.9.9:5400", datagram.raw))
+        world.settle()
+        if rng.random() < 0.7:
+            world.at(rng.random() * 0.5, lambda: world.network.broadcast(datagram))

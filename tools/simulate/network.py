@@ -1,0 +1,146 @@
+"""The segment between the hosts: loses, copies, delays and reorders datagrams at random.
+
+Each host's segment is a port of its own on the loopback. What a daemon broadcasts there is read here, and passed on to
+the ports of the others.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tools.simulate import datagrams
+from tools.simulate.datagrams import Datagram
+from tools.simulate.host import Host
+from tools.simulate.violation import Violation
+
+_BROADCAST: Final = "127.255.255.255"
+#: real seconds within which the kernel delivers to this machine itself
+_PATIENCE_MS: Final = 2000
+
+
+@dataclass
+class Weather:
+    """Chances of a datagram between two hosts, and the seconds that it takes at most."""
+
+    loss: float = 0.0
+    copy: float = 0.0
+    delay: float = 0.0
+
+
+class Arrival(NamedTuple):
+    """A datagram that a host's socket has got, at a virtual time in seconds."""
+
+    datagram: Datagram
+    when: float
+    step: int
+    from_link: bool = False
+
+
+class Port:
+    """One host's end of the segment."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        #: datagrams that its daemon has not been seen to process
+        self.arrivals: deque[Arrival] = deque()
+        #: how many it got in all, and how many its daemons have broadcast
+        self.delivered = 0
+        self.broadcasts = 0
+        self.tap = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.tap.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.tap.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
+        self.tap.bind(("0.0.0.0", host.port))
+        self.tap.setblocking(False)
+
+    def wait(self) -> None:
+        """Wait until the kernel has delivered something here."""
+        poll = select.poll()
+        poll.register(self.tap, select.POLLIN)
+        if not poll.poll(_PATIENCE_MS):
+            raise Violation(f"{self.host.name}: the kernel has not delivered a datagram to this machine")
+
+
+class Network:
+    """All ports. ``at`` calls after some seconds, ``now`` tells the time, ``step`` the number of the event."""
+
+    def __init__(
+        self,
+        hosts: list[Host],
+        rng: random.Random,
+        at: Callable[[float, Callable[[], None]], None],
+        now: Callable[[], float],
+        step: Callable[[], int],
+    ) -> None:
+        self.ports = {host.name: Port(host) for host in hosts}
+        self.weather = Weather()
+        self._rng = rng
+        self._at = at
+        self._now = now
+        self._step = step
+        self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        self._sender.bind(("127.0.0.1", 0))
+        self._own = self._sender.getsockname()
+        #: called for each datagram that a daemon has broadcast
+        self.on_broadcast: Callable[[Host, Datagram], None] = lambda _host, _datagram: None
+        #: called for each datagram that is put into a host's socket
+        self.on_deliver: Callable[[Host, Datagram], None] = lambda _host, _datagram: None
+        self.lost = 0
+
+    def broadcast(self, datagram: Datagram, origin: str = "") -> None:
+        """Carry a datagram from a host, or from another machine, to all (other) hosts."""
+        rng, weather = self._rng, self.weather
+        for name in self.ports:
+            if name == origin:
+                continue
+            if rng.random() < weather.loss:
+                self.lost += 1
+                continue
+            for _ in range(2 if rng.random() < weather.copy else 1):
+                delay = rng.random() * weather.delay
+                if delay:
+                    self._at(delay, lambda name=name: self.deliver(name, datagram))  # type: ignore[misc]
+                else:
+                    self.deliver(name, datagram)
+
+    def deliver(self, name: str, datagram: Datagram) -> None:
+        """Put a datagram into a host's socket."""
+        port = self.ports[name]
+        self._sender.sendto(datagram.raw, (_BROADCAST, port.host.port))
+        port.arrivals.append(Arrival(datagram, self._now(), self._step()))
+        port.delivered += 1
+        self.on_deliver(port.host, datagram)
+        while True:
+            port.wait()
+            raw, address = port.tap.recvfrom(65536)
+            if address == self._own:
+                return
+            self._on_broadcast(port, raw)
+
+    def collect(self, name: str) -> None:
+        """Read what a host's daemon has broadcast."""
+        port = self.ports[name]
+        while True:
+            try:
+                raw, address = port.tap.recvfrom(65536)
+            except BlockingIOError:
+                return
+            if address != self._own:
+                self._on_broadcast(port, raw)
+
+    def _on_broadcast(self, port: Port, raw: bytes) -> None:
+        datagram = datagrams.read(raw)
+        port.broadcasts += 1
+        self.on_broadcast(port.host, datagram)
+        self.broadcast(datagram, port.host.name)
+
+    def close(self) -> None:
+        self._sender.close()
+        for port in self.ports.values():
+            port.tap.close()

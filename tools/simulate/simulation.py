@@ -1,0 +1,181 @@
+"""One run: a fleet drawn from a seed, episodes in which some kinds of events happen often, and a rest after each."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tools.simulate import fleet, interfaces
+from tools.simulate.disturbances import Disturbances
+from tools.simulate.interfaces import Interface
+from tools.simulate.local_programs import LocalPrograms
+from tools.simulate.network import Weather
+from tools.simulate.operators import Operators
+from tools.simulate.rest import Rest
+from tools.simulate.senders import Sender, draw_sender
+from tools.simulate.violation import Violation
+from tools.simulate.world import World
+
+#: seconds of an episode, before the rest
+EPISODE: Final = 120.0
+FIRST_PORT: Final = 20_000
+
+
+@dataclass
+class Account:
+    """What a run has done."""
+
+    seed: int
+    simulated: float = 0.0
+    events: int = 0
+    injected: int = 0
+    digest: str = ""
+    fault: str = ""
+    history: tuple[str, ...] = ()
+
+
+class Simulation:
+    """The run of a seed; `go` ends it after some simulated seconds, or at a time of the machine's clock."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self._rng = random.Random(seed)
+        self.seed = seed
+        settings = fleet.draw_settings(self._rng, folder)
+        self.world = World(self._rng.randrange(1 << 62), folder, self._rng.choice([1, 2, 2, 3]), settings, FIRST_PORT)
+        self.senders: list[Sender] = []
+        self.programs = LocalPrograms(self.world, self.senders)
+        self.operators = Operators(self.world)
+        self.disturbances = Disturbances(self.world)
+        self._neighbour: Sender | None = None
+        self.rest = Rest(self.world, self.programs, self.operators)
+        self.interface: Interface | None = None
+        if interfaces.is_possible() and self._rng.random() < 0.4:
+            host = self.world.hosts[0]
+            self.interface = Interface(self.world, host)
+            host.configure({**host.settings, "more": [interfaces.settings()]})
+
+    def go(self, seconds: float, over: Callable[[], bool]) -> None:
+        """Run episodes until so many seconds have passed, or it is ``over``."""
+        world = self.world
+        for host in world.hosts:
+            self.operators.start(host)
+        world.run(1.0)
+        end = world.now + seconds
+        self.rest.check()  # the base line
+        while world.now < end and not over():
+            self._draw_episode()
+            stop = world.now + EPISODE
+            while world.now < stop and not over():
+                self._act()
+                world.run(self._rng.expovariate(self._pace))
+            if self.interface is not None:
+                self.interface.make()
+            self.rest.check()
+
+    def _draw_episode(self) -> None:
+        """Draw what happens often in the next episode, and what never."""
+        rng, world = self._rng, self.world
+        world.network.weather = Weather(
+            loss=rng.choice([0.0, 0.0, 0.05, 0.3]), copy=rng.choice([0.0, 0.1]), delay=rng.choice([0.0, 0.001, 0.2])
+        )
+        world.delays = world.network.weather.delay > 0
+        programs, operators, disturbances = self.programs, self.operators, self.disturbances
+        programs.only_literal = rng.random() < 0.3
+        programs.sloppy = rng.choice([0.0, 0.3, 0.8])
+        self._pace = rng.choice([1.0, 5.0, 20.0])
+        self.senders[:] = [draw_sender(world, rng) for _ in range(rng.randrange(1, 6))]
+        always: list[tuple[float, Callable[[], object]]] = [
+            (10, self._send),
+            (8, programs.publish),
+            (4, programs.connect),
+            (3, programs.disconnect),
+            (2, programs.subscribe),
+            (1, programs.unsubscribe),
+        ]
+        sometimes: list[tuple[float, Callable[[], object]]] = [
+            (2, programs.stall),
+            (1, programs.half_close),
+            (1, programs.send_garbage),
+            (2, programs.ask),
+            (1, programs.leave_while_traced),
+            (0.5, programs.use_up_allowance),
+            (0.5, programs.flood),
+            (3, programs.bring),
+            (2, self._burst),
+            (0.7, operators.stop),
+            (0.7, operators.stop_with_backlog),
+            (0.7, operators.kill),
+            (1, operators.reload),
+            (1, operators.replace_child),
+            (0.5, operators.look),
+            (0.5, disturbances.no_descriptors),
+            (1, disturbances.calls_fail),
+            (1, disturbances.stall),
+            (0.5, disturbances.manager_stalls),
+            (0.5, disturbances.store_refuses),
+            (0.5, disturbances.clock_steps),
+            (0.5, disturbances.child_dies),
+        ]
+        if self.interface is not None:
+            always.append((2, self._send_on_interface))
+            sometimes.append((0.5, self.interface.delete))
+        share = rng.choice([0.15, 0.3, 0.6])
+        self._acts_always = len(always)
+        chosen = always + [(weight * rng.choice([1, 3]), act) for weight, act in sometimes if rng.random() < share]
+        self._weights = [weight for weight, _ in chosen]
+        self._acts = [act for _, act in chosen]
+        world.note("an episode with " + " ".join(act.__name__ for act in self._acts[self._acts_always :]))
+
+    def _act(self) -> None:
+        self.world.events += 1
+        (act,) = self._rng.choices(self._acts, self._weights)
+        act()
+        self.world.settle()
+
+    def _send(self) -> None:
+        sender = self._rng.choice(self.senders)
+        self.world.note(f"{sender.src.decode()} {sender.act()}")
+
+    def _send_on_interface(self) -> None:
+        """A sender that only the interface reaches sends its next message there."""
+        assert self.interface is not None
+        if self._neighbour is None:
+            self._neighbour = Sender(self.world, 99)
+        (datagram,) = self._neighbour.made(1)
+        if self.interface.send(datagram):
+            self.world.note(f"{datagram.token!r} on the interface")
+
+    def _burst(self) -> None:
+        """A sender sends very much at once."""
+        sender = self._rng.choice(self.senders)
+        count = self._rng.choice([200, 1500])
+        self.world.note(f"{sender.src.decode()} sends {count}")
+        if count > 500 and not any(host.stalled for host in self.world.hosts):
+            count = 200
+        sender.send(count)
+
+
+def run(seed: int, seconds: float, over: Callable[[], bool] = lambda: False) -> Account:
+    """Run a seed for some simulated seconds, or until it is ``over``."""
+    account = Account(seed)
+    with tempfile.TemporaryDirectory(prefix="bccnd-") as folder:
+        simulation = Simulation(seed, Path(folder))
+        world = simulation.world
+        begun = world.now
+        try:
+            simulation.go(seconds, over)
+        except Violation as violation:
+            account.fault = str(violation)
+        finally:
+            account.simulated = world.now - begun
+            account.events, account.injected = world.events, sum(world.injected.values())
+            account.history = tuple(world.history)
+            account.digest = world.digest.hexdigest()[:16]
+            world.close()
+            if simulation.interface is not None:
+                simulation.interface.close()
+    return account

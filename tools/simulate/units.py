@@ -1,0 +1,94 @@
+"""What systemd holds for a simulated host: its socket units and its descriptor store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+from tools.simulate import interposer
+
+#: of the segment's socket: room for the longest backlog
+_RECEIVE_BUFFER: Final = 64 << 20
+_SO_RCVBUFFORCE: Final = 33
+
+
+class SocketUnits:
+    """The sockets that outlive the daemon: that of the bus and that of the segment."""
+
+    def __init__(self, path: Path, port: int) -> None:
+        self.bus = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.bus.bind(str(path))
+        path.chmod(0o666)
+        self.bus.listen(1024)
+        self.segment = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.segment.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.segment.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        self.segment.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+        self.segment.bind(("0.0.0.0", port))
+
+    def passed(self) -> list[tuple[str, int]]:
+        return [("bccnd.socket", os.dup(self.bus.fileno())), ("bccnd-segment.socket", os.dup(self.segment.fileno()))]
+
+    def close(self) -> None:
+        self.bus.close()
+        self.segment.close()
+
+
+class DescriptorStore:
+    """The service manager as its daemon sees it; ``notify`` takes the place of systemd-python's."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, list[int]] = {}
+        #: whether a notification says that the daemon is ending, and when it is ready
+        self.stopping = False
+        self.ready = 0
+        #: whether it answers at all, and whether it takes descriptors
+        self.stalled = False
+        self.refuses = False
+        #: how often a descriptor was refused
+        self.refused = 0
+
+    def notify(self, message: str, fds: tuple[int, ...] = ()) -> bool:
+        """Take a notification. Raises OSError as a socket that is full does."""
+        if interposer.dead():
+            return True
+        if self.stalled:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        words = dict(line.partition("=")[::2] for line in message.splitlines())
+        name = words.get("FDNAME", "")
+        if "FDSTORE" in words:
+            if self.refuses:
+                self.refused += 1
+                raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+            held = self._kept.setdefault(name, [])
+            held += [os.dup(fd) for fd in fds if not any(os.path.sameopenfile(fd, one) for one in held)]
+        elif "FDSTOREREMOVE" in words:
+            for fd in self._kept.pop(name, ()):
+                os.close(fd)
+        self.stopping = self.stopping or "STOPPING" in words
+        self.ready += "READY" in words
+        return True
+
+    def passed(self) -> list[tuple[str, int]]:
+        """Return copies of what is stored, as the next daemon gets them."""
+        return [(name, os.dup(fd)) for name, held in sorted(self._kept.items()) for fd in held]
+
+    def holds(self, name: str) -> int:
+        """Return how many descriptors are stored under a name."""
+        return len(self._kept.get(name, ()))
+
+    def descriptors(self) -> int:
+        return sum(map(len, self._kept.values()))
+
+    def all(self) -> set[int]:
+        """Return the stored descriptors."""
+        return {fd for held in self._kept.values() for fd in held}
+
+    def close(self) -> None:
+        for held in self._kept.values():
+            for fd in held:
+                os.close(fd)
+        self._kept.clear()

@@ -1,0 +1,351 @@
+"""The scheduler: one source of chance, one virtual clock, and events in order until the time is up.
+
+After each event the hosts are stepped until nothing is left to do at this moment; then it is worked out what each
+client has to get of what they have processed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import logging
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tools.simulate import interposer
+from tools.simulate.clients import Client, Publish
+from tools.simulate.datagrams import Datagram
+from tools.simulate.host import Host
+from tools.simulate.network import Arrival, Network
+from tools.simulate.sources import MAY, MUST, NOT, Rules, SourceModel
+from tools.simulate.violation import Violation
+
+#: when the simulation begins: seconds since the boot, and nanoseconds since 1970
+BOOT: Final = 1000.0
+EPOCH_NS: Final = 1_770_000_000_000_000_000
+#: seconds for which a user's patterns may be matched in part, after they have used up its steps
+HEAVY: Final = 1.0
+#: channels that take many steps
+HEAVY_CHANNELS: Final = b"d/"
+#: seconds that a round of a loop takes
+TURN: Final = 2e-6
+
+#: lines of the history that a failure shows
+_HISTORY: Final = 200
+#: events of the log that tell of a bug
+_BUGS: Final = ("internal_error",)
+
+
+class World:
+    """A fleet of ``count`` hosts with ``settings``, in ``folder``; ``seed`` decides everything."""
+
+    def __init__(self, seed: int, folder: Path, count: int, settings: dict[str, Any], first_port: int) -> None:
+        self.rng = random.Random(seed)
+        self.history: deque[str] = deque(maxlen=_HISTORY)
+        self.digest = hashlib.sha256()
+        self.events = 0
+        self.injected: Counter[str] = Counter()
+        self.settings = settings
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        #: numbers of messages by sender, and of processes
+        self.serials: Counter[bytes] = Counter()
+        self.pids = itertools.count(1_000_001)
+        interposer.set_clocks(int(BOOT * 1e9), EPOCH_NS)
+        dedup = settings["dedup"]
+        self.rules = Rules(dedup["sanity"], dedup["horizon"], dedup["late"] == "deliver", dedup["linked"])
+        ports = [first_port + 2 * number for number in range(count)]
+        self.hosts = [
+            Host(f"host{number}", folder / f"host{number}", port, port + 1, settings)
+            for number, port in enumerate(ports)
+        ]
+        self.network = Network(self.hosts, self.rng, self.at, lambda: self.now, lambda: self.events)
+        self.network.on_broadcast = self._on_broadcast
+        self.network.on_deliver = lambda host, datagram: self.fly(host, datagram.token, datagram.chan)
+        self.clients: dict[str, list[Client]] = {host.name: [] for host in self.hosts}
+        #: messages of which it is not known yet what became of them: their channels, by host and token
+        self.in_flight: dict[str, dict[bytes, bytes]] = {host.name: {} for host in self.hosts}
+        self._flying: dict[str, Counter[bytes]] = {host.name: Counter() for host in self.hosts}
+        self._unsure: dict[str, list[tuple[bytes, bytes, int]]] = {host.name: [] for host in self.hosts}
+        self.models: dict[tuple[str, bytes], SourceModel] = {}
+        self._cut: Counter[str] = Counter()
+        #: when patterns of a user last used up its steps, by host
+        self.heavy: dict[str, float] = {host.name: float("-inf") for host in self.hosts}
+        #: pids whose connections the last end of a host has kept
+        self.kept: dict[str, set[int]] = {host.name: set() for host in self.hosts}
+        #: when a host was last disturbed by something that delays what it sends
+        self.disturbed: dict[str, float] = {host.name: 0.0 for host in self.hosts}
+        #: channel of each datagram of a daemon, and when it was broadcast, by host, src and seq
+        self.broadcasts: dict[tuple[str, bytes, int], tuple[bytes, list[float]]] = {}
+        #: whether datagrams of this episode may overtake each other
+        self.delays = False
+        self.log: Counter[str] = Counter()
+        self._handler = _LogWatcher(self)
+        logging.getLogger("bccnd").addHandler(self._handler)
+        #: called when a daemon has ended
+        self.on_down: Callable[[Host], None] = lambda _host: None
+
+    # -- time
+
+    @property
+    def now(self) -> float:
+        """Seconds since the boot."""
+        return float(interposer.mono_ns()) / 1e9
+
+    @property
+    def wall(self) -> float:
+        """Seconds since 1970."""
+        return float(interposer.wall_ns()) / 1e9
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        ns = max(0, int(seconds * 1e9))
+        interposer.set_clocks(interposer.mono_ns() + ns, interposer.wall_ns() + ns)
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the wall clock."""
+        interposer.set_clocks(interposer.mono_ns(), interposer.wall_ns() + int(seconds * 1e9))
+        for model in self.models.values():
+            model.unsure = True
+
+    def at(self, delay: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (self.now + delay, next(self._numbers), call))
+
+    def note(self, what: str) -> None:
+        """Add an event to the history and to the digest."""
+        line = f"{self.events:7d} {self.now:12.4f} {what}"
+        self.history.append(line)
+        self.digest.update(line.encode())
+
+    def run(self, seconds: float) -> None:
+        """Go on for so many seconds."""
+        end = self.now + seconds
+        while True:
+            timers = [timer for host in self.hosts if (timer := host.next_timer) is not None]
+            when = min([end, *timers, *(one[0] for one in self._heap[:1])])
+            # Beyond what a double of seconds can tell.
+            self.advance(when - self.now + 1e-6)
+            while self._heap and self._heap[0][0] <= self.now:
+                self.events += 1
+                heapq.heappop(self._heap)[2]()
+                self.settle()
+            self.settle()
+            if self.now >= end:
+                return
+
+    def settle(self) -> None:
+        """Step the hosts until nothing is left to do at this moment."""
+        moved = True
+        while moved:
+            moved = False
+            for host in self.hosts:
+                if host.is_ready(self.now):
+                    self._turn(host)
+                    moved = True
+        for host in self.hosts:
+            if host.alive and not host.stalled:
+                host.count_round(moved=True)
+                self._resolve(host)
+
+    def _turn(self, host: Host) -> None:
+        numbers = {client.number: client.peer.pid for client in host.serving.bus.clients.values()}
+        host.turn()
+        if host.alive:
+            host.count_round(moved=False)
+        self.advance(TURN)
+        served = interposer.calls() > 1
+        if not host.alive:
+            self._went_down(host, numbers)
+        if served or not host.alive:
+            self.network.collect(host.name)
+            self.serve_clients(host)
+        if not host.alive:
+            self.on_down(host)
+
+    def _went_down(self, host: Host, numbers: dict[int, int]) -> None:
+        """A daemon has ended, of whose clients these numbers belong to pids."""
+        self.note(f"{host.name} is down")
+        self.kept[host.name] = {pid for number, pid in numbers.items() if host.store.holds(f"client-{number}") == 2}
+        self.disturbed[host.name] = self.now
+        host.out_of_descriptors = False
+
+    def lose_track(self, host: Host) -> None:
+        """A daemon may know less than the one before it, if that could not keep everything."""
+        if host.serving_without_state() or host.store.refused:
+            for (name, _), model in self.models.items():
+                model.unsure = model.unsure or name == host.name
+
+    # -- what clients get
+
+    def serve_clients(self, host: Host) -> None:
+        """Let the clients of a host send and receive."""
+        for client in list(self.clients[host.name]):
+            client.push()
+            for publish in client.read():
+                self._confirmed(host, publish)
+            if not client.open:
+                self._lost_connection(host, client)
+
+    def orderly(self, token: bytes) -> bool:
+        """Whether messages of this one's sender reach every client in order."""
+        if token.startswith(b"~"):
+            return False
+        return not (self.delays or self.rules.deliver_late)
+
+    def _lost_connection(self, host: Host, client: Client) -> None:
+        if self._handler.bug:
+            raise Violation(f"a daemon has logged a bug: {self._handler.bug}")
+        self.note(f"{client.name} has lost its connection")
+        if client.settled and not client.may_end and not host.store.refused:
+            if client.pid in self.kept[host.name] and (not host.alive or self.now < self.disturbed[host.name] + 1.0):
+                raise Violation(f"{client.name} has lost its connection, which a restart keeps")
+            if host.alive and self.now > self.disturbed[host.name] + 1.0:
+                raise Violation(f"{client.name} was disconnected, and has not chosen to be")
+        self.remove(client)
+
+    def remove(self, client: Client) -> None:
+        """Close a client; nobody knows what becomes of what it has sent last."""
+        client.close()
+        name = client.host.name
+        self.clients[name].remove(client)
+        pending = [one for some in client.published.values() for one in some] + client.unsynced
+        self._unsure[name] += [(one.token, one.channel, one.step) for one in pending]
+
+    def fly(self, host: Host, token: bytes, channel: bytes) -> None:
+        """A message is on its way into a host."""
+        self.in_flight[host.name][token] = channel
+        self._flying[host.name][token] += 1
+
+    def _land(self, name: str, token: bytes) -> None:
+        flying = self._flying[name]
+        flying[token] -= 1
+        if flying[token] <= 0:
+            del flying[token]
+            self.in_flight[name].pop(token, None)
+
+    def _confirmed(self, host: Host, publish: Publish) -> None:
+        """A daemon has processed what one of its clients has published."""
+        if publish.channel.startswith(HEAVY_CHANNELS):
+            self.heavy[host.name] = self.now
+        cut = self._was_cut(host)
+        for client in self.clients[host.name]:
+            wants = client.wants(publish.channel, publish.step)
+            if wants == NOT or (client is publish.publisher and not client.echo):
+                client.ledger.not_expected(publish.token)
+            else:
+                client.ledger.expect(publish.token, surely=wants == MUST and not cut)
+        self._land(host.name, publish.token)
+
+    def _was_cut(self, host: Host) -> bool:
+        """Whether messages may be matched against a part of the patterns only."""
+        if not host.alive:
+            return False
+        count = host.serving.bus.counters.dropped["match_limit"]
+        before, self._cut[host.name] = self._cut[host.name], count
+        if self.now <= self.heavy[host.name] + HEAVY:
+            return True
+        if count > before:
+            raise Violation(f"{host.name} matches messages against a part of the patterns, long after these were heavy")
+        return False
+
+    def _resolve(self, host: Host) -> None:
+        """Work out what each client must have got of the datagrams that a host has processed."""
+        port = self.network.ports[host.name]
+        if not port.arrivals or not host.has_read_all():
+            return
+        if any(one.datagram.chan.startswith(HEAVY_CHANNELS) for one in port.arrivals):
+            self.heavy[host.name] = self.now
+        cut = self._was_cut(host)
+        uncertain: set[bytes] = set()
+        while port.arrivals:
+            self._expect(host, port.arrivals.popleft(), cut, uncertain)
+        sources = host.serving.sources
+        for src in sorted(uncertain):
+            self.models[host.name, src].follow(sources.get(src))
+
+    def resolve_unsure(self) -> None:
+        """Allow for what clients have sent last before they left, now that all of it was processed."""
+        for host in self.hosts:
+            for token, channel, step in self._unsure[host.name]:
+                for client in self.clients[host.name]:
+                    if client.wants(channel, step) != NOT:
+                        client.ledger.expect(token, surely=False)
+                self._land(host.name, token)
+            self._unsure[host.name].clear()
+
+    def _expect(self, host: Host, arrival: Arrival, cut: bool, uncertain: set[bytes]) -> None:
+        datagram = arrival.datagram
+        outcome = NOT
+        if datagram.valid and not datagram.src.startswith(host.name.encode() + b"/"):
+            if datagram.src == b"?":
+                outcome = MAY
+            else:
+                model = self.models.setdefault((host.name, datagram.src), SourceModel(self.rules))
+                outcome = model.judge(datagram.seq, arrival.when, from_link=arrival.from_link)
+                if model.unsure:
+                    uncertain.add(datagram.src)
+        for client in self.clients[host.name]:
+            wants = client.wants(datagram.chan, arrival.step)
+            if outcome == NOT or wants == NOT:
+                client.ledger.not_expected(datagram.token)
+            else:
+                surely = outcome == wants == MUST and not cut and datagram.token != b""
+                client.ledger.expect(datagram.token, surely=surely)
+        self._land(host.name, datagram.token)
+
+    # -- what daemons send
+
+    def _on_broadcast(self, host: Host, datagram: Datagram) -> None:
+        if not datagram.src.startswith(host.name.encode() + b"/"):
+            return  # passed on for a link
+        if not datagram.token:  # a heartbeat, which clients here get too
+            for client in self.clients[host.name]:
+                if client.wants(datagram.chan, self.events) != NOT:
+                    client.ledger.expect(b"", surely=False)
+        key = host.name, datagram.src, datagram.seq
+        self.broadcasts.setdefault(key, (datagram.chan, []))[1].append(self.now)
+
+    # -- the end
+
+    def close(self) -> None:
+        logging.getLogger("bccnd").removeHandler(self._handler)
+        for name in self.clients:
+            for client in self.clients[name]:
+                client.close()
+        for host in self.hosts:
+            host.close()
+        self.network.close()
+
+
+class _LogWatcher(logging.Handler):
+    """Counts the events that daemons log; one that tells of a bug is a violation."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+        self.bug = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        name = str(getattr(record, "event", ""))
+        if interposer.dead():
+            return
+        self._world.log[name] += 1
+        self._world.digest.update(name.encode())
+        if name in _BUGS:
+            trace = record.exc_info[1] if record.exc_info else None
+            self._world.note(f"bug: {record.getMessage()} {trace!r}")
+            self.bug = self.bug or f"{record.getMessage()}: {trace!r}"
+            raise_later(self._world, self.bug)
+
+
+def raise_later(world: World, bug: str) -> None:
+    """Raise a Violation once the daemon that has logged a bug is no longer on the stack: it catches all."""
+
+    def fail() -> None:
+        raise Violation(f"a daemon has logged a bug: {bug}")
+
+    world.at(0.0, fail)
