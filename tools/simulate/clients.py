@@ -17,6 +17,8 @@ from tools.simulate.ledger import Ledger
 from tools.simulate.patterns import matches
 from tools.simulate.violation import Violation
 
+#: begins channels of many levels
+DEEP: Final = b"d/d/"
 _serials = iter(range(1, 1 << 62))
 #: of the keys of a client's own requests that are answered
 _ANSWERS: Final = (frames.STATS, frames.TRACE, frames.RECEIVERS, frames.WHOAMI, frames.CRED_WHOAMI, frames.GATEWAY)
@@ -45,6 +47,8 @@ class Client:
         self.identity = self.base = self.name.encode()
         self.dialect = "path"
         self.patterns: Counter[bytes] = Counter()
+        #: patterns that match only channels of many levels
+        self.deep: list[bytes] = []
         #: patterns that it has given up, and the event up to which what was sent may still match them
         self.given_up: dict[bytes, float] = {}
         #: whether its patterns match a channel
@@ -150,7 +154,8 @@ class Client:
             return ("must" if certain else "may") if addressed else "not"
         matched = self._matched.get(channel)
         if matched is None:
-            matched = any(matches(pattern, channel, self.dialect) for pattern in self.patterns)
+            patterns = [*self.deep, *self.patterns] if channel.startswith(DEEP) else self.patterns
+            matched = any(matches(pattern, channel, self.dialect) for pattern in patterns)
             self._matched[channel] = matched
         if matched:
             return "must" if certain else "may"

@@ -45,6 +45,7 @@ def package_of(arguments: Sequence[str]) -> Path:
 @click.option("--hours", type=float, help="Simulated hours of all fleets.  [default: 1]")
 @click.option("--minutes", type=float, help="Minutes of the clock, instead of --hours.")
 @click.option("--fleets", type=int, help="This many fleets, a seed each, instead of --hours.")
+@click.option("--length", type=float, default=FLEET, show_default=True, help="Simulated seconds of one fleet.")
 @click.option("--fault", metavar="NAME", help="Put a known fault back, and end once it is found.")
 @click.option("--list-faults", is_flag=True, help="List the known faults.")
 @click.option("--history", type=int, default=40, show_default=True, help="Lines of history behind a failure.")
@@ -53,6 +54,7 @@ def main(
     hours: float | None,
     minutes: float | None,
     fleets: int | None,
+    length: float,
     fault: str | None,
     list_faults: bool,
     history: int,
@@ -75,11 +77,11 @@ def main(
     elapsed = 0.0
     while not _is_over(accounts, elapsed, hours, minutes, fleets) and not (accounts and accounts[-1].fault):
         left = 60 * minutes - elapsed if minutes is not None else float("inf")
-        accounts.append(_run_apart(first + len(accounts), left))
+        accounts.append(_run_apart(first + len(accounts), length, left))
         elapsed = (interposer.kernel_ns() - begun) / 1e9
         if sys.stderr.isatty():
             click.echo(f"\r{len(accounts)} fleets, seed {accounts[-1].seed}, {elapsed:.0f} s", err=True, nl=False)
-    _report(accounts, elapsed, fault, history)
+    _report(accounts, elapsed, length, fault, history)
     sys.exit(0 if bool(accounts[-1].fault) == (fault is not None) else 1)
 
 
@@ -108,7 +110,7 @@ def _prepare() -> None:
     edges.install()
 
 
-def _run_apart(seed: int, left: float) -> Account:
+def _run_apart(seed: int, length: float, left: float) -> Account:
     """Run a fleet in a child, so that nothing of another one is left; for at most ``left`` real seconds."""
     from tools.simulate.simulation import Account
 
@@ -116,7 +118,7 @@ def _run_apart(seed: int, left: float) -> Account:
     child = os.fork()
     if not child:
         os.close(read)
-        _run_in_child(write, seed, left)
+        _run_in_child(write, seed, length, left)
     os.close(write)
     data = b""
     poll = select.poll()
@@ -138,27 +140,28 @@ def _run_apart(seed: int, left: float) -> Account:
         return Account(seed, fault=f"the simulation itself has ended ({status}) or hangs")
 
 
-def _run_in_child(write: int, seed: int, left: float) -> None:
+def _run_in_child(write: int, seed: int, length: float, left: float) -> None:
     """Never returns."""
     from tools.simulate.simulation import run
 
     end = interposer.kernel_ns() + min(left, 1e6) * 1e9
     over: Callable[[], bool] = lambda: interposer.kernel_ns() > end  # noqa: E731 - a name for a parameter
-    account = run(seed, FLEET, over)
+    account = run(seed, length, over)
     data = json.dumps(asdict(account)).encode()
     while data:
         data = data[os.write(write, data) :]
     os._exit(0)
 
 
-def _report(accounts: list[Account], elapsed: float, fault: str | None, history: int) -> None:
+def _report(accounts: list[Account], elapsed: float, length: float, fault: str | None, history: int) -> None:
     last = accounts[-1]
     if last.fault:
         click.echo(f"seed {last.seed}, event {last.events}: {last.fault}")
         for line in last.history[-history:] if history else ():
             click.echo(f"  {line}")
         if fault is None:
-            click.echo(f"again: make simulate ARGS='--seed {last.seed} --fleets 1'")
+            again = f"--seed {last.seed} --fleets 1" + (f" --length {length:g}" if length != FLEET else "")
+            click.echo(f"again: make simulate ARGS='{again}'")
     digest = hashlib.sha256("".join(one.digest for one in accounts).encode()).hexdigest()[:16]
     hours = sum(one.simulated for one in accounts) / 3600
     events, injected = sum(one.events for one in accounts), sum(one.injected for one in accounts)

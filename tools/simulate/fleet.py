@@ -26,7 +26,7 @@ def draw_settings(rng: random.Random, folder: Path) -> dict[str, Any]:
         "bus": {
             "queue": {"messages": rng.choice([16, 128, 1024, 1024])},
             "max_clients": rng.choice([40, 1000]),
-            "user": {"rate": rng.choice([0, 0, 50])},
+            "user": {"rate": rng.choice([0, 50])},
             "patience": 5.0,
         },
         "metrics": {"groups": {"a": "a/>"} if rng.random() < 0.5 else {}},

@@ -267,7 +267,6 @@ class _Step:
     def __init__(self, host: Host, kill_at: int) -> None:
         self._host = host
         self._kill_at = kill_at
-        self._fill: list[int] = []
 
     def __enter__(self) -> None:
         host = self._host
@@ -275,9 +274,8 @@ class _Step:
         self._running.__enter__()
         if host.out_of_descriptors:
             self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-            highest = max(map(int, os.listdir("/proc/self/fd")))
-            while (fd := os.open(os.devnull, os.O_RDONLY)) < highest:
-                self._fill.append(fd)
+            # What is open stays; a new descriptor would get this number.
+            fd = os.open(os.devnull, os.O_RDONLY)
             os.close(fd)
             resource.setrlimit(resource.RLIMIT_NOFILE, (fd, self._limits[1]))
         interposer.arm(self._kill_at, host.process.shared)
@@ -286,11 +284,9 @@ class _Step:
         host = self._host
         if host.out_of_descriptors:
             resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
-            for fd in self._fill:
-                os.close(fd)
         self._running.__exit__(None, None, None)
-        if fault is not None and not interposer.dead() and not isinstance(fault, KeyboardInterrupt):
-            raise Violation(f"{host.name}: the daemon has ended by {fault!r}") from fault
         if blocked := interposer.blocked():
             what = {1: "epoll_wait", 2: "waitpid", 4: "waitid"}.get(blocked, "a call")
             raise Violation(f"{host.name}: the loop waits in {what}")
+        if fault is not None and not interposer.dead() and not isinstance(fault, KeyboardInterrupt):
+            raise Violation(f"{host.name}: the daemon has ended by {fault!r}") from fault

@@ -28,6 +28,8 @@ class Ledger:
         self.received = 0
         self.gaps = 0
         self._order: dict[bytes, int] = {}
+        #: the highest number of a sender that came before a message of which it is not known yet whether it must come
+        self._before: dict[bytes, int] = {}
 
     def expect(self, token: bytes, *, surely: bool) -> None:
         """A message for this client was processed; if not ``surely`` it may also have been for others only."""
@@ -35,6 +37,9 @@ class Ledger:
             self._early[token] -= 1
             if not self._early[token]:
                 del self._early[token]
+            before = self._before.pop(token, -1)
+            if surely:
+                self._check_order(token, before)
         elif surely and self._taken[token]:
             # What came as one that may come was this one.
             self._taken[token] -= 1
@@ -44,20 +49,22 @@ class Ledger:
         else:
             self._may[token] += 1
 
-    def not_expected(self, token: bytes) -> None:
-        """A message was processed that was not for this client."""
+    def not_expected(self, token: bytes, why: str) -> None:
+        """A message was processed that was not for this client; ``why`` says so."""
         if self._early.get(token, 0) > 0:
-            raise Violation(f"{self._name} got {token!r}, which was to be dropped, or was for others")
+            raise Violation(f"{self._name} got {token!r}, although {why}")
 
     def receive(self, token: bytes, *, ordered: bool) -> None:
         """The client got a message; ``ordered`` if those of one sender must come in order."""
         self.received += 1
+        certain = False
         for expected in (self._must, self._may):
             if expected.get(token, 0) > 0:
                 expected[token] -= 1
                 if not expected[token]:
                     del expected[token]
                 self._taken[token] += expected is self._may
+                certain = expected is self._must
                 break
         else:
             if not self._may_come(token):
@@ -65,9 +72,17 @@ class Ledger:
             self._early[token] += 1
         if ordered:
             sender, _, number = token.rpartition(b".")
-            if int(number) <= self._order.get(sender, -1):
-                raise Violation(f"{self._name} got {token!r} behind number {self._order[sender]} of this sender")
-            self._order[sender] = int(number)
+            before = self._order.get(sender, -1)
+            self._order[sender] = max(before, int(number))
+            if certain:
+                self._check_order(token, before)
+            elif token in self._early:
+                self._before[token] = before
+
+    def _check_order(self, token: bytes, before: int) -> None:
+        """Check that a message that must come has a higher number than ``before``, the highest that came earlier."""
+        if int(token.rpartition(b".")[2]) <= before:
+            raise Violation(f"{self._name} got {token!r} behind number {before} of this sender")
 
     def receive_any(self, token: bytes) -> None:
         """The client got a message that is not accounted for one by one."""

@@ -235,7 +235,7 @@ class LocalPrograms:
             return
         deep = [b"/".join(b"*" if number >> bit & 1 else b"d" for bit in range(8)) for number in range(256)]
         patterns = [one + b"/%d" % rng.randrange(4) for one in deep]
-        heavy.patterns.update(patterns)
+        heavy.deep += patterns
         heavy.send(*map(frames.subscribe, patterns))
         heavy.sync(change=True, step=world.events)
         world.settle()

@@ -76,6 +76,7 @@ class Rest:
         self._check_process()
         for host in world.hosts:
             host.store.refused = 0
+        world.overrun.clear()
         world.models.clear()
         world.broadcasts.clear()
 
@@ -99,7 +100,7 @@ class Rest:
 
     def _may_lose(self, host: Host) -> bool:
         queue = self._world.settings["bus"]["queue"]["messages"]
-        return bool(queue < 1024 or interposer.failed())
+        return bool(queue < 1024 or interposer.failed() or host.name in self._world.overrun)
 
     def _check_repeats(self) -> None:
         """Check the copies of what daemons have broadcast."""

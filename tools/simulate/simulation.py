@@ -22,6 +22,8 @@ from tools.simulate.world import World
 
 #: seconds of an episode, before the rest
 EPISODE: Final = 120.0
+#: events after which a fleet ends; an episode has a quarter of them at most
+MOST_EVENTS: Final = 24_000
 FIRST_PORT: Final = 20_000
 
 
@@ -66,10 +68,10 @@ class Simulation:
         world.run(1.0)
         end = world.now + seconds
         self.rest.check()  # the base line
-        while world.now < end and not over():
+        while world.now < end and world.events < MOST_EVENTS and not over():
             self._draw_episode()
-            stop = world.now + EPISODE
-            while world.now < stop and not over():
+            stop, most = world.now + EPISODE, world.events + MOST_EVENTS // 4
+            while world.now < stop and world.events < most and not over():
                 self._act()
                 world.run(self._rng.expovariate(self._pace))
             if self.interface is not None:
@@ -103,7 +105,7 @@ class Simulation:
             (2, programs.ask),
             (1, programs.leave_while_traced),
             (0.5, programs.use_up_allowance),
-            (0.5, programs.flood),
+            (1, programs.flood),
             (3, programs.bring),
             (2, self._burst),
             (0.7, operators.stop),

@@ -44,6 +44,9 @@ class SourceModel:
     #: whether the rules have left a choice since the last `follow`
     unsure: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.first} to {self.last}, last received at {self.heard:.3f}"
+
     def judge(self, seq: int, when: float, *, from_link: bool = False) -> str:
         """Return what becomes of a datagram that arrived at a time, and change accordingly."""
         outcome = self._judge(seq, when, from_link)
