@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from bccnd.bus.client import Client
 from bccnd.core.egress import Egress
 from bccnd.core.routes import Routes
 from bccnd.handover.client_log import NOTHING
 from bccnd.net.peer import Peer
+
+
+class ClientsByPid:
+    """Connected clients by the pid of their process, so that one that comes or goes need not be compared with all."""
+
+    def __init__(self) -> None:
+        self._by_pid: dict[int, dict[Client, None]] = {}
+
+    def of(self, pid: int) -> list[Client]:
+        return list(self._by_pid.get(pid, ()))
+
+    def add(self, client: Client) -> None:
+        self._by_pid.setdefault(client.peer.pid, {})[client] = None
+
+    def remove(self, client: Client) -> None:
+        group = self._by_pid[client.peer.pid]
+        del group[client]
+        if not group:
+            del self._by_pid[client.peer.pid]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_pid.values()))
 
 
 class Identities:
@@ -22,7 +44,7 @@ class Identities:
         self,
         routes: Routes[int],
         egress: Egress | None,
-        clients: Mapping[int, Client],
+        clients: ClientsByPid,
         identify: Callable[[bytes, int], bytes],
         tagged: Callable[[bytes, bytes], bytes],
     ) -> None:
@@ -49,7 +71,7 @@ class Identities:
             return
         self._egress.close(client.identity, now)
         seq = self._egress.next_seq(client.identity)
-        for other in self._clients.values() if seq else ():
+        for other in self._clients.of(client.peer.pid) if seq else ():
             if other.identity == client.identity:
                 other.state_log.next_seq(seq)
 

@@ -39,7 +39,9 @@ cdef class PacketReader:
     cdef object _requests
     cdef public bint draining
 
+    @cython.locals(begun=double)
     cpdef on_events(self, Client client, unsigned int events)
+    cdef _charge(self, UserAccount account, double begun)
     @cython.locals(account=UserAccount, begun=double, left=double)
     cpdef bint read(self, Client client) except -1
     @cython.locals(receiver=PacketReceiver, size=Py_ssize_t, _=int)

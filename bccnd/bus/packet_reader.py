@@ -16,7 +16,7 @@ from bccnd.bus.input_transaction import InputTransaction
 from bccnd.bus.publisher import Publisher
 from bccnd.bus.send_queues import SendQueues
 from bccnd.core import frames
-from bccnd.core.user_quota import Quota
+from bccnd.core.user_quota import Quota, UserAccount
 from bccnd.errors import BadFrame
 from bccnd.native import clock
 from bccnd.native.sockio import PacketReceiver
@@ -84,16 +84,24 @@ class PacketReader:
         """Handle events of a client's socket."""
         try:
             if events & WRITABLE:
+                begun = clock.monotonic()
                 self._queues.flush(client)
+                self._charge(client.account, begun)
             if events & GONE and client.resume is not None:
                 # Its blocked packet is still processed; until then the kernel need not report that it left.
                 self._loop.unwatch(client.fd)
             elif events & (READABLE | HALF_CLOSED | GONE):
                 self.read(client)
                 if events & GONE and client.open and client.resume is None and not events & READABLE:
+                    begun = clock.monotonic()
                     self._requests.end(client)
+                    self._charge(client.account, begun)
         except Exception:  # noqa: BLE001 - a bug here costs this client only
             self._requests.end_after_bug(client)
+
+    def _charge(self, account: UserAccount, begun: float) -> None:
+        """Charge a user for the time since ``begun``."""
+        account.charge(self._loop.rounds, self._quota.limits.round_seconds, clock.monotonic() - begun)
 
     def read(self, client: Client) -> bool:
         """Process up to a turn of packets, within the user's seconds of this round; True when there may be more."""

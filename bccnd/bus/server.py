@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +23,7 @@ from bccnd.bus.client_state import client_image
 from bccnd.bus.control import Control
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.gateway_links import GatewayLinks
-from bccnd.bus.identities import Identities
+from bccnd.bus.identities import ClientsByPid, Identities
 from bccnd.bus.input_transaction import InputTransaction
 from bccnd.bus.packet_reader import TURN, ClientEvents, PacketReader
 from bccnd.bus.publisher import Publisher
@@ -45,8 +46,9 @@ from bccnd.net.listen import Acceptor
 from bccnd.net.loop import Loop
 from bccnd.net.peer import Peer, PeerIdentifier
 
-#: patterns of a client that has gone which are removed in one round
+#: patterns of a client that has gone which are removed in one step, and steps in one round
 PORTION: Final = 64
+PORTIONS: Final = 8
 #: why a client is disconnected over an exception
 BUG: Final = "a bug in this daemon; please report it"
 
@@ -108,13 +110,16 @@ class Bus:
         self.clients = self.queues.by_fd
         self.counters = self.queues.counters
         self.deliver: Callable[[list[Delivery]], None] = self.fanout.deliver
-        self.identities = Identities(routes, egress, self.clients, identify, tagged)
+        self._by_pid = ClientsByPid()
+        self.identities = Identities(routes, egress, self._by_pid, identify, tagged)
         self.quota = Quota(limits.user)
         self.backpressure = Backpressure(
             loop, self.queues, self.quota, self.transaction, self.watch, self.end_after_bug
         )
         self.control = Control(self, routes, listings or {}, trace)
         self._closed = False
+        #: clients that have gone, and whose patterns are being removed
+        self._leaving: deque[Client] = deque()
         #: clients that there ever were
         self.connections = 0
         self.reader = PacketReader(
@@ -178,6 +183,7 @@ class Bus:
                 sock.close()
 
     def _accept(self, entrance: Entrance, sock: socket.socket) -> None:
+        begun = time.monotonic()
         peer = self.identifier.identify(sock)
         if not entrance.admits(peer):
             self._turn_away(sock, peer, "not_admitted", f"{peer} may not connect", "see mode and group of the socket")
@@ -187,12 +193,14 @@ class Bus:
             remedy = "find the program that opens so many ('bccn clients'), or raise bus.max_clients"
             why = f"refused {peer}: {len(self.clients)} clients are connected"
             self._turn_away(sock, peer, "too_many_clients", why, remedy)
+            self._charge_uid(peer.uid, begun)
             return
         account = self.quota.open(peer.uid, time.monotonic())
         if account is None:
             remedy = "find the program that opens so many ('bccn clients'), or raise bus.user.clients"
             why = f"refused {peer}: this user has {self.limits.user.clients} clients"
             self._turn_away(sock, peer, "too_many_clients_of_user", why, remedy)
+            self._charge_uid(peer.uid, begun)
             return
         self.connections += 1
         client = self.admit(sock, self.connections, peer, entrance.dialect, account)
@@ -200,12 +208,24 @@ class Bus:
             self._handover.keep(client)
             self.identities.record_seq(client)
         self.watch(client)
+        self._charge(account, begun)
+
+    def _charge_uid(self, uid: int, begun: float) -> None:
+        """Charge a user that was refused a client, if it has others."""
+        account = self.quota.account(uid)
+        if account is not None:
+            self._charge(account, begun)
+
+    def _charge(self, account: UserAccount, begun: float) -> None:
+        """Charge a user for the time since ``begun`` (monotonic)."""
+        account.charge(self.loop.rounds, self.limits.user.round_seconds, time.monotonic() - begun)
 
     def admit(self, sock: socket.socket, number: int, peer: Peer, dialect: Dialect, account: UserAccount) -> Client:
         """Add a client, which is not yet read from."""
         base = self.identities.base_of(peer, number)
         client = Client(sock, number, peer, base, dialect, account, self._access.rights(peer))
         self.fanout.add(client)
+        self._by_pid.add(client)
         self._routes.join(client.fd, base, dialect, owner=peer.uid)
         self.identities.open(base)
         return client
@@ -240,8 +260,8 @@ class Bus:
     def _end_predecessors(self, peer: Peer) -> None:
         """End clients of a process that had this pid before: a descriptor that it has left to another process would
         publish in the name of its successor."""
-        for client in list(self.clients.values()):
-            if client.peer.pid == peer.pid and 0 != client.peer.started != peer.started != 0:
+        for client in self._by_pid.of(peer.pid) if peer.started else ():
+            if 0 != client.peer.started != peer.started:
                 self.end(client, "pid_reused", f"its pid belongs to {peer} now")
 
     def _end_slow(self, client: Client, why: str) -> None:
@@ -266,6 +286,7 @@ class Bus:
         now = time.monotonic()
         self.loop.unwatch(client.fd)
         self.fanout.remove(client)
+        self._by_pid.remove(client)
         self._routes.retire(client.fd)
         client.account.subscriptions -= client.subscriptions
         self.quota.close(client.account, now)
@@ -278,15 +299,22 @@ class Bus:
         if self._routes.forget_some(client.fd, PORTION):
             self.loop.soon(client.sock.close)
         else:
-            self.loop.later(0.0, partial(self._forget_patterns, client))
+            self._leaving.append(client)
+            if len(self._leaving) == 1:
+                self.loop.later(0.0, self._forget_patterns)
         self.loop.soon(self._check_quiet)
 
-    def _forget_patterns(self, client: Client) -> None:
-        """Remove the patterns of a client in steps that block no other client; then close its descriptor."""
-        if self._routes.forget_some(client.fd, PORTION):
-            client.sock.close()
-        else:
-            self.loop.later(0.0, partial(self._forget_patterns, client))
+    def _forget_patterns(self) -> None:
+        """Remove patterns of clients that have gone, in steps that block no other client; then close descriptors."""
+        for _ in range(min(PORTIONS, len(self._leaving))):
+            client, begun = self._leaving.popleft(), time.monotonic()
+            if self._routes.forget_some(client.fd, PORTION):
+                client.sock.close()
+            else:
+                self._leaving.append(client)
+            self._charge(client.account, begun)
+        if self._leaving:
+            self.loop.later(0.0, self._forget_patterns)
 
     def _check_quiet(self) -> None:
         if not self.clients:

@@ -15,7 +15,9 @@ cdef class UserAccount:
     cdef readonly object waiting
     cdef public object timer
 
+    @cython.locals(debt=double)
     cpdef double left_of(self, long long number, double round_seconds) except? -1.0
+    cpdef charge(self, long long number, double round_seconds, double seconds)
 
 
 @cython.final

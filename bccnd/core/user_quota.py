@@ -16,6 +16,8 @@ PATTERN_BYTES: Final = 1024
 LEAST_PATTERN_BYTES: Final = 64 << 10
 #: seconds of the publish rate that may be used at once
 BURST: Final = 1.0
+#: rounds whose share a user may have used up ahead, by work that could not be interrupted
+MAX_DEBT: Final = 20
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,19 @@ class UserAccount:
         self.seconds = 0.0
 
     def left_of(self, number: int, round_seconds: float) -> float:
-        """Return what is left to the user of the seconds of this round of the loop."""
+        """Return what is left to the user of the seconds of this round of the loop.
+
+        What it has used beyond its share of earlier rounds is taken from this one and, up to a limit, the next ones.
+        """
         if self.round != number:
-            self.round, self.seconds = number, 0.0
+            debt = self.seconds - round_seconds * (number - self.round)
+            self.round, self.seconds = number, max(0.0, min(debt, MAX_DEBT * round_seconds))
         return round_seconds - self.seconds
+
+    def charge(self, number: int, round_seconds: float, seconds: float) -> None:
+        """Charge time that was spent for the user in this round of the loop."""
+        self.left_of(number, round_seconds)
+        self.seconds += seconds
 
 
 class Quota:

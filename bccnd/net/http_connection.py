@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from typing import Final
 
 import h11
@@ -50,6 +51,9 @@ class HttpConnection:
         self._loop.watch(sock.fileno(), READABLE, self._on_event)
 
     def _on_event(self, events: int) -> None:
+        if not self._server.has_time():
+            return
+        begun = time.monotonic()
         try:
             if self._out:
                 self._send()
@@ -57,6 +61,8 @@ class HttpConnection:
                 self._receive()
         except Exception as error:  # noqa: BLE001 - a bug here costs this connection only
             self.end(failure_of(error))
+        finally:
+            self._server.charge(begun)
 
     def _receive(self) -> None:
         data = self._sock.recv(MAX_HEADERS)
@@ -76,15 +82,14 @@ class HttpConnection:
     def _answer(self, request: h11.Request) -> None:
         path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
         headers = {name: value.decode("latin-1") for name, value in request.headers}
-        page = self._server.pages.get(path)
         if not self._server.names.accepts(headers.get(b"host"), self._sock.getsockname()[0]):
             self._reason, status, kind, body = "foreign_host", 421, "text/plain", _FOREIGN_HOST
         elif request.method not in (b"GET", b"HEAD"):
             status, kind, body = 405, "text/plain", b"only GET\n"
-        elif page is None:
+        elif (answer := self._server.answer(path, headers.get(b"accept", ""))) is None:
             status, kind, body = 404, "text/plain", b"no such page\n"
         else:
-            status, kind, body = page(headers.get(b"accept", ""))
+            status, kind, body = answer
         head = h11.Response(
             status_code=status,
             headers=[

@@ -30,6 +30,8 @@ LOCK_RETRY: Final = 0.02
 BACKLOG: Final = 1024
 #: connections accepted in one round
 ACCEPTS: Final = 64
+#: seconds after which a round accepts no further connection
+ACCEPT_SECONDS: Final = 0.002
 #: the process or the system has run out of descriptors or memory
 EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: seconds without accepting after that
@@ -270,12 +272,18 @@ class Acceptor:
     """
 
     def __init__(
-        self, loop: Loop, listener: socket.socket, what: str, on_accept: Callable[[socket.socket], None]
+        self,
+        loop: Loop,
+        listener: socket.socket,
+        what: str,
+        on_accept: Callable[[socket.socket], None],
+        seconds: float = ACCEPT_SECONDS,
     ) -> None:
         self._loop = loop
         self._listener = listener
         self._what = what
         self._on_accept = on_accept
+        self._seconds = seconds
         self._watch()
 
     def _watch(self) -> None:
@@ -283,6 +291,7 @@ class Acceptor:
             self._loop.watch(self._listener.fileno(), READABLE, self._on_event)
 
     def _on_event(self, events: int) -> None:
+        deadline = time.monotonic() + self._seconds
         for _ in range(ACCEPTS):
             try:
                 sock, _address = self._listener.accept()
@@ -298,6 +307,8 @@ class Acceptor:
                 return
             sock.setblocking(False)
             self._on_accept(sock)
+            if time.monotonic() > deadline:
+                return
 
     def _on_failure(self, failure: OSError) -> None:
         """Log that accepting fails. The listener stays ready: to watch it now would call again at once, for ever."""

@@ -3,6 +3,9 @@ from bccnd.native cimport clock
 from bccnd.native.poller cimport Poller
 
 
+cpdef int first_served(long long rounds, long long count) noexcept
+
+
 @cython.final
 cdef class Timer:
     cdef public double when

@@ -24,6 +24,15 @@ HALF_CLOSED: Final = select.EPOLLRDHUP
 GONE: Final = select.EPOLLHUP | select.EPOLLERR
 
 
+def first_served(rounds: int, count: int) -> int:
+    """Return which of ``count`` descriptors a round begins with.
+
+    It is the fraction of rounds times the golden ratio: where a user is served in every third round only, for instance,
+    each of its clients has its turn too.
+    """
+    return ((rounds & 0xFFFFFFFF) * 0x61C88647 & 0xFFFFFFFF) * count >> 32
+
+
 class Timer:
     """A scheduled call."""
 
@@ -134,7 +143,7 @@ class Loop:
             count = poller.wait(self._timeout())
             # The kernel lists descriptors in the same order each time. Beginning elsewhere in each round lets the last
             # ones be served too where a round's time is used up before.
-            number = self.rounds % count if count > 1 else 0
+            number = first_served(self.rounds, count) if count > 1 else 0
             for _ in range(count):
                 events = poller.events(number)
                 handler = self._handlers[poller.fd(number)] if events else None

@@ -12,12 +12,12 @@ from unittest.mock import Mock
 import pytest
 
 from bccnd.bus import packet_reader
-from bccnd.bus.access import Allowed
+from bccnd.bus.access import Allowed, admit_all
 from bccnd.bus.client import BusLimits
 from bccnd.bus.packet_reader import TURN
-from bccnd.core.user_quota import UserLimits
+from bccnd.core.user_quota import MAX_DEBT, UserLimits
 from bccnd.net.peer import is_shut_down
-from tests.support import Hub, messages, slow, turn_until
+from tests.support import ANN, Hub, messages, slow, turn_until
 
 
 def test_clients_of_one_user_come_by_turns_when_its_share_of_a_round_is_used_up(tmp_path: Path) -> None:
@@ -28,8 +28,21 @@ def test_clients_of_one_user_come_by_turns_when_its_share_of_a_round_is_used_up(
         for _ in range(60):
             for one in crowd:
                 one.sock.send(b"MSG a\0x")
-        hub.turn(60)
+        # Each packet takes more than the share of the next rounds too.
+        hub.turn(60 * MAX_DEBT)
         assert all(one.client.published for one in crowd)
+
+
+def test_a_user_with_debts_waits_and_others_do_not(tmp_path: Path) -> None:
+    limits = BusLimits(user=UserLimits(round_seconds=0.004))
+    with Hub(tmp_path, limits=limits, others=[("path", admit_all)]) as hub:
+        mine, other = hub.connect(), hub.connect(who=ANN)
+        mine.client.account.charge(hub.loop.rounds, 0.004, 1e9)
+        mine.sock.send(b"MSG a\0x")
+        hub.turn(1)
+        other.sock.send(b"MSG b\0y")
+        turn_until(hub.loop, lambda: len(hub.sent) == 2)
+        assert [b":b|" in datagram for datagram in hub.sent] == [True, False]
 
 
 def test_an_empty_packet_is_not_the_end_and_hides_nothing_before_the_end(hub: Hub) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import socket
 from pathlib import Path
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from bccnd.bus.access import admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.bus.server import PORTION, PORTIONS
 from bccnd.core import frames
 from bccnd.core.user_quota import UserLimits
 from bccnd.net.loop import READABLE
@@ -116,6 +119,64 @@ def test_with_hard_block_a_user_without_room_blocks_its_publishers_until_there_i
             packets.append(one.receive())
             every_charge_is_what_is_kept(hub)
         assert gaps(packets) == one.client.lost == 0
+
+
+def test_connections_are_charged_to_their_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with limited(tmp_path, clients=3) as hub:
+        hub.connect()
+        for _ in range(2):
+            hub.connect(who=ANN)
+        charged: list[int] = []
+        monkeypatch.setattr(hub.bus, "_charge", lambda account, _begun: charged.append(account.uid))
+        hub.connect(who=ANN)
+        assert charged == [ANN.uid]
+        hub.knock(ANN)  # to be refused
+        turn_until(hub.loop, lambda: hub.bus.counters.refused["too_many_clients_of_user"])
+        assert charged == [ANN.uid] * 2
+
+
+def test_patterns_of_all_that_leave_at_once_are_removed_in_bounded_steps(tmp_path: Path) -> None:
+    with limited(tmp_path) as hub:
+        crowd = [hub.connect(*(b"%d/*" % number for number in range(4 * PORTION))) for _ in range(20)]
+        for one in crowd:
+            hub.bus.end(one.client)
+        left = [hub.routes.subscriptions]
+        assert left == [20 * 3 * PORTION]
+        while left[-1]:
+            hub.turn(1)
+            left.append(hub.routes.subscriptions)
+        assert max(before - after for before, after in itertools.pairwise(left)) <= PORTIONS * PORTION
+        hub.turn(1)
+        assert all(one.client.sock.fileno() < 0 for one in crowd)
+
+
+def test_a_client_that_connects_or_ends_is_compared_only_with_those_of_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = itertools.count(1000)
+
+    class Strange(dict[int, object]):
+        """The clients by descriptor, which are not to be walked over."""
+
+        def values(self) -> NoReturn:
+            raise AssertionError("walks over all clients")
+
+        __iter__ = values
+
+    with limited(tmp_path) as hub:
+        identify = hub.bus.identifier.identify
+        monkeypatch.setattr(
+            hub.bus.identifier, "identify", lambda sock: identify(sock)._replace(pid=next(pids), started=1)
+        )
+        first = [hub.connect() for _ in range(3)]
+        clients, hub.bus.clients = hub.bus.clients, cast(Any, Strange(hub.bus.clients))
+        peer = hub.knock()
+        turn_until(hub.loop, lambda: len(clients) == 4)
+        hub.bus.end(first[0].client)
+        assert len(hub.bus._by_pid) == len(clients) == 3
+        assert [one.fd for one in hub.bus._by_pid.of(1003)] == [max(clients)]
+        hub.bus.clients = clients
+        peer.close()
 
 
 PLAIN = [frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF, frames.WHOAMI, frames.STATS, b"nosuch"]

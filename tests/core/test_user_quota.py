@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.user_quota import BURST, Quota, UserAccount, UserLimits
+from bccnd.core.user_quota import BURST, MAX_DEBT, Quota, UserAccount, UserLimits
 from tests.core.material import examples
 
 
@@ -168,3 +168,22 @@ def test_another_rate_holds_at_once(before: float, after: float) -> None:
     assert passed(quota, account, 100.0, 100) == (after or 100)
     quota.close(account, 1000.0)
     assert len(quota) == 0
+
+
+def test_time_beyond_the_share_of_a_round_is_taken_from_the_next_rounds() -> None:
+    account = UserAccount(1000)
+    assert account.left_of(7, 5.0) == 5.0
+    account.seconds += 13.0
+    assert [account.left_of(number, 5.0) for number in (7, 8, 9, 10)] == [-8.0, -3.0, 2.0, 5.0]
+    account.charge(11, 5.0, 13.0)
+    assert account.left_of(20, 5.0) == 5.0  # rounds in which it did nothing count too
+    account.charge(20, 5.0, 2.0)
+    account.charge(20, 5.0, 2.0)
+    assert (account.left_of(20, 5.0), account.left_of(21, 5.0)) == (1.0, 5.0)  # what is not used is not saved
+
+
+def test_debt_is_bounded() -> None:
+    account = UserAccount(1000)
+    account.charge(1, 5.0, 1e9)
+    served = [number for number in range(1, 100) if account.left_of(number, 5.0) > 0.0]
+    assert served[0] == 1 + MAX_DEBT + 1

@@ -102,6 +102,32 @@ def split(answer: bytes) -> tuple[int, dict[str, str], bytes]:
     return int(first.split()[1]), headers, body
 
 
+def test_requests_share_the_time_of_a_round_and_what_they_have_in_common(site: Site) -> None:
+    kinds = ["Accept: a", "Accept: b"]
+    visitors = [site.visit() for _ in range(12)]
+    for number, visitor in enumerate(visitors):
+        visitor.sendall(get("/", kinds[number % 2], method="HEAD" if number % 3 == 0 else "GET"))
+    turn(site.loop)
+    assert sorted(site.accepts) == ["a", "b"], "each kind is rendered once in a round"
+    answers = [split(site.rest(visitor)) for visitor in visitors]
+    assert [answer[2] for answer in answers] == [b"" if number % 3 == 0 else b"<p>hello" for number in range(12)]
+    assert {answer[1]["content-length"] for answer in answers} == {"8"}
+    site.ask(get("/", kinds[0]))
+    assert len(site.accepts) == 3, "a later request gets a new page"
+    assert not site.server._answers
+
+
+def test_requests_beyond_the_time_of_a_round_wait_for_the_next(site: Site) -> None:
+    site.server._round_seconds = 1e-9
+    visitors = [site.visit(get("/")) for _ in range(6)]
+    before = len(site.accepts)
+    while len(site.accepts) < 6:
+        turn(site.loop)
+        assert len(site.accepts) <= before + 1
+        before = len(site.accepts)
+    assert all(split(site.rest(visitor))[0] == 200 for visitor in visitors)
+
+
 def test_no_object_of_a_connection_that_ended_stays(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     def visit() -> None:
         for request in [get("/"), get("/broken"), get("/none"), b"nonsense\r\n\r\n", get("/", method="POST")] * 10:

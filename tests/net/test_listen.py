@@ -424,6 +424,21 @@ def test_every_connection_is_handed_on_once_and_never_blocks(loop: Loop) -> None
         assert listener.fileno() == -1
 
 
+def test_a_round_accepts_no_more_once_its_time_is_used_up(loop: Loop) -> None:
+    listener = listen_tcp("127.0.0.1", 0)
+    with contextlib.ExitStack() as stack:
+        accepted: list[socket.socket] = []
+        acceptor = Acceptor(loop, listener, "visitors", accepted.append, seconds=0.0)
+        for _ in range(5):
+            stack.enter_context(socket.create_connection(listener.getsockname()))
+        for number in range(1, 6):
+            turn(loop)
+            assert len(accepted) == number
+        for sock in accepted:
+            sock.close()
+        acceptor.close()
+
+
 def let_pass(loop: Loop) -> None:
     """Turn the loop as if its pause were over."""
     for timer in loop._timers:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
-from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
+from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop, first_served
 from tests.support import turn, turn_until
 
 
@@ -235,3 +236,11 @@ def test_a_closed_loop_has_given_back_its_descriptors() -> None:
     before = set(os.listdir("/proc/self/fd"))
     Loop().close()
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 4, 6, 21])
+@pytest.mark.parametrize("count", [2, 3, 6, 8, 21])
+def test_each_descriptor_is_served_first_now_and_then_also_in_every_nth_round(every: int, count: int) -> None:
+    firsts = Counter(first_served(rounds, count) for rounds in range(10**10, 10**10 + 100 * count * every, every))
+    assert set(firsts) == set(range(count))
+    assert max(firsts.values()) < 2 * min(firsts.values())
