@@ -300,8 +300,8 @@ def drop(handover: Handover) -> None:
 def _drop_bus(bus: Bus) -> None:
     for client in getattr(bus, "clients", {}).values():
         client.sock.close()
-    if hasattr(bus, "_identifier"):
-        bus._identifier.close()
+    if hasattr(bus, "identifier"):
+        bus.identifier.close()
 
 
 @contextmanager

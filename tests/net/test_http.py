@@ -103,6 +103,7 @@ def split(answer: bytes) -> tuple[int, dict[str, str], bytes]:
 
 
 def test_requests_share_the_time_of_a_round_and_what_they_have_in_common(site: Site) -> None:
+    site.server._round_seconds = 3600.0
     kinds = ["Accept: a", "Accept: b"]
     visitors = [site.visit() for _ in range(12)]
     for number, visitor in enumerate(visitors):

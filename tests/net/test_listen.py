@@ -409,7 +409,7 @@ def test_every_connection_is_handed_on_once_and_never_blocks(loop: Loop) -> None
     listener = listen_tcp("127.0.0.1", 0)
     with contextlib.ExitStack() as stack:
         accepted: list[socket.socket] = []
-        acceptor = Acceptor(loop, listener, "visitors", accepted.append)
+        acceptor = Acceptor(loop, listener, "visitors", accepted.append, seconds=3600.0)
         visitors = [stack.enter_context(socket.create_connection(listener.getsockname())) for _ in range(ACCEPTS + 5)]
         turn(loop)
         assert len(accepted) == ACCEPTS, "other events must be served too"
