@@ -61,6 +61,8 @@ class Host:
         self.rounds = 0
         #: at which call of the next step it is killed; 0: it is not
         self.kill_at = 0
+        #: whether a daemon has lost what it should know of sources and messages, since it could not be stored
+        self.lenient = False
         #: why its last start was refused
         self.refused = ""
         #: how often it was killed and stopped

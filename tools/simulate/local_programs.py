@@ -10,7 +10,7 @@ from tools.simulate.clients import Client, half_close
 from tools.simulate.host import Host
 from tools.simulate.network import Arrival
 from tools.simulate.senders import CHANNELS, Sender
-from tools.simulate.world import World
+from tools.simulate.world import HEAVY, World
 
 #: users of local programs; the first may do anything, the second is nobody
 USERS: Final = (0, 65_534, 4001)
@@ -67,7 +67,6 @@ class LocalPrograms:
         if host is None or len(world.clients[host.name]) >= MOST:
             return None
         client = Client(host, next(world.pids), rng.choice(USERS), world.in_flight[host.name], lambda: world.events)
-        client.orderly = world.orderly
         world.clients[host.name].append(client)
         world.note(f"{client.name} connects as {client.uid}")
         if rng.random() < 0.3 and not self.only_literal:
@@ -247,6 +246,14 @@ class LocalPrograms:
             if heavy.uid != 65_534 or not channel.startswith(b"c/"):  # it may not
                 self.publish_one(heavy, channel)
         heavy.sync()
+
+        def again() -> None:
+            if heavy.open and heavy in world.clients[host.name] and host.alive and not host.stalled:
+                for channel in CHANNELS[:9]:
+                    self.publish_one(heavy, channel)
+                heavy.sync()
+
+        world.at(2 * HEAVY, again)
 
     def flood(self) -> None:
         """Many clients of one user publish at once."""

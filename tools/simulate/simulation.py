@@ -84,7 +84,6 @@ class Simulation:
         world.network.weather = Weather(
             loss=rng.choice([0.0, 0.0, 0.05, 0.3]), copy=rng.choice([0.0, 0.1]), delay=rng.choice([0.0, 0.001, 0.2])
         )
-        world.delays = world.network.weather.delay > 0
         programs, operators, disturbances = self.programs, self.operators, self.disturbances
         programs.only_literal = rng.random() < 0.3
         programs.sloppy = rng.choice([0.0, 0.3, 0.8])
