@@ -23,7 +23,6 @@ cdef class SegmentReader(Handler):
     cdef Ingress _ingress
     cdef Fanout _fanout
     cdef LatencyHistogram _forward
-    cdef bint _late
     cdef long long _oldest
     cdef Deliveries _deliveries
     cdef InputTransaction _transaction
@@ -33,7 +32,6 @@ cdef class SegmentReader(Handler):
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(
         _=int, datagrams=list, deliveries=Deliveries, receivers=tuple, frame=bytes, wall=longlong, stamp=longlong,
-        waited=longlong, now=double, latest=double, late=bint, one_by_one=bint,
-        delivers=bint,
+        waited=longlong, now=double, latest=double, late=bint, delivers=bint,
     )
     cdef bint _take(self, int rounds) except -1

@@ -50,7 +50,6 @@ class SegmentReader(Handler):
         self._ingress = ingress
         self._fanout = fanout
         self._forward = forward
-        self._late = False
         #: the stamp of the oldest datagram that waits for the batches to be sent, 0 for none
         self._oldest = 0
         self._deliveries = Deliveries()
@@ -98,13 +97,12 @@ class SegmentReader(Handler):
             stamp = self._receiver.stamp_ns() or wall
             latest = clock.monotonic()
             waited = wall - stamp
-            # A longer wait means that the wall clock was set.
+            # The first one has waited longest. A longer wait means that the wall clock was set.
             late = LATE_NS < waited < MAX_WAIT_NS
-            one_by_one = late or self._late
-            now = arrival(latest, waited) if one_by_one else latest
+            now = arrival(latest, waited) if late else latest
             self._transaction.begin(now)
             deliveries = self._deliveries
-            if one_by_one:
+            if late:
                 stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
                 stamps[0] = stamp
                 self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest)
@@ -127,11 +125,6 @@ class SegmentReader(Handler):
                     self._forward.add((clock.time_ns() - stamp) * 1e-9)
                 elif not self._oldest:
                     self._oldest = stamp
-            self._late = late
             if len(datagrams) < BATCH:
                 return False
         return True
-
-    def expect_late(self, late: bool) -> None:
-        """Judge each of the next datagrams by the time at which it came."""
-        self._late = late

@@ -260,8 +260,6 @@ class Daemon:
         """Report that the daemon is ready; it serves as soon as the loop runs."""
         loop = self.loop
         patience = self.bus.limits.patience if self.taken_over else 0.0
-        for reader in self._readers:
-            reader.expect_late(True)
         Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
         watch_interfaces(loop, self.segments, self._readers, self._watch)
         self._sweep()

@@ -27,8 +27,6 @@ cdef class InflightState:
 cdef class Receiver(sockio.Receiver):
     cdef InflightState _inflight
     cdef long long _number
-    # the first so many headers may hold the length of a datagram
-    cdef int _filled
 
     cpdef list receive(self)
 

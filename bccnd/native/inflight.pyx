@@ -160,24 +160,19 @@ cdef class Receiver(sockio.Receiver):
         self._control = base + <Py_ssize_t> layout.SEGMENT_CONTROL
         self._data = base + <Py_ssize_t> layout.SEGMENT_DATA
         self._lay_out(fd, largest + 1, base + <Py_ssize_t> layout.SEGMENT_NAMES, name_size)
-        self._filled = BATCH
 
     cpdef list receive(self):
         cdef mmsghdr *headers = <mmsghdr *> self._headers
-        cdef list datagrams
         cdef int i
         # The others hold none.
-        for i in range(self._filled):
+        for i in range(self._used):
             headers[i].msg_len = NOTHING
-        self._filled = BATCH
         self._inflight.begin(DATAGRAMS, self._number)
         try:
-            datagrams = sockio.Receiver.receive(self)
+            return sockio.Receiver.receive(self)
         except OSError:
             self._inflight.finish()
             raise
-        self._filled = <int> len(datagrams)
-        return datagrams
 
 
 cdef class Sender(sockio.Sender):

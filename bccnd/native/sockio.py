@@ -87,7 +87,7 @@ class Receiver:
 
     def stamp_ns(self, number: int = 0) -> int:
         """Return the kernel's timestamp of a datagram of the batch (wall clock), or 0."""
-        if not 0 <= number < BATCH:
+        if not 0 <= number < self._used:
             raise IndexError(number)
         if not self._heads[number].msg_controllen:
             return 0

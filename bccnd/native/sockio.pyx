@@ -87,7 +87,7 @@ cdef class Receiver:
 
     cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:
         cdef timespec stamp
-        if not 0 <= number < COUNT:
+        if not 0 <= number < self._used:
             raise IndexError(number)
         if not (<mmsghdr *> self._headers)[number].msg_hdr.msg_controllen:
             return 0

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from typing import Any
 
 import pytest
@@ -160,11 +161,16 @@ def test_each_datagram_of_a_batch_has_the_stamp_of_when_it_came(sockio: Any) -> 
 def test_without_a_stamp_there_is_none_and_an_old_one_is_not_given_again(sockio: Any) -> None:
     with udp() as (ours, theirs):
         receiver = sockio.Receiver(ours.fileno(), 1500, SOCKADDR_IN)
-        for wanted in (0, 1, 0, 1):
+        for wanted, count in product((0, 1, 0, 1), (1, 3, 64, 2)):
             ours.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, wanted)
-            theirs.send(b"x")
-            take(receiver, 1)
-            assert bool(receiver.stamp_ns()) is bool(wanted)
+            for number in range(count):
+                theirs.send(b"%d" % number)
+            assert take(receiver, count) == [numbered(count)]
+            assert [bool(receiver.stamp_ns(number)) for number in range(count)] == [bool(wanted)] * count
+            nothing_comes(receiver)
+        for outside in (-1, count, 64):
+            with pytest.raises(IndexError):
+                receiver.stamp_ns(outside)
 
 
 @each("sockio")
