@@ -60,7 +60,9 @@ class LocalPrograms:
 
     # -- they come and go
 
-    def connect(self, host: Host | None = None, *, sloppy: bool | None = None) -> Client | None:
+    def connect(
+        self, host: Host | None = None, *, sloppy: bool | None = None, other_dialects: bool = True
+    ) -> Client | None:
         """Connect a client with some modes, and subscribe."""
         world, rng = self._world, self._world.rng
         host = host or self._host()
@@ -77,7 +79,7 @@ class LocalPrograms:
         if rng.random() < 0.2:
             client.echo = False
             client.send(frames.request(frames.ECHO + b"off"))
-        if rng.random() < 0.2 and not self.only_literal:
+        if rng.random() < 0.2 and other_dialects and not self.only_literal:
             client.dialect = rng.choice(list(OTHER_DIALECTS))
             client.send(frames.request(frames.DIALECT, client.dialect.encode()))
         if (rng.random() < self.sloppy) if sloppy is None else sloppy:
@@ -229,7 +231,7 @@ class LocalPrograms:
         if host is None:
             return
         world, rng = self._world, self._world.rng
-        heavy = self.connect(host, sloppy=False)
+        heavy = self.connect(host, sloppy=False, other_dialects=False)
         if heavy is None:
             return
         deep = [b"/".join(b"*" if number >> bit & 1 else b"d" for bit in range(8)) for number in range(256)]
