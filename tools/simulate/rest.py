@@ -189,14 +189,12 @@ class Rest:
         """Check that frozen memory holds no garbage, and that no descriptor is left."""
         world = self._world
         gc.collect()
-        before = Counter(type(one).__qualname__ for one in gc.get_objects())
         gc.unfreeze()
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         found = Counter(type(one).__qualname__ for one in gc.garbage if type(one).__module__.startswith("bccnd"))
         gc.set_debug(0)
         gc.garbage.clear()
-        del before
         if sum(found.values()) > _GARBAGE:
             raise Violation(f"frozen memory holds what has gone: {dict(found)}")
         open_now = len(os.listdir("/proc/self/fd"))
