@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from bccnd.core import frames
@@ -73,9 +73,7 @@ class Client:
         self.published: dict[bytes, list[Publish]] = {}
         self.unsynced: list[Publish] = []
         self.answers: Counter[bytes] = Counter()
-        self.asked: Counter[bytes] = Counter()
         self.refused: Counter[bytes] = Counter()
-        self.last_page = b""
         self._in_flight = in_flight
         self._syncs = 0
         self._waiting_sync: dict[bytes, bool] = {}
@@ -209,7 +207,6 @@ class Client:
             self.refused[payload.partition(b" ")[0]] += 1
         elif key in _ANSWERS:
             self.answers[key] += 1
-            self.last_page = payload
         return []
 
     def _take_message(self, key: bytes, payload: bytes) -> None:
@@ -255,7 +252,5 @@ class Client:
 def half_close(client: Client) -> None:
     """Tell the daemon that this client will send no more."""
     client.half_closed = True
-    try:
+    with suppress(OSError):  # the daemon has closed the connection
         client.sock.shutdown(socket.SHUT_WR)
-    except OSError as error:
-        os.strerror(error.errno or 0)

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from bccnd.bus.client import Client as BusClient
 from bccnd.config import load
-from bccnd.core.verdicts import NAMES
 from bccnd.daemon.daemon import Daemon
 from bccnd.daemon.housekeeping import PAGE_MODULES
 from bccnd.errors import StartError
@@ -67,8 +66,6 @@ class Host:
         self.refused = ""
         #: how often it was killed and stopped
         self.kills = self.stops = 0
-        #: whether its last daemon has ended without being asked to
-        self.crashed = False
 
     def configure(self, settings: dict[str, Any]) -> None:
         """Write the configuration."""
@@ -239,13 +236,6 @@ class Host:
     def serving_without_state(self) -> bool:
         """Whether this daemon keeps nothing for the next one."""
         return self.daemon is not None and self.daemon._handover is None
-
-    def verdicts(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for segment in self.serving.segments:
-            for name, count in zip(NAMES, segment.counters.verdicts, strict=True):
-                found[name] = found.get(name, 0) + count
-        return found
 
     def close(self) -> None:
         if self.daemon is not None:

@@ -7,6 +7,7 @@ come back today.
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -190,10 +191,7 @@ def build(fault: KnownFault) -> Path:
         module = folder / "bccnd" / change.module
         module.write_text(module.read_text().replace(change.old, change.new))
     names = {f"bccnd.{one.module.rpartition('.')[0].replace('/', '.')}" for one in fault.changes}
-    listed: dict[str, object] = {}
-    exec((root / "bccnd" / "compiled_modules.py").read_text().partition("class ")[0], listed)
-    compiled = listed["COMPILED"]
-    assert isinstance(compiled, tuple)
+    compiled = runpy.run_path(str(root / "bccnd" / "compiled_modules.py"))["COMPILED"]
     if names.intersection(compiled) and list((root / "bccnd").glob("_compiled*.so")):
         for made in ("c", *(one.name for one in (root / "build").glob("temp.*"))):
             if not (folder / "build" / made).exists():
