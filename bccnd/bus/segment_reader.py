@@ -22,7 +22,7 @@ from bccnd.net.loop import Handler
 from bccnd.net.segment import Segment
 
 #: batches taken from one segment before clients have their turn
-ROUNDS: Final = 8
+ROUNDS: Final = 4
 #: nanoseconds from which on a datagram was late: longer than a batch takes, far below any horizon
 LATE_NS: Final = 250_000_000
 

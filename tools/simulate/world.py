@@ -77,6 +77,8 @@ class World:
         self._cut: Counter[str] = Counter()
         #: when patterns of a user last used up its steps, by host
         self.heavy: dict[str, float] = {host.name: float("-inf") for host in self.hosts}
+        #: messages in flight on channels that take many steps, by host: under a rate they are matched one by one
+        self._heavy_tokens: dict[str, set[bytes]] = {host.name: set() for host in self.hosts}
         #: pids whose connections the last end of a host has kept
         self.kept: dict[str, set[int]] = {host.name: set() for host in self.hosts}
         #: when a host was last disturbed by something that delays what it sends
@@ -218,6 +220,8 @@ class World:
         """A message is on its way into a host."""
         self.in_flight[host.name][token] = channel
         self._flying[host.name][token] += 1
+        if channel.startswith(HEAVY_CHANNELS):
+            self._heavy_tokens[host.name].add(token)
 
     def _land(self, name: str, token: bytes) -> None:
         flying = self._flying[name]
@@ -225,11 +229,10 @@ class World:
         if flying[token] <= 0:
             del flying[token]
             self.in_flight[name].pop(token, None)
+            self._heavy_tokens[name].discard(token)
 
     def _confirmed(self, host: Host, publish: Publish) -> None:
         """A daemon has processed what one of its clients has published."""
-        if publish.channel.startswith(HEAVY_CHANNELS):
-            self.heavy[host.name] = self.now
         cut = self._was_cut(host)
         for client in self.clients[host.name]:
             wants = client.wants(publish.channel, publish.step)
@@ -246,6 +249,8 @@ class World:
             return False
         count = host.serving.bus.counters.dropped["match_limit"]
         before, self._cut[host.name] = self._cut[host.name], count
+        if self._heavy_tokens[host.name]:
+            self.heavy[host.name] = self.now
         if self.now <= self.heavy[host.name] + HEAVY:
             return True
         if count > before:
@@ -257,8 +262,6 @@ class World:
         port = self.network.ports[host.name]
         if not port.arrivals or not host.has_read_all():
             return
-        if any(one.datagram.chan.startswith(HEAVY_CHANNELS) for one in port.arrivals):
-            self.heavy[host.name] = self.now
         cut = self._was_cut(host)
         uncertain: set[bytes] = set()
         while port.arrivals:
