@@ -8,10 +8,12 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import select
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 from bccnd.config import Configuration
@@ -23,6 +25,8 @@ CHILD: Final = ["/bin/cat"]
 _NAME: Final = "bccnd-simulated"
 
 _real_getpid: Final = os.getpid
+_real_spawn: Final = os.posix_spawn
+_real_signal_child: Final = signal.pidfd_send_signal
 _current: list[Process] = []
 
 
@@ -74,6 +78,22 @@ def _set_wakeup_fd(fd: int, *, warn_on_full_buffer: bool = True) -> int:
     return -1
 
 
+def _spawn(*arguments: Any, **options: Any) -> int:
+    """Start a child and wait until it waits for input: before, it may hold copies of this process' descriptors."""
+    pid = _real_spawn(*arguments, **options)
+    while not Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 "):
+        os.sched_yield()
+    return pid
+
+
+def _end_child(pidfd: int, number: int) -> None:
+    """Signal a child and wait for its end, which would come at another moment each time."""
+    _real_signal_child(pidfd, number)
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll()
+
+
 def install() -> None:
     """Replace them; to be called once, before the first daemon is made."""
     from bccnd.daemon import gateway_processes, memory
@@ -110,8 +130,10 @@ def install() -> None:
     map_really = memfd.map_whole
     replaced: list[tuple[Any, str, Any]] = [
         (os, "getpid", _getpid),
+        (os, "posix_spawn", _spawn),
         (signal, "signal", lambda _number, _handler: None),
         (signal, "set_wakeup_fd", _set_wakeup_fd),
+        (signal, "pidfd_send_signal", _end_child),
         (peer, "credentials", _credentials),
         (peer, "_program_of", program_of),
         (peer, "_is_same_process", lambda _sock: True),

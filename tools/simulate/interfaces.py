@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -19,6 +21,8 @@ from tools.simulate.world import World
 NAME: Final = "bccnsim0"
 _WIRE: Final = "bccnsim1"
 PORT: Final = 19_999
+_SIOCGIFFLAGS: Final = 0x8913
+_IFF_RUNNING: Final = 0x40
 #: seconds within which a daemon uses an interface that was made anew
 SETTLED: Final = 5.0
 
@@ -37,6 +41,13 @@ def is_possible() -> bool:
 def _ip(*words: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     subprocess.run(["ip", *words], check=True, env=environment, stdin=subprocess.DEVNULL)
+
+
+def _is_running(name: str) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("16s16x", name.encode())
+        (flags,) = struct.unpack_from("16xh", fcntl.ioctl(sock, _SIOCGIFFLAGS, request))
+    return bool(flags & _IFF_RUNNING)
 
 
 class Interface:
@@ -63,6 +74,9 @@ class Interface:
         for name, address in ((NAME, "10.77.0.1/24"), (_WIRE, "10.77.0.2/24")):
             _ip("address", "add", address, "broadcast", "10.77.0.255", "dev", name)
             _ip("link", "set", name, "up")
+        # The kernel tells of a carrier when it likes.
+        while not all(map(_is_running, (NAME, _WIRE))):
+            time.sleep(0.001)
         self._wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _WIRE.encode())

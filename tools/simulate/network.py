@@ -20,8 +20,8 @@ from tools.simulate.host import Host
 from tools.simulate.violation import Violation
 
 _BROADCAST: Final = "127.255.255.255"
-#: real seconds within which the kernel delivers to this machine itself
-_PATIENCE_MS: Final = 2000
+#: real milliseconds within which the kernel delivers to this machine itself
+_PATIENCE_MS: Final = 20_000
 
 
 @dataclass
@@ -58,12 +58,25 @@ class Port:
         self.tap.bind(("0.0.0.0", host.port))
         self.tap.setblocking(False)
 
+
+class Fence:
+    """Waits until the loopback has delivered all that was sent: it keeps the order on the one processor of a fleet."""
+
+    def __init__(self) -> None:
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.bind(("127.0.0.1", 0))
+        self._own = self._sock.getsockname()
+        self._poll = select.poll()
+        self._poll.register(self._sock, select.POLLIN)
+
     def wait(self) -> None:
-        """Wait until the kernel has delivered something here."""
-        poll = select.poll()
-        poll.register(self.tap, select.POLLIN)
-        if not poll.poll(_PATIENCE_MS):
-            raise Violation(f"{self.host.name}: the kernel has not delivered a datagram to this machine")
+        self._sock.sendto(b"", self._own)
+        if not self._poll.poll(_PATIENCE_MS):
+            raise Violation("the kernel has not delivered a datagram to this machine")
+        self._sock.recv(1)
+
+    def close(self) -> None:
+        self._sock.close()
 
 
 class Network:
@@ -87,6 +100,7 @@ class Network:
         self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         self._sender.bind(("127.0.0.1", 0))
         self._own = self._sender.getsockname()
+        self.fence = Fence()
         #: called for each datagram that a daemon has broadcast
         self.on_broadcast: Callable[[Host, Datagram], None] = lambda _host, _datagram: None
         #: called for each datagram that is put into a host's socket
@@ -116,15 +130,11 @@ class Network:
         port.arrivals.append(Arrival(datagram, self._now(), self._step()))
         port.delivered += 1
         self.on_deliver(port.host, datagram)
-        while True:
-            port.wait()
-            raw, address = port.tap.recvfrom(65536)
-            if address == self._own:
-                return
-            self._on_broadcast(port, raw)
+        self.collect(name)
 
     def collect(self, name: str) -> None:
         """Read what a host's daemon has broadcast."""
+        self.fence.wait()
         port = self.ports[name]
         while True:
             try:
@@ -142,5 +152,6 @@ class Network:
 
     def close(self) -> None:
         self._sender.close()
+        self.fence.close()
         for port in self.ports.values():
             port.tap.close()
