@@ -15,12 +15,11 @@ from bccnd.bus.client import Client
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.input_transaction import InputTransaction
 from bccnd.core import frames
+from bccnd.core.arrival_times import MAX_WAIT_NS
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.ingress import Ingress
 from bccnd.errors import BadFrame
 
-#: nanoseconds that a datagram may have waited for this process; beyond that a clock was set
-_MAX_WAIT_NS: Final = 60_000_000_000
 #: seconds without a report after which a gateway counts as down
 _SILENT: Final = 5.0
 
@@ -73,7 +72,7 @@ class GatewayLinks:
         counters = self._by_name.get(name)
         if counters is None:
             return False
-        waited = min(max(0, time.time_ns() - received_ns), _MAX_WAIT_NS)
+        waited = min(max(0, time.time_ns() - received_ns), MAX_WAIT_NS)
         now = max(0.0, time.monotonic() - waited * 1e-9)  # a clock may have been set since the boot
         late = waited > self._ingress.max_age_ns
         self._transaction.begin(now)

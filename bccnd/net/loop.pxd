@@ -24,6 +24,7 @@ cdef class _Callback(Handler):
 cdef class Loop:
     cdef Poller _poller
     cdef list _handlers
+    cdef dict _unregistered
     cdef readonly list _timers
     cdef readonly list _soon
     cdef dict _signals

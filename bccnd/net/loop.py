@@ -7,6 +7,7 @@ descriptor may be closed in the middle of a round, and its number used again.
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import os
 import select
@@ -14,6 +15,7 @@ import signal
 from collections.abc import Callable
 from typing import Final
 
+from bccnd import log
 from bccnd.native import clock
 from bccnd.native.poller import Poller
 
@@ -22,6 +24,10 @@ WRITABLE: Final = select.EPOLLOUT
 #: the peer will send no more, but may still read
 HALF_CLOSED: Final = select.EPOLLRDHUP
 GONE: Final = select.EPOLLHUP | select.EPOLLERR
+#: seconds until the kernel is asked again to watch a descriptor
+RETRY: Final = 0.1
+#: memory, or all watches that the user may have (fs.epoll.max_user_watches)
+_EXHAUSTED: Final = (errno.ENOMEM, errno.ENOSPC)
 
 
 def first_served(rounds: int, count: int) -> int:
@@ -73,6 +79,8 @@ class Loop:
         self._poller = Poller()
         #: by descriptor
         self._handlers: list[Handler | None] = []
+        #: events of descriptors that the kernel had no memory to watch
+        self._unregistered: dict[int, int] = {}
         self._timers: list[Timer] = []
         self._soon: list[Callable[[], None]] = []
         self._signals: dict[int, Callable[[], None]] = {}
@@ -84,14 +92,24 @@ class Loop:
         self.watch(self._wake_read, READABLE, self._on_wake)
 
     def watch(self, fd: int, events: int, handler: Handler | Callable[[int], None]) -> None:
-        self._poller.register(fd, events)
+        """Call a handler for events of a descriptor; from later on if the kernel has no memory for that now."""
+        try:
+            self._poller.register(fd, events)
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            if not self._unregistered:
+                self.later(RETRY, self._register_rest)
+            self._unregistered[fd] = events
         if fd >= len(self._handlers):
             self._handlers.extend([None] * (fd + 1 - len(self._handlers)))
         self._handlers[fd] = handler if isinstance(handler, Handler) else _Callback(handler)
 
     def change(self, fd: int, events: int) -> None:
         """Change the events of a watched descriptor; others are ignored."""
-        if self.watches(fd):
+        if fd in self._unregistered:
+            self._unregistered[fd] = events
+        elif self.watches(fd):
             self._poller.modify(fd, events)
 
     def watches(self, fd: int) -> bool:
@@ -100,7 +118,24 @@ class Loop:
     def unwatch(self, fd: int) -> None:
         if self.watches(fd):
             self._handlers[fd] = None
-            self._poller.unregister(fd)
+            if self._unregistered.pop(fd, None) is None:
+                self._poller.unregister(fd)
+
+    def _register_rest(self) -> None:
+        """Register descriptors for which there was no memory before."""
+        for fd, events in list(self._unregistered.items()):
+            try:
+                self._poller.register(fd, events)
+            except OSError as error:
+                log.event(
+                    "out_of_descriptors",
+                    f"the kernel watches no more descriptors: {error.strerror}; {len(self._unregistered)} wait",
+                    remedy="raise fs.epoll.max_user_watches (sysctl), or see what takes the memory (slabtop)",
+                    error=errno.errorcode.get(error.errno or 0, "unknown"),
+                )
+                self.later(RETRY, self._register_rest)
+                return
+            del self._unregistered[fd]
 
     def later(self, seconds: float, call: Callable[[], object]) -> Timer:
         timer = Timer(clock.monotonic() + seconds, call)

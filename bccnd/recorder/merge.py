@@ -26,6 +26,8 @@ from bccnd.journal.listing import ListedFile, current, folders, list_day
 GRACE: Final = 600.0
 #: records of a merged file at most: a few hundred MB, and some ten seconds of work
 MAX_RECORDS: Final = 4 << 20
+#: held locked in the folder of a host while its files are merged
+_LOCK: Final = ".merging"
 #: rows that are decoded at once
 _CHUNK: Final = 16_384
 
@@ -81,11 +83,11 @@ def _remove_superseded(
     """Remove the files that merged files were made of, once these are older than `GRACE`."""
     superseded = {one.file for one in listed} - {one.file for one in there}
     for merged in there if superseded else ():
-        inside = sorted(one for one in superseded if merged.file.holds(one))
+        inside = [one for one in superseded if merged.file.holds(one)]
         if inside and now - merged.written < GRACE:
             step.waiting += len(inside)
         elif inside and merged.file.last == _last_record(filesystem, root, merged.file):
-            for one in inside:
+            for one in sorted(inside, key=lambda file: file.path):
                 with contextlib.suppress(FileNotFoundError):
                     filesystem.delete_file(f"{root}/{one.path}")
             step.removed += len(inside)
@@ -173,7 +175,9 @@ def _only_one(filesystem: pafs.FileSystem, folder: str) -> Iterator[bool]:
     if not isinstance(filesystem, pafs.LocalFileSystem) or not os.path.isdir(folder):
         yield True
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    # Any user who can read the folder could hold a lock on the folder itself.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(os.path.join(folder, _LOCK), flags, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import fcntl
 import os
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,6 +101,16 @@ def names(root: Path) -> list[str]:
     return sorted(path.name.removesuffix(".parquet") for path in root.rglob("*.parquet"))
 
 
+@contextlib.contextmanager
+def locked(path: Path, flags: int) -> Iterator[None]:
+    descriptor = os.open(path, flags)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 #: files: the day, the journal, their records, and the records of a log behind it that was lost
 FILES = st.lists(
     st.tuples(
@@ -133,7 +146,7 @@ def test_every_record_is_there_once_whenever_who_merges_is_killed(
                 except Killed:
                     break
         assert view(root) == expected
-        assert not list(root.rglob(".*"))
+        assert {one.name for one in root.rglob(".*")} <= {".merging"}
         # What could be merged has been, and nothing else is left.
         assert [(one.merged, one.removed, one.waiting) for one in merge_all(HERE, root)] == [(0, 0, 0)]
     left = list_files(HERE, str(root))
@@ -167,6 +180,21 @@ def test_a_day_becomes_one_file_and_what_it_was_made_of_stays_for_a_while(
     assert merge_all(HERE, tmp_path, merge.GRACE + 60)[0].removed == 1
     merge_all(HERE, tmp_path, merge.GRACE + 60)
     assert names(tmp_path / "obs") == [f"{JOURNAL}-000000000001_000000000016"]
+
+
+def test_of_two_processes_one_merges_and_a_reader_holds_up_neither(tmp_path: Path) -> None:
+    for number in range(2):
+        put(tmp_path, 0, JOURNAL, 1 + 3 * number, 3)
+    folder = tmp_path / "obs/host=relay01"
+    # Any user who may read the journal can lock the folder itself.
+    with locked(folder, os.O_RDONLY):
+        assert merge_all(HERE, tmp_path)[0].merged == 2
+    (lock,) = (one for one in folder.iterdir() if one.is_file())
+    assert lock.stat().st_mode & 0o077 == 0
+    put(tmp_path, 0, JOURNAL, 7, 3)
+    with locked(lock, os.O_RDWR):
+        assert [step.merged for step in merge_all(HERE, tmp_path)] == [0]
+    assert merge_all(HERE, tmp_path)[0].merged == 2
 
 
 def test_a_damaged_file_is_left_alone_and_hides_nothing(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class Disturbances:
                 (interposer.MEMORY, errno.ENFILE, "no files in memory"),
                 (interposer.RECEIVE, errno.ENETDOWN, "network down"),
                 (interposer.ACCEPT, errno.ECONNABORTED, "connections aborted"),
+                (interposer.WATCH, errno.ENOSPC, "no more descriptors watched"),
             ]
         )
         self._begin(None, what)

@@ -27,7 +27,8 @@
 #define SCM_TIMESTAMPNS 35
 #endif
 
-enum { FAIL_CAST = 1, FAIL_BUS = 2, FAIL_FILE = 4, FAIL_MEMORY = 8, FAIL_RECEIVE = 16, FAIL_ACCEPT = 32 };
+enum { FAIL_CAST = 1, FAIL_BUS = 2, FAIL_FILE = 4, FAIL_MEMORY = 8, FAIL_RECEIVE = 16, FAIL_ACCEPT = 32,
+       FAIL_WATCH = 64 };
 enum { HISTORY = 1 << 20, SHARED = 64 };
 
 static int on;
@@ -340,6 +341,14 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
         blocked |= 1;
     ready = real(fd, events, most, 0);
     return ready;
+}
+
+int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
+{
+    REAL(epoll_ctl);
+    if (what == EPOLL_CTL_ADD && fails(FAIL_WATCH))
+        return -1;
+    return real(epoll, what, fd, event);
 }
 
 pid_t waitpid(pid_t pid, int *status, int options)

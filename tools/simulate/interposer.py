@@ -22,6 +22,7 @@ FILE: Final = 4
 MEMORY: Final = 8
 RECEIVE: Final = 16
 ACCEPT: Final = 32
+WATCH: Final = 64
 
 _lib: Final = ctypes.CDLL(None)
 
