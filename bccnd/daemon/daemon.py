@@ -44,7 +44,7 @@ from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
 from bccnd.daemon.gateway_processes import GatewayProcesses
 from bccnd.daemon.housekeeping import PAGE_MODULES, Housekeeping
 from bccnd.daemon.sockets import open_entrances, open_segments
-from bccnd.errors import ConfigError
+from bccnd.errors import ConfigError, StartError
 from bccnd.gateways.status import no_report, read_report
 from bccnd.monitoring import program_pages
 from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
@@ -54,7 +54,7 @@ from bccnd.monitoring.status_page import StatusPage
 from bccnd.native import scan
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.interface_watch import watch_interfaces
-from bccnd.net.loop import READABLE, Loop
+from bccnd.net.loop import EXHAUSTED, READABLE, Loop
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment_opening import peer_name
 from bccnd.net.service_manager import ServiceManager
@@ -114,17 +114,29 @@ class Daemon:
         self._page = StatusPage(self)
         self._service_status = ServiceStatus(self)
         with ExitStack() as cleanup:
-            cleanup.callback(self.recent_lines.close)
-            self._build_trackers(configuration)
-            self._open_loop(cleanup)
-            self._open_sockets(configuration, cleanup)
-            self._build_ingress()
-            self._gateways = GatewayProcesses(self.loop, self.links, path, external=not gateways)
-            cleanup.callback(self._gateways.close)
-            self._restore()
+            try:
+                self._build(configuration, cleanup, external_gateways=not gateways)
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                raise StartError(
+                    "no_resources",
+                    f"the system lacks what the start needs: {error.strerror}",
+                    "raise LimitNOFILE= or MemoryMax= of the service, or see what takes so much (free, lsof)",
+                ) from error
             self._cleanup = cleanup.pop_all()
 
     # -- building
+
+    def _build(self, configuration: Configuration, cleanup: ExitStack, *, external_gateways: bool) -> None:
+        cleanup.callback(self.recent_lines.close)
+        self._build_trackers(configuration)
+        self._open_loop(cleanup)
+        self._open_sockets(configuration, cleanup)
+        self._build_ingress()
+        self._gateways = GatewayProcesses(self.loop, self.links, self._path, external=external_gateways)
+        cleanup.callback(self._gateways.close)
+        self._restore()
 
     def _build_trackers(self, configuration: Configuration) -> None:
         """Make what decides without I/O."""

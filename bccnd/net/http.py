@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from bccnd import log
 from bccnd.core.user_quota import UserAccount, UserLimits
 from bccnd.net.http_hosts import HostNames
-from bccnd.net.listen import EXHAUSTED, Acceptor
-from bccnd.net.loop import Loop
+from bccnd.net.listen import Acceptor
+from bccnd.net.loop import EXHAUSTED, Loop
 
 if TYPE_CHECKING:
     from bccnd.net.http_connection import HttpConnection

@@ -20,7 +20,7 @@ from typing import Final
 from bccnd import log
 from bccnd.core.address import SUN_PATH
 from bccnd.errors import StartError
-from bccnd.net.loop import GONE, READABLE, Loop
+from bccnd.net.loop import EXHAUSTED, GONE, READABLE, Loop
 from bccnd.net.peer import credentials
 
 #: seconds to wait for another daemon that starts at the same path, and between two attempts
@@ -32,8 +32,6 @@ BACKLOG: Final = 1024
 ACCEPTS: Final = 64
 #: seconds after which a round accepts no further connection
 ACCEPT_SECONDS: Final = 0.002
-#: the process or the system has run out of descriptors or memory
-EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: seconds without accepting after that
 PAUSE: Final = 0.5
 

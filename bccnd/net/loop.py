@@ -26,8 +26,8 @@ HALF_CLOSED: Final = select.EPOLLRDHUP
 GONE: Final = select.EPOLLHUP | select.EPOLLERR
 #: seconds until the kernel is asked again to watch a descriptor
 RETRY: Final = 0.1
-#: memory, or all watches that the user may have (fs.epoll.max_user_watches)
-_EXHAUSTED: Final = (errno.ENOMEM, errno.ENOSPC)
+#: what the system lacks for a while: descriptors, memory, watches (fs.epoll.max_user_watches)
+EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC)
 
 
 def first_served(rounds: int, count: int) -> int:
@@ -96,7 +96,7 @@ class Loop:
         try:
             self._poller.register(fd, events)
         except OSError as error:
-            if error.errno not in _EXHAUSTED:
+            if error.errno not in EXHAUSTED:
                 raise
             if not self._unregistered:
                 self.later(RETRY, self._register_rest)

@@ -48,6 +48,14 @@ def test_what_cannot_work_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_p
     assert "others can read it" in refused(daemon)
 
 
+def test_a_start_without_descriptors_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    for descriptors in (7, 8, 10):
+        daemon = Daemon(tmp_path / str(descriptors), start=False)
+        daemon.prefix = ["prlimit", f"--nofile={descriptors}"]
+        assert "Too many open files" in refused(daemon)
+        assert not daemon.bus.exists()
+
+
 def test_the_socket_of_a_living_daemon_is_refused_and_that_of_a_dead_one_replaced(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a")
     other = Daemon(tmp_path / "b", {"bus": {"path": str(daemon.bus)}}, start=False)

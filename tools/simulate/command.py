@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +32,7 @@ _HANGS: Final = 300
 
 def package_of(arguments: Sequence[str]) -> Path:
     """Return the folder from which bccnd is imported: that of a known fault, if one is named."""
-    for before, after in zip(arguments, [*arguments[1:], ""], strict=True):
+    for before, after in pairwise([*arguments, ""]):
         name = after if before == "--fault" else before.removeprefix("--fault=")
         if (before == "--fault" or before.startswith("--fault=")) and name in known_faults.FAULTS:
             return known_faults.build(known_faults.FAULTS[name])
@@ -62,7 +63,8 @@ def main(
     """Simulate fleets of whole daemons under a virtual clock, with faults at random, and check invariants all along.
 
     Each seed draws a fleet, its configuration and all that happens. Ends with one line; after a failure with its
-    seed, the last events, and status 1. With --fault, status 0 means that the fault was found.
+    seed, the last events, and status 1. With --fault, status 0 means that the fault was found: a seed fails, and does
+    not without the fault.
     """
     if list_faults:
         for one in known_faults.FAULTS.values():
@@ -82,7 +84,16 @@ def main(
         if sys.stderr.isatty():
             click.echo(f"\r{len(accounts)} fleets, seed {accounts[-1].seed}, {elapsed:.0f} s", err=True, nl=False)
     _report(accounts, elapsed, length, fault, history)
+    if fault is not None and accounts[-1].fault and not _is_clean(accounts[-1].seed, length):
+        click.echo(f"seed {accounts[-1].seed} fails without {fault} too")
+        sys.exit(1)
     sys.exit(0 if bool(accounts[-1].fault) == (fault is not None) else 1)
+
+
+def _is_clean(seed: int, length: float) -> bool:
+    """Whether a seed passes without a known fault."""
+    arguments = ["--seed", str(seed), "--fleets", "1", "--length", str(length), "--history", "0"]
+    return interposer.run_beside(arguments, package_of([])) == 0
 
 
 def _is_over(

@@ -10,6 +10,7 @@ import resource
 import select
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Any, Final
 
@@ -253,6 +254,12 @@ def _open_descriptors() -> set[int]:
         os.close(listing)
 
 
+def _place(fault: BaseException) -> str:
+    """Return where an exception was raised."""
+    last = traceback.extract_tb(fault.__traceback__)[-1]
+    return f"{last.filename}:{last.lineno}"
+
+
 class _Step:
     """A step of a daemon, in the process that is its own and with the descriptors that it may have."""
 
@@ -281,4 +288,4 @@ class _Step:
             what = {1: "epoll_wait", 2: "waitpid", 4: "waitid"}.get(blocked, "a call")
             raise Violation(f"{host.name}: the loop waits in {what}")
         if fault is not None and not interposer.dead() and not isinstance(fault, KeyboardInterrupt):
-            raise Violation(f"{host.name}: the daemon has ended by {fault!r}") from fault
+            raise Violation(f"{host.name}: the daemon has ended by {fault!r} in {_place(fault)}") from fault

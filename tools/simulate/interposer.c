@@ -28,7 +28,7 @@
 #endif
 
 enum { FAIL_CAST = 1, FAIL_BUS = 2, FAIL_FILE = 4, FAIL_MEMORY = 8, FAIL_RECEIVE = 16, FAIL_ACCEPT = 32,
-       FAIL_WATCH = 64 };
+       FAIL_WATCH = 64, FAIL_MAP = 128, SHORT = 256 };
 enum { HISTORY = 1 << 20, SHARED = 64 };
 
 static int on;
@@ -104,7 +104,7 @@ static void die(void)
 {
     dead = 1;
     for (int i = 0; i < shared_count; i++)
-        mmap(shared[i].at, shared[i].size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, shared[i].fd, 0);
+        syscall(SYS_mmap, shared[i].at, shared[i].size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, shared[i].fd, 0);
 }
 
 static int is_dead(void)
@@ -124,6 +124,15 @@ static int fails(int kind)
     fail_left--, failed_calls++;
     errno = fail_errno;
     return 1;
+}
+
+/* As many of the messages of a call as the kernel takes or gives at once. */
+static unsigned int some_of(unsigned int count)
+{
+    if (count < 2 || !armed || !(fail_kinds & SHORT) || fail_left <= 0)
+        return count;
+    fail_left--, failed_calls++;
+    return 1 + fail_left % (count - 1);
 }
 
 static int send_kind(int fd)
@@ -201,7 +210,7 @@ int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, st
         return errno = EAGAIN, -1;
     if (fails(send_kind(fd) == FAIL_CAST ? FAIL_RECEIVE : 0))
         return -1;
-    got = real(fd, messages, count, flags, timeout);
+    got = real(fd, messages, some_of(count), flags, timeout);
     for (int i = 0; on && i < got; i++) {
         struct msghdr *head = &messages[i].msg_hdr;
         for (struct cmsghdr *one = CMSG_FIRSTHDR(head); one; one = CMSG_NXTHDR(head, one))
@@ -272,7 +281,7 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
         return (int) count;
     if (fails(send_kind(fd)))
         return -1;
-    return real(fd, messages, count, flags);
+    return real(fd, messages, some_of(count), flags);
 }
 
 ssize_t write(int fd, const void *data, size_t size)
@@ -325,6 +334,17 @@ int memfd_create(const char *name, unsigned int flags)
     if (fails(FAIL_MEMORY))
         return -1;
     return real(name, flags);
+}
+
+void *mmap64(void *at, size_t size, int access, int flags, int fd, off64_t start)
+{
+    REAL(mmap64);
+    return fd >= 0 && fails(FAIL_MAP) ? MAP_FAILED : real(at, size, access, flags, fd, start);
+}
+
+void *mmap(void *at, size_t size, int access, int flags, int fd, off_t start)
+{
+    return mmap64(at, size, access, flags, fd, start);
 }
 
 /* -- waiting */

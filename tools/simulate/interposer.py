@@ -23,6 +23,9 @@ MEMORY: Final = 8
 RECEIVE: Final = 16
 ACCEPT: Final = 32
 WATCH: Final = 64
+MAP: Final = 128
+#: not a failure: some of many messages are sent or received at once
+SHORT: Final = 256
 
 _lib: Final = ctypes.CDLL(None)
 
@@ -33,6 +36,18 @@ def is_active() -> bool:
 
 def run_again(arguments: Sequence[str], package: Path) -> None:
     """Replace this process by one under the interposer, which imports bccnd from the folder ``package``."""
+    command, environment = _command(arguments, package)
+    os.execve(command[0], command, environment)
+
+
+def run_beside(arguments: Sequence[str], package: Path) -> int:
+    """Run the simulation in a process of its own, silently; return its status."""
+    command, environment = _command(arguments, package)
+    return subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
+
+
+def _command(arguments: Sequence[str], package: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the command that runs the simulation under the interposer, and its environment."""
     library = ROOT / "build" / "simulate" / "interposer.so"
     if not library.exists() or library.stat().st_mtime < _SOURCE.stat().st_mtime:
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +63,7 @@ def run_again(arguments: Sequence[str], package: Path) -> None:
         "PYTHONSAFEPATH": "1",
         "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(package), str(ROOT)])),
     }
-    os.execve(sys.executable, [sys.executable, "-m", "tools.simulate", *arguments], environment)
+    return [sys.executable, "-m", "tools.simulate", *arguments], environment
 
 
 def _function(name: str, result: type | None, *arguments: type) -> Any:

@@ -146,6 +146,11 @@ _ALL: Final = (
         ),
     ),
     KnownFault(
+        "watch_refused",
+        "a descriptor that the kernel has no memory to watch ends a client, or the daemon",
+        (Change("net/loop.py", "if error.errno not in EXHAUSTED:", "if True:"),),
+    ),
+    KnownFault(
         "trace_of_gone",
         "a trace meets a client whose patterns are being removed, and ends its own client",
         (Change("bus/receiver_listing.py", "receivers = routes.present(found)", "receivers = tuple(found)"),),
