@@ -67,9 +67,6 @@ class Client:
         self.open = True
         #: whether the daemon may disconnect it
         self.may_end = False
-        #: whether it is a gateway: it brings datagrams of links and gets those for links
-        self.link = False
-        self.forwarded = 0
         self.published: dict[bytes, list[Publish]] = {}
         self.unsynced: list[Publish] = []
         self.answers: Counter[bytes] = Counter()
@@ -140,11 +137,13 @@ class Client:
 
     # -- whether a message is for it
 
+    def is_certain(self, step: int) -> bool:
+        """Whether the daemon had all that it has asked for when something was sent at a step."""
+        return self.settled and self.changed < step
+
     def wants(self, channel: bytes, step: int) -> str:
         """Whether it must, may or must not get a message sent at a step on a channel."""
-        if self.link:
-            return "not"
-        certain = self.settled and self.changed < step
+        certain = self.is_certain(step)
         if channel.startswith(b"!"):
             addressed = channel == b"!" or self._is_addressed(channel[1:])
             return ("must" if certain else "may") if addressed else "not"
@@ -210,10 +209,7 @@ class Client:
         return []
 
     def _take_message(self, key: bytes, payload: bytes) -> None:
-        if key in (frames.LINK, frames.LINK_HERE):
-            self.forwarded += 1
-            return
-        if self.link or key.startswith(b"!/"):
+        if key.startswith(b"!/"):
             return
         if key.startswith(HEARTBEAT):
             self.ledger.receive_any(b"")
@@ -237,6 +233,10 @@ class Client:
             raise Violation(
                 f"{violation}; channel {key!r}, patterns {held} in {self.dialect}, {self.identity!r}"
             ) from None
+
+    def balance(self, *, lenient: bool) -> None:
+        """Check that this client got what it had to get, or was told of a gap: nothing waits for it any more."""
+        self.ledger.balance(lenient=lenient)
 
     def shrink(self) -> None:
         """Let the kernel hold next to nothing for this client."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from tools.simulate.datagrams import Datagram
 from tools.simulate.host import Host
 from tools.simulate.network import Arrival
+from tools.simulate.observers import SECOND
 from tools.simulate.violation import Violation
 from tools.simulate.world import World
 
@@ -29,7 +30,7 @@ SETTLED: Final = 5.0
 
 def settings() -> dict[str, Any]:
     """Return the segment of the configuration."""
-    return {"address": "10.77.0.255", "port": PORT, "interface": NAME, "name": "veth"}
+    return {"address": "10.77.0.255", "port": PORT, "interface": NAME, "name": SECOND}
 
 
 def is_possible() -> bool:

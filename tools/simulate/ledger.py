@@ -99,7 +99,7 @@ class Ledger:
         """Messages that must still come."""
         return sum(self._must.values())
 
-    def balance(self, *, lenient: bool = False) -> None:
+    def balance(self, *, lenient: bool) -> None:
         """Check that all that was lost was told: nothing waits for this client any more."""
         must, may = sum(self._must.values()), sum(self._may.values())
         if not lenient and not must <= self.lost <= must + may:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from bccnd.core import frames
 from tools.simulate import datagrams, fleet
 from tools.simulate.clients import Client, half_close
+from tools.simulate.datagrams import Datagram
 from tools.simulate.host import Host
 from tools.simulate.network import Arrival
+from tools.simulate.observers import Gateway, Observer, Tap
 from tools.simulate.senders import CHANNELS, Sender
 from tools.simulate.world import HEAVY, World
 
@@ -53,7 +55,10 @@ class LocalPrograms:
 
     def _client(self, *, settled: bool = False) -> Client | None:
         found = [
-            one for clients in self._world.clients.values() for one in clients if not (one.link or one.half_closed)
+            one
+            for clients in self._world.clients.values()
+            for one in clients
+            if not (isinstance(one, Observer) or one.half_closed)
         ]
         found = [one for one in found if not one.host.stalled and (one.settled or not settled)]
         return self._world.rng.choice(found) if found else None
@@ -269,34 +274,71 @@ class LocalPrograms:
             if client is not None:
                 self.publish(client, 20)
 
-    # -- gateways
+    # -- who gets whole datagrams
+
+    def tap(self) -> None:
+        """Connect to the tap of a host."""
+        host = self._host()
+        if host is not None and sum(isinstance(one, Tap) for one in self._world.clients[host.name]) < 2:
+            self._world.note(f"a tap of {host.name}")
+            self._world.clients[host.name].append(Tap(*self._arguments(host)))
+
+    def _arguments(self, host: Host) -> tuple[Any, ...]:
+        world = self._world
+        return host, next(world.pids), 0, world.in_flight[host.name], lambda: world.events
+
+    def _gateway(self, host: Host) -> Gateway | None:
+        """Return the gateway of a host, if it is connected."""
+        return next((one for one in self._world.clients[host.name] if isinstance(one, Gateway)), None)
+
+    def _connect_gateway(self, host: Host) -> Gateway | None:
+        world = self._world
+        gateway = Gateway(world.rng.random() < 0.5, self._carry, *self._arguments(host))
+        world.clients[host.name].append(gateway)
+        world.settle()
+        return self._gateway(host)
+
+    def _carry(self, gateway: Gateway, origin: int, raw: bytes) -> None:
+        """A gateway sends a datagram to the gateways of other hosts, but not back to where it came from."""
+        world = self._world
+        for number, host in enumerate(world.hosts, start=1):
+            if host is not gateway.host and number != origin:
+                self._bring_later(host, gateway.host, datagrams.read(raw), world.rng.choice([0.0, 0.001, 0.3]))
+
+    def _bring_later(self, host: Host, origin: Host, datagram: Datagram, delay: float) -> None:
+        def bring() -> None:
+            # The model needs to know in which order a daemon takes datagrams of links and of the segment.
+            there = self._gateway(host)
+            if there and host.alive and not host.stalled and not self._world.network.ports[host.name].arrivals:
+                self._bring(there, datagram, 0.0, 1 + self._world.hosts.index(origin))
+
+        self._world.at(delay, bring)
+
+    def _bring(self, gateway: Gateway, datagram: Datagram, waited: float, origin: int) -> None:
+        """A gateway brings a datagram that has waited on its link for some seconds."""
+        world, host = self._world, gateway.host
+        if gateway.backed_up:
+            return
+        received_ns = int((world.wall - waited) * 1e9)
+        world.fly(host, datagram.token, datagram.chan)
+        world.network.ports[host.name].arrivals.append(Arrival(datagram, world.now - waited, world.events, True))
+        gateway.send(frames.arrived("nng", origin, received_ns, "10.9.9.9:5400", datagram.raw))
+        world.settle()
 
     def bring(self) -> None:
-        """A gateway brings a datagram that has waited on its link; perhaps a copy comes by the segment too."""
+        """A gateway brings a datagram from afar; perhaps a copy comes by the segment too."""
         host = self._host()
         if host is None or not self._world.rules.linked or not self._senders:
             return
         world, rng = self._world, self._world.rng
-        if self._world.network.ports[host.name].arrivals:
+        if world.network.ports[host.name].arrivals:
             return
-        gateway = next((one for one in world.clients[host.name] if one.link), None)
+        gateway = self._gateway(host) or self._connect_gateway(host)
         if gateway is None:
-            gateway = Client(host, next(world.pids), 0, world.in_flight[host.name], lambda: world.events)
-            gateway.link = True
-            world.clients[host.name].append(gateway)
-            gateway.send(frames.subscribe(rng.choice([frames.LINK, frames.LINK_HERE])))
-            gateway.sync(change=True, step=world.events)
-            world.settle()
-        if not gateway.open:
             return
-        sender = rng.choice(self._senders)
-        (datagram,) = sender.made(1, disorderly=True)
+        (datagram,) = rng.choice(self._senders).made(1, disorderly=True)
         waited = rng.choice([0.0, 0.1, 1.0, 5.0, 25.0])
-        received_ns = int(world.wall * 1e9) - int(waited * 1e9)
         world.note(f"a link brings {datagram.token!r} to {host.name}, {waited} s late")
-        world.fly(host, datagram.token, datagram.chan)
-        world.network.ports[host.name].arrivals.append(Arrival(datagram, world.now - waited, world.events, True))
-        gateway.send(frames.arrived("nng", 1, received_ns, "10.9.9.9:5400", datagram.raw))
-        world.settle()
+        self._bring(gateway, datagram, waited, len(world.hosts) + 1)
         if rng.random() < 0.7:
             world.at(rng.random() * 0.5, lambda: world.network.broadcast(datagram))

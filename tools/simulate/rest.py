@@ -96,7 +96,7 @@ class Rest:
                     raise Violation(f"{client.name} reads, and yet something waits for it")
                 if client.plain and client.ledger.gaps and not (self._may_lose(host) or host.lenient):
                     raise Violation(f"{client.name} has read all the time, and lost {client.ledger.gaps} messages")
-                client.ledger.balance(lenient=host.lenient)
+                client.balance(lenient=host.lenient)
             host.lenient = False
 
     def _may_lose(self, host: Host) -> bool:
@@ -154,7 +154,7 @@ class Rest:
             for client in world.clients[host.name]:
                 if not (client.settled or client.half_closed) or client.ledger.waiting:
                     raise Violation(f"{client.name} is not served as before")
-                client.ledger.balance()
+                client.balance(lenient=False)
 
     # -- what is given back
 

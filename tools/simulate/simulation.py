@@ -103,6 +103,7 @@ class Simulation:
             (1, programs.send_garbage),
             (2, programs.ask),
             (1, programs.leave_while_traced),
+            (1, programs.tap),
             (0.5, programs.use_up_allowance),
             (1, programs.flood),
             (3, programs.bring),

@@ -21,6 +21,7 @@ from tools.simulate.clients import Client, Publish
 from tools.simulate.datagrams import Datagram
 from tools.simulate.host import Host
 from tools.simulate.network import Arrival, Network
+from tools.simulate.observers import Gateway, Observer, Tap
 from tools.simulate.sources import MAY, MUST, NOT, Rules, SourceModel
 from tools.simulate.violation import Violation
 
@@ -235,6 +236,8 @@ class World:
         """A daemon has processed what one of its clients has published."""
         cut = self._was_cut(host)
         for client in self.clients[host.name]:
+            if isinstance(client, Observer):
+                continue
             wants = client.wants(publish.channel, publish.step)
             if wants == NOT or (client is publish.publisher and not client.echo):
                 if not host.lenient:
@@ -294,6 +297,13 @@ class World:
                     uncertain.add(datagram.src)
         more = self._flying[host.name][datagram.token] > 1
         for client in self.clients[host.name]:
+            if isinstance(client, Tap):
+                client.judged(datagram, outcome, arrival.step)
+                continue
+            if isinstance(client, Gateway):
+                fresh = self.now - arrival.when < self.rules.horizon / 2
+                client.judged(datagram, outcome, arrival.step, fresh=fresh, linked=arrival.from_link)
+                continue
             wants = client.wants(datagram.chan, arrival.step)
             if (outcome == NOT or wants == NOT) and (more or host.lenient):
                 continue  # what came may be a later copy
@@ -307,13 +317,20 @@ class World:
     # -- what daemons send
 
     def _on_broadcast(self, host: Host, datagram: Datagram) -> None:
-        if not datagram.src.startswith(host.name.encode() + b"/"):
+        own = datagram.src.startswith(host.name.encode() + b"/")
+        key = host.name, datagram.src, datagram.seq
+        for client in self.clients[host.name]:
+            # It comes back to the daemon, which tells the tap.
+            if isinstance(client, Tap):
+                client.judged(datagram, NOT, self.events)
+            elif isinstance(client, Gateway) and own and key not in self.broadcasts:
+                client.sent(datagram, self.events)
+        if not own:
             return  # passed on for a link
         if not datagram.token:  # a heartbeat, which clients here get too
             for client in self.clients[host.name]:
                 if client.wants(datagram.chan, self.events) != NOT:
                     client.ledger.expect(b"", surely=False)
-        key = host.name, datagram.src, datagram.seq
         self.broadcasts.setdefault(key, (datagram.chan, []))[1].append(self.now)
 
     # -- the end

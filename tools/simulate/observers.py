@@ -1,0 +1,109 @@
+"""Clients that get whole datagrams instead of messages: of the tap, and for links. They are accounted for at rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from bccnd.core import frames
+from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
+from tools.simulate import datagrams
+from tools.simulate.clients import Client
+from tools.simulate.datagrams import Datagram
+from tools.simulate.sources import MAY, MUST, NOT
+from tools.simulate.violation import Violation
+
+#: the segment of a host beside that of the fleet
+SECOND: Final = "veth"
+_ACCEPTED: Final = {NAMES[number] for number in (*range(LAST_ACCEPTED + 1), NOT_ADDRESSED)}
+
+
+class Observer(Client):
+    """Gets datagrams by a ``pattern`` of the bus itself; ``observe`` says which."""
+
+    def __init__(self, pattern: bytes, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.plain = False
+        self._surely: Counter[bytes] = Counter()
+        self._perhaps: Counter[bytes] = Counter()
+        self._got: Counter[bytes] = Counter()
+        self.send(frames.subscribe(pattern))
+        self.sync(change=True, step=self.changed)
+
+    def wants(self, channel: bytes, step: int) -> str:
+        """It gets no messages."""
+        return NOT
+
+    def observe(self, what: bytes, *, surely: bool) -> None:
+        (self._surely if surely else self._perhaps)[what] += 1
+
+    def got(self, what: bytes) -> None:
+        self._got[what] += 1
+
+    def balance(self, *, lenient: bool) -> None:
+        """Check that each came once, and that those which did not come were reported as a gap."""
+        missing = perhaps = 0
+        for what in self._surely.keys() | self._perhaps.keys() | self._got.keys():
+            surely, most, got = self._surely[what], self._surely[what] + self._perhaps[what], self._got[what]
+            if got > most and not lenient:
+                raise Violation(f"{self.name} got {what!r} {got} times instead of {most}")
+            missing += max(0, surely - got)
+            perhaps += max(0, most - max(got, surely))
+        lost = self.ledger.lost
+        if not missing <= lost <= missing + perhaps and not lenient:
+            first = next((what for what, count in self._surely.items() if count > self._got[what]), b"")
+            raise Violation(
+                f"{self.name} has not got {missing} datagrams, among them {first!r}, and was told of {lost}"
+            )
+        self.ledger.lost = 0
+        for counts in (self._surely, self._perhaps, self._got):
+            counts.clear()
+
+
+class Tap(Observer):
+    """A client that gets all datagrams with their verdicts."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(frames.TAP, *arguments)
+
+    def judged(self, datagram: Datagram, outcome: str, step: int) -> None:
+        """A datagram was processed, and must have been accepted, dropped, or either."""
+        certain = self.is_certain(step)
+        for sign, wrong in ((b"+", NOT), (b"-", MUST)):
+            if outcome != wrong:
+                self.observe(sign + datagram.raw, surely=certain and outcome != MAY)
+
+    def _take_message(self, key: bytes, payload: bytes) -> None:
+        if key.startswith(frames.TAP):
+            verdict, segment, *_, raw = frames.read_tapped(key, payload)
+            # What the host broadcasts on its second segment comes back there too.
+            if verdict in _ACCEPTED or segment != SECOND:
+                self.got((b"+" if verdict in _ACCEPTED else b"-") + raw)
+
+
+class Gateway(Observer):
+    """A gateway with links to other hosts, or with one ``single`` link: it gets what is accepted, for these."""
+
+    def __init__(self, single: bool, carry: Callable[[Gateway, int, bytes], None], *arguments: Any) -> None:
+        self.single = single
+        self._carry = carry
+        super().__init__(frames.LINK_HERE if single else frames.LINK, *arguments)
+
+    def judged(self, datagram: Datagram, outcome: str, step: int, *, fresh: bool, linked: bool) -> None:
+        """A datagram was processed; one that has waited too long, or came by the single link, does not go to links."""
+        if outcome != NOT and not (linked and self.single):
+            self.observe(datagram.raw, surely=fresh and outcome == MUST and self.is_certain(step))
+
+    def sent(self, datagram: Datagram, step: int) -> None:
+        """The host has broadcast a datagram of its own for the first time: it goes to links too, once."""
+        if not (self._surely[datagram.raw] or self._perhaps[datagram.raw]):
+            self.observe(datagram.raw, surely=self.is_certain(step))
+
+    def _take_message(self, key: bytes, payload: bytes) -> None:
+        if key == frames.LINK:
+            origin, raw = frames.read_forwarded(payload)
+            if not origin and not self._got[raw] and datagrams.read(raw).src.startswith(self.host.name.encode() + b"/"):
+                self.sent(datagrams.read(raw), self.changed)  # it may not have been broadcast
+            self.got(raw)
+            self._carry(self, origin, raw)
