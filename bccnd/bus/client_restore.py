@@ -57,6 +57,7 @@ def replay_input(
         else:
             bus.backpressure.retry_replayed(client)
 
+    handover.count_try()
     try:
         bus.fanout.replay(received, process)
     except Exception:  # noqa: BLE001 - given up rather than met again and again

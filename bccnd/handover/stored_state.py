@@ -135,7 +135,7 @@ class Handover:
                 if layout.is_valid(memory):
                     os.close(fd)
                     unfinished = layout.read_unfinished(memory)
-                    if unfinished is not None and layout.count_try(memory, unfinished.serial) > MAX_TRIES:
+                    if unfinished is not None and layout.tries(memory, unfinished.serial) >= MAX_TRIES:
                         size = len(unfinished.packet) + sum(map(len, unfinished.datagrams))
                         what = f"{len(unfinished.datagrams)} datagrams" if unfinished.datagrams else "a client's packet"
                         if unfinished.kind == layout.RETRY:  # that packet is in the client's log
@@ -153,6 +153,11 @@ class Handover:
         self._unstored_inflight = [fd]
         self._store_inflight()
         return InflightState(memory), None
+
+    def count_try(self) -> None:
+        """Count that the unfinished input is processed now; not earlier, as a start may be refused for other causes."""
+        if self.unfinished is not None:
+            layout.count_try(self.inflight.memory, self.unfinished.serial)
 
     def _store_inflight(self) -> bool:
         """Store the state of the input being processed unless that was done; False if systemd refuses it."""

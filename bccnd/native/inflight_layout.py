@@ -178,12 +178,16 @@ def is_valid(inflight: mmap) -> bool:
     return len(inflight) == SIZE and inflight[: len(MAGIC)] == MAGIC
 
 
-def count_try(inflight: mmap, serial: int) -> int:
-    """Count and return the tries of an unfinished input."""
-    tries = 1 + (read_number(inflight, AT_TRIES) if read_number(inflight, AT_TRIED) == serial else 0)
+def tries(inflight: mmap, serial: int) -> int:
+    """Return how often an unfinished input was retried."""
+    return read_number(inflight, AT_TRIES) if read_number(inflight, AT_TRIED) == serial else 0
+
+
+def count_try(inflight: mmap, serial: int) -> None:
+    """Count that an unfinished input is retried."""
+    count = 1 + tries(inflight, serial)
     write_number(inflight, AT_TRIED, serial)
-    write_number(inflight, AT_TRIES, tries)
-    return tries
+    write_number(inflight, AT_TRIES, count)
 
 
 def read_number(inflight: mmap, at: int) -> int:

@@ -986,6 +986,20 @@ def test_datagrams_that_kill_daemons_are_dropped(tmp_path: Path, monkeypatch: py
         assert messages(one.all(), b"a/x") == [b"3"]
 
 
+def test_starts_that_are_refused_drop_no_input(tmp_path: Path) -> None:
+    with Site(tmp_path, segment=True) as site:
+        one = site.connect(b"a/")
+        site.broadcast(remote(1, b"a/x", b"1"))
+        assert len(site.segment.receiver.receive()) == 1
+        site.kill()
+        for _ in range(2 * MAX_TRIES):
+            # It has read what is stored when it finds that an interface is missing, for instance.
+            drop(Handover(site.store, site.store.passed(), lambda _call: None))
+        site.start()
+        assert site.handover.dropped == []
+        assert messages(one.all(), b"a/x") == [b"1"]
+
+
 def test_replayed_input_that_meets_a_bug_is_dropped_at_once(
     site: Site, deaths: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,10 +66,12 @@ def test_slots_do_not_overlap_and_are_empty_at_first() -> None:
 
 def test_tries_are_counted_for_one_input_at_a_time() -> None:
     with new_memory() as (memory, reader):
-        assert [layout.count_try(memory, 7) for _ in range(3)] == [1, 2, 3]
-        assert layout.read_number(reader, layout.AT_TRIES) == 3
-        assert [layout.count_try(reader, 8) for _ in range(2)] == [1, 2]
-        assert layout.count_try(memory, 7) == 1
+        assert layout.tries(memory, 7) == 0
+        for expected in (1, 2, 3):
+            layout.count_try(memory, 7)
+            assert layout.tries(reader, 7) == expected
+        layout.count_try(reader, 8)
+        assert (layout.tries(memory, 8), layout.tries(memory, 7)) == (1, 0)
 
 
 def test_long_label_is_cut() -> None:

@@ -50,6 +50,7 @@ def package_of(arguments: Sequence[str]) -> Path:
 @click.option("--fault", metavar="NAME", help="Put a known fault back, and end once it is found.")
 @click.option("--list-faults", is_flag=True, help="List the known faults.")
 @click.option("--history", type=int, default=40, show_default=True, help="Lines of history behind a failure.")
+@click.option("--trace", metavar="FILE", type=Path, help="Write all that the last fleet does, with its system calls.")
 def main(
     seed: int | None,
     hours: float | None,
@@ -59,6 +60,7 @@ def main(
     fault: str | None,
     list_faults: bool,
     history: int,
+    trace: Path | None,
 ) -> None:
     """Simulate fleets of whole daemons under a virtual clock, with faults at random, and check invariants all along.
 
@@ -79,7 +81,7 @@ def main(
     elapsed = 0.0
     while not _is_over(accounts, elapsed, hours, minutes, fleets) and not (accounts and accounts[-1].fault):
         left = 60 * minutes - elapsed if minutes is not None else float("inf")
-        accounts.append(_run_apart(first + len(accounts), length, left))
+        accounts.append(_run_apart(first + len(accounts), length, left, trace))
         elapsed = (interposer.kernel_ns() - begun) / 1e9
         if sys.stderr.isatty():
             click.echo(f"\r{len(accounts)} fleets, seed {accounts[-1].seed}, {elapsed:.0f} s", err=True, nl=False)
@@ -121,7 +123,7 @@ def _prepare() -> None:
     edges.install()
 
 
-def _run_apart(seed: int, length: float, left: float) -> Account:
+def _run_apart(seed: int, length: float, left: float, trace: Path | None) -> Account:
     """Run a fleet in a child, so that nothing of another one is left; for at most ``left`` real seconds."""
     from tools.simulate.simulation import Account
 
@@ -129,7 +131,7 @@ def _run_apart(seed: int, length: float, left: float) -> Account:
     child = os.fork()
     if not child:
         os.close(read)
-        _run_in_child(write, seed, length, left)
+        _run_in_child(write, seed, length, left, trace)
     os.close(write)
     data = b""
     poll = select.poll()
@@ -151,7 +153,7 @@ def _run_apart(seed: int, length: float, left: float) -> Account:
         return Account(seed, fault=f"the simulation itself has ended ({status}) or hangs")
 
 
-def _run_in_child(write: int, seed: int, length: float, left: float) -> None:
+def _run_in_child(write: int, seed: int, length: float, left: float, trace: Path | None) -> None:
     """Never returns."""
     from tools.simulate.simulation import run
 
@@ -159,7 +161,7 @@ def _run_in_child(write: int, seed: int, length: float, left: float) -> None:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[os.getpid() % len(os.sched_getaffinity(0))]})
     end = interposer.kernel_ns() + min(left, 1e6) * 1e9
     over: Callable[[], bool] = lambda: interposer.kernel_ns() > end  # noqa: E731 - a name for a parameter
-    account = run(seed, length, over)
+    account = run(seed, length, over, trace)
     data = json.dumps(asdict(account)).encode()
     while data:
         data = data[os.write(write, data) :]

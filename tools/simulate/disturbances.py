@@ -25,11 +25,18 @@ class Disturbances:
         world = self._world
         world.note(f"{host.name if host is not None else 'all'}: {what}")
         world.injected[what] += 1
-        for one in world.hosts if host is None else [host]:
-            world.disturbed[one.name] = world.now
+        self._disturb(host)
 
-    def _end_after(self, seconds: float, end: Callable[[], None]) -> None:
-        self._world.at(self._world.rng.random() * seconds, end)
+    def _disturb(self, host: Host | None) -> None:
+        for one in self._world.hosts if host is None else [host]:
+            self._world.disturbed[one.name] = self._world.now
+
+    def _end_after(self, seconds: float, host: Host | None, end: Callable[[], None]) -> None:
+        def end_it() -> None:
+            end()
+            self._disturb(host)
+
+        self._world.at(self._world.rng.random() * seconds, end_it)
 
     def no_descriptors(self) -> None:
         host = self._host()
@@ -40,9 +47,8 @@ class Disturbances:
 
         def end() -> None:
             host.out_of_descriptors = False
-            self._world.disturbed[host.name] = self._world.now
 
-        self._end_after(15, end)
+        self._end_after(15, host, end)
 
     def calls_fail(self) -> None:
         """Some calls of all hosts fail."""
@@ -65,7 +71,7 @@ class Disturbances:
             for host in self._world.hosts:
                 host.store.refused += 1
         interposer.fail(kind, error, self._world.rng.choice([1, 3, 20]))
-        self._end_after(2, lambda: interposer.fail(0, 0, 0))
+        self._end_after(2, None, lambda: interposer.fail(0, 0, 0))
 
     def stall(self) -> None:
         """A host is not run for a while."""
@@ -77,9 +83,8 @@ class Disturbances:
 
         def end() -> None:
             host.stalled = False
-            self._world.disturbed[host.name] = self._world.now
 
-        self._end_after(4, end)
+        self._end_after(4, host, end)
 
     def manager_stalls(self) -> None:
         host = self._host()
@@ -92,7 +97,7 @@ class Disturbances:
         def end() -> None:
             host.store.stalled = False
 
-        self._end_after(5, end)
+        self._end_after(5, host, end)
 
     def store_refuses(self) -> None:
         host = self._host()
@@ -104,7 +109,7 @@ class Disturbances:
         def end() -> None:
             host.store.refuses = False
 
-        self._end_after(5, end)
+        self._end_after(5, host, end)
 
     def clock_steps(self) -> None:
         """The wall clock of the machine is set, or jumps ahead as by a suspend."""

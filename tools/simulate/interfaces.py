@@ -104,7 +104,8 @@ class Interface:
         world, host = self._world, self._host
         port = world.network.ports[host.name]
         quiet_since = max(self._since, world.disturbed[host.name])
-        if not (self.there and host.alive and not host.stalled) or world.now < quiet_since + SETTLED or port.arrivals:
+        up = self.there and host.alive and not (host.stalled or host.out_of_descriptors)
+        if not up or world.now < quiet_since + SETTLED or port.arrivals:
             return False
         assert self._wire is not None
         world.fly(host, datagram.token, datagram.chan)

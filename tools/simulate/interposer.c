@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -41,6 +42,9 @@ static int armed, dead, fail_kinds, fail_errno;
 static long kill_at, fail_left;
 static uint64_t calls, failed_calls;
 static int ready, polled_fd = -1, blocked;
+/* the calls of a step as text, if they are asked for */
+static char trace[1 << 16];
+static int tracing, traced;
 static struct { void *at; size_t size; int fd; } shared[SHARED];
 static int shared_count;
 
@@ -81,8 +85,11 @@ void sim_share(void *at, size_t size, int fd)
 
 void sim_arm(long at_call)
 {
-    armed = 1, dead = 0, kill_at = at_call, calls = 0, ready = 0, blocked = 0;
+    armed = 1, dead = 0, kill_at = at_call, calls = 0, ready = 0, blocked = 0, traced = 0, trace[0] = 0;
 }
+
+void sim_trace_calls(void) { tracing = 1; }
+const char *sim_traced(void) { return trace; }
 
 void sim_disarm(void) { armed = dead = 0, kill_at = 0, shared_count = 0; }
 
@@ -107,21 +114,31 @@ static void die(void)
         syscall(SYS_mmap, shared[i].at, shared[i].size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, shared[i].fd, 0);
 }
 
-static int is_dead(void)
+static void note(const char *what, int number)
+{
+    if (tracing && traced < (int) sizeof trace - 64)
+        traced += snprintf(trace + traced, 64, " %s %d", what, number);
+}
+
+static int is_dead_in(const char *call, int fd)
 {
     if (!armed)
         return 0;
     calls++;
+    note(call, fd);
     if (!dead && kill_at && --kill_at == 0)
-        die();
+        note("killed", 0), die();
     return dead;
 }
+
+#define is_dead() is_dead_in(__func__, fd)
 
 static int fails(int kind)
 {
     if (!armed || !(fail_kinds & kind) || fail_left <= 0)
         return 0;
     fail_left--, failed_calls++;
+    note("failed", fail_errno);
     errno = fail_errno;
     return 1;
 }
@@ -360,6 +377,8 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
     if (timeout)
         blocked |= 1;
     ready = real(fd, events, most, 0);
+    for (int i = 0; tracing && i < ready; i++)
+        note("ready", events[i].data.fd);
     return ready;
 }
 

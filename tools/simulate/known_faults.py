@@ -146,6 +146,17 @@ _ALL: Final = (
         ),
     ),
     KnownFault(
+        "start_is_a_try",
+        "starts that are refused count as attempts at the unfinished input, which is dropped",
+        (
+            Change(
+                "handover/stored_state.py",
+                "layout.tries(memory, unfinished.serial) >= MAX_TRIES:",
+                "[layout.count_try(memory, unfinished.serial), layout.tries(memory, unfinished.serial)][1] > MAX_TRIES:",
+            ),
+        ),
+    ),
+    KnownFault(
         "watch_refused",
         "a descriptor that the kernel has no memory to watch ends a client, or the daemon",
         (Change("net/loop.py", "if error.errno not in EXHAUSTED:", "if True:"),),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tools.simulate import fleet, interfaces
+from tools.simulate import fleet, interfaces, interposer
 from tools.simulate.disturbances import Disturbances
 from tools.simulate.interfaces import Interface
 from tools.simulate.local_programs import LocalPrograms
@@ -161,13 +161,16 @@ class Simulation:
         sender.send(count)
 
 
-def run(seed: int, seconds: float, over: Callable[[], bool] = lambda: False) -> Account:
-    """Run a seed for some simulated seconds, or until it is ``over``."""
+def run(seed: int, seconds: float, over: Callable[[], bool] = lambda: False, trace: Path | None = None) -> Account:
+    """Run a seed for some simulated seconds, or until it is ``over``; write all that happens to the file ``trace``."""
     account = Account(seed)
     with tempfile.TemporaryDirectory(prefix="bccnd-") as folder:
         simulation = Simulation(seed, Path(folder))
         world = simulation.world
         begun = world.now
+        if trace is not None:
+            interposer.trace_calls()
+            world.traced = []
         try:
             simulation.go(seconds, over)
         except Violation as violation:
@@ -180,4 +183,6 @@ def run(seed: int, seconds: float, over: Callable[[], bool] = lambda: False) -> 
             world.close()
             if simulation.interface is not None:
                 simulation.interface.close()
+        if trace is not None and world.traced is not None:
+            trace.write_text("".join(f"{line}\n" for line in world.traced).replace(folder, ""))
     return account

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +16,17 @@ from tools.simulate import interposer
 #: of the segment's socket: room for the longest backlog
 _RECEIVE_BUFFER: Final = 64 << 20
 _SO_RCVBUFFORCE: Final = 33
+
+
+@contextmanager
+def _descriptors_of_its_own() -> Iterator[None]:
+    """The service manager is another process: that the daemon has no descriptors left does not concern it."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 class SocketUnits:
@@ -64,7 +78,8 @@ class DescriptorStore:
                 self.refused += 1
                 raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
             held = self._kept.setdefault(name, [])
-            held += [os.dup(fd) for fd in fds if not any(os.path.sameopenfile(fd, one) for one in held)]
+            with _descriptors_of_its_own():
+                held += [os.dup(fd) for fd in fds if not any(os.path.sameopenfile(fd, one) for one in held)]
         elif "FDSTOREREMOVE" in words:
             for fd in self._kept.pop(name, ()):
                 os.close(fd)

@@ -49,6 +49,8 @@ class World:
     def __init__(self, seed: int, folder: Path, count: int, settings: dict[str, Any], first_port: int) -> None:
         self.rng = random.Random(seed)
         self.history: deque[str] = deque(maxlen=_HISTORY)
+        #: everything that happens, with the calls of each step; None if nobody asks for it
+        self.traced: list[str] | None = None
         self.digest = hashlib.sha256()
         self.events = 0
         self.injected: Counter[str] = Counter()
@@ -125,6 +127,12 @@ class World:
         line = f"{self.events:7d} {self.now:12.4f} {what}"
         self.history.append(line)
         self.digest.update(line.encode())
+        self.trace(line)
+
+    def trace(self, line: str) -> None:
+        """Add a line to the trace, if there is one."""
+        if self.traced is not None:
+            self.traced.append(line)
 
     def run(self, seconds: float) -> None:
         """Go on for so many seconds."""
@@ -165,6 +173,7 @@ class World:
             host.count_round(moved=False)
         self.advance(TURN)
         served = interposer.calls() > 1
+        self.trace(f"{self.now:.6f} {host.name}:{interposer.traced().decode()}")
         if not host.alive:
             self._went_down(host, numbers)
         if served or not host.alive:
@@ -359,6 +368,7 @@ class _LogWatcher(logging.Handler):
             return
         self._world.log[name] += 1
         self._world.digest.update(name.encode())
+        self._world.trace(f"{self._world.now:.6f} log: {record.getMessage()}")
         if name in _BUGS:
             trace = record.exc_info[1] if record.exc_info else None
             self._world.note(f"bug: {record.getMessage()} {trace!r}")
