@@ -41,8 +41,13 @@ def replay_input(
     unfinished: InflightInput,
     received: dict[int, int],
     feed: Callable[[InflightInput], None],
+    *,
+    broadcast: bool = False,
 ) -> None:
-    """Process again what the previous daemon did not finish; ``feed`` processes datagrams."""
+    """Process again what the previous daemon did not finish; ``feed`` processes datagrams.
+
+    ``broadcast`` is whether the message of a client was broadcast on a segment: then it cannot wait any more.
+    """
 
     def process() -> None:
         if unfinished.kind == DATAGRAMS:
@@ -59,7 +64,7 @@ def replay_input(
 
     handover.count_try()
     try:
-        bus.fanout.replay(received, process)
+        bus.fanout.replay(received, process, broadcast=broadcast)
     except Exception:  # noqa: BLE001 - given up rather than met again and again
         what = "the input that the previous daemon was processing is lost"
         log.bug(what)

@@ -25,6 +25,7 @@ cdef class Fanout:
     cdef FanoutGroups _batches
     cdef FanoutGroups _groups
     cdef dict _received
+    cdef bint _was_broadcast
     cdef readonly bint due
     cdef Loop _loop
 

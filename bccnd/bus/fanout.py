@@ -51,6 +51,8 @@ class Fanout:
         self._groups = FanoutGroups()
         #: by descriptor, messages of an input being replayed that a client got from the daemon before this one
         self._received: dict[int, int] = {}
+        #: whether the message of that input was broadcast
+        self._was_broadcast = False
         #: whether messages for clients in batch mode wait: the end of this round will send them
         self.due = False
         self._loop = loop
@@ -257,19 +259,22 @@ class Fanout:
 
     # -- replay of the input that the daemon before this one did not finish
 
-    def replay(self, received: dict[int, int], process: Callable[[], None]) -> None:
-        """Process an unfinished input again: clients that have ``received`` so many messages of it get the others."""
-        self._received = received
+    def replay(self, received: dict[int, int], process: Callable[[], None], *, broadcast: bool = False) -> None:
+        """Process an unfinished input again: clients that have ``received`` so many messages of it get the others.
+
+        ``broadcast`` is whether a segment has received its message.
+        """
+        self._received, self._was_broadcast = received, broadcast
         try:
             process()
             self.send_batches()
         finally:
-            self._received = {}
+            self._received, self._was_broadcast = {}, False
 
     @property
     def partly_received(self) -> bool:
-        """Whether a client has received a part of the input being replayed."""
-        return any(self._received.values())
+        """Whether a client or a segment has received a part of the input being replayed."""
+        return self._was_broadcast or any(self._received.values())
 
     def _without_received(self, receivers: tuple[int, ...]) -> tuple[int, ...]:
         return tuple([fd for fd in receivers if not self._has_received(fd)])

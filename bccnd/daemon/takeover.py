@@ -86,12 +86,14 @@ def restore(
     ingress.tracker_log = bus.transaction.tracker_log = tracker_log
     inflight = handover.inflight
     from_client = unfinished is not None and unfinished.kind != DATAGRAMS
+    broadcast = [from_client and was_broadcast(inflight.memory, number) for number in range(len(segments))]
     for number, segment in enumerate(segments):
-        segment.record_sends(inflight, number, already_sent=from_client and was_broadcast(inflight.memory, number))
+        segment.record_sends(inflight, number, already_sent=broadcast[number])
     found_any = bool(handover.clients or replayed.records)
     received = restore_clients(bus, handover)
     if unfinished is not None:
-        replay_input(bus, handover, unfinished, received, partial(_feed, ingress, bus, segments, tracker_log))
+        feed = partial(_feed, ingress, bus, segments, tracker_log)
+        replay_input(bus, handover, unfinished, received, feed, broadcast=any(broadcast))
     for number, segment in enumerate(segments):
         segment.record_receives(inflight, number)
     writer = TrackerLogWriter(handover, tracker_log)

@@ -139,6 +139,8 @@ class Site(Hub):
         self.path = str(folder / "bus.sock")
         self.sent: list[bytes] = []
         self.answer = None
+        #: whether the next daemon finds that the message of the unfinished input was broadcast
+        self.was_broadcast = False
         self.limits = unhurried(limits or BusLimits())
         self.rules = tuple(rules)
         self.dialect = DIALECTS[dialect]
@@ -211,7 +213,7 @@ class Site(Hub):
         self.ingress.tracker_log = bus.transaction.tracker_log = self.tracker_log
         had = restore_clients(bus, handover)
         if unfinished is not None:
-            replay_input(bus, handover, unfinished, had, self._replay_datagrams)
+            replay_input(bus, handover, unfinished, had, self._replay_datagrams, broadcast=self.was_broadcast)
         if self.options is not None and self.wire is not None:
             segment = self.segment = Segment(self.options, self.wire.dup())
             undo.append(segment.close)

@@ -152,7 +152,8 @@ _ALL: Final = (
             Change(
                 "handover/stored_state.py",
                 "layout.tries(memory, unfinished.serial) >= MAX_TRIES:",
-                "[layout.count_try(memory, unfinished.serial), layout.tries(memory, unfinished.serial)][1] > MAX_TRIES:",
+                "layout.count_try(memory, unfinished.serial) or "
+                "layout.tries(memory, unfinished.serial) > MAX_TRIES:",
             ),
         ),
     ),
