@@ -974,16 +974,16 @@ def test_restored_publishers_wait_for_the_rate_of_their_user_together(tmp_path: 
 
 @pytest.mark.parametrize("was_broadcast", [True, False])
 def test_a_message_that_was_broadcast_does_not_wait_again(tmp_path: Path, was_broadcast: bool) -> None:
-    with Site(tmp_path, limits=BusLimits(user=UserLimits(rate=0.01))) as site:
-        publishers = [site.connect() for _ in range(4)]
-        for number, publisher in enumerate(publishers):
-            publisher.publish(b"a", b"%d" % number)
-            site.settle()
-        last = publishers[-1]
-        last.client.state_log.retried()
+    with Site(tmp_path, limits=BusLimits(queue_messages=5)) as site:
+        reader, publisher = slow(site, b"a"), site.connect()
+        reader.send(b"CMSG blocking/hard/block")
+        site.settle()
+        publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
+        turn_until(site.loop, lambda: publisher.client.resume is not None)
+        publisher.client.state_log.retried()
         site.was_broadcast = was_broadcast
         site.die()
-        assert (last.client.blocked_packet is None) == was_broadcast
+        assert (publisher.client.blocked_packet is None) == was_broadcast
 
 
 def test_datagrams_that_kill_daemons_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
