@@ -39,5 +39,5 @@ cdef class Loop:
     cpdef bint watches(self, int fd)
     @cython.locals(timer=Timer, seconds=double)
     cdef double _timeout(self) except? -2.0
-    @cython.locals(timer=Timer, now=double)
+    @cython.locals(timer=Timer, now=double, due=list)
     cdef _run_timers(self)

@@ -204,11 +204,14 @@ class Loop:
 
     def _run_timers(self) -> None:
         now = clock.monotonic()
-        while self._timers:
-            timer = self._timers[0]
-            if timer.when > now:
-                break
-            heapq.heappop(self._timers)
+        timer = self._timers[0]
+        if timer.when > now:
+            return
+        # Those that they arm wait for a later round, whatever the clock says then.
+        due = []
+        while self._timers and self._timers[0].when <= now:
+            due.append(heapq.heappop(self._timers))
+        for timer in due:
             if timer.call is not None:
                 timer.call()
 
