@@ -51,6 +51,8 @@ class Observer(Client):
             missing += max(0, surely - got)
             perhaps += max(0, most - max(got, surely))
         lost = self.ledger.lost
+        if "more" in self.host.settings:  # gaps also count what comes back on the second segment
+            perhaps = max(perhaps, lost)
         if not missing <= lost <= missing + perhaps and not lenient:
             first = next((what for what, count in self._surely.items() if count > self._got[what]), b"")
             raise Violation(
