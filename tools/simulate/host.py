@@ -118,7 +118,8 @@ class Host:
             # What the end of a process closes.
             gc.collect()
             for fd in _open_descriptors() - before - self.store.all():
-                os.close(fd)
+                with contextlib.suppress(OSError):  # what closing one has freed may have closed another
+                    os.close(fd)
             self.process.shared.clear()
         self._after_step()
         return self.daemon is not None
