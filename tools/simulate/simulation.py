@@ -109,7 +109,7 @@ class Simulation:
             (3, programs.bring),
             (2, self._burst),
             (0.7, operators.stop),
-            (0.7, operators.stop_with_backlog),
+            (0.7, self._stop_with_backlog),
             (0.7, operators.kill),
             (1, operators.reload),
             (1, operators.replace_child),
@@ -150,6 +150,16 @@ class Simulation:
         (datagram,) = self._neighbour.made(1)
         if self.interface.send(datagram):
             self.world.note(f"{datagram.token!r} on the interface")
+
+    def _stop_with_backlog(self) -> None:
+        """A daemon is not run while more arrives than clients' queues hold; then it is told to stop."""
+        self.operators.stop_with_backlog()
+        sender = self._rng.choice(self.senders)
+
+        def send() -> None:
+            sender.send(2500)
+
+        self.world.at(0.1, send)
 
     def _burst(self) -> None:
         """A sender sends very much at once."""
