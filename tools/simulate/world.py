@@ -90,6 +90,8 @@ class World:
         self.broadcasts: dict[tuple[str, bytes, int], tuple[bytes, list[float]]] = {}
         #: hosts whose programs have published more at once than a client that reads can get
         self.overrun: set[str] = set()
+        #: hosts whose daemon has lost what it knew, since the last rest: its own message may come back as a new one
+        self.forgot: Counter[str] = Counter()
         self.log: Counter[str] = Counter()
         self._handler = _LogWatcher(self)
         logging.getLogger("bccnd").addHandler(self._handler)
@@ -193,6 +195,7 @@ class World:
         """A daemon may know less than the one before it, if that could not keep everything."""
         if host.serving_without_state() or host.store.refused:
             host.lenient = True
+            self.forgot[host.name] += 1
             for (name, _), model in self.models.items():
                 model.unsure = model.unsure or name == host.name
 
