@@ -157,7 +157,7 @@ class Simulation:
         sender = self._rng.choice(self.senders)
 
         def send() -> None:
-            sender.send(2500)
+            sender.send(6000)
 
         self.world.at(0.1, send)
 
