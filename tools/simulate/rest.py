@@ -47,6 +47,8 @@ class Rest:
         self._operators = operators
         self._base: dict[str, Counter[str]] = {}
         self._base_fds: dict[str, int] = {}
+        #: calls that were made to fail before the last rest
+        self._failed = 0
 
     def check(self) -> None:
         """Let everything come to rest, and check it; the clients leave."""
@@ -78,6 +80,7 @@ class Rest:
         for host in world.hosts:
             host.store.refused = 0
         world.forgot.clear()
+        self._failed = interposer.failed()
         world.overrun.clear()
         world.models.clear()
         world.broadcasts.clear()
@@ -103,7 +106,8 @@ class Rest:
 
     def _may_lose(self, host: Host) -> bool:
         queue = self._world.settings["bus"]["queue"]["messages"]
-        return bool(queue < 1024 or interposer.failed() or host.name in self._world.overrun)
+        failed = interposer.failed() > self._failed
+        return bool(queue < 1024 or failed or host.name in self._world.overrun)
 
     def _check_repeats(self) -> None:
         """Check the copies of what daemons have broadcast."""
