@@ -101,6 +101,11 @@ class Client:
             self._unsent.clear()
 
     @property
+    def unconfirmed(self) -> int:
+        """Messages that the daemon may still have to process."""
+        return len(self.unsynced) + sum(map(len, self.published.values()))
+
+    @property
     def backed_up(self) -> bool:
         return bool(self._unsent)
 

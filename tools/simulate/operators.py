@@ -70,11 +70,11 @@ class Operators:
             self._world.note(f"{host.name} is told to stop")
             host.terminate()
 
-    def stop_with_backlog(self) -> None:
-        """A daemon is not run for a while in which much arrives; then it is told to stop."""
+    def stop_with_backlog(self) -> Host | None:
+        """A daemon is not run for a while in which much arrives; then it is told to stop. Return the host."""
         host = self._up()
         if host is None:
-            return
+            return None
         world = self._world
         world.note(f"{host.name} is not run")
         host.stalled = True
@@ -85,6 +85,7 @@ class Operators:
                 host.terminate()
 
         world.at(0.5 + world.rng.random() * 2, go_on)
+        return host
 
     def kill(self) -> None:
         """Kill a daemon at one of its next calls."""

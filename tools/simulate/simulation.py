@@ -109,7 +109,7 @@ class Simulation:
             (3, programs.bring),
             (2, self._burst),
             (0.7, operators.stop),
-            (0.7, self._stop_with_backlog),
+            (1, self._stop_with_backlog),
             (0.7, operators.kill),
             (1, operators.reload),
             (1, operators.replace_child),
@@ -153,13 +153,10 @@ class Simulation:
 
     def _stop_with_backlog(self) -> None:
         """A daemon is not run while more arrives than clients' queues hold; then it is told to stop."""
-        self.operators.stop_with_backlog()
-        sender = self._rng.choice(self.senders)
-
-        def send() -> None:
-            sender.send(6000)
-
-        self.world.at(0.1, send)
+        host = self.operators.stop_with_backlog()
+        if host is not None:
+            for datagram in self._rng.choice(self.senders).made(4000):
+                self.world.network.deliver(host.name, datagram)
 
     def _burst(self) -> None:
         """A sender sends very much at once."""

@@ -90,6 +90,8 @@ class World:
         self.broadcasts: dict[tuple[str, bytes, int], tuple[bytes, list[float]]] = {}
         #: hosts whose programs have published more at once than a client that reads can get
         self.overrun: set[str] = set()
+        #: messages of clients that have left since their host was last at rest
+        self._left: Counter[str] = Counter()
         #: hosts whose daemon has lost what it knew, since the last rest: its own message may come back as a new one
         self.forgot: Counter[str] = Counter()
         self.log: Counter[str] = Counter()
@@ -163,12 +165,13 @@ class World:
                     moved = True
         for host in self.hosts:
             if host.alive and not host.stalled:
+                self._left[host.name] = 0
                 host.count_round(moved=True)
                 self._resolve(host)
 
     def _turn(self, host: Host) -> None:
         numbers = {client.number: client.peer.pid for client in host.serving.bus.clients.values()}
-        if len(self.in_flight[host.name]) > len(self.network.ports[host.name].arrivals) + AT_ONCE:
+        if self._left[host.name] + sum(client.unconfirmed for client in self.clients[host.name]) > AT_ONCE:
             self.overrun.add(host.name)
         host.turn()
         if host.alive:
@@ -228,6 +231,7 @@ class World:
         self.clients[name].remove(client)
         pending = [one for some in client.published.values() for one in some] + client.unsynced
         self._unsure[name] += [(one.token, one.channel, one.step) for one in pending]
+        self._left[name] += len(pending)
 
     def fly(self, host: Host, token: bytes, channel: bytes) -> None:
         """A message is on its way into a host."""
