@@ -152,8 +152,7 @@ _ALL: Final = (
             Change(
                 "handover/stored_state.py",
                 "layout.tries(memory, unfinished.serial) >= MAX_TRIES:",
-                "layout.count_try(memory, unfinished.serial) or "
-                "layout.tries(memory, unfinished.serial) > MAX_TRIES:",
+                "layout.count_try(memory, unfinished.serial) or layout.tries(memory, unfinished.serial) > MAX_TRIES:",
             ),
         ),
     ),
