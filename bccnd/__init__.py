@@ -10,18 +10,32 @@ from bccnd import compiled_modules
 
 if TYPE_CHECKING:
     from bccnd import aio
-    from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, Subscription, connect
+    from bccnd.client.bus import (
+        Away,
+        Callback,
+        Connection,
+        Data,
+        Event,
+        Gap,
+        Reconnected,
+        Refusal,
+        Subscription,
+        connect,
+    )
     from bccnd.client.endpoint import Endpoint
     from bccnd.client.message import Message
     from bccnd.errors import BadKey, BccndError, BusError, ConnectionLost, EndpointError, RequestTimeout
     from bccnd.key_files import read_key, read_public_key
 
 __all__ = [
+    "Away",
     "BadKey",
     "BccndError",
     "BusError",
+    "Callback",
     "Connection",
     "ConnectionLost",
+    "Data",
     "Endpoint",
     "EndpointError",
     "Event",
@@ -39,7 +53,7 @@ __all__ = [
 
 compiled_modules.install()
 
-_BUS = ("Connection", "Event", "Gap", "Reconnected", "Refusal", "Subscription", "connect")
+_BUS = ("Away", "Callback", "Connection", "Data", "Event", "Gap", "Reconnected", "Refusal", "Subscription", "connect")
 _ERRORS = ("BadKey", "BccndError", "BusError", "ConnectionLost", "EndpointError", "RequestTimeout")
 #: the module of each name; it is loaded when the name is used, and never by the daemon
 _WHERE = {

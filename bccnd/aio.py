@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from bccnd.client.aio import AsyncConnection, AsyncSubscription, connect
+from bccnd.client.events import AsyncCallback
 
-__all__ = ["AsyncConnection", "AsyncSubscription", "connect"]
+__all__ = ["AsyncCallback", "AsyncConnection", "AsyncSubscription", "connect"]

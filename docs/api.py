@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 import bccnd
@@ -29,7 +29,7 @@ _PARTS: Final = (
             (bccnd.aio, "AsyncSubscription"),
         ),
     ),
-    ("What is received", tuple((bccnd, name) for name in ("Message", "Gap", "Reconnected", "Refusal"))),
+    ("What is received", tuple((bccnd, name) for name in ("Message", "Gap", "Away", "Reconnected", "Refusal"))),
     ("Without a daemon", tuple((bccnd, name) for name in ("Endpoint", "read_key", "read_public_key"))),
     (
         "Errors",
@@ -67,6 +67,8 @@ def _call(name: str, thing: Any, result: str | None = None) -> str:
 def _members(thing: type) -> Iterator[str]:
     for name, member in inspect.getmembers(thing):
         if name.startswith("_") or not inspect.getdoc(member) or hasattr(tuple, name) or hasattr(Exception, name):
+            continue
+        if name in ("send", "throw") and issubclass(thing, Coroutine):  # for asyncio alone
             continue
         if isinstance(member, property):
             yield f"#### `{name}`\n\n{_markdown(member)}"

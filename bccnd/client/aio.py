@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Generator
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from bccnd.client.async_calls import Calls, PatternMessages
 from bccnd.client.events import MAX_EVENTS, Event, EventQueue, raise_refused
-from bccnd.client.message import Message, to_bytes
-from bccnd.client.session import OPTIONAL, PATIENCE, Outgoing, Session
+from bccnd.client.message import Message
+from bccnd.client.requests import is_awaitable
+from bccnd.client.session import OPTIONAL, Session
 from bccnd.client.transport import TURN, Transport, usual_path
-from bccnd.core import frames
 
 __all__ = ["AsyncConnection", "AsyncSubscription", "connect"]
 
@@ -45,16 +45,17 @@ class _Awaited(Coroutine[Any, Any, R]):
 class _Messages:
     """Iterates over the messages that `receive` returns."""
 
-    closed = False
-
     async def receive(self, timeout: float | None = None) -> Event | None:
         raise NotImplementedError
+
+    def _is_closed(self) -> bool:
+        return False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Message:
-        while not self.closed:
+        while not self._is_closed():
             event = await self.receive()
             if isinstance(event, Message):
                 return event
@@ -84,16 +85,24 @@ class connect(_Awaited["AsyncConnection"]):  # noqa: N801 - called as a function
     """
 
     def __init__(
-        self, path: str | None = None, *, reconnect: bool = True, batch: bool = False, dialect: str | None = None
+        self,
+        path: str | None = None,
+        *,
+        reconnect: bool = True,
+        batch: bool = False,
+        dialect: str | None = None,
+        wait: float | None = 0.0,
+        away: bool = False,
     ) -> None:
         self._session = Session(path or usual_path(), batch=batch, reconnect=reconnect, dialect=dialect)
+        self._session.router.shows_away = away
+        self._wait = wait
         self._bus: AsyncConnection | None = None
 
     async def _run(self) -> AsyncConnection:
         bus = AsyncConnection(self._session)
-        deadline = time.monotonic() + PATIENCE
-        while not bus._open(deadline):
-            await asyncio.sleep(0.01)
+        for pause in bus._attempts(self._wait):
+            await asyncio.sleep(pause)
         return bus
 
     def close(self) -> None:
@@ -120,18 +129,22 @@ class AsyncConnection(Calls, _Messages):
         #: what tasks wait for, and whether something has to be read for that
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None], bool]] = []
         self._sent_at_once = 0
+        #: calls callbacks of one message whose results are awaited
+        self._calling: asyncio.Task[None] | None = None
+        self._dispatches = False
+        self._router.on_dropped = self._on_dropped
 
-    def subscribe(self, *patterns: str) -> AsyncSubscription:
+    def subscribe(self, *patterns: str, limit: int = MAX_EVENTS) -> AsyncSubscription:
         """Ask for the messages whose channel matches one of the patterns; the same one may be asked for several times.
 
             async for message in bus.subscribe("a/>"):
                 ...
 
-        ``await`` waits until this was sent, and returns the subscription. That may be ignored: its messages are then
-        received by the connection. From its first use on it takes the messages that match it, as
-        `bccnd.Subscription` does.
+        This need not be awaited; ``await`` waits until the daemon was sent it, unless that is away, and returns the
+        subscription. That may be ignored: its messages are then received by the connection. From its first use on it
+        takes the messages that match it, as `bccnd.Subscription` does.
         """
-        return AsyncSubscription(self, tuple(map(to_bytes, patterns)))
+        return AsyncSubscription(self, patterns, limit)
 
     async def receive(self, timeout: float | None = None) -> Event | None:
         """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
@@ -146,6 +159,8 @@ class AsyncConnection(Calls, _Messages):
 
     def close(self) -> None:
         super().close()
+        if self._calling is not None and self._calling is not _current_task():
+            self._calling.cancel()
         self._on_turn()
 
     async def __aenter__(self) -> AsyncConnection:
@@ -202,67 +217,98 @@ class AsyncConnection(Calls, _Messages):
         router = self._router
         if not self._session.ready or (len(router.inbox.events) < limit and not router.is_split):
             return True
-        if router.listeners is not None or any(needed and not done() for done, _, needed in self._waiting):
+        if any(needed and not done() for done, _, needed in self._waiting):
             return True
-        return all(len(one.events) < limit for one in router.inboxes())
+        return all(len(one.events) < min(limit, one.limit) for one in (router.listened, *router.inboxes()))
 
     def _on_turn(self) -> None:
         """Something has happened: call the callbacks, and wake the tasks that have waited for it."""
-        for _ in range(len(self._router.listened)):
-            self._loop.call_soon(self._router.dispatch)
+        self._schedule_dispatch()
         for condition, woken, _ in self._waiting:
             if not woken.done() and (self._session.over or condition()):
                 woken.set_result(None)
+
+    def _on_dropped(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and the connection with it
+            self._loop.call_soon_threadsafe(self._transport.flush)
+
+    # -- callbacks
+
+    def _schedule_dispatch(self) -> None:
+        if self._router.listened.events and not self._dispatches and self._calling is None:
+            self._dispatches = True
+            self._loop.call_soon(self._dispatch)
+
+    def _dispatch(self) -> None:
+        """Call the callbacks of some messages, up to one for which something has to be awaited."""
+        self._dispatches = False
+        for _ in range(TURN):
+            if not self._router.listened.events:
+                break
+            awaited = [one for one in self._router.call_next(self._report) if is_awaitable(one)]
+            if awaited:
+                self._calling = self._loop.create_task(self._await_all(awaited))  # type: ignore[arg-type]
+                break
+        self._schedule_dispatch()
+        if not self._transport.reads:
+            self._transport.arrange()
+
+    async def _await_all(self, results: list[Awaitable[object]]) -> None:
+        try:
+            for one in results:
+                try:
+                    await one
+                except Exception as error:  # noqa: BLE001 - whatever a callback raises, the next one is called
+                    self._report(error)
+        finally:
+            self._calling = None
+            for one in results:
+                if isinstance(one, Coroutine):
+                    one.close()  # where this was cancelled
+            self._schedule_dispatch()
+
+    def _report(self, error: Exception) -> None:
+        self._loop.call_exception_handler({"message": "a callback of bccnd has raised", "exception": error})
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return None
 
 
 class AsyncSubscription(PatternMessages, _Awaited["AsyncSubscription"], _Messages):
     """Messages of some patterns, from `AsyncConnection.subscribe`: iterate over it with ``async for``, or await its
     `receive`; ``async with`` closes it. Otherwise as `bccnd.Subscription`."""
 
-    def __init__(self, bus: AsyncConnection, patterns: tuple[bytes, ...]) -> None:
-        super().__init__(bus, patterns)
-        session = bus._session
-        self._outgoing = [Outgoing(frames.subscribe(one), partial(session.subscribed, one)) for one in patterns]
-        for one in self._outgoing:
-            session.enqueue(one, time.monotonic())
+    def __init__(self, bus: AsyncConnection, patterns: Sequence[str], limit: int = MAX_EVENTS) -> None:
+        super().__init__(bus, patterns, limit)
         bus._transport.flush()
 
     async def _run(self) -> AsyncSubscription:
-        """Wait until it was asked for."""
-        try:
-            if not all(one.done for one in self._outgoing):
-                await self._bus._until(lambda: all(one.done for one in self._outgoing), reads=False)
-        finally:
-            self._withdraw()
-        for one in self._outgoing:
-            if one.error is not None:
-                raise one.error
+        """Wait until the daemon was sent this, unless it is away."""
+        await self._bus._tell()
         return self
-
-    def _withdraw(self) -> None:
-        for one in self._outgoing:
-            self._bus._session.withdraw(one)
-
-    def throw(self, *error: Any) -> Any:
-        if self._work is None:  # cancelled before it has begun
-            self._withdraw()
-        return super().throw(*error)
 
     async def receive(self, timeout: float | None = None) -> Event | None:
         """As `AsyncConnection.receive`, with the messages of this subscription; None also once it is closed."""
-        if self.closed:
+        inbox = self._inbox
+        if inbox.closed:
             return None
-        self._bus._router.activate(self)
-        event: Event | None = self._bus._take(self) if self.events else await self._bus._receive(self, timeout)
+        self._bus._router.activate(inbox)
+        event: Event | None = self._bus._take(inbox) if inbox.events else await self._bus._receive(inbox, timeout)
         return event
 
+    def _is_closed(self) -> bool:
+        return self._inbox.closed
+
     def close(self) -> None:
-        self._withdraw()
         super().close()
         self._bus._on_turn()
 
     async def __aenter__(self) -> AsyncSubscription:
-        self._bus._router.activate(self)
+        self._bus._router.activate(self._inbox)
         await self
         return self
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bccnd.client.events import Callback, EventQueue, Refusal
-from bccnd.client.message import Data, directed, publication, to_bytes
-from bccnd.client.session import PATIENCE, Outgoing, Request, Session
+from bccnd.client.events import MAX_EVENTS, MAX_INBOX, AsyncCallback, EventQueue, Refusal, raise_refused
+from bccnd.client.logs import log_event
+from bccnd.client.message import Data, Message, directed, publication, to_bytes
+from bccnd.client.outgoing import Outgoing, Request
+from bccnd.client.requests import AsyncReplies, AsyncResponder, write_request
+from bccnd.client.session import PATIENCE, Session
 from bccnd.client.transport import SessionSocket, unreachable
 from bccnd.core import frames
-from bccnd.errors import BusError, ConnectionLost
+from bccnd.errors import BusError, ConnectionLost, RequestTimeout
 
 SOFT: Final = ("queue", "discard", "block", "error")
 HARD: Final = ("discard", "block", "error")
@@ -30,7 +34,25 @@ class Client:
         self.path = session.path
         self._session = session
         self._router = session.router
+        self._router.limit(MAX_INBOX)
+        self._router.on_notice = partial(log_event, session.daemon)
         self._socket = socket
+
+    def _attempts(self, wait: float | None) -> Iterator[float]:
+        """Connect; gives the seconds to pause before each further attempt. Where no daemon listens, that goes on for
+        ``wait`` seconds (None: for ever). Raises BusError."""
+        now = time.monotonic()
+        until = now + math.inf if wait is None else now + wait
+        while True:
+            try:
+                if self._open(max(until, now + PATIENCE)):
+                    return
+            except BusError as error:
+                if error.reason != "no_daemon" or time.monotonic() >= until:
+                    raise
+                yield min(0.1, max(0.0, until - time.monotonic()))
+            else:
+                yield 0.01
 
     def _open(self, deadline: float) -> bool:
         """Connect; False where the backlog of the listener is full, before ``deadline``. Raises BusError."""
@@ -51,7 +73,12 @@ class Client:
     @property
     def lost(self) -> int:
         """The messages that were dropped, by the gaps received so far."""
-        return self._router.inbox.lost
+        return self._router.inbox.lost + self._router.listened.lost
+
+    @property
+    def connected(self) -> bool:
+        """Whether the daemon is there and serves this program, by what was read so far."""
+        return self._socket.sock is not None and self._session.ready
 
     @property
     def reconnects(self) -> int:
@@ -116,6 +143,21 @@ class Client:
             if not any(one.lost for one in requests):
                 return requests
 
+    def _hold(self, *patterns: str) -> None:
+        """Subscribe to patterns; `_tell` sends that. Raises BusError."""
+        self._session.check()
+        self._session.subscribe(*map(to_bytes, patterns))
+
+    async def _tell(self) -> None:
+        """Send changes of patterns. A daemon that is away is told of them when it comes."""
+        self._socket.flush()
+        session = self._session
+        await self._until(lambda: session.over or session.is_told, reads=False)
+
+
+def _nothing() -> None:
+    pass
+
 
 class Calls(Client):
     """The calls, as coroutines."""
@@ -125,22 +167,41 @@ class Calls(Client):
     async def unsubscribe(self, *patterns: str) -> None:
         """Take patterns back, each as often as it was asked for."""
         for pattern in map(to_bytes, patterns):
-            await self._send(frames.unsubscribe(pattern), partial(self._session.unsubscribed, pattern))
+            self._session.check()
+            if not self._session.unsubscribe(pattern):  # the daemon refuses that
+                await self._send(frames.unsubscribe(pattern), _nothing)
+        await self._tell()
 
-    async def listen(self, pattern: str, callback: Callback) -> None:
-        """Subscribe to a pattern; ``callback`` is called with each message that matches (in the blocking client by
-        `dispatch`). Messages to everyone, and to this program, are passed to every callback. What callbacks take is
-        not received otherwise."""
+    async def listen(self, pattern: str, callback: AsyncCallback) -> None:
+        """Subscribe to a pattern; ``callback`` is called with each message that matches. Messages to everyone, and to
+        this program, are passed to every callback. What callbacks take is not received otherwise.
+
+        If a callback returns an awaitable, as an ``async def`` does, that is awaited before the callbacks of the next
+        message are called. If one raises, that is reported to the loop's exception handler, and the others are called.
+        """
+        self._hold(pattern)
         self._router.listen(pattern, callback)
-        text = to_bytes(pattern)
-        await self._send(frames.subscribe(text), partial(self._session.subscribed, text))
+        await self._tell()
 
-    async def unlisten(self, pattern: str, callback: Callback) -> bool:
+    async def unlisten(self, pattern: str, callback: Callable[[Message], object]) -> bool:
         """Take a `listen` back; False when there was none."""
         found = self._router.unlisten(pattern, callback)
         if found:
             await Calls.unsubscribe(self, pattern)
         return found
+
+    async def respond(self, pattern: str, callback: AsyncResponder) -> None:
+        """Answer requests on the channels that match a pattern: ``callback`` is called with each, and what it returns
+        (awaited, if that is an awaitable) is sent to who has asked; see `request`. With None nothing is sent.
+
+            async def add(question):
+                return str(sum(map(int, question.text.split())))
+
+            await bus.respond("calc/add", add)
+
+        Other messages that match are ignored. As with `listen`, callbacks are called one after the other.
+        """
+        await Calls.listen(self, pattern, AsyncReplies(self, callback))
 
     # -- what to send
 
@@ -207,6 +268,33 @@ class Calls(Client):
 
     # -- requests
 
+    async def request(self, chan: str, payload: Data = b"", timeout: float = PATIENCE) -> Message:
+        """Publish a question on a channel, and return the first reply: a message to this program, from whoever answers
+        there with `respond`, on this host or another one.
+
+            print((await bus.request("calc/add", "1 2")).text)
+
+        This is best effort, as messages are: question or reply may be lost, nobody may answer, or several. Raises
+        RequestTimeout when nothing has come within ``timeout`` seconds, and BusError as `publish` does, or with the
+        reason why the daemon has refused the question.
+        """
+        deadline = time.monotonic() + timeout
+        token = b"%x" % int.from_bytes(os.urandom(8))
+        question = Outgoing(publication(chan, write_request(token, to_bytes(payload))), self._session.published)
+        pending = self._router.expect_reply(token, chan)
+        try:
+            await self._transmit([question], deadline)
+            if not question.done:
+                raise self._session.timeout_error(timeout)
+            await self._until(lambda: pending.answer is not None, deadline)
+        finally:
+            self._router.forget_reply(token)
+        if isinstance(pending.answer, Refusal):
+            raise_refused(pending.answer)
+        if not isinstance(pending.answer, Message):
+            raise RequestTimeout("no_answer", f"nobody has answered on {chan} within {timeout:g} s")
+        return pending.answer
+
     async def identity(self) -> str:
         """The identity of this program on the segment."""
         return (await Calls.ask(self, frames.WHOAMI)).decode("ascii")
@@ -232,20 +320,41 @@ class Calls(Client):
         return (await self._perform(lambda: self._session.request(*control), timeout))[-1].answer or b""
 
 
-class PatternMessages(EventQueue):
+class PatternMessages:
     """What the subscriptions of both clients have in common."""
 
-    def __init__(self, bus: Any, patterns: tuple[bytes, ...]) -> None:
-        super().__init__(patterns)
+    def __init__(self, bus: Any, patterns: Sequence[str], limit: int = MAX_EVENTS) -> None:
         self._bus = bus
-        bus._router.register(self)
+        self._inbox = EventQueue(tuple(map(to_bytes, patterns)), limit)
+        bus._hold(*patterns)
+        bus._router.register(self._inbox)
+
+    @property
+    def closed(self) -> bool:
+        """Whether this was closed: nothing more is received."""
+        return self._inbox.closed
+
+    @property
+    def lost(self) -> int:
+        """The messages that were dropped, by the gaps received so far."""
+        return self._inbox.lost
+
+    @property
+    def dropped(self) -> int:
+        """The messages of this subscription that were dropped because ``limit`` events waited here already."""
+        return self._inbox.dropped
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was away, by the events received so far."""
+        return self._inbox.reconnects
 
     def close(self) -> None:
         """Unsubscribe, and drop what was not received; iterating ends."""
-        if not self.closed:
-            self.closed = True
-            self.events.clear()
-            self._bus._router.remove(self)
-            with suppress(ConnectionLost):
-                self._bus._session.drop(self.patterns, time.monotonic())
-                self._bus._socket.flush()
+        if not self._inbox.closed:
+            self._inbox.closed = True
+            self._inbox.events.clear()
+            self._bus._router.remove(self._inbox)
+            for pattern in self._inbox.patterns:
+                self._bus._session.drop(pattern)
+            self._bus._socket.flush()

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from bccnd.client.async_calls import Calls, Client, PatternMessages
-from bccnd.client.events import Event, EventQueue, Gap, Reconnected, Refusal, raise_refused
-from bccnd.client.message import Data, Message, publication, to_bytes
+from bccnd.client.events import (
+    MAX_EVENTS,
+    Away,
+    Callback,
+    Event,
+    EventQueue,
+    Gap,
+    Reconnected,
+    Refusal,
+    raise_refused,
+)
+from bccnd.client.message import Data, Message, publication
 from bccnd.client.pollable import PollableDescriptor
+from bccnd.client.requests import Replies, Responder, is_awaitable, refuse_coroutine
+from bccnd.client.router import raise_errors
 from bccnd.client.session import OPTIONAL, PATIENCE, Session
-from bccnd.client.transport import SessionSocket, usual_path
-from bccnd.core import frames
+from bccnd.client.transport import TURN, SessionSocket, usual_path
 
-__all__ = ["PATIENCE", "Connection", "Event", "Gap", "Reconnected", "Refusal", "Subscription", "connect"]
+__all__ = [
+    "PATIENCE",
+    "Away",
+    "Callback",
+    "Connection",
+    "Data",
+    "Event",
+    "Gap",
+    "Reconnected",
+    "Refusal",
+    "Subscription",
+    "connect",
+]
 
 #: messages passed to callbacks by one `Connection.dispatch`
 _MAX_DISPATCHED: Final = 10_000
@@ -25,7 +48,13 @@ R = TypeVar("R")
 
 
 def connect(
-    path: str | None = None, *, reconnect: bool = True, batch: bool = False, dialect: str | None = None
+    path: str | None = None,
+    *,
+    reconnect: bool = True,
+    batch: bool = False,
+    dialect: str | None = None,
+    wait: float | None = 0.0,
+    away: bool = False,
 ) -> Connection:
     """Connect to the daemon at ``path``, else at ``$BCCN_SOCKET``, else at /run/bccnd/bus.sock.
 
@@ -37,7 +66,8 @@ def connect(
                 print(message.src, message.chan, message.text)
 
     ``path`` is that of a socket, ``@name`` for an abstract address, or ``/dev/unix/abstract/<hex>``. Raises BusError:
-    no_daemon where no daemon listens, bad_address.
+    no_daemon where no daemon listens, bad_address. With ``wait`` it waits up to so many seconds for one (None: however
+    long it takes).
 
     There are three ways to receive, which may be combined:
 
@@ -62,10 +92,13 @@ def connect(
                     case bccnd.Refusal(reason=reason, key=key):    # the daemon refused what was sent
                         ...
 
-    Calls that send wait up to 5 s for a daemon that is away and then raise ConnectionLost. A message is sent at most
-    once: what a daemon had taken when it ended is not sent to the next one, and `sync` raises ConnectionLost then.
-    With ``reconnect=False`` the first loss is the end: what had come is still received, then every call raises
-    ConnectionLost.
+    With ``away=True`` it also returns ``Away(reason)`` where the daemon went; `Connection.connected` says whether it is
+    there now. Python's logging gets all of this, too, as ``bccnd.client``.
+
+    Calls that send wait up to 5 s for a daemon that is away and then raise ConnectionLost; what is subscribed to while
+    it is away is remembered, and the daemon is sent it when it is back. A message is sent at most once: what a daemon
+    had taken when it ended is not sent to the next one, and `sync` raises ConnectionLost then. With ``reconnect=False``
+    the first loss is the end: what had come is still received, then every call raises ConnectionLost.
 
     With ``batch=True`` (or `Connection.batch`, later) the daemon sends many messages in one packet, at a fraction of
     the cost; what is received, and in which order, is the same. A daemon that knows no batches refuses that
@@ -73,8 +106,13 @@ def connect(
 
     ``dialect`` (path, sbus, sbus-dot, broker) is the dialect of the patterns; by default it is that of the socket,
     which is taken to be ``path`` where messages are distributed to several subscriptions.
+
+    A connection does not survive a fork: its socket would be shared. A child process makes a connection of its own, and
+    leaves that of its parent alone.
     """
-    return Connection(path or usual_path(), reconnect=reconnect, batch=batch, dialect=dialect)
+    session = Session(path or usual_path(), batch=batch, reconnect=reconnect, dialect=dialect)
+    session.router.shows_away = away
+    return Connection(session, wait)
 
 
 def _run(coroutine: Coroutine[Any, Any, R]) -> R:
@@ -96,6 +134,27 @@ def _blocking(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Ca
     return run
 
 
+def _not_awaited(result: object) -> TypeError:
+    """The error of a callback that was no ``async def``, but has returned a coroutine all the same."""
+    if isinstance(result, Coroutine):
+        result.close()
+    return TypeError(f"a callback has returned {result!r}, which only bccnd.aio awaits")
+
+
+class _Deadline:
+    """When to stop reading: at a moment (monotonic), and some packets later where something was there by then."""
+
+    def __init__(self, deadline: float | None) -> None:
+        self._deadline = deadline
+        self._left = TURN
+
+    def goes_on(self) -> bool:
+        """Whether to read on, after a packet."""
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._left -= 1
+        return self._left > 0
+
+
 def _messages(bus: Connection, inbox: EventQueue, receive: Callable[[], Event | None]) -> Iterator[Message]:
     while not inbox.closed:
         event = bus._take(inbox) if inbox.events else receive()
@@ -108,48 +167,77 @@ def _messages(bus: Connection, inbox: EventQueue, receive: Callable[[], Event | 
 class Connection(Client):
     """A client of the local bus; see `connect`. Do not call its methods from several threads at once."""
 
-    def __init__(self, path: str, *, reconnect: bool = True, batch: bool = False, dialect: str | None = None) -> None:
-        session = Session(path, batch=batch, reconnect=reconnect, dialect=dialect)
+    def __init__(self, session: Session, wait: float | None = 0.0) -> None:
         super().__init__(session, SessionSocket(session))
         self._pollable: PollableDescriptor | None = None
-        deadline = time.monotonic() + PATIENCE
-        while not self._open(deadline):
-            time.sleep(0.01)
+        for pause in self._attempts(wait):
+            time.sleep(pause)
 
-    def subscribe(self, *patterns: str) -> Subscription:
+    def subscribe(self, *patterns: str, limit: int = MAX_EVENTS) -> Subscription:
         """Ask for the messages whose channel matches one of the patterns; the same one may be asked for several times.
 
             for message in bus.subscribe("a/>"):
                 ...
 
         The subscription that is returned may be ignored: its messages are then received by the connection. From its
-        first use on it takes the messages that match it; see `Subscription`.
+        first use on it takes the messages that match it; see `Subscription`. At most ``limit`` of them wait while other
+        calls read; further ones are dropped and reported by a `Gap`.
         """
-        subscription = Subscription(self, tuple(map(to_bytes, patterns)))
-        for pattern in subscription.patterns:
-            _run(self._send(frames.subscribe(pattern), partial(self._session.subscribed, pattern)))
+        subscription = Subscription(self, patterns, limit)
+        _run(self._tell())
         return subscription
 
     unsubscribe = _blocking(Calls.unsubscribe)
-    listen = _blocking(Calls.listen)
+
+    def listen(self, pattern: str, callback: Callback) -> None:
+        """Subscribe to a pattern; `dispatch` calls ``callback`` with each message that matches. Messages to everyone,
+        and to this program, are passed to every callback. What callbacks take is not received otherwise: up to 16,384
+        messages wait for `dispatch`.
+
+        Raises TypeError for an ``async def``, which only `bccnd.aio` can call.
+        """
+        refuse_coroutine(callback)
+        _run(Calls.listen(self, pattern, callback))  # type: ignore[arg-type]
+
     unlisten = _blocking(Calls.unlisten)
+
+    def respond(self, pattern: str, callback: Responder) -> None:
+        """Answer requests on the channels that match a pattern: `dispatch` calls ``callback`` with each, and sends what
+        it returns to who has asked; see `request`. With None nothing is sent.
+
+            bus.respond("calc/add", lambda question: str(sum(map(int, question.text.split()))))
+            while True:
+                bus.dispatch(None)
+
+        Other messages that match are ignored. `unlisten` takes this back. Raises TypeError for an ``async def``.
+        """
+        refuse_coroutine(callback)
+        _run(Calls.listen(self, pattern, Replies(self, callback)))  # type: ignore[arg-type]
 
     def dispatch(self, timeout: float | None = 0.0) -> int:
         """Call the callbacks of `listen` with the messages that are there, or with the first that comes within
         ``timeout`` seconds (None: however long it takes); returns how many messages that were.
 
-        Raises BusError for what the daemon has refused.
+        Raises BusError for what the daemon has refused. If a callback raises, the other callbacks of that message are
+        called first; several errors are raised as an ExceptionGroup.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        router, inbox = self._router, self._router.inbox
+        reading, inbox, listened = _Deadline(deadline), self._router.inbox, self._router.listened
+        errors: list[Exception] = []
         count = 0
-        while count < _MAX_DISPATCHED:
-            while inbox.events and not isinstance(inbox.events[0], Message):
-                raise_refused(inbox.take(), OPTIONAL)
-            if not router.listened and not self._turn(0.0 if count else deadline):
-                break
-            count += router.dispatch()
-        self._show()
+        try:
+            while count < _MAX_DISPATCHED and not errors:
+                while inbox.events and not isinstance(inbox.events[0], Message):
+                    raise_refused(inbox.take(), OPTIONAL)
+                if listened.events:
+                    count += isinstance(listened.events[0], Message)
+                    results = self._router.call_next(errors.append)
+                    errors += [_not_awaited(result) for result in results if is_awaitable(result)]
+                elif not self._turn(0.0 if count else deadline) or not reading.goes_on():
+                    break
+        finally:
+            self._show()
+        raise_errors(errors)
         return count
 
     def publish(self, chan: str, payload: Data = b"") -> None:
@@ -171,10 +259,14 @@ class Connection(Client):
     identity = _blocking(Calls.identity)
     sync = _blocking(Calls.sync)
     ask = _blocking(Calls.ask)
+    request = _blocking(Calls.request)
 
     def receive(self, timeout: float | None = None) -> Event | None:
         """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
-        have passed. Raises ConnectionLost at the end."""
+        have passed. Raises ConnectionLost at the end.
+
+        What other calls read meanwhile waits here: up to 16,384 events; of what comes then, a `Gap` tells the number.
+        """
         return self._next(self._router.inbox, timeout)
 
     def __iter__(self) -> Iterator[Message]:
@@ -214,12 +306,12 @@ class Connection(Client):
         if inbox.events:
             return self._take(inbox)
         deadline = None if timeout is None else time.monotonic() + timeout
-        router = self._router
+        router, reading = self._router, _Deadline(deadline)
         try:
             while not inbox.events:
                 if inbox is not router.inbox and (refused := router.unowned()):
                     return router.take(refused[:1])[0]
-                if not self._turn(deadline):
+                if not self._turn(deadline) or not (reading.goes_on() or inbox.events):
                     return None
             return inbox.take()
         finally:
@@ -232,10 +324,11 @@ class Connection(Client):
         return event
 
     async def _until(self, condition: Callable[[], bool], deadline: float | None = None, *, reads: bool = True) -> bool:
+        reading = _Deadline(deadline)
         try:
             while not condition():
-                if not self._turn(deadline, reads or not self._session.ready):
-                    return False
+                if not self._turn(deadline, reads or not self._session.ready) or not reading.goes_on():
+                    return condition()
             return True
         finally:
             self._show()
@@ -267,7 +360,7 @@ class Connection(Client):
         if self._pollable is None:
             return
         wait = self._session.next_timeout(time.monotonic()) if self._socket.sock is None else None
-        if self._router.listened or self._session.over or any(one.events for one in self._router.inboxes()):
+        if self._router.listened.events or self._session.over or any(one.events for one in self._router.inboxes()):
             wait = 0.0
         self._pollable.show(self._socket.sock, self._session.has_data, wait)
 
@@ -279,30 +372,30 @@ class Subscription(PatternMessages):
             for message in doors:
                 ...
 
-    From its first use (iterating, `receive`, ``with``) until it is closed, or dropped by the program, it takes the
-    messages that match, also those that the connection has not given out yet; the connection does not give them out
-    then. A message that matches several subscriptions in use is given to each of them.
+    From its first use (iterating, `receive`, ``with``) until it is closed, it takes the messages that match, also those
+    that the connection has not given out yet; the connection does not give them out then. A message that matches
+    several subscriptions in use is given to each of them. One in use that the program keeps no longer is closed.
 
-    Reading one subscription keeps what comes for others: up to 1,024 messages each. Beyond that the newest are
-    dropped, and a `Gap` says how many. Gaps and absences of the daemon are added to ``lost`` and ``reconnects``.
-    Iterating raises BusError where the daemon refused a pattern of this subscription, or something else that no other
-    one is about.
+    Reading one subscription keeps what comes for others: up to ``limit`` messages each (1,024). Beyond that the newest
+    are dropped: a `Gap` says how many, and ``dropped`` counts them. Gaps and absences of the daemon are added to
+    ``lost`` and ``reconnects``. Iterating raises BusError where the daemon refused a pattern of this subscription, or
+    something else that no other one is about.
     """
 
     def receive(self, timeout: float | None = None) -> Event | None:
         """As `Connection.receive`, with the messages of this subscription; None also once it is closed."""
-        if self.closed:
+        if self._inbox.closed:
             return None
-        self._bus._router.activate(self)
-        event: Event | None = self._bus._next(self, timeout)
+        self._bus._router.activate(self._inbox)
+        event: Event | None = self._bus._next(self._inbox, timeout)
         return event
 
     def __iter__(self) -> Iterator[Message]:
         """Messages, until this is closed."""
-        return _messages(self._bus, self, self.receive)
+        return _messages(self._bus, self._inbox, self.receive)
 
     def __enter__(self) -> Subscription:
-        self._bus._router.activate(self)
+        self._bus._router.activate(self._inbox)
         return self
 
     def __exit__(self, *_error: object) -> None:

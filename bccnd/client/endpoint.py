@@ -20,8 +20,9 @@ from functools import partial
 from typing import Any, Final, overload
 
 from bccnd.client.endpoint_queues import ChannelQueues, RememberedMessages
-from bccnd.client.events import Callback, PatternTable, call_listeners
 from bccnd.client.message import Data, Message, to_bytes, to_text
+from bccnd.client.requests import refuse_coroutine
+from bccnd.client.router import PatternTable, call_listeners, raise_errors
 from bccnd.core import bccn1, targets
 from bccnd.core.integrity import IntegrityChecker, make_checker, make_hmac, usual_algorithm
 from bccnd.core.liveness import HEARTBEAT
@@ -112,7 +113,7 @@ class Endpoint:
         self._error: str | None = None
         self._seq = time.time_ns() // 1000
         self.name = name
-        self._listeners: PatternTable[Callback] = PatternTable()
+        self._listeners: PatternTable[Callable[[Message], object]] = PatternTable()
         self._verdicts = [0] * len(NAMES)
         self._queues = ChannelQueues(speed_window)
         self._remembered = RememberedMessages() if dedup else None
@@ -251,22 +252,30 @@ class Endpoint:
 
     # -- conventions
 
-    def listen(self, pattern: str, callback: Callback) -> None:
+    def listen(self, pattern: str, callback: Callable[[Message], object]) -> None:
         """From now on `dispatch` calls ``callback`` with each message whose channel matches: ``cardsys/tx``,
-        ``cardsys/*/tx``, ``cardsys/>``. Messages to everyone, and to us, reach every callback."""
+        ``cardsys/*/tx``, ``cardsys/>``. Messages to everyone, and to us, reach every callback.
+
+        Raises TypeError for an ``async def``."""
+        refuse_coroutine(callback)
         self._listeners.add(callback, to_bytes(pattern))
 
-    def unlisten(self, pattern: str, callback: Callback) -> bool:
+    def unlisten(self, pattern: str, callback: Callable[[Message], object]) -> bool:
         """Take a `listen` back; False when there was none."""
         return self._listeners.remove_value(callback, to_bytes(pattern))
 
     def dispatch(self) -> int:
-        """Take all messages that are there and call the callbacks that want them; how many messages there were."""
+        """Take all messages that are there and call the callbacks that want them; how many messages there were.
+
+        If a callback raises, the other callbacks of that message are called first; what comes then, the next call
+        takes."""
         count = 0
+        errors: list[Exception] = []
         self._opened()
-        while count < MAX_TAKEN and self._sock is not None and (message := self.recv(0)) is not None:
+        while not errors and count < MAX_TAKEN and self._sock is not None and (message := self.recv(0)) is not None:
             count += 1
-            call_listeners(self._listeners, message)
+            call_listeners(self._listeners, message, errors.append)
+        raise_errors(errors)
         return count
 
     def send_all(self, payload: Data = b"", *, key: Data | None = None) -> int:

@@ -12,13 +12,14 @@ at most once; where messages may be missing, an event says so.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
-from functools import partial
+from collections.abc import Generator
 from itertools import count
 from typing import Final
 
-from bccnd.client.events import NOT_SERVED, Event, Gap, Reconnected, Refusal, Router
+from bccnd.client.events import NOT_SERVED, Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import read_message, to_bytes, to_text
+from bccnd.client.outgoing import Outgoing, Request
+from bccnd.client.router import Router
 from bccnd.core import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost, RequestTimeout
 
@@ -35,59 +36,10 @@ OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
 
 #: refusals that name something else than the request that they are about
 _ABOUT: Final = {frames.STATS: "unknown_listing", frames.TAG: "bad_tag"}
+#: bytes of a pattern that one packet can hold
+_LONGEST_PATTERN: Final = frames.MAX_PACKET - len(frames.unsubscribe(b""))
 #: requests that have no answer but a refusal: the answer to a sync behind them means that they were accepted
 _UNANSWERED: Final = (frames.TAG, frames.LOCAL_ON, frames.LOCAL_OFF)
-
-
-class Outgoing:
-    """A frame to be sent. ``on_sent`` is called at the moment the socket takes it. It is ``done`` then, or when it has
-    failed with ``error``. Unless it is ``patient`` it fails when the daemon is away for longer than `PATIENCE`."""
-
-    def __init__(self, frame: bytes, on_sent: Callable[[], None] | None = None, *, patient: bool = False) -> None:
-        self.frame = frame
-        self.patient = patient
-        self.deadline: float | None = None
-        self.error: BusError | None = None
-        self.done = False
-        self._on_sent = on_sent
-
-    def sent(self) -> None:
-        if self._on_sent is not None:
-            self._on_sent()
-        self.done = True
-
-    def fail(self, error: BusError) -> None:
-        self.error = error
-        self.done = True
-
-
-class Request(Outgoing):
-    """A control message that is answered under the same key. It is done when it was answered or refused, or with
-    ``lost`` when the connection has ended first."""
-
-    def __init__(self, expect: Callable[[Request], None], key: bytes, payload: bytes | None = None) -> None:
-        super().__init__(frames.request(key, payload), patient=True)
-        self.key = key
-        self.payload = payload
-        self.answer: bytes | None = None
-        self.lost = False
-        #: the caller no longer waits for the answer
-        self.abandoned = False
-        #: messages published before it
-        self.published = 0
-        self._expect = expect
-
-    def sent(self) -> None:
-        self._expect(self)
-
-    def refuse(self, refusal: Refusal) -> None:
-        self.fail(BusError(refusal.reason, f"the daemon refused {to_text(self.key)}"))
-
-    def settle(self, answer: bytes | None) -> None:
-        """The answer has come, or will not come any more."""
-        self.answer = answer
-        self.lost = answer is None
-        self.done = True
 
 
 class Session:
@@ -133,7 +85,8 @@ class Session:
         if batch:
             self.modes["!/bccn/batch"] = frames.request(frames.BATCH_ON)
         self._opening: deque[bytes] = deque()
-        self._changes: dict[bytes, bool] = {}
+        #: how many times each pattern is still to be subscribed to, or (negative) unsubscribed from
+        self._changes: dict[bytes, int] = {}
         #: patterns whose last `drop` may be refused
         self._dropped: deque[bytes] = deque(maxlen=64)
         self._requests: deque[Request] = deque()
@@ -158,42 +111,61 @@ class Session:
 
     # -- what is restored on each connection
 
-    def subscribed(self, pattern: bytes) -> None:
-        self._held[pattern] = self._held.get(pattern, 0) + 1
+    def subscribe(self, *patterns: bytes) -> None:
+        """Hold patterns once more. Raises BusError, and holds none of them: too_long."""
+        if (longest := max(map(len, patterns), default=0)) > _LONGEST_PATTERN:
+            raise BusError("too_long", f"a pattern of {longest} bytes is more than the socket takes")
+        for pattern in patterns:
+            self._held[pattern] = self._held.get(pattern, 0) + 1
+            self._change(pattern, 1)
 
-    def unsubscribed(self, pattern: bytes) -> None:
-        left = self._held.get(pattern, 0) - 1
-        if left > 0:
-            self._held[pattern] = left
+    def unsubscribe(self, pattern: bytes) -> bool:
+        """Hold a pattern once less; False where it was not held."""
+        held = self._held.get(pattern, 0)
+        if held > 1:
+            self._held[pattern] = held - 1
+        elif held:
+            del self._held[pattern]
         else:
-            self._held.pop(pattern, None)
+            return False
+        self._change(pattern, -1)
+        return True
+
+    def _change(self, pattern: bytes, times: int) -> None:
+        """Send a change; one that was not sent yet is undone by its opposite, so that what waits does not grow."""
+        if not self._is_connected:
+            return
+        if left := self._changes.get(pattern, 0) + times:
+            self._changes[pattern] = left
+        else:
+            del self._changes[pattern]
 
     def change(self, pattern: bytes, *, wanted: bool) -> None:
-        """Hold a pattern, or no longer; each at most once. A change that was not sent yet is undone by its opposite,
-        so that what waits does not grow."""
-        if wanted == (pattern in self._held):
-            return
-        (self.subscribed if wanted else self.unsubscribed)(pattern)
-        if self._is_connected and self._changes.pop(pattern, None) is None:
-            self._changes[pattern] = wanted
+        """Hold a pattern, or no longer; each at most once."""
+        if wanted != (pattern in self._held):
+            (self.subscribe if wanted else self.unsubscribe)(pattern)
 
-    def drop(self, patterns: tuple[bytes, ...], now: float) -> None:
-        """Unsubscribe from patterns that may have been refused."""
-        for pattern in patterns:
-            self._dropped.append(pattern)
-            on_sent = partial(self.unsubscribed, pattern)
-            self.enqueue(Outgoing(frames.unsubscribe(pattern), on_sent, patient=True), now)
+    def drop(self, pattern: bytes) -> None:
+        """Unsubscribe from a pattern that may have been refused."""
+        self._dropped.append(pattern)
+        self.unsubscribe(pattern)
 
     def ask_again(self, pattern: bytes) -> None:
         """Subscribe once more to a pattern that is held, but was refused."""
-        if self._is_connected and pattern in self._held:
-            self._changes[pattern] = True
+        if pattern in self._held:
+            self._change(pattern, 1)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the daemon was sent every change of patterns; while it is away, there are none for it."""
+        return not self._changes
 
     # -- what is to be sent
 
     def connected(self) -> None:
         """The transport has connected: what the daemon has to know is sent first, and unless this is the first
         connection nothing else before the daemon has confirmed that."""
+        self._drop_unused()
         self._is_connected = True
         if self._meta:
             self._opening.append(frames.request(frames.META_ON))
@@ -209,7 +181,14 @@ class Session:
 
     @property
     def has_data(self) -> bool:
-        return bool(self._opening or self._changes or self.report or (self.queue and self.ready))
+        return bool(
+            self._opening or self._changes or self.report or (self.queue and self.ready) or self.router.has_dropped
+        )
+
+    def _drop_unused(self) -> None:
+        """Unsubscribe from the patterns of subscriptions that the program has dropped."""
+        for pattern in self.router.take_dropped():
+            self.drop(pattern)
 
     def data_to_send(self) -> Generator[bytes, None, None]:
         """Frames that are due, in order. Each counts as sent when the next one is asked for; where the socket does not
@@ -217,10 +196,11 @@ class Session:
         while self._opening:
             yield self._opening[0]
             self._opening.popleft()
+        self._drop_unused()
         while self._changes:
-            pattern, wanted = next(iter(self._changes.items()))
-            yield frames.subscribe(pattern) if wanted else frames.unsubscribe(pattern)
-            del self._changes[pattern]
+            pattern, times = next(iter(self._changes.items()))
+            yield frames.subscribe(pattern) if times > 0 else frames.unsubscribe(pattern)
+            self._change(pattern, -1 if times > 0 else 1)
         if self.report:
             yield self.report
             self.report = b""
@@ -233,7 +213,7 @@ class Session:
                 outgoing.sent()
 
     def refuse_head(self, error: BusError) -> None:
-        """The socket will never take the frame that `data_to_send` has just given."""
+        """The socket will never take the frame that `data_to_send` has just given: a message or request."""
         self.queue[0].fail(error)
 
     def enqueue(self, outgoing: Outgoing, now: float) -> None:
@@ -352,7 +332,9 @@ class Session:
             return
         if not self._served:
             self._confirm_served(now)
-        put = self.router.put_message
+        router = self.router
+        # One look a packet: what it holds finds room.
+        put = router.inbox.put if router.inbox.is_full and not router.is_split else router.put_message
         for frame in messages:
             head, _, payload = frame.partition(b"\0")
             put(read_message(head[4:], payload, clock_ns))
@@ -443,6 +425,7 @@ class Session:
         self._confirmed = self._published
         if self._away_since is None:
             self._away_since = since
+            self.router.put_notice(Away(why))
         if not self._served and self._not_served:
             # The daemon is there, but does not serve this program. That is an event once, however often it happens.
             if self._not_served != self.refused_by:

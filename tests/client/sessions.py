@@ -48,7 +48,7 @@ class Driven(Closing):
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.bus, name)
         if name == "subscribe":
-            return lambda *patterns: DrivenSubscription(self, patterns)
+            return lambda *patterns, **options: DrivenSubscription(self, patterns, options)
         if not asyncio.iscoroutinefunction(value):
             return value
         return lambda *arguments, **options: self.run(value(*arguments, **options))
@@ -67,11 +67,11 @@ class Driven(Closing):
 
 
 class DrivenSubscription(Driven):
-    def __init__(self, bus: Driven, patterns: tuple[str, ...]) -> None:
+    def __init__(self, bus: Driven, patterns: tuple[str, ...], options: dict[str, int]) -> None:
         self.loop = bus.loop
 
         async def subscribe() -> Any:
-            return await bus.bus.subscribe(*patterns)
+            return await bus.bus.subscribe(*patterns, **options)
 
         self.bus = self.run(subscribe())
 

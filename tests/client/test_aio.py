@@ -144,6 +144,82 @@ async def test_callbacks_are_called_by_the_loop(bus: AsyncConnection, bare: Bare
 
 
 @played
+async def test_coroutines_are_awaited_one_message_after_the_other(bus: AsyncConnection, bare: Bare) -> None:
+    got: list[bytes] = []
+    done = asyncio.Event()
+
+    async def slow(message: Message) -> None:
+        await bus.sync()  # calls work meanwhile
+        got.append(b"slow " + message.payload)
+        if message.payload == b"9":
+            done.set()
+
+    def quick(message: Message) -> None:
+        got.append(b"quick " + message.payload)
+
+    await bus.listen("a", slow)
+    await bus.listen("a", quick)
+    await bus.sync()
+    await asyncio.to_thread(bare.send, *(frame(b"a", b"%d" % number) for number in range(10)))
+    await done.wait()
+    assert got == [word % number for number in range(10) for word in (b"quick %d", b"slow %d")]
+
+
+def test_callbacks_that_raise_are_reported_and_cost_the_others_nothing(bare: Bare) -> None:
+    faults: list[str] = []
+    got: list[bytes] = []
+
+    async def main() -> None:
+        def fails(message: Message) -> None:
+            raise ValueError(message.text)
+
+        async def fails_later(message: Message) -> None:
+            raise KeyError(message.text)
+
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: faults.append(type(context["exception"]).__name__))
+        async with bccnd.aio.connect(str(bare.address)) as bus:
+            await bus.listen("a", fails)
+            await bus.listen("a", fails_later)
+            await bus.listen("a", lambda message: got.append(message.payload))
+            await bus.sync()
+            bare.send(frame(b"a", b"1"), frame(b"a", b"2"))
+            await until(lambda: len(faults) == 4)
+
+    asyncio.run(main())
+    assert got == [b"1", b"2"]
+    assert faults == ["ValueError", "KeyError"] * 2
+
+
+@played
+async def test_closing_cancels_a_callback_that_is_awaited(bus: AsyncConnection, bare: Bare) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits(_message: Message) -> None:
+        began.set()
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            ended.set()
+
+    await bus.listen("a", waits)
+    await bus.sync()
+    bare.send(frame(b"a", b"1"), frame(b"a", b"2"))
+    await began.wait()
+    bus.close()
+    await ended.wait()
+
+
+@played
+async def test_a_subscription_that_is_dropped_is_withdrawn_by_itself(bus: AsyncConnection, bare: Bare) -> None:
+    bare.answers[b"SUB a"] = [frame(b"a", b"1")]
+    async for message in bus.subscribe("a"):
+        assert message.payload == b"1"
+        break
+    await asyncio.to_thread(bare.heard, b"UNSUB a")
+
+
+@played
 async def test_tasks_iterate_over_their_subscriptions_while_others_go_on(bus: AsyncConnection, bare: Bare) -> None:
     async def collect(subscription: bccnd.aio.AsyncSubscription) -> list[bytes]:
         return [message.payload async for message in subscription]
@@ -228,16 +304,15 @@ async def test_what_is_cancelled_before_it_was_sent_is_never_sent(bus: AsyncConn
     bare.stop()
     tasks = [
         asyncio.create_task(bus.publish("a", "never")),
-        asyncio.create_task(bus.subscribe("never")),
-        asyncio.create_task(bus.unsubscribe("a")),
+        asyncio.create_task(bus.echo(False)),
         asyncio.create_task(bus.publish("a", "now")),
     ]
     await asyncio.sleep(0.01)
-    for task in tasks[:3]:
+    for task in tasks[:2]:
         task.cancel()
-    await asyncio.wait(tasks[:3])
+    await asyncio.wait(tasks[:2])
     bare.start()
-    await tasks[3]
+    await tasks[2]
     await bus.sync()
     output = [packet for packet in bare.received[1] if not packet.startswith(b"CMSG")]
     assert output == [b"SUB a", b"MSG a\0now"]

@@ -431,7 +431,7 @@ def test_a_callback_may_take_back_itself_and_others_and_add_some(segment: Segmen
     ]
 
 
-def test_a_callback_that_raises_ends_the_dispatch_and_costs_one_message(segment: Segment) -> None:
+def test_a_callback_that_raises_ends_the_dispatch_and_costs_no_other_callback_anything(segment: Segment) -> None:
     endpoint, log = segment.endpoint("a"), Log()
 
     def fails(message: Message) -> None:
@@ -445,7 +445,7 @@ def test_a_callback_that_raises_ends_the_dispatch_and_costs_one_message(segment:
     with pytest.raises(ZeroDivisionError):
         dispatched(endpoint, 2)
     dispatched(endpoint, 1)
-    assert log.taken() == [("behind", b"good"), ("behind", b"next")]
+    assert log.taken() == [("behind", b"good"), ("behind", b"bad"), ("behind", b"next")]
 
 
 def test_a_callback_may_answer_and_close(segment: Segment) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bccnd.client.bus import Connection
+from bccnd.client.events import Away
 from bccnd.client.message import Message
 from bccnd.client.session import LONGEST, SHORTEST, Event, Gap, Outgoing, Reconnected, Refusal, Request, Session
 from bccnd.client.session import PATIENCE as PATIENCE_OF_SESSION
@@ -52,12 +53,12 @@ def held(session: Session) -> list[bytes]:
 def test_every_subscription_is_restored_as_often_as_it_is_held() -> None:
     session = Session()
     for pattern in (b"a", b"b/", b"a", b"", b"a", b"c"):
-        session.subscribed(pattern)
+        session.subscribe(pattern)
     for pattern in (b"a", b"c", b"never held"):
-        session.unsubscribed(pattern)
+        session.unsubscribe(pattern)
     assert held(session) == [b"SUB a", b"SUB a", b"SUB b/", b"SUB "]
-    session.unsubscribed(b"c")  # less than nothing is nothing
-    session.subscribed(b"c")
+    session.unsubscribe(b"c")  # less than nothing is nothing
+    session.subscribe(b"c")
     assert held(session) == [b"SUB a", b"SUB a", b"SUB b/", b"SUB ", b"SUB c"]
 
 
@@ -361,6 +362,47 @@ def test_attempts_come_ever_more_slowly_until_one_succeeds() -> None:
 # -- either client, and a daemon that comes and goes
 
 
+@both
+def test_an_absence_can_be_an_event_of_its_own_and_is_logged(
+    bare: Bare, join: Join, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "bccnd.client"), join(bare.address, away=True) as bus:
+        bus.subscribe("a")
+        bus.sync()
+        there = [bus.connected]
+        bare.stop()
+        event = bus.receive(PATIENCE)
+        assert isinstance(event, Away)
+        assert event.reason
+        assert bus.receive(0.05) is None
+        there.append(bus.connected)
+        bare.start()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert bus.sync() == []
+        there.append(bus.connected)
+        bare.send(frames.gap(3), frames.error("bad_channel", b"x"))
+        assert [bus.receive(PATIENCE), bus.receive(PATIENCE)] == [Gap(3), Refusal("bad_channel", "x")]
+    there.append(bus.connected)
+    assert there == [True, False, True, False]
+    levels = [record.levelname for record in caplog.records if record.name == "bccnd.client"]
+    assert levels == ["WARNING", "INFO", "WARNING", "WARNING"]
+
+
+@both
+def test_connecting_waits_for_a_daemon_if_asked_to(join: Join, tmp_path: Path) -> None:
+    path = str(tmp_path / "bus.sock")
+    with refused("no_daemon"):
+        join(path, wait=0.05)
+    for patience in (PATIENCE, None):
+        made: list[Bare] = []
+        later = threading.Timer(0.1, lambda made=made: made.append(Bare(path)))
+        later.start()
+        with join(path, wait=patience) as bus:
+            bus.sync()
+        later.join()
+        made[0].close()
+
+
 def restarted(bare: Bare, bus: Connection) -> None:
     """Let another daemon come, and the client be told."""
     bare.restart()
@@ -593,8 +635,12 @@ def test_sending_waits_for_the_daemon_but_not_for_ever(
     bus.sync()
     bare.stop()
     calls: list[Callable[[], object]] = [
-        *(lambda: bus.publish("a"), lambda: bus.subscribe("b"), lambda: bus.unsubscribe("a")),
-        *(lambda: bus.echo(True), lambda: bus.sync(0.1), lambda: bus.ask(frames.WHOAMI, timeout=0.1)),
+        *(
+            lambda: bus.publish("a"),
+            lambda: bus.echo(True),
+            lambda: bus.sync(0.1),
+            lambda: bus.ask(frames.WHOAMI, timeout=0.1),
+        ),
     ]
     for call in calls:
         with refused("connection_lost", bare.address):

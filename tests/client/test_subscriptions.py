@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -10,9 +14,9 @@ import pytest
 
 import bccnd
 import bccnd.aio
-from bccnd.client.events import MAX_EVENTS
+from bccnd.client.events import MAX_EVENTS, MAX_INBOX
 from bccnd.core import frames
-from tests.client.sessions import Bare, batch, frame, without_syncs
+from tests.client.sessions import META, Bare, batch, frame, without_syncs
 from tests.refusals import refused
 from tests.support import PATIENCE
 
@@ -53,18 +57,21 @@ def test_a_message_is_given_to_each_subscription_that_it_matches(bare: Bare, bus
     assert sorted(without_syncs(bare.received[0])[-2:]) == [b"UNSUB a/", b"UNSUB a/b"]
 
 
-def test_a_subscription_that_is_closed_ends_and_one_that_is_dropped_takes_nothing_more(bare: Bare, bus: Any) -> None:
+def test_a_subscription_that_is_closed_ends_and_one_that_is_dropped_is_withdrawn(bare: Bare, bus: Any) -> None:
     with bus.subscribe("a") as closed:
         send(bare, "a 1")
         assert payloads(closed, 1) == [b"1"]
     assert (payloads(closed, 1), closed.receive(), closed.close()) == ([], None, None)
     send(bare, "a 2")
     assert payloads(bus.subscribe("a"), 1) == [b"2"]
+    assert bus.sync() == []
+    bare.heard(b"UNSUB a")
     send(bare, "a 3")
     assert payloads(bus, 1) == [b"3"]
     bare.restart()
     assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-    assert without_syncs(bare.received[1])[1:] == [b"SUB a"]
+    assert without_syncs(bare.received[0])[-2:] == [b"SUB a", b"UNSUB a"]
+    assert without_syncs(bare.received[1])[1:] == []
 
 
 def test_closing_while_the_daemon_is_away_is_remembered(bare: Bare, bus: Any) -> None:
@@ -131,7 +138,169 @@ def test_another_dialect_is_asked_for_and_used(bare: Bare) -> None:
     assert frames.request(frames.DIALECT, b"sbus-dot") in bare.received[0]
 
 
+def test_what_is_subscribed_to_while_the_daemon_is_away_is_received_when_it_is_back(bare: Bare, bus: Any) -> None:
+    kept = bus.subscribe("kept")
+    bare.stop()
+    assert bus.receive(0.05) is None
+    made = bus.subscribe("made")
+    kept.close()
+    bare.start()
+    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
+    assert without_syncs(bare.received[1])[1:] == [b"SUB made"]
+    send(bare, "made 1")
+    assert payloads(made, 1) == [b"1"]
+
+
+def test_of_two_equal_subscriptions_made_while_the_daemon_is_away_one_may_be_closed(bare: Bare, bus: Any) -> None:
+    bus.sync()
+    bare.stop()
+    assert bus.receive(0.05) is None
+    one, other = bus.subscribe("a"), bus.subscribe("a")
+    one.close()
+    bare.start()
+    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
+    assert bus.sync() == []
+    assert without_syncs(bare.received[1])[1:] == [b"SUB a"]
+    send(bare, "a 1")
+    assert payloads(other, 1) == [b"1"]
+
+
+def test_a_subscription_has_a_bound_of_its_own_and_counts_what_it_dropped(bare: Bare, bus: Any) -> None:
+    with bus.subscribe("a", limit=3) as small, bus.subscribe("end") as end:
+        send(bare, "a 1", "a 2", "a 3", "a 4", "a 5", "end 1")
+        assert payloads(end, 1) == [b"1"]
+        assert (small.dropped, small.lost, end.dropped) == (2, 0, 0)
+        assert payloads(small, 3) == [b"1", b"2", b"3"]
+        assert (small.receive(), small.lost) == (bccnd.Gap(2), 2)
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_what_waits_for_a_program_that_never_receives_is_bounded(bare: Bare, listens: bool) -> None:
+    with bccnd.connect(str(bare.address)) as bus:
+        if listens:
+            bus.listen("a", lambda _message: None)
+        bare.answers[frames.request(frames.WHOAMI)] = [
+            *[batch(*[b"x"] * 1000)] * 20,
+            frames.control(frames.WHOAMI, b"me"),
+        ]
+        for _ in range(3):
+            assert bus.identity() == "me"
+        assert len(bus._router.inbox.events) + len(bus._router.listened.events) < MAX_INBOX + 1001
+        got = 0
+        while bus.lost == 0:
+            got += bus.dispatch() if listens else isinstance(bus.receive(0), bccnd.Message)
+        assert bus.lost + got == 60_000
+
+
+# -- time
+
+
+@pytest.fixture
+def flooded(bare: Bare) -> Iterator[bccnd.Connection]:
+    """A blocking connection to which messages come faster than it reads them, on channel a."""
+    with bccnd.connect(str(bare.address)) as bus:
+        bus.sync()
+        over, much = threading.Event(), batch(*[b""] * 2000)
+
+        def flood() -> None:
+            with suppress(OSError):
+                while not over.is_set():
+                    bare.send(much)
+
+        sender = threading.Thread(target=flood)
+        sender.start()
+        try:
+            yield bus
+        finally:
+            over.set()
+            bus.close()
+            sender.join()
+
+
+@pytest.mark.parametrize("timeout", [0, 0.05])
+def test_waiting_ends_in_time_while_messages_for_others_come_without_end(
+    flooded: bccnd.Connection, timeout: float
+) -> None:
+    flooded.listen("b", lambda _message: None)
+    mine = flooded.subscribe("mine")
+    flooded.subscribe("a").receive(0)
+    assert mine.receive(timeout) is None  # each of these would never end
+    assert flooded.dispatch(timeout) == 0
+    with pytest.raises(bccnd.RequestTimeout):
+        flooded.request("nobody", timeout=timeout)
+
+
 # -- callbacks
+
+
+def test_listening_that_fails_registers_nothing(bare: Bare) -> None:
+    got: list[bytes] = []
+
+    def callback(message: bccnd.Message) -> None:
+        got.append(message.payload)
+
+    with bccnd.connect(str(bare.address)) as bus:
+        with refused("too_long"):
+            bus.listen("x" * 500_000, callback)
+        bus.sync()
+        bare.stop()
+        bus.listen("a", callback)  # this does not fail any more
+        bare.start()
+        while not bus.connected:
+            bus.dispatch(0.1)
+        send(bare, "a 1")
+        while not got:
+            bus.dispatch(PATIENCE)
+        assert bus.dispatch() == 0
+        assert got == [b"1"]
+        assert not bus.unlisten("x" * 500_000, callback)
+
+
+def test_callbacks_are_all_called_though_one_raises(bare: Bare) -> None:
+    got: list[bytes] = []
+
+    def fails(_message: bccnd.Message) -> None:
+        raise ZeroDivisionError
+
+    with bccnd.connect(str(bare.address)) as bus:
+        bus.listen("a", fails)
+        bus.listen("a", lambda message: got.append(message.payload))
+        bus.sync()
+        send(bare, "a 1", "a 2")
+        for count in (1, 2):
+            with pytest.raises(ZeroDivisionError):
+                bus.dispatch(PATIENCE)
+            assert len(got) == count
+        bus.listen("a", fails)
+        send(bare, "a 3")
+        with pytest.raises(ExceptionGroup) as caught:
+            bus.dispatch(PATIENCE)
+        assert [type(one) for one in caught.value.exceptions] == [ZeroDivisionError] * 2
+    assert got == [b"1", b"2", b"3"]
+
+
+class _Callable:
+    async def __call__(self, _message: object) -> None:
+        raise AssertionError
+
+    async def method(self, _message: object) -> None:
+        raise AssertionError
+
+
+def test_the_blocking_client_refuses_coroutines(bare: Bare) -> None:
+    one = _Callable()
+    with bccnd.connect(str(bare.address)) as bus:
+        for callback in (one, one.method, partial(one.method), _Callable.method):
+            for call in (bus.listen, bus.respond):
+                with pytest.raises(TypeError, match="async"):
+                    call("a", callback)  # type: ignore[arg-type]
+        bus.sync()
+        assert without_syncs(bare.received[0]) == [META]
+        bus.listen("a", lambda message: one.method(message))  # type: ignore[arg-type]
+        bus.sync()
+        send(bare, "a 1")
+        with pytest.raises(TypeError, match="returned"):
+            bus.dispatch(PATIENCE)
 
 
 def test_dispatch_calls_the_callbacks_of_what_has_come(bare: Bare) -> None:
