@@ -240,7 +240,11 @@ def commands(group: click.Command) -> dict[str, click.Command]:
 
 def options(command: click.Command) -> set[str]:
     """The options of a command, as a page's source writes them; --socket, which each has, stands at its beginning."""
-    shown = [one for one in command.params if isinstance(one, click.Option) and one.expose_value and not one.hidden]
+    shown = [
+        one
+        for one in command.params
+        if isinstance(one, click.Option) and not one.hidden and (one.expose_value or one.name != "socket")
+    ]
     return {name[1:] for param in shown for name in (*param.opts, *param.secondary_opts)}
 
 

@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from bccnd.cli.lazy_group import complete_files
 from bccnd.errors import ConfigError, StartError
 from bccnd.gateways import NAMES
 from bccnd.paths import DEFAULT_PATH
@@ -20,7 +21,13 @@ from bccnd.version import VERSION
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option("--config", "path", metavar="FILE", help=f"The configuration; else {DEFAULT_PATH}, else the defaults.")
+@click.option(
+    "--config",
+    "path",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help=f"The configuration; else {DEFAULT_PATH}, else the defaults.",
+)
 @click.option("--check", is_flag=True, help="Check the configuration, print its faults, and exit.")
 @click.option("--no-gateways", is_flag=True, help="Do not start gateways; they are separate services.")
 @click.option("--gateway", metavar="NAME", type=click.Choice(NAMES), help="Run this gateway instead: nng or broker.")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from bccnd.cli.output import fail, print_notice, visible
+from bccnd.cli.output import NO_DAEMON, REFUSED, TIMED_OUT, fail, print_notice, visible
 from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, connect
 from bccnd.client.message import Message, to_bytes
 from bccnd.core import frames
@@ -53,27 +53,31 @@ def open_bus(path: str | None, *, reconnect: bool = False) -> Iterator[Connectio
         remedy = "start it (systemctl start bccnd), or name its socket with --socket"
         if isinstance(error.__cause__, PermissionError):
             remedy = "become a member of the socket's group (adduser NAME bccn), and log in anew"
-        fail(f"{error.detail}\n  remedy: {remedy}")
+        fail(f"{error.detail}\n  remedy: {remedy}", NO_DAEMON)
     with bus:
         try:
             yield bus
         except BusError as error:
-            fail(describe_failure(bus, error))
+            fail(*describe_failure(bus, error))
 
 
-def describe_failure(bus: Connection, error: BusError) -> str:
-    """Describe an error; of a refused connection by the refusal, which arrived before the connection ended."""
+def describe_failure(bus: Connection, error: BusError) -> tuple[str, int]:
+    """Describe an error, with its exit code; of a refused connection by the refusal, which arrived before the
+    connection ended."""
     if error.reason in ("unknown_listing", "unknown_control"):
-        return f"the bus at {bus.path} cannot answer: it has no segments (bccn-sbusd), or is older than this tool"
+        old = f"the bus at {bus.path} cannot answer: it has no segments (bccn-sbusd), or is older than this tool"
+        return old, REFUSED
+    if error.reason == "no_answer":
+        return error.detail, TIMED_OUT
     if error.reason != "connection_lost":
-        return error.detail
+        return error.detail, REFUSED
     try:
         while (event := bus.receive(0)) is not None:
             if isinstance(event, Refusal) and not event.key:
-                return explain(event)
+                return explain(event), REFUSED
     except BusError:
         pass
-    return error.detail
+    return error.detail, NO_DAEMON
 
 
 def explain(refusal: Refusal) -> str:
@@ -89,7 +93,7 @@ def set_tag(bus: Connection, tag: str | None) -> None:
             bus.tag(tag)
         except BusError as error:
             if error.reason in ("bad_tag", "not_permitted"):
-                fail(explain(Refusal(error.reason, tag)))
+                fail(explain(Refusal(error.reason, tag)), REFUSED)
             raise
 
 
@@ -120,7 +124,7 @@ def receive_messages(
         if isinstance(event, Message):
             yield event
         elif isinstance(event, Refusal):
-            fail(explain(event))
+            fail(explain(event), REFUSED)
         elif not quiet and isinstance(event, Gap):
             print_notice(f"{event.lost} {what} were lost here: this reader is too slow")
         elif not quiet and isinstance(event, Reconnected):

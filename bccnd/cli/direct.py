@@ -14,7 +14,7 @@ from bccnd.cli.connection import matcher, receive_until
 from bccnd.cli.lazy_group import Entry, LazyGroup
 from bccnd.cli.options import SegmentAddress, compose, deadline_after, key_options, read_keys
 from bccnd.cli.output import fail
-from bccnd.cli.pub import payload_options, read_payload
+from bccnd.cli.pub import PublishCommand, payload_options, read_payload, say_that_it_reads
 from bccnd.cli.sub import message_options, print_messages
 from bccnd.client.message import Message, to_bytes
 from bccnd.core import bccn1
@@ -79,7 +79,7 @@ def direct() -> None:
     """Publish and subscribe straight on a segment, without a daemon."""
 
 
-@click.command()
+@click.command(cls=PublishCommand)
 @payload_options
 @_segment_option
 @endpoint_options
@@ -94,6 +94,7 @@ def pub(
     """
     payloads = read_payload(payload, file, whole, repeat, interval)
     if payloads is None:
+        say_that_it_reads()
         payloads = (line.rstrip(b"\n") for line in sys.stdin.buffer)
     with open_endpoint(segment, **options) as endpoint:
         for one in payloads:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.options import color_option
 from bccnd.cli.output import visible, wants_colour
 from bccnd.errors import ConfigError
@@ -21,7 +22,13 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 
 
 @click.command()
-@click.option("--config", "file", metavar="FILE", help="The daemon's configuration. [default: /etc/bccnd/bccnd.yaml]")
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="The daemon's configuration. [default: /etc/bccnd/bccnd.yaml]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON list.")
 @color_option
 @click.pass_obj

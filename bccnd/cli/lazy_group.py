@@ -18,6 +18,11 @@ class Entry(NamedTuple):
     socket: bool = True
 
 
+def complete_files(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete names of files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
 def _set_socket(context: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is not None:
         context.obj = value
@@ -25,7 +30,12 @@ def _set_socket(context: click.Context, _param: click.Parameter, value: str | No
 
 #: `--socket` behind a command; in front of it, it is an option of `bccn`
 _SOCKET: Final = click.Option(
-    ["--socket"], metavar="PATH", expose_value=False, callback=_set_socket, help="The daemon's socket, as of bccn."
+    ["--socket"],
+    metavar="PATH",
+    expose_value=False,
+    callback=_set_socket,
+    shell_complete=complete_files,
+    help="The daemon's socket, as of bccn.",
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from bccnd.cli.connection import fetch_listing, open_bus
+from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.options import json_option
 from bccnd.cli.output import print_json, print_table
 
@@ -109,7 +110,7 @@ def _peer(name: str, peer: Row) -> list[str]:
 
 
 @click.command()
-@click.argument("files", metavar="[FILE]...", nargs=-1)
+@click.argument("files", metavar="[FILE]...", nargs=-1, shell_complete=complete_files)
 @json_option
 @click.pass_obj
 def keys(path: str | None, /, files: Sequence[str], as_json: bool) -> None:

@@ -1,7 +1,8 @@
 """`bccn`: the commands for people.
 
 Data goes to standard output, one record a line, and everything else to standard error. Exit codes: 0 done, 1 failed,
-2 bad usage or configuration. When the reader of the output has gone, the command ends by SIGPIPE, as tools in C do.
+2 bad usage or configuration, 3 refused, 4 no daemon, 5 not in time. When the reader of the output has gone, the command
+ends by SIGPIPE, as tools in C do.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any, Final
 
 import click
 
-from bccnd.cli.lazy_group import Entry, LazyGroup
+from bccnd.cli.lazy_group import Entry, LazyGroup, complete_files
+from bccnd.cli.streams import fill_closed_streams, reported_streams
 from bccnd.core.frames import DEFAULT_SOCKET
 from bccnd.version import VERSION
 
@@ -39,6 +41,10 @@ COMMANDS: Final = {
 
 
 class _Bccn(LazyGroup):
+    def main(self, *args: Any, **extra: Any) -> Any:
+        with reported_streams(fill_closed_streams()):
+            return super().main(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             try:
@@ -60,6 +66,7 @@ class _Bccn(LazyGroup):
     "path",
     metavar="PATH",
     envvar="BCCN_SOCKET",
+    shell_complete=complete_files,
     help=f"The daemon's; else $BCCN_SOCKET or {DEFAULT_SOCKET}.",
 )
 @click.version_option(VERSION, message="bccn %(version)s")
@@ -72,6 +79,9 @@ def main(context: click.Context, path: str | None) -> None:
       bccn pub demo/hello 'hello, world'   publish one
       bccn top                             rates, losses, clients and senders
       bccn tap --refused                   what is not delivered, and why
+
+    Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 the daemon has refused something; 4 no daemon can be
+    reached, or it has gone; 5 no answer, or fewer than -n, in time.
     """
     context.obj = path
     if isinstance(sys.stdout, io.TextIOWrapper):

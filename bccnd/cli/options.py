@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from bccnd.cli.lazy_group import complete_files
+from bccnd.cli.output import SAFE_NUMBERS
 from bccnd.core.units import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,7 +100,17 @@ def compose(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def _note_safe_numbers(context: click.Context, _param: click.Parameter, value: bool) -> None:
+    context.meta[SAFE_NUMBERS] = value
+
+
+json_option = compose(
+    click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
+    click.option(
+        "--safe-numbers", is_flag=True, expose_value=False, callback=_note_safe_numbers,
+        help="--json: numbers beyond 2^53 as text.",
+    ),
+)  # fmt: skip
 color_option = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
 )
@@ -113,7 +125,7 @@ def count_options(what: str) -> Callable[[F], F]:
     """Return the options that limit a command that otherwise never ends."""
     return compose(
         click.option("-n", "--count", type=click.IntRange(min=1), help=f"End after so many {what}."),
-        click.option("-t", "--timeout", metavar="TIME", type=Duration(), help="End then; exit 1 if -n is unmet."),
+        click.option("-t", "--timeout", metavar="TIME", type=Duration(), help="End then; exit 5 if -n is unmet."),
     )
 
 
@@ -123,7 +135,14 @@ def deadline_after(timeout: float | None) -> float | None:
 
 
 key_options = compose(
-    click.option("--key", "keys", metavar="FILE", multiple=True, help="A key; the first signs, all verify."),
+    click.option(
+        "--key",
+        "keys",
+        metavar="FILE",
+        multiple=True,
+        shell_complete=complete_files,
+        help="A key; the first signs, all verify.",
+    ),
     click.option("--signer", "signers", metavar="SRC=FILE", multiple=True, help="A public key, for sources below SRC."),
     click.option(
         "--algorithm", type=click.Choice(["none", "crc32", "hmac", "sig"]), help="The check; else by the keys."

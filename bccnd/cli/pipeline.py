@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bccnd.cli.lazy_group import Entry, LazyGroup
+from bccnd.cli.lazy_group import Entry, LazyGroup, complete_files
 from bccnd.cli.options import Duration, compose
 from bccnd.cli.output import fail, print_notice
 from bccnd.cli.pipeline_ingest import PIPELINE_EXTRA, require
@@ -66,12 +66,17 @@ spark_options: Final = compose(
     click.option("--conf", metavar="K=V", multiple=True, callback=_settings, help="Setting of Spark; repeatable."),
 )
 _tables_option: Final = click.option(
-    "--out", "tables", required=True, metavar="TABLES", help="Folder or URI of the tables."
+    "--out",
+    "tables",
+    required=True,
+    metavar="TABLES",
+    shell_complete=complete_files,
+    help="Folder or URI of the tables.",
 )
 
 
 @click.command()
-@click.argument("journal")
+@click.argument("journal", shell_complete=complete_files)
 @_tables_option
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
@@ -93,7 +98,7 @@ def build(journal: str, tables: str, as_json: bool, **spark_settings: Any) -> No
 
 
 @click.command()
-@click.argument("journal")
+@click.argument("journal", shell_complete=complete_files)
 @_tables_option
 @click.option("--checkpoint", metavar="DIR", help="Ignored; for old command lines.")
 @click.option("--once", is_flag=True, help="Run one pass, then exit.")

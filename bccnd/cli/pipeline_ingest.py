@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.options import key_options, port_option, read_keys
 from bccnd.cli.output import fail
 from bccnd.cli.progress import show_progress
@@ -37,9 +38,16 @@ def check_host(host: str | None) -> None:
 
 
 @click.command()
-@click.argument("captures", nargs=-1, required=True)
+@click.argument("captures", nargs=-1, required=True, shell_complete=complete_files)
 @click.option("--host", required=True, metavar="NAME", help="The host that made the capture.")
-@click.option("--out", "journal", required=True, metavar="JOURNAL", help="A folder, or a URI that pyarrow supports.")
+@click.option(
+    "--out",
+    "journal",
+    required=True,
+    metavar="JOURNAL",
+    shell_complete=complete_files,
+    help="A folder, or a URI that pyarrow supports.",
+)
 @port_option
 @click.option("--segment", default="capture", metavar="NAME", help="The name of the segment.")
 @key_options

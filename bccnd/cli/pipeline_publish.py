@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import click
 
 from bccnd.cli.connection import explain, open_bus
-from bccnd.cli.output import fail, print_notice
+from bccnd.cli.lazy_group import complete_files
+from bccnd.cli.output import REFUSED, fail, print_notice
 from bccnd.cli.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.core.bccn1 import check_chan
 from bccnd.errors import BadDatagram, JournalError
@@ -16,7 +17,7 @@ _SEVERITIES = ["urgent", "look", "note"]
 
 
 @click.command()
-@click.argument("tables")
+@click.argument("tables", shell_complete=complete_files)
 @click.option("--channel", required=True, metavar="CHAN", help="Channel to publish on.")
 @click.option("--severity", type=click.Choice(_SEVERITIES), default="look", help="Lowest severity to publish.")
 @click.option("--days", type=click.IntRange(1, 3650), default=1, help="How many of the latest days to consider.")
@@ -74,4 +75,4 @@ def _send(path: str | None, channel: str, messages: Sequence[bytes], *, local: b
             bus.publish(channel, message)
         refused = bus.sync(60.0)
     if refused:
-        fail(f"{explain(refused[0])}\n  remedy: nothing was noted; the next run publishes them again")
+        fail(f"{explain(refused[0])}\n  remedy: nothing was noted; the next run publishes them again", REFUSED)

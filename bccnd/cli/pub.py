@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,9 +13,12 @@ import click
 
 from bccnd.cli.connection import open_bus, set_tag
 from bccnd.cli.options import Duration, compose
+from bccnd.cli.output import REFUSED, print_notice
 from bccnd.core.frames import MAX_PACKET
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_NEGATIVE: Final = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 #: what `bccn pub` and `bccn direct pub` have in common
 payload_options: Final = compose(
@@ -51,7 +55,22 @@ def read_payload(
     return repeated()
 
 
-@click.command()
+class PublishCommand(click.Command):
+    """A command whose payload may be a negative number, though it looks like an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(_NEGATIVE.fullmatch(one) for one in args):
+            ctx.ignore_unknown_options = True  # one of these then becomes an argument
+        return super().parse_args(ctx, args)
+
+
+def say_that_it_reads() -> None:
+    """Where nothing was given on the command line, and standard input is a terminal, nothing would seem to happen."""
+    if sys.stdin.isatty():
+        print_notice("reading from the terminal: each line is a message; Ctrl-D ends")
+
+
+@click.command(cls=PublishCommand)
 @payload_options
 @tag_option
 @click.pass_obj
@@ -63,13 +82,15 @@ def pub(path: str | None, /, channel: str, tag: str | None, **message: Any) -> N
 
     \b
       bccn pub demo/hello 'hello, world'
+      bccn pub demo/temperature -21.5
       bccn pub config/relay02 -f relay02.json
       date | bccn pub -s clock/now
       bccn pub demo/tick x --repeat 10 --interval 500ms
       tail -F app.log | bccn pub logs/app
 
-    While the daemon restarts, bccn waits for it, up to 5 s. The exit code is 1 if anything was refused, or if it is
-    unknown whether the daemon had taken all of it.
+    A negative number may stand as it is; before any other PAYLOAD that begins with '-' write '--'. While the daemon
+    restarts, bccn waits for it, up to 5 s. The exit code is 3 if anything was refused, and 4 if it is unknown whether
+    the daemon had taken all of it.
     """
     payloads = read_payload(**message)
     from bccnd.cli.publish_lines import publish_all, publish_lines
@@ -77,7 +98,8 @@ def pub(path: str | None, /, channel: str, tag: str | None, **message: Any) -> N
     with open_bus(path, reconnect=True) as bus:
         set_tag(bus, tag)
         if payloads is None:
+            say_that_it_reads()
             refused = publish_lines(bus, channel, sys.stdin.fileno())
         else:
             refused = publish_all(bus, ((channel, one) for one in payloads))
-    sys.exit(1 if refused else 0)
+    sys.exit(REFUSED if refused else 0)

@@ -10,17 +10,24 @@ from typing import Any
 
 import click
 
+from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.output import fail
 from bccnd.cli.pipeline_ingest import RECORDER_EXTRA, require
 from bccnd.errors import ConfigError, JournalError
 
 
 @click.command()
-@click.option("--config", "file", metavar="FILE", help="The daemon's configuration: recorder, host and bus.path.")
-@click.option("--journal", metavar="DIR_OR_URI", help="Where to write the journal.")
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="The daemon's configuration: recorder, host and bus.path.",
+)
+@click.option("--journal", metavar="DIR_OR_URI", shell_complete=complete_files, help="Where to write the journal.")
 @click.option("--host", metavar="NAME", help="The name of this host in the journal.")
 @click.option("--rotate", metavar="TIME", help="How often a file is finished, like 60s or 10m.")
-@click.option("--spool", metavar="DIR", help="Folder for the log.")
+@click.option("--spool", metavar="DIR", shell_complete=complete_files, help="Folder for the log.")
 @click.option("--payload", type=click.Choice(["record", "hash", "omit"]), help="What is kept of payloads.")
 @click.pass_obj
 def record(path: str | None, /, file: str | None, **options: Any) -> None:

@@ -15,8 +15,9 @@ import click
 
 from bccnd.cli.connection import open_bus
 from bccnd.cli.direct import endpoint_options, open_endpoint
+from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.options import SegmentAddress, given_options, period_options, port_option
-from bccnd.cli.output import fail
+from bccnd.cli.output import REFUSED, fail
 from bccnd.cli.pipeline_ingest import RECORDER_EXTRA, check_host, count_left_out, require
 from bccnd.cli.progress import show_progress
 from bccnd.cli.publish_lines import publish_all
@@ -40,7 +41,7 @@ def _read_speed(_context: click.Context, _param: click.Parameter, value: str) ->
 
 
 @click.command()
-@click.argument("journal_or_capture", metavar="JOURNAL_OR_CAPTURE")
+@click.argument("journal_or_capture", metavar="JOURNAL_OR_CAPTURE", shell_complete=complete_files)
 @click.option("--speed", callback=_read_speed, metavar="SPEED", default="1", help="1 (original), a multiple, or max.")
 @click.option("--channel", "channels", metavar="PATTERN", multiple=True, help="Only these channels.")
 @click.option("--host", metavar="NAME", help="The recording host, of a journal of several.")
@@ -125,7 +126,7 @@ def _publish_here(path: str | None, messages: Iterable[RecordedMessage]) -> None
             raise
         bus.echo(False)
         if refused := publish_all(bus, ((message.chan, message.payload) for message in messages)):
-            fail(f"{refused} messages were refused")
+            fail(f"{refused} messages were refused", REFUSED)
 
 
 def _broadcast(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.options import period_options
 from bccnd.cli.output import fail, print_notice, visible
 from bccnd.cli.pipeline import spark_options
@@ -20,8 +21,8 @@ _NAMED: Final = 5
 
 
 @click.command()
-@click.argument("where", metavar="TABLES_OR_JOURNAL")
-@click.option("--out", required=True, metavar="DIR", help="Folder for index.html.")
+@click.argument("where", metavar="TABLES_OR_JOURNAL", shell_complete=complete_files)
+@click.option("--out", required=True, metavar="DIR", shell_complete=complete_files, help="Folder for index.html.")
 @period_options
 @click.option("--title", metavar="TEXT", help="Headline of the page.")
 @spark_options

@@ -21,6 +21,7 @@ from bccnd import log
 from bccnd.bus.access import Access, admit_all, by_user
 from bccnd.bus.client import BusLimits
 from bccnd.bus.server import Bus, Entrance
+from bccnd.cli.lazy_group import complete_files
 from bccnd.core.address import read_address, write_address
 from bccnd.core.identity import identity, tagged
 from bccnd.core.patterns import DIALECTS
@@ -54,7 +55,14 @@ LIMITS: Final = BusLimits(
 @click.option("-g", "for_group", is_flag=True, help="Let the group of the socket file connect.")
 @click.option("-o", "for_others", is_flag=True, help="Let all users connect.")
 @click.option("-r", "reuse", is_flag=True, help="Remove a file at the path.")
-@click.option("-p", "pidfile", metavar="FILE", default=DEFAULT_PIDFILE, help="/dev/null for none; not with -f.")
+@click.option(
+    "-p",
+    "pidfile",
+    metavar="FILE",
+    shell_complete=complete_files,
+    default=DEFAULT_PIDFILE,
+    help="/dev/null for none; not with -f.",
+)
 @click.option("-u", "users", metavar="USER", multiple=True, help="Let only this user connect, and our own; repeatable.")
 @click.version_option(VERSION, message="bccn-sbusd %(version)s")
 def main(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ import click
 
 from bccnd.cli.connection import matcher, open_bus, receive_messages, set_tag
 from bccnd.cli.options import compose, count_options, deadline_after, json_option
-from bccnd.cli.output import payload_fields, print_items, timestamp, visible, visible_bytes
+from bccnd.cli.output import payload_fields, print_items, text_fields, timestamp, to_json, visible, visible_bytes
 from bccnd.cli.pub import tag_option
 from bccnd.client.message import Message, to_bytes
 
@@ -74,9 +73,21 @@ def _as_line(message: Message) -> str:
 
 
 def _as_json(message: Message) -> str:
-    fields: dict[str, object] = message._asdict()
-    del fields["payload"]
-    return json.dumps(fields | payload_fields(message.payload))
+    return to_json(message_fields(message))
+
+
+def message_fields(message: Message) -> dict[str, object]:
+    """Return a message for JSON."""
+    return {
+        **text_fields("src", message.src),
+        "seq": message.seq,
+        **text_fields("chan", message.chan),
+        "form": message.form,
+        "peer": message.peer,
+        "received_ns": message.received_ns,
+        "time": timestamp(message.received_ns),
+        **payload_fields(message.payload),
+    }
 
 
 def _renderer(template: str) -> Callable[[Message], str]:
@@ -112,8 +123,12 @@ def sub(
 
     Prints channel and payload, a message a line. Messages to every program (!) and to this one come too; with -n they
     are neither counted nor printed, unless there is no PATTERN or one that begins with '!' and matches them. {time} is
-    when the message was received, in UTC. With --json a payload that is no UTF-8 text stands in payload_base64. After a
-    restart of the daemon it goes on; that and lost messages are reported on standard error.
+    when the message was received, in UTC.
+
+    With --json a payload or channel that is no UTF-8 text stands in payload_base64 or chan_base64. received_ns, and seq
+    of some senders, are larger than JavaScript keeps exactly: --safe-numbers writes such numbers as text.
+
+    After a restart of the daemon it goes on; that and lost messages are reported on standard error.
     """
     patterns, deadline = patterns or ("",), deadline_after(timeout)
 

@@ -14,7 +14,18 @@ import click
 
 from bccnd.cli.connection import explain, fetch_listing, matcher, open_bus, receive_messages
 from bccnd.cli.options import SegmentAddress, color_option, count_options, deadline_after, json_option
-from bccnd.cli.output import clock, cut, fail, payload_fields, print_items, visible, visible_bytes, wants_colour
+from bccnd.cli.output import (
+    REFUSED,
+    clock,
+    cut,
+    fail,
+    payload_fields,
+    print_items,
+    to_json,
+    visible,
+    visible_bytes,
+    wants_colour,
+)
 from bccnd.client.bus import Connection
 from bccnd.client.message import to_bytes
 from bccnd.core import bccn1, frames, targets
@@ -252,7 +263,7 @@ def tap(
         def show(record: TapRecord) -> None:
             found = ask_receivers(bus, record) if explained else {}
             if as_json:
-                sys.stdout.write(json.dumps(as_fields(record) | found) + "\n")
+                sys.stdout.write(to_json(as_fields(record) | found) + "\n")
             else:
                 lines = [line(record), *(explanation_lines(record, found) if explained else ())]
                 sys.stdout.write("\n".join(lines) + "\n")
@@ -280,13 +291,13 @@ def _subscribe(bus: Connection, verdicts: set[str]) -> None:
     for refusal in bus.sync():
         if refusal.reason == "not_permitted":
             refuse_to_tap("you may not tap: it shows what is meant for others")
-        fail(explain(refusal))
+        fail(explain(refusal), REFUSED)
 
 
 def refuse_to_tap(why: str) -> NoReturn:
     """End the command, as the user lacks the right to tap."""
     allow = "have it allowed in the daemon's configuration (access: [{user: NAME, tap: true}])"
-    fail(f"{why}\n  remedy: be root or in the daemon's group, or {allow}")
+    fail(f"{why}\n  remedy: be root or in the daemon's group, or {allow}", REFUSED)
 
 
 def _records(bus: Connection, deadline: float | None) -> Iterator[TapRecord]:

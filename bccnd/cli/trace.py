@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from bccnd.cli.connection import open_bus
-from bccnd.cli.output import fail, print_table, visible
+from bccnd.cli.output import fail, print_table, to_json, visible
 from bccnd.cli.tap import KIND_OF, refuse_to_tap
 from bccnd.core import bccn1, frames
 from bccnd.errors import BadDatagram, BusError
@@ -70,7 +70,7 @@ def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_object: bo
                 refuse_to_tap("you may not trace: it shows which programs subscribe to what")
             raise
     if as_object:
-        click.echo(json.dumps(answer))
+        click.echo(to_json(answer))
     else:
         _print(answer)
 

@@ -119,7 +119,7 @@ def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
         (["--host", "nobody"], 1, "host nobody"),
         (["--channel", "nothing"], 1, "nothing to replay"),
         (["--to", "2001-01-01"], 1, "obs/"),
-        ([], 1, "cannot reach the daemon"),
+        ([], 4, "cannot reach the daemon"),
     ],
 )
 def test_what_is_wrong_is_said(journal: Path, given: list[str], code: int, output: str) -> None:

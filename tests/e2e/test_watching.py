@@ -214,13 +214,13 @@ def test_a_user_without_the_right_is_told_what_to_do(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a", {"access": rules}) as daemon:
         for command in (["tap"], ["tap", "-v", "stale"], ["trace", "x"]):
             refused = daemon.tool(*command)
-            assert (refused.returncode, refused.stdout) == (1, b"")
+            assert (refused.returncode, refused.stdout) == (3, b"")
             assert b"remedy: " in refused.stderr
             assert b"tap: true" in refused.stderr
         refused = daemon.tool("pub", "--tag", "log", "x", "y")
-        assert (refused.returncode, refused.stderr.count(b"not permitted to you")) == (1, 1)
+        assert (refused.returncode, refused.stderr.count(b"not permitted to you")) == (3, 1)
         refused = daemon.tool("sub", "-t", str(PATIENCE))
-        assert (refused.returncode, b"may not subscribe to everything" in refused.stderr) == (1, True)
+        assert (refused.returncode, b"may not subscribe to everything" in refused.stderr) == (3, True)
         shown = daemon.tool("top", "--once", "--interval", "0.1")
         assert shown.returncode == 0, shown.stderr
         assert b"may not subscribe to everything" in shown.stdout
@@ -402,7 +402,7 @@ def test_lines_are_published_completely_each_at_once_and_refusals_are_told_while
             pub.stdin.flush()
             assert b"'no good' is no legal channel" in pub.stderr.readline()
             status, _, err = ended(pub)
-            assert status == 1
+            assert status == 3
             assert b"(999 more messages)" in err
             assert err.count(b"\n") == 1
 

@@ -1,0 +1,62 @@
+"""Standard streams that are closed, or that cannot be written to: a message in place of a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+
+#: names by descriptor
+_NAMES: Final = ("standard input", "standard output", "standard error")
+#: what writing to a full or broken file ends with
+_CANNOT_WRITE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def fill_closed_streams() -> tuple[str, ...]:
+    """Put something in the place of standard streams that are closed, so that no socket gets their descriptor; using
+    it fails with EBADF. Returns their names."""
+    closed = []
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            # Opened the wrong way round. The lowest free descriptor is this one.
+            os.open(os.devnull, os.O_WRONLY if fd == 0 else os.O_RDONLY)
+            closed.append(_NAMES[fd])
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open for as long as the program runs
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    return tuple(closed)
+
+
+@contextmanager
+def reported_streams(closed: tuple[str, ...]) -> Iterator[None]:
+    """End with a message and status 1 where a standard stream cannot be read or written; ``closed`` are the names of
+    those that are closed."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE or error.filename is not None:
+            raise
+        if _NAMES[1] in closed or error.errno != errno.EBADF:
+            what = f"cannot write to {_NAMES[1]}"
+        else:
+            what = f"cannot read {_NAMES[0]}"
+        why = "it is closed" if error.errno == errno.EBADF else error.strerror
+        # What is still buffered goes nowhere, instead of failing again at exit.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
+        click.echo(f"bccn: {what}: {why}", err=True)
+        sys.exit(1)
