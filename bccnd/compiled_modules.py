@@ -36,6 +36,7 @@ COMPILED: Final = (
     "bccnd.core.egress",
     "bccnd.core.lru",
     "bccnd.core.pattern_tree",
+    "bccnd.core.receivers",
     "bccnd.core.routes",
     "bccnd.core.targets",
     "bccnd.core.user_quota",

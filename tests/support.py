@@ -32,10 +32,12 @@ from bccnd.bus.client import BusLimits, Client
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core import frames
 from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.patterns import DIALECTS
+from bccnd.core.receivers import Receivers
 from bccnd.core.routes import Routes
 from bccnd.core.user_quota import UserLimits
 from bccnd.net.listen import listen_abstract, listen_unix
@@ -353,6 +355,13 @@ class Hub:
     def _broadcast(self, _chan: bytes, datagram: bytes) -> str | None:
         self.sent.append(datagram)
         return self.answer
+
+    def deliver(self, *found: tuple[Iterable[int] | Receivers, bytes]) -> None:
+        """Deliver frames to the clients with these descriptors, as one batch of a segment."""
+        deliveries = Deliveries()
+        for fds, frame in found:
+            deliveries.put(fds if isinstance(fds, Receivers) else Receivers(tuple(fds)), frame)
+        self.bus.fanout.deliver(deliveries)
 
     def connect(self, *patterns: bytes, who: Who | None = None, entrance: int | None = None) -> Peer:
         """A client that has been welcomed, and whose patterns are in force: of this process, or as ``who``.

@@ -7,30 +7,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from bccnd.bus.client import Client
 from bccnd.bus.send_queues import NO_ROOM, SendQueues, batch_packet, enlarge_send_buffer
-from bccnd.core.deliveries import Delivery
-from bccnd.core.fanout_groups import RECEIVER_BYTES, FanoutGroups, portions
+from bccnd.core.deliveries import Deliveries
+from bccnd.core.fanout_groups import FanoutGroups, portions
+from bccnd.core.receivers import Part, Receivers
 from bccnd.net.loop import Loop
-
-#: estimated bytes of all sets of receivers for which it is remembered which are in batch mode
-SPLITS: Final = 4 << 20
-#: estimated bytes of one, besides `RECEIVER_BYTES` for each receiver
-SPLIT_BYTES: Final = 384
-
-
-class _Split:
-    """Of a set of receivers, those in batch mode and the others."""
-
-    __slots__ = ("batched", "receivers", "single")
-
-    def __init__(self, receivers: tuple[int, ...], batched: set[int]) -> None:
-        #: referenced, because it is found by its address
-        self.receivers = receivers
-        self.batched = tuple([fd for fd in receivers if fd in batched])
-        self.single = tuple([fd for fd in receivers if fd not in batched])
 
 
 class Fanout:
@@ -43,8 +26,8 @@ class Fanout:
         self._sender = queues.sender
         self._waiting = queues.waiting
         self._batched = queues.batched
-        self._splits: dict[int, _Split] = {}
-        self._remembered = 0
+        #: incremented when a client begins or ends batch mode; receivers divided before are divided again
+        self._modes = 0
         #: what goes out together: for clients in batch mode in one packet when the segment was drained, for others
         #: with one call
         self._batches = FanoutGroups()
@@ -67,49 +50,54 @@ class Fanout:
         del self._clients[client.fd]
         self.queues.blockers.discard(client.fd)
         if not self._clients:
-            self._forget_splits()
             self._batches.reset()
             self._groups.reset()
 
     # -- messages
 
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        """Send each frame to each of its receivers, in order."""
-        if self._received:
-            deliveries = [(self._without_received(receivers), frame) for receivers, frame in deliveries]
-        if len(deliveries) == 1:
-            receivers, frame = deliveries[0]
-            self.send(receivers, frame)
-            return
-        for receivers, frame in deliveries:
-            single = self._unbatched(receivers, frame) if self._batched else receivers
-            if single:
-                self._groups.put(single, frame)
-        for receivers, messages in self._groups.take():
-            if len(messages) == 1:
-                self._send_each(receivers, messages[0])
-            else:
-                self._send_all(receivers, messages)
+    def deliver(self, deliveries: Deliveries) -> None:
+        """Send each frame to each of its receivers, in order, and clear the deliveries.
 
-    def send(self, receivers: tuple[int, ...], frame: bytes) -> None:
+        No other input follows at once: a frame that is alone is a batch by itself.
+        """
+        if self._received:
+            for receivers, frame in deliveries:
+                self.send(receivers, frame)
+        elif deliveries.count == 1 and not self.due:
+            receivers, frame = self._divided(deliveries.receivers[0]), deliveries.frames[0]
+            self._send_each(receivers.single.all, frame)
+            if receivers.batched.all:
+                self._send_batch(receivers.batched.all, [frame])
+        else:
+            self._deliver_all(deliveries)
+        deliveries.clear()
+
+    def _deliver_all(self, deliveries: Deliveries) -> None:
+        """Send several frames, those for the same receivers together."""
+        for number in range(deliveries.count):
+            receivers, frame = self._divided(deliveries.receivers[number]), deliveries.frames[number]
+            if receivers.single.all:
+                self._groups.put(receivers.single, frame)
+            if receivers.batched.all:
+                self._gather(receivers.batched, frame)
+        for fds, messages in self._groups.take():
+            if len(messages) == 1:
+                self._send_each(fds, messages[0])
+            else:
+                self._send_all(fds, messages)
+
+    def send(self, receivers: Receivers, frame: bytes) -> None:
         """Send one frame to each of its receivers."""
         if self._received:
             receivers = self._without_received(receivers)
-        self._send_each(self._unbatched(receivers, frame) if self._batched else receivers, frame)
+        receivers = self._divided(receivers)
+        if receivers.batched.all:
+            self._gather(receivers.batched, frame)
+        self._send_each(receivers.single.all, frame)
 
-    def send_alone(self, receivers: tuple[int, ...], frame: bytes) -> None:
-        """Send one frame that others do not follow at once: in batch mode it is a batch by itself."""
-        if self.due or self._received or not self._batched:
-            self.send(receivers, frame)
-            return
-        split = self._split_of(receivers)
-        self._send_each(split.single, frame)
-        if split.batched:
-            self._send_batch(split.batched, [frame])
-
-    def _send_each(self, receivers: tuple[int, ...], frame: bytes) -> None:
+    def _send_each(self, fds: tuple[int, ...], frame: bytes) -> None:
         sent = 0
-        for fd in receivers:
+        for fd in fds:
             sent += self._send_one(fd, frame)
         self._counters.deliveries += sent
 
@@ -123,12 +111,12 @@ class Fanout:
             self._not_sent(fd, [frame], failed)
         return not failed
 
-    def _send_all(self, receivers: tuple[int, ...], messages: list[bytes]) -> None:
+    def _send_all(self, fds: tuple[int, ...], messages: list[bytes]) -> None:
         """Send messages, each as a packet of its own, to each of their receivers."""
         sent = 0
         count = len(messages)
         self._sender.load(messages)
-        for fd in receivers:
+        for fd in fds:
             if self._waiting and fd in self._waiting:
                 self.queues.enqueue_all(self._clients[fd], messages)
                 continue
@@ -140,42 +128,31 @@ class Fanout:
 
     # -- batches
 
-    def _unbatched(self, receivers: tuple[int, ...], frame: bytes) -> tuple[int, ...]:
-        """Gather a frame for its receivers in batch mode; return the others."""
-        split = self._split_of(receivers)
-        if split.batched:
-            self._batches.put(split.batched, frame)
-            if not self.due:
-                self.due = True
-                self._loop.soon(self.send_batches)
-        return split.single
+    def _divided(self, receivers: Receivers) -> Receivers:
+        """Return receivers that are divided by the modes that clients have now."""
+        if receivers.version != self._modes:
+            receivers.divide(self._batched, self._modes)
+        return receivers
 
-    def _split_of(self, receivers: tuple[int, ...]) -> _Split:
-        split = self._splits.get(id(receivers))
-        if split is None:
-            self._remembered += SPLIT_BYTES + RECEIVER_BYTES * len(receivers)
-            if self._remembered > SPLITS:
-                self._forget_splits()
-                self._remembered = SPLIT_BYTES + RECEIVER_BYTES * len(receivers)
-            split = self._splits[id(receivers)] = _Split(receivers, self._batched)
-        return split
-
-    def _forget_splits(self) -> None:
-        self._splits.clear()
-        self._remembered = 0
+    def _gather(self, batched: Part, frame: bytes) -> None:
+        """Keep a frame for clients in batch mode until the end of this round."""
+        self._batches.put(batched, frame)
+        if not self.due:
+            self.due = True
+            self._loop.soon(self.send_batches)
 
     def send_batches(self) -> None:
         """Send what has gathered for the clients in batch mode."""
         if not self.due:
             return
         self.due = False
-        for receivers, messages in self._batches.take():
+        for fds, messages in self._batches.take():
             for some in portions(messages):
-                self._send_batch(receivers, some)
+                self._send_batch(fds, some)
 
-    def _send_batch(self, receivers: tuple[int, ...], messages: list[bytes]) -> None:
+    def _send_batch(self, fds: tuple[int, ...], messages: list[bytes]) -> None:
         packet = batch_packet(messages)
-        for fd in receivers:
+        for fd in fds:
             if self._waiting and fd in self._waiting:
                 self.queues.enqueue_all(self._clients[fd], messages)
                 continue
@@ -196,7 +173,7 @@ class Fanout:
             self._batched.add(client.fd)
         else:
             self._batched.discard(client.fd)
-        self._forget_splits()
+        self._modes += 1
 
     # -- control messages
 
@@ -234,7 +211,7 @@ class Fanout:
             if fd in self._batched:
                 self._send_batch((fd,), messages)
             else:
-                self.send((fd,), messages[0])
+                self._send_each((fd,), messages[0])
         elif len(messages) > 1:
             for message in messages:
                 self._send_batch((fd,), [message])
@@ -276,8 +253,8 @@ class Fanout:
         """Whether a client or a segment has received a part of the input being replayed."""
         return self._was_broadcast or any(self._received.values())
 
-    def _without_received(self, receivers: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple([fd for fd in receivers if not self._has_received(fd)])
+    def _without_received(self, receivers: Receivers) -> Receivers:
+        return Receivers(tuple([fd for fd in receivers.all if not self._has_received(fd)]))
 
     def _has_received(self, fd: int) -> bool:
         """Whether a client has received the next message of the input being replayed."""

@@ -79,8 +79,8 @@ class GatewayLinks:
         deliveries, accepted = self._ingress.feed_link(
             counters, way, datagram, peer, now, received_ns, late=late, copies=self._copies
         )
-        if deliveries:
-            self._fanout.deliver(deliveries)
+        for receivers, frame in deliveries:
+            self._fanout.send(receivers, frame)
         if accepted and late:
             self.late += 1
         elif accepted:

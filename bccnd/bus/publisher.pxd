@@ -2,11 +2,12 @@ cimport cython
 from bccnd.bus.client cimport Client
 from bccnd.bus.fanout cimport Fanout
 from bccnd.core.egress cimport Egress
+from bccnd.core.receivers cimport Receivers
 from bccnd.core.routes cimport Route, RouteTables
 from bccnd.native cimport clock
 
 
-cdef tuple _without_echo(Client client, tuple receivers)
+cdef Receivers _without_echo(Client client, Receivers receivers)
 
 
 @cython.final

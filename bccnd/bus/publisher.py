@@ -11,6 +11,7 @@ from bccnd.bus.fanout import Fanout
 from bccnd.bus.refusals import MAX_REPEATED
 from bccnd.core import credential_keys, frames
 from bccnd.core.egress import Egress
+from bccnd.core.receivers import Receivers
 from bccnd.core.routes import Route, Routes
 from bccnd.errors import BadDatagram, BadMessage
 from bccnd.handover.client_log import NOTHING
@@ -66,8 +67,9 @@ class Publisher:
     def blocking_client(self, client: Client, key: bytes, route: Route | None, size: int) -> Client | None:
         """Return a receiver that wants the publisher to wait; worth asking where `Fanout.may_block`."""
         if route is None:
-            return self._fanout.blocking_client(self._routes.local(key), size, client)
-        return self._fanout.blocking_client(route.plain + route.meta, size + MAX_META if route.meta else size, client)
+            return self._fanout.blocking_client(self._routes.local(key).all, size, client)
+        plain, meta = route.plain.all, route.meta.all
+        return self._fanout.blocking_client(plain + meta, size + MAX_META if meta else size, client)
 
     def publish(
         self,
@@ -103,10 +105,10 @@ class Publisher:
             if route.cut:
                 self._routes.report_cut(route)
             self._fanout.send(_without_echo(client, route.plain), packet)
-            if route.meta:
+            if route.meta.all:
                 frame = route.frame_head + frames.meta(identity, seq, clock_ns, "local") + payload
                 self._fanout.send(_without_echo(client, route.meta), frame)
-        if datagram and self._routes.links_here:
+        if datagram and self._routes.links_here.all:
             self._fanout.send(self._routes.links_here, _PASSED + datagram)
         if datagram and self._broadcast(key, datagram):
             refused = "send_failed"
@@ -128,8 +130,8 @@ class Publisher:
         )
 
 
-def _without_echo(client: Client | None, receivers: tuple[int, ...]) -> tuple[int, ...]:
+def _without_echo(client: Client | None, receivers: Receivers) -> Receivers:
     """Return the receivers without a publisher that has switched its echo off."""
-    if client is None or client.echo or client.fd not in receivers:
+    if client is None or client.echo or client.fd not in receivers.all:
         return receivers
-    return tuple([fd for fd in receivers if fd != client.fd])
+    return Receivers(tuple([fd for fd in receivers.all if fd != client.fd]))

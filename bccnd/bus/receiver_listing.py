@@ -27,9 +27,9 @@ def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan:
     datagrams that a link has brought (``links``) and for others (``links_here``)."""
     try:
         route = routes.find(chan)
-        found = route.plain + route.meta
+        found = route.plain.all + route.meta.all
     except BadDatagram:
-        found = routes.local(chan)
+        found = routes.local(chan).all
     receivers = routes.present(found)
     levels = MAX_LEVELS
     rows = []
@@ -50,8 +50,8 @@ def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan:
             }
         )
     links, here = (
-        [clients[fd].identity.decode("ascii") for fd in routes.present(fds)]
-        for fds in (routes.links, routes.links_here)
+        [clients[fd].identity.decode("ascii") for fd in routes.present(gateways.all)]
+        for gateways in (routes.links, routes.links_here)
     )
     more = max(0, len(receivers) - MAX_NAMED)
     return {"receivers": rows, "more_receivers": more, "links": links, "links_here": here}

@@ -31,7 +31,7 @@ cdef class SegmentReader(Handler):
     cdef _measure_batches(self)
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(
-        _=int, datagrams=list, deliveries=Deliveries, receivers=tuple, frame=bytes, wall=longlong, stamp=longlong,
+        _=int, datagrams=list, deliveries=Deliveries, wall=longlong, stamp=longlong,
         waited=longlong, now=double, latest=double, late=bint, delivers=bint,
     )
     cdef bint _take(self, int rounds) except -1

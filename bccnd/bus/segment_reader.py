@@ -110,15 +110,7 @@ class SegmentReader(Handler):
                 self._ingress.feed_into(deliveries, self._counters, datagrams, self._peers, now, stamp)
             delivers = deliveries.count > 0
             if delivers:
-                if deliveries.count == 1:
-                    receivers, frame = deliveries.receivers, deliveries.frame
-                    deliveries.clear()
-                    if len(datagrams) < BATCH:
-                        self._fanout.send_alone(receivers, frame)
-                    else:
-                        self._fanout.send(receivers, frame)
-                else:
-                    self._fanout.deliver(deliveries.take())
+                self._fanout.deliver(deliveries)
             self._transaction.commit()
             if delivers:
                 if not self._fanout.due:

@@ -125,7 +125,7 @@ class SendQueues:
     def _no_room(self, client: Client, size: int) -> str:
         """Return why a message of so many bytes does not fit into a queue; empty if it does."""
         # Traffic between segments comes in bursts: a gateway has room for as many messages as fit.
-        if client.queue.messages >= self.limits.queue_messages and client.fd not in self._routes.links_here:
+        if client.queue.messages >= self.limits.queue_messages and client.fd not in self._routes.links_here.all:
             return "queue_messages"
         return self._too_many_bytes(client, size)
 

@@ -32,7 +32,6 @@ from bccnd.bus.refusals import MAX_REPEATED, log_end, log_refusal
 from bccnd.bus.send_queues import SendQueues
 from bccnd.bus.subscriptions import Subscriptions
 from bccnd.core import frames
-from bccnd.core.deliveries import Delivery
 from bccnd.core.egress import Egress
 from bccnd.core.pattern_tree import REFILL
 from bccnd.core.patterns import Dialect
@@ -109,7 +108,6 @@ class Bus:
         self._publisher = Publisher(routes, self.fanout, egress, broadcast)
         self.clients = self.queues.by_fd
         self.counters = self.queues.counters
-        self.deliver: Callable[[list[Delivery]], None] = self.fanout.deliver
         self._by_pid = ClientsByPid()
         self.identities = Identities(routes, egress, self._by_pid, identify, tagged)
         self.quota = Quota(limits.user)

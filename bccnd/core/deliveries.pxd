@@ -1,13 +1,15 @@
 cimport cython
+from bccnd.core.receivers cimport Receivers
+
+cdef Receivers NOBODY
 
 
 @cython.final
 cdef class Deliveries:
     cdef readonly Py_ssize_t count
-    cdef readonly tuple receivers
-    cdef readonly bytes frame
-    cdef list _rest
+    cdef readonly list receivers
+    cdef readonly list frames
 
+    cpdef put(self, Receivers receivers, bytes frame)
+    @cython.locals(number=Py_ssize_t)
     cpdef clear(self)
-    cpdef put(self, tuple receivers, bytes frame)
-    cpdef list take(self)

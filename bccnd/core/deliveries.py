@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-#: receivers, and the one frame that each of them gets
-Delivery = tuple[tuple[int, ...], bytes]
+from collections.abc import Iterator
+
+from bccnd.core.receivers import NOBODY, Receivers
 
 
 class Deliveries:
-    """Collects the deliveries of a batch; it is used again for the next one.
+    """Frames, each with the receivers that get it. It is used again for the next batch: ``count`` of the places of
+    ``receivers`` and ``frames`` are in use."""
 
-    ``count`` is how many there are; ``receivers`` and ``frame`` are the first one, which is usually the only one and
-    then needs no list.
-    """
-
-    __slots__ = ("_rest", "count", "frame", "receivers")
+    __slots__ = ("count", "frames", "receivers")
 
     def __init__(self) -> None:
-        self._rest: list[Delivery] = []
-        self.clear()
-
-    def clear(self) -> None:
         self.count = 0
-        self.receivers: tuple[int, ...] = ()
-        self.frame = b""
-        if self._rest:
-            self._rest = []
+        self.receivers: list[Receivers] = []
+        self.frames: list[bytes] = []
 
-    def put(self, receivers: tuple[int, ...], frame: bytes) -> None:
-        if self.count:
-            self._rest.append((receivers, frame))
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[tuple[Receivers, bytes]]:
+        return zip(self.receivers[: self.count], self.frames, strict=False)
+
+    def put(self, receivers: Receivers, frame: bytes) -> None:
+        if self.count == len(self.frames):
+            self.receivers.append(receivers)
+            self.frames.append(frame)
         else:
-            self.receivers, self.frame = receivers, frame
+            self.receivers[self.count], self.frames[self.count] = receivers, frame
         self.count += 1
 
-    def take(self) -> list[Delivery]:
-        """Return all and clear."""
-        taken = [(self.receivers, self.frame), *self._rest] if self.count else []
-        self.clear()
-        return taken
+    def clear(self) -> None:
+        for number in range(self.count):
+            self.receivers[number], self.frames[number] = NOBODY, b""
+        self.count = 0

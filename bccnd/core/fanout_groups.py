@@ -6,17 +6,11 @@ Invariant: every receiver gets its messages in order. A group collects messages 
 from __future__ import annotations
 
 from typing import Final
+from weakref import WeakSet
 
 from bccnd.core.frames import MAX_BATCH
-from bccnd.native import scan
+from bccnd.core.receivers import Group, Part
 
-#: estimated bytes of all cached placements
-CACHE: Final = 4 << 20
-#: estimated bytes of one, besides `RECEIVER_BYTES` for each receiver: a place in its tuple and at most one group
-PLACEMENT_BYTES: Final = 320
-RECEIVER_BYTES: Final = 16
-#: last index of the table of recent placements
-LAST_SLOT: Final = 1023
 #: calls of `take` before split groups may merge again
 MERGE_AFTER: Final = 1024
 #: bytes of the length before each message of a batch
@@ -25,43 +19,17 @@ LENGTH: Final = 4
 MAX_PORTION: Final = MAX_BATCH - 16
 
 
-class Group:
-    """Receivers that got the same messages so far, and the messages to send. ``count`` is the number of receivers;
-    ``receivers`` has those that were split off, too, until the messages are taken."""
-
-    __slots__ = ("count", "messages", "receivers")
-
-    def __init__(self, receivers: tuple[int, ...], messages: list[bytes]) -> None:
-        self.count = len(receivers)
-        self.receivers = receivers
-        self.messages = messages
-
-
-class _Placement:
-    """The groups that make up a tuple of receivers, as of a version."""
-
-    __slots__ = ("groups", "receivers", "version")
-
-    def __init__(self, receivers: tuple[int, ...]) -> None:
-        #: kept alive, because it is found by its address
-        self.receivers = receivers
-        self.groups: list[Group] = []
-        self.version = -1
-
-
 class FanoutGroups:
     """The groups, which split when one receiver gets a message that another does not. They are reset at times, so that
     split groups may merge again."""
 
     def __init__(self) -> None:
-        self._placements: dict[int, _Placement] = {}
-        #: recently used ones, by address, to save a look-up
-        self._latest: list[_Placement | None] = [None] * (LAST_SLOT + 1)
-        self._remembered = 0
+        #: those that have groups
+        self._parts: WeakSet[Part] = WeakSet()
         self._groups: dict[int, Group] = {}
         #: groups with messages
         self._filled: list[Group] = []
-        #: incremented when a group is made or split; outdates placements
+        #: incremented when a group is made or split; outdates the groups of parts
         self._version = 0
         self._taken = 0
 
@@ -69,15 +37,11 @@ class FanoutGroups:
         """Whether there are messages to take."""
         return bool(self._filled)
 
-    def put(self, receivers: tuple[int, ...], message: bytes) -> None:
+    def put(self, part: Part, message: bytes) -> None:
         """Add a message for these receivers."""
-        slot = scan.address(receivers) >> 4 & LAST_SLOT
-        placement = self._latest[slot]
-        if placement is None or placement.receivers is not receivers:
-            placement = self._latest[slot] = self._placements.get(id(receivers)) or self._remember(receivers)
-        if placement.version != self._version:
-            self._find(placement)
-        for group in placement.groups:
+        if part.version != self._version:
+            self._find(part)
+        for group in part.groups:
             if not group.messages:
                 self._filled.append(group)
             group.messages.append(message)
@@ -97,38 +61,29 @@ class FanoutGroups:
             self.reset()
         return taken
 
-    def _remember(self, receivers: tuple[int, ...]) -> _Placement:
-        size = PLACEMENT_BYTES + RECEIVER_BYTES * len(receivers)
-        self._remembered += size
-        if self._remembered > CACHE:
-            self._forget_placements()
-            self._remembered = size
-        placement = self._placements[id(receivers)] = _Placement(receivers)
-        return placement
-
-    def _forget_placements(self) -> None:
-        self._placements.clear()
-        self._latest = [None] * (LAST_SLOT + 1)
-        self._remembered = 0
-
     def reset(self) -> None:
         """Forget all groups, which must have no messages."""
-        self._forget_placements()
+        for part in self._parts:
+            part.groups = ()
+        self._parts.clear()
         self._groups.clear()
         self._taken = 0
         self._version += 1
 
-    def _find(self, placement: _Placement) -> None:
+    def _find(self, part: Part) -> None:
         """Find the groups of these receivers, splitting those that have others too."""
         found: dict[Group | None, list[int]] = {}
-        for receiver in placement.receivers:
+        for receiver in part.all:
             found.setdefault(self._groups.get(receiver), []).append(receiver)
-        placement.groups = []
+        groups = []
         for group, receivers in found.items():
             if group is None or len(receivers) < group.count:
                 group = self._split(group, receivers)
-            placement.groups.append(group)
-        placement.version = self._version
+            groups.append(group)
+        if not part.groups:
+            self._parts.add(part)
+        part.groups = tuple(groups)
+        part.version = self._version
 
     def _split(self, group: Group | None, receivers: list[int]) -> Group:
         """Make a group for receivers that share ``group`` with others, or have none."""

@@ -5,12 +5,14 @@ from bccnd.core.dedup cimport TrackerTable
 from bccnd.core.deliveries cimport Deliveries
 from bccnd.core.integrity cimport IntegrityChecker
 from bccnd.core.lru cimport Source
+from bccnd.core.receivers cimport Receivers
 from bccnd.core.routes cimport Route, RouteTables
 from bccnd.native cimport scan
 from bccnd.native.counts cimport Counts
 from bccnd.native.slice_dict cimport Index
 from bccnd.native.spare_bytes cimport SpareBytes
 
+cdef Receivers NOBODY
 cdef int ACCEPTED
 cdef int DUPLICATE
 cdef int INTERNAL_ERROR
@@ -42,7 +44,7 @@ cdef class Ingress:
 
     @cython.locals(
         tracker_log=TrackerLog, verdicts=Counts, checker=IntegrityChecker, sources=TrackerTable, routes=RouteTables,
-        known=Index, taps=tuple, links=tuple, accepted=long, number=Py_ssize_t,
+        known=Index, taps=tuple, tap=Receivers, links=Receivers, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
     )

@@ -15,9 +15,10 @@ from bccnd.core.arrival_times import spans
 from bccnd.core.bccn1 import MAX_RECEIVE, UNKNOWN_SRC, read_body
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
-from bccnd.core.deliveries import Deliveries, Delivery
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.frames import forwarded
 from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.receivers import NOBODY
 from bccnd.core.routes import Routes
 from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.verdicts import (
@@ -97,11 +98,11 @@ class Ingress:
         peers: Sequence[str],
         now: float,
         received_ns: int,
-    ) -> list[Delivery]:
+    ) -> Deliveries:
         """Judge a batch from a segment and return the deliveries in order; see `feed_into`."""
         deliveries = Deliveries()
         self.feed_into(deliveries, counters, datagrams, peers, now, received_ns)
-        return deliveries.take()
+        return deliveries
 
     def feed_into(
         self,
@@ -124,7 +125,7 @@ class Ingress:
         checker, sources, routes = self.checker, self._sources, self._routes
         known, taps = routes.known, routes.taps
         tracker_log = self.tracker_log
-        links: tuple[int, ...] = ()
+        links = NOBODY
         if link_head:
             links = routes.links if from_link else routes.links_here
         accepted = 0
@@ -169,12 +170,12 @@ class Ingress:
                     tracker_log.log_datagram(src, seq)
                 if verdict <= LAST_ACCEPTED:
                     route.carried += 1
-                    if route.plain:
+                    if route.plain.all:
                         deliveries.put(route.plain, self._frames.join(route.frame_head, raw, behind))
                     if route.special:
                         if route.cut:
                             routes.report_cut(route)
-                        if route.meta:
+                        if route.meta.all:
                             meta = frames.meta(src, seq, received_ns, peers[number])
                             deliveries.put(route.meta, route.frame_head + meta + raw[behind:])
                         if route.unaddressed:
@@ -183,7 +184,7 @@ class Ingress:
                             self._count_groups(route.groups, len(raw) - behind)
                             if route.heartbeat and route.heartbeat == src:
                                 self._on_heartbeat(src, now)
-                    if links:
+                    if links.all:
                         deliveries.put(links, link_head + raw)
                 elif verdict == DUPLICATE and self._relayed and not from_link and self._came_back(raw):
                     verdict = LOOPED
@@ -196,10 +197,12 @@ class Ingress:
                 accepted += 1
             else:
                 verdicts.add(verdict)
-            if taps and taps[verdict]:
-                epoch = sources.epoch(src) if verdict <= NOT_ADDRESSED else 0
-                tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
-                deliveries.put(taps[verdict], tapped)
+            if taps:
+                tap = taps[verdict]
+                if tap.all:
+                    epoch = sources.epoch(src) if verdict <= NOT_ADDRESSED else 0
+                    tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
+                    deliveries.put(tap, tapped)
         verdicts.add(ACCEPTED, accepted)
         if tracker_log is not None:
             tracker_log.flush(now, from_link)
@@ -227,7 +230,7 @@ class Ingress:
             before = self._count_accepted(counters.verdicts)
             some, senders = datagrams[start:end], peers[start:end]
             self.feed_into(deliveries, counters, some, senders, min(now + after, latest), stamp, link_head)
-            if not link_head and self._routes.links_here:
+            if not link_head and self._routes.links_here.all:
                 self.too_old_for_links += self._count_accepted(counters.verdicts) - before
 
     def feed_link(
@@ -241,7 +244,7 @@ class Ingress:
         *,
         late: bool = False,
         copies: int = 0,
-    ) -> tuple[list[Delivery], bool]:
+    ) -> tuple[Deliveries, bool]:
         """Judge a datagram from a link, which may be a late copy; ``origin`` is the link peer that sent it.
 
         Returns the deliveries, and whether it was accepted and is to be broadcast on the segments, from where so many
@@ -256,7 +259,7 @@ class Ingress:
             if len(self._relayed) >= MAX_RELAYED:
                 del self._relayed[next(iter(self._relayed))]
             self._relayed[datagram] = copies
-        return deliveries.take(), accepted
+        return deliveries, accepted
 
     @staticmethod
     def _count_accepted(verdicts: list[int]) -> int:
@@ -297,6 +300,6 @@ class Ingress:
         if self._relayed and self._came_back(raw):
             return LOOPED
         verdict = self._anonymous.judge(peer, raw[at:], now)
-        if verdict == ACCEPTED and self._routes.links_here:
+        if verdict == ACCEPTED and self._routes.links_here.all:
             self._anonymous.judge(_LINK_PEER, raw[at:], now)
         return verdict

@@ -1,11 +1,12 @@
+from bccnd.core.receivers cimport Receivers
 from bccnd.native.slice_dict cimport Index
 
 
 cdef class Route:
     cdef public long long carried
     cdef readonly bytes frame_head
-    cdef readonly tuple plain
-    cdef readonly tuple meta
+    cdef readonly Receivers plain
+    cdef readonly Receivers meta
     cdef readonly tuple groups
     cdef readonly tuple cut
     cdef readonly bytes heartbeat
@@ -15,6 +16,6 @@ cdef class Route:
 
 cdef class RouteTables:
     cdef public tuple taps
-    cdef public tuple links
-    cdef public tuple links_here
+    cdef public Receivers links
+    cdef public Receivers links_here
     cdef public Index known

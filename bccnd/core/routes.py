@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from bccnd.core import credential_keys, targets
 from bccnd.core.bccn1 import UNKNOWN_SRC, check_chan
@@ -18,13 +19,15 @@ from bccnd.core.frames import LINK, LINK_HERE, TAP
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.pattern_tree import PatternTree, TreesByOwner
 from bccnd.core.patterns import DIALECTS, Dialect, Pattern, compile_pattern
+from bccnd.core.receivers import NOBODY, Receivers
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import BadDatagram
 from bccnd.native.slice_dict import Index
 
 #: cached channels in each of two generations: a few MB; freeing one takes less than a millisecond
 CACHE: Final = 4096
-#: receivers in the routes of each generation, equal tuples counted once: 4 MB
+#: receivers in the routes of each generation, those that routes share counted once: 4 MB, and three times that where
+#: each of them is a group by itself
 RECEIVERS: Final = 1 << 19
 #: channels without some receivers that may be looked up again after a refill, times the owners of these receivers
 LOOKED_UP_AGAIN: Final = 64
@@ -48,21 +51,21 @@ class Route:
         self,
         chan: bytes,
         form: int,
-        plain: tuple[Any, ...],
-        meta: tuple[Any, ...],
+        plain: Receivers,
+        meta: Receivers,
         groups: tuple[int, ...],
         cut: tuple[Any, ...] = (),
     ) -> None:
         self.carried = 0
         self.cut = cut
-        self.unaddressed = form == targets.DIRECTED and not plain and not meta
+        self.unaddressed = form == targets.DIRECTED and not plain.all and not meta.all
         self.frame_head = b"MSG %b\0" % chan
         self.plain = plain
         self.meta = meta
         self.groups = groups
         beats = chan.startswith(HEARTBEAT) and chan != HEARTBEAT + UNKNOWN_SRC
         self.heartbeat = chan[len(HEARTBEAT) :] if beats else b""
-        self.special = bool(self.unaddressed or meta or groups or self.heartbeat or cut)
+        self.special = bool(self.unaddressed or meta.all or groups or self.heartbeat or cut)
 
 
 class RouteTables:
@@ -70,10 +73,9 @@ class RouteTables:
 
     def __init__(self) -> None:
         #: receivers of the tap by the number of the verdict; empty if there are none
-        self.taps: tuple[tuple[Any, ...], ...] = ()
+        self.taps: tuple[Receivers, ...] = ()
         #: receivers of all forwarded datagrams, and of those that did not come from a link
-        self.links: tuple[Any, ...] = ()
-        self.links_here: tuple[Any, ...] = ()
+        self.links = self.links_here = NOBODY
         #: the younger generation of cached routes; callers may look here before calling `find`
         self.known = Index()
 
@@ -111,10 +113,10 @@ class Routes(RouteTables, Generic[R]):
         self._groups: PatternTree[int] = PatternTree(dialect)
         self._old = Index()
         self._addressed: dict[bytes, Route] = {}
-        #: receivers of cached plain channels, which share equal tuples; the fan-out relies on it
-        self._interned: dict[tuple[R, ...], tuple[R, ...]] = {}
-        #: number of receivers interned for the younger generation
-        self._held = 0
+        #: receivers of routes, by all of them; gone with the last route that has them
+        self._shared: WeakValueDictionary[tuple[R, ...], Receivers] = WeakValueDictionary()
+        #: number of the younger generation, and of the receivers that it has
+        self._generation = self._held = 0
         #: channels of the younger generation whose route is cut, and whether only because an allowance was used up
         self._cut: dict[bytes, bool] = {}
         self.subscriptions = 0
@@ -282,15 +284,15 @@ class Routes(RouteTables, Generic[R]):
         if old is None or old.cut:
             found: dict[R, int] = {}
             cut = self._match(chan, found)
-            plain, meta = self._divide(found)
+            route = self._make(chan, targets.PLAIN, found, cut)
+            if old is not None:
+                route.carried = old.carried
         else:
-            plain, meta, cut = old.plain, old.meta, old.cut
-        plain, meta = self._intern(plain), self._intern(meta)
-        if old is not None and plain is old.plain and meta is old.meta and cut == old.cut:
-            return old
-        route = self._make(chan, targets.PLAIN, plain, meta, cut)
-        if old is not None:
-            route.carried = old.carried
+            route = old
+        for receivers in (route.plain, route.meta):
+            if receivers.generation != self._generation:
+                receivers.generation = self._generation
+                self._held += len(receivers.all)
         return route
 
     def _find_addressed(self, chan: bytes) -> Route:
@@ -302,32 +304,29 @@ class Routes(RouteTables, Generic[R]):
         if route is None:
             check_chan(chan)
             if chan == b"!":
-                route = self._make(chan, targets.ALL, *self._divide(self._identities))
+                route = self._make(chan, targets.ALL, self._identities)
             else:
-                route = self._make(chan, targets.DIRECTED, *self._divide(self._addressees(targets.target_of(chan))))
+                route = self._make(chan, targets.DIRECTED, self._addressees(targets.target_of(chan)))
             if len(self._addressed) >= self._cache_size:
                 self._addressed = {}
             self._addressed[chan] = route
         return route
 
-    def _make(
-        self, chan: bytes, form: int, plain: tuple[R, ...], meta: tuple[R, ...], cut: tuple[Hashable, ...] = ()
-    ) -> Route:
-        return Route(chan, form, plain, meta, tuple(self._groups.match(chan)) if self._groups else (), cut)
+    def _make(self, chan: bytes, form: int, found: Iterable[R], cut: tuple[Hashable, ...] = ()) -> Route:
+        """Return a route to these receivers."""
+        plain: tuple[R, ...] = tuple(found)
+        meta: tuple[R, ...] = ()
+        if self._meta:
+            meta = tuple([receiver for receiver in plain if receiver in self._meta])
+            plain = tuple([receiver for receiver in plain if receiver not in self._meta])
+        groups = tuple(self._groups.match(chan)) if self._groups else ()
+        return Route(chan, form, self._share(plain), self._share(meta), groups, cut)
 
-    def _divide(self, found: Iterable[R]) -> tuple[tuple[R, ...], tuple[R, ...]]:
-        """Divide receivers into those without and with metadata."""
-        plain = tuple(found)
-        if not self._meta:
-            return plain, ()
-        meta = tuple([receiver for receiver in plain if receiver in self._meta])
-        return tuple([receiver for receiver in plain if receiver not in self._meta]), meta
-
-    def _intern(self, receivers: tuple[R, ...]) -> tuple[R, ...]:
-        """Return the tuple that equal ones share."""
-        shared = self._interned.setdefault(receivers, receivers)
-        if shared is receivers:
-            self._held += len(receivers)
+    def _share(self, receivers: tuple[R, ...]) -> Receivers:
+        """Return what routes with these receivers share."""
+        shared = self._shared.get(receivers) if receivers else NOBODY
+        if shared is None:
+            shared = self._shared[receivers] = Receivers(receivers)
         return shared
 
     def _addressees(self, target: bytes) -> Iterable[R]:
@@ -337,7 +336,7 @@ class Routes(RouteTables, Generic[R]):
             return holders
         return [receiver for receiver in holders if self._identities[receiver] == value]
 
-    def local(self, key: bytes) -> tuple[R, ...]:
+    def local(self, key: bytes) -> Receivers:
         """Return the receivers of a key that is no legal channel and so stays on this host; never cached.
 
         An illegal directed key has no receivers.
@@ -352,7 +351,7 @@ class Routes(RouteTables, Generic[R]):
             cut = self._match(key, found)
         if cut:
             self.on_cut(key, cut)
-        return tuple(found)
+        return Receivers(tuple(found))
 
     def report_cut(self, route: Route) -> None:
         """Report a message that may have missed some receivers."""
@@ -374,7 +373,7 @@ class Routes(RouteTables, Generic[R]):
         for routes in (self.known.values(0), self._old.values(0), self._addressed.values()):
             for route in routes:
                 if route.carried:
-                    found.append((route.frame_head[4:-1], route.carried, len(route.plain) + len(route.meta)))
+                    found.append((route.frame_head[4:-1], route.carried, len(route.plain.all) + len(route.meta.all)))
                     route.carried = 0
         return found
 
@@ -397,7 +396,7 @@ class Routes(RouteTables, Generic[R]):
             return  # not cached
         elif text.startswith(TAP):
             listening = tuple(self._found(self._tap, TAP + name.encode()) for name in NAMES)
-            self.taps = listening if any(listening) else ()
+            self.taps = listening if any(one.all for one in listening) else ()
         elif pattern.literal:
             self._drop(text)
         else:
@@ -408,9 +407,6 @@ class Routes(RouteTables, Generic[R]):
         route = self.known.pop(chan) or self._old.pop(chan)
         if route is not None:
             self._cut.pop(chan, None)
-            # Others that share the tuples keep them; from now on equal ones are new.
-            self._interned.pop(route.plain, None)
-            self._interned.pop(route.meta, None)
         return route
 
     def _drop_all(self) -> None:
@@ -419,13 +415,13 @@ class Routes(RouteTables, Generic[R]):
         self._begin_generation()
 
     def _begin_generation(self) -> None:
-        self.known, self._interned, self._held, self._cut = Index(), {}, 0, {}
+        self.known, self._held, self._cut = Index(), 0, {}
+        self._generation += 1
 
-    @staticmethod
-    def _found(trees: TreesByOwner[R], key: bytes) -> tuple[R, ...]:
+    def _found(self, trees: TreesByOwner[R], key: bytes) -> Receivers:
         found: dict[R, int] = {}
         trees.collect(key, found)
-        return tuple(found)
+        return self._share(tuple(found))
 
     def _forget(self) -> None:
         self._addressed = {}

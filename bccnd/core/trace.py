@@ -84,7 +84,7 @@ def trace(
     found.add_passed("dedup", _why(verdict, sources, src))
     if route.unaddressed:
         return found.end("match", NOT_ADDRESSED, "it is addressed to no program of this host")
-    found.receivers = routes.present(route.plain + route.meta)
+    found.receivers = routes.present(route.plain.all + route.meta.all)
     count = len(found.receivers)
     return found.end("match", verdict, "1 client" if count == 1 else f"{count} clients")
 

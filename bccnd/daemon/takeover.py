@@ -126,4 +126,4 @@ def _feed(
     tracker_log.serial = unfinished.serial
     deliveries = Deliveries()
     ingress.feed_late(deliveries, counters, list(unfinished.datagrams), peers, now, stamps, latest=latest)
-    bus.deliver(deliveries.take())
+    bus.fanout.deliver(deliveries)

@@ -228,7 +228,7 @@ class Judge:
         self._pass_time(datagram.stamp)
         deliveries = self._ingress.feed(self._counters, [datagram.payload], [datagram.peer], self._now, datagram.stamp)
         # The tap's subscriber is the last, and here the only one.
-        _, key, payload = frames.read(deliveries[-1][1])
+        _, key, payload = frames.read(deliveries.frames[deliveries.count - 1])
         row = observe(*frames.read_tapped(key, payload))
         return row if self._payload else row._replace(payload=None)
 

@@ -25,8 +25,3 @@ def parse_uint(raw: bytes, start: int, end: int) -> int:
         return -1
     value = int(digits)
     return value if value < _LIMIT else -1
-
-
-def address(value: object) -> int:
-    """Return the address of an object, unique while the object lives."""
-    return id(value)

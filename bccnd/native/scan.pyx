@@ -29,7 +29,3 @@ cpdef long long parse_uint(bytes raw, Py_ssize_t start, Py_ssize_t end) noexcept
             return -1
         value = value * 10 + digit
     return <long long> value if value < <unsigned long long> 1 << 63 else -1
-
-
-cpdef Py_ssize_t address(object value) noexcept:
-    return <Py_ssize_t> <void *> value

@@ -31,6 +31,8 @@ STRANGER: Final = "stranger:5400"
 #: the channel of all messages
 CHANNEL: Final = b"mesh/x"
 
+#: begins frames for links
+_FORWARDED: Final = b"MSG %b\0" % frames.LINK
 _OPEN: Final = IntegrityChecker()
 
 
@@ -248,7 +250,7 @@ class Mesh:
         self._sent_at[payload] = self.now
         # The daemon gives it to its own programs at once.
         self._note(host, frames.message(CHANNEL, payload), datagram, 0, self.now)
-        if host.routes.links:
+        if host.routes.links.all:
             self._pass_on(host, 0, datagram, 0)
         self._broadcast(host, host.segment, datagram, 0)
 
@@ -267,9 +269,9 @@ class Mesh:
                 self._broadcast(host, host.segment, datagram, hops)
         else:
             deliveries = host.ingress.feed(host.heard, [datagram], [peer], now, stamp)
-        for receivers, frame in deliveries:
-            if receivers is host.routes.links or receivers is host.routes.links_here:
-                origin, raw = frames.read_forwarded(frame[len(b"MSG !/link/\0") :])
+        for _, frame in deliveries:
+            if frame.startswith(_FORWARDED):
+                origin, raw = frames.read_forwarded(frame[len(_FORWARDED) :])
                 self._pass_on(host, origin, raw, hops)
             else:
                 self._note(host, frame, datagram, hops, now)

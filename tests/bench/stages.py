@@ -63,7 +63,7 @@ STAGES: Final = (
     ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
     ("parse, judge", r"4core_7ingress|native_4scan|memchr|4core_5dedup|4core_3lru|counters"),
     ("look up", r"slice_dict|4core_6routes"),
-    ("send", r"bus_6fanout|fanout_groups|send_queues|publisher|egress|transmitter|Sender|\bsend(mmsg|to)?\b"),
+    ("send", r"fanout|deliveries|receivers|send_queues|publisher|egress|transmitter|Sender|\bsend(mmsg|to)?\b"),
     ("clocks", r"clock_gettime|vdso"),
     ("Python objects and code", r""),
 )

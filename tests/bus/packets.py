@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bccnd.core import frames
-from bccnd.core.deliveries import Delivery
+from bccnd.core.receivers import Receivers
 from tests.support import Hub, Peer, gaps, messages
 
 #: a few of them are more than the kernel keeps for one client, whatever it has been asked to keep
@@ -39,15 +39,15 @@ def numbers(packets: Iterable[bytes], key: bytes = b"a") -> list[int]:
     return [int(payload.rstrip(b"xy")) for payload in messages(unbatched(packets), key)]
 
 
-def to(peers: Iterable[Peer], found: Iterable[bytes]) -> list[Delivery]:
+def to(peers: Iterable[Peer], found: Iterable[bytes]) -> list[tuple[Receivers, bytes]]:
     """Frames for these, as the segment hands them on."""
-    receivers = tuple([one.client.fd for one in peers])
+    receivers = Receivers(tuple([one.client.fd for one in peers]))
     return [(receivers, frame) for frame in found]
 
 
 def from_segment(hub: Hub, peers: Iterable[Peer], found: Iterable[bytes]) -> None:
     """The segment brings frames for these, all at once, and the round ends."""
-    hub.bus.deliver(to(peers, found))
+    hub.deliver(*to(peers, found))
     hub.turn(1)
 
 

@@ -289,16 +289,16 @@ def test_tap_is_sent_until_the_right_is_withdrawn(town: Hub) -> None:
     ann, bob, root = town.connect(b"", b"!/", who=ANN), town.connect(b"a", who=BOB), town.connect(b"!/tap/")
     bob.send(b"SUB !/tap/accepted", b"SUB !/tap/")
     assert [reason for reason, _ in refusals(bob.all())] == [b"not_permitted"] * 2
-    assert all(fds == (root.client.fd,) for fds in town.routes.taps)
+    assert all(tap.all == (root.client.fd,) for tap in town.routes.taps)
     town.reload(rules=[Rule(uid=BOB.uid, tap=True)])
     bob.send(b"SUB !/tap/accepted")
     bob.all()
-    assert town.routes.taps[0] == (root.client.fd, bob.client.fd)
-    assert town.routes.taps[-1] == (root.client.fd,)
-    assert ann.client.fd not in {fd for fds in town.routes.taps for fd in fds}
+    assert town.routes.taps[0].all == (root.client.fd, bob.client.fd)
+    assert town.routes.taps[-1].all == (root.client.fd,)
+    assert ann.client.fd not in {fd for tap in town.routes.taps for fd in tap.all}
     town.reload()
     assert refusals(bob.all()) == [(b"not_permitted", b"!/tap/accepted")]
-    assert all(fds == (root.client.fd,) for fds in town.routes.taps)
+    assert all(tap.all == (root.client.fd,) for tap in town.routes.taps)
     assert town.routes.patterns(bob.client.fd) == {b"a": 1}
 
 
@@ -336,7 +336,7 @@ def test_rules_change_while_a_publisher_waits_and_hold_for_what_it_sends_then(to
     blocker.send(b"CMSG blocking/soft/block")
     blocker.all()
     while not blocker.client.queue:
-        town.bus.deliver([((blocker.client.fd,), b"MSG x\0" + b"x" * 10_000)])
+        town.deliver(((blocker.client.fd,), b"MSG x\0" + b"x" * 10_000))
     ann.publish(b"a", b"1")
     ann.publish(b"b", b"2")
     town.settle()

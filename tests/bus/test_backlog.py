@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from bccnd.bus.backlog import Backlog
 from bccnd.bus.send_queues import HARD_PRESSED
+from bccnd.core.receivers import Receivers
 from tests.support import Hub, Peer, turn_until
 
 
@@ -55,7 +56,7 @@ def fill(hub: Hub, peer: Peer) -> None:
     """Until more than half of a client's queue is full."""
     client = peer.client
     while client.queue.messages * 2 <= hub.bus.limits.queue_messages:
-        hub.bus.fanout.send((client.fd,), b"MSG a\0x")
+        hub.bus.fanout.send(Receivers((client.fd,)), b"MSG a\0x")
 
 
 def test_backlog_waits_for_a_reader_that_kept_up(hub: Hub) -> None:

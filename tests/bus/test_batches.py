@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import socket
-import sys
 import time
-import tracemalloc
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,16 +13,15 @@ from typing import Any, Final
 
 import pytest
 
-from bccnd.bus import fanout
 from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.deliveries import Delivery
 from bccnd.core.fanout_groups import LENGTH, MAX_PORTION
 from bccnd.core.frames import MAX_BATCH
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.receivers import Receivers
 from bccnd.core.user_quota import UserLimits
 from tests.bus.packets import LARGE, accounted, clog, collect, from_segment, mode, numbered, numbers, to, unbatched
 from tests.support import Hub, Peer, datagram, dropped, gaps, slow, turn_until
@@ -78,10 +75,9 @@ def nothing_waits(hub: Hub) -> None:
 def test_a_message_that_is_alone_is_sent_at_once_behind_what_has_gathered(tmp_path: Path, gathered: int) -> None:
     with Hub(tmp_path) as hub:
         both = [batched(hub, b"a"), hub.connect(b"a")]
-        receivers = tuple(one.client.fd for one in both)
         if gathered:
-            hub.bus.deliver(to(both, numbered(0, gathered)))
-        hub.bus.fanout.send_alone(receivers, *numbered(gathered, 1))
+            hub.deliver(*to(both, numbered(0, gathered)))
+        hub.deliver(*to(both, numbered(gathered, 1)))
         sent = [one.sock.recv(1 << 16, socket.MSG_DONTWAIT | socket.MSG_PEEK) for one in both[gathered > 0 :]]
         assert [numbers([packet]) for packet in sent] == [[0]] * len(sent)
         hub.turn(1)
@@ -90,42 +86,19 @@ def test_a_message_that_is_alone_is_sent_at_once_behind_what_has_gathered(tmp_pa
             assert one.all() == []
 
 
-#: descriptors that no client has
-NO_CLIENTS: Final = range(1 << 20, (1 << 20) + 50_000)
-
-
-@pytest.mark.parametrize("size", [1, 3, 40])
-def test_the_memory_of_divided_receivers_is_bounded(hub: Hub, size: int) -> None:
-    batched(hub)
-    made = [tuple(NO_CLIENTS[place : place + size]) for place in range(30_000)]
-    frame = frames.message(b"a", b"x")
-    tracemalloc.start()
-    try:
-        before, most = tracemalloc.get_traced_memory()[0], 0
-        for number, receivers in enumerate(made):
-            hub.bus.fanout.send(receivers, frame)
-            if number % 100 == 0:
-                most = max(most, tracemalloc.get_traced_memory()[0] - before)
-    finally:
-        tracemalloc.stop()
-    # The tuples themselves were there before.
-    assert fanout.SPLITS / 4 <= most <= fanout.SPLITS
-
-
 @pytest.mark.parametrize("in_batch", [False, True])
-def test_no_receivers_are_kept_when_the_last_client_has_left(hub: Hub, in_batch: bool) -> None:
+def test_no_groups_are_kept_when_the_last_client_has_left(hub: Hub, in_batch: bool) -> None:
     peers = [hub.connect(b"a"), hub.connect(b"a")]
     batch(hub, peers[0], wanted=in_batch)
-    sets = [tuple(one.client.fd for one in some) for some in (peers, peers[:1], peers[::-1])]
-    before = [sys.getrefcount(receivers) for receivers in sets]
+    sets = [Receivers(tuple(one.client.fd for one in some)) for some in (peers, peers[:1], peers[::-1])]
     for _ in range(2):
-        hub.bus.deliver([(receivers, frame) for receivers in sets for frame in numbered(0, 2)])
+        hub.deliver(*((receivers, frame) for receivers in sets for frame in numbered(0, 2)))
         hub.turn(1)
-    assert [sys.getrefcount(receivers) for receivers in sets] > before
+    assert all(one.single.groups or one.batched.groups for one in sets)
     for one in peers:
         one.close()
     turn_until(hub.loop, lambda: not hub.bus.clients, "their end")
-    assert [sys.getrefcount(receivers) for receivers in sets] == before
+    assert not any(one.single.groups or one.batched.groups for one in sets)
 
 
 class Wire:
@@ -141,7 +114,7 @@ class Wire:
         datagrams = [datagram("relay02/x/1", next(self.seqs), chan, payload) for payload in payloads]
         peers = ["10.0.0.9:5400"] * len(datagrams)
         found = self.ingress.feed(self.counters, datagrams, peers, time.monotonic(), time.time_ns())
-        self.hub.bus.deliver(found)
+        self.hub.bus.fanout.deliver(found)
 
 
 def test_messages_of_a_round_share_a_packet_in_batch_mode(hub: Hub) -> None:
@@ -227,7 +200,7 @@ def test_control_messages_wait_in_their_place_between_batches(narrow: Hub) -> No
     one = batched(narrow, b"a")
     count = clog(narrow, one)
     for first in (count, count + 3):
-        narrow.bus.deliver(to([one], numbered(first, 3)))
+        narrow.deliver(*to([one], numbered(first, 3)))
         narrow.bus.answer(one.client, frames.SYNC, b"%d" % first)
     narrow.turn(1)
     got: list[bytes] = []
@@ -340,7 +313,7 @@ def test_what_is_for_a_client_that_has_left_is_counted_message_by_message(hub: H
     one, other = hub.connect(b"a"), hub.connect(b"a")
     batch(hub, one, wanted=together)
     one.close()
-    hub.bus.deliver(to([one, other], numbered(0, 7)))
+    hub.deliver(*to([one, other], numbered(0, 7)))
     hub.bus.fanout.send_batches()
     assert other.waiting() == numbered(0, 7)
     assert (hub.bus.counters.deliveries, dropped(hub)) == (7, {"client_gone": 7})
@@ -348,9 +321,9 @@ def test_what_is_for_a_client_that_has_left_is_counted_message_by_message(hub: H
 
 def test_ended_client_gets_its_open_batch(hub: Hub) -> None:
     one, other = batched(hub, b"a"), batched(hub, b"a")
-    hub.bus.deliver(to([one, other], numbered(0, 3)))
+    hub.deliver(*to([one, other], numbered(0, 3)))
     hub.bus.end(one.client, "slow", "it is to be")
-    hub.bus.deliver(to([other], numbered(3, 2)))
+    hub.deliver(*to([other], numbered(3, 2)))
     assert one.waiting() == [frames.batch(numbered(0, 3))]
     assert one.ended()
     assert numbers(other.all()) == list(range(5))
@@ -366,7 +339,7 @@ def test_reused_descriptor_gets_nothing_of_the_former_client(hub: Hub, together:
     fd = one.client.fd
     from_segment(hub, [one, witness], numbered(0, 2))
     if when == "before":
-        hub.bus.deliver(to([one, witness], numbered(2, 3)))
+        hub.deliver(*to([one, witness], numbered(2, 3)))
     other = hub.knock()
     hub.bus.end(one.client)
     # As if it had been closed and opened again within the round.
@@ -374,7 +347,7 @@ def test_reused_descriptor_gets_nothing_of_the_former_client(hub: Hub, together:
     turn_until(hub.loop, lambda: fd in hub.bus.clients, "another one behind this descriptor")
     other.send(b"SUB b")
     if when == "after":
-        hub.bus.deliver(to([witness], numbered(2, 3)))
+        hub.deliver(*to([witness], numbered(2, 3)))
     assert other.all() == []
     assert numbers(witness.all()) == list(range(5))
     assert fd not in hub.bus.queues.batched
@@ -428,9 +401,9 @@ def test_every_client_gets_its_messages_in_order_in_any_batch_mode(tmp_path: Pat
             )
             readers.append(Reader(peer, order))
         hub.settle()
-        # The same tuples again and again, as routes have them.
+        # The same receivers again and again, as routes have them.
         tuples = [tuple(chance.sample(range(7), chance.randint(1, 7))) for _ in range(6)]
-        known = [tuple([readers[place].peer.client.fd for place in places]) for places in tuples]
+        known = [Receivers(tuple([readers[place].peer.client.fd for place in places])) for places in tuples]
         serial = 0
         for _ in range(120):
             what = chance.random()
@@ -448,15 +421,15 @@ def test_every_client_gets_its_messages_in_order_in_any_batch_mode(tmp_path: Pat
                 hub.settle()
             else:
                 for _ in range(chance.randint(1, 3)):
-                    found: list[Delivery] = []
+                    found: list[tuple[Receivers, bytes]] = []
                     tail = b"x" * chance.choice([0, 100, 1300, 30_000, 70_000])
                     for frame in numbered(serial, chance.choice([1, 2, 40]), tail):
                         serial += 1
                         which = chance.randrange(6)
-                        found.append((known[which] if chance.random() < 0.8 else (*known[which],), frame))
+                        found.append((known[which] if chance.random() < 0.8 else Receivers(known[which].all), frame))
                         for place in tuples[which]:
                             readers[place].due.append(frame)
-                    hub.bus.deliver(found)
+                    hub.deliver(*found)
                     hub.turn(chance.randrange(2))
             chance.choice(readers).read(chance.randint(0, 60))
             hub.turn(chance.randrange(3))

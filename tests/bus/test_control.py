@@ -175,7 +175,7 @@ def test_client_listing_shows_waiting_publishers_and_queues(town: Hub) -> None:
     ann.send(b"CMSG blocking/soft/block")
     ann.all()
     while not ann.client.queue:
-        town.bus.deliver([((ann.client.fd,), b"MSG x\0" + b"x" * 10_000)])
+        town.deliver(((ann.client.fd,), b"MSG x\0" + b"x" * 10_000))
     bob.send(frames.request(frames.TAG, b"tag"), b"MSG a\0x", b"MSG a\0y")
     town.settle()
     reader.send(frames.request(frames.STATS, b"clients"))

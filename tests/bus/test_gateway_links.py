@@ -120,19 +120,19 @@ def test_carrying_takes_a_right(tmp_path: Path) -> None:
         assert refusals(ann.all())[0] == (b"bad_report", frames.GATEWAY)
         refused = [(b"not_permitted", key) for key in (frames.LINK, frames.LINK, frames.GATEWAY)]
         assert refusals(bob.all()) == refused
-        assert hub.routes.links == (ann.client.fd,)
+        assert hub.routes.links.all == (ann.client.fd,)
         assert bridge.verdicts() == {"accepted": 1}
         # Without the right a gateway is refused and gets nothing any more.
         hub.reload(rules=[Rule(link=False)])
         assert refusals(ann.all()) == [(b"not_permitted", frames.LINK)]
-        assert not hub.routes.links
+        assert not hub.routes.links.all
 
 
 def test_there_is_one_pattern_for_links(bridge: Bridge) -> None:
     for pattern in (b"!/link", b"!/link/*", b"!/link/a", b"!/link/>"):
         bridge.hub.connect().send(b"SUB %b" % pattern)
     bridge.hub.settle()
-    assert not bridge.hub.routes.links
+    assert not bridge.hub.routes.links.all
 
 
 def test_reports_are_answered_and_the_last_one_is_shown(bridge: Bridge) -> None:

@@ -189,11 +189,11 @@ def test_blocked_publisher_still_receives(small: Hub) -> None:
     publisher.publish(b"a", b"x")
     small.settle()
     for number in range(30):
-        small.bus.deliver([((publisher.client.fd,), b"MSG b\0%04d" % number + PART)])
+        small.deliver(((publisher.client.fd,), b"MSG b\0%04d" % number + PART))
     assert is_held(publisher)
     collect(publisher, 30)
     assert is_held(publisher)
-    small.bus.deliver([((publisher.client.fd,), b"MSG b\x000030")])
+    small.deliver(((publisher.client.fd,), b"MSG b\x000030"))
     assert numbers([publisher.receive()], b"b") == [30]
 
 
@@ -259,7 +259,7 @@ def test_blocked_publisher_that_half_closes_loses_nothing(small: Hub) -> None:
     small.turn(20)
     assert numbers(collect(one, count + 10)) == list(range(count + 10))
     small.settle()
-    small.bus.deliver([((publisher.client.fd,), b"MSG b\0x")])
+    small.deliver(((publisher.client.fd,), b"MSG b\0x"))
     assert publisher.receive() == b"MSG b\0x"
 
 

@@ -95,7 +95,7 @@ def test_answers_are_charged_too_and_what_does_not_fit_is_counted(tmp_path: Path
 def test_a_client_that_discards_does_not_block_when_its_user_has_no_room(tmp_path: Path) -> None:
     with limited(tmp_path, queue_bytes=5000) as hub:
         full, one, publisher = slow(hub), slow(hub, b"a"), hub.connect()
-        hub.bus.deliver([((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
+        hub.deliver(*[((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
         one.send(b"CMSG blocking/soft/discard", b"CMSG blocking/hard/block")
         hub.settle()
         publisher.publish(b"a", *[b"x" * 1000] * 20)
@@ -113,7 +113,7 @@ def test_with_hard_block_a_user_without_room_blocks_its_publishers_until_there_i
         hub.settle()
         assert publisher.client.resume is not None
         assert dropped(hub) == {}
-        hub.bus.deliver([((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
+        hub.deliver(*[((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
         packets: list[bytes] = []
         while len(messages(packets, b"a")) + gaps(packets) < 100:
             packets.append(one.receive())
@@ -233,7 +233,7 @@ def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back(tm
                 peers.pop(chance.randrange(len(peers))).close()
             elif what < 0.4:
                 fds = tuple(peer.client.fd for peer in chance.sample(peers, chance.randint(1, len(peers))))
-                hub.bus.deliver([(fds, b"MSG a\0" + b"x" * chance.choice([1, 1000, 10_000]))] * chance.randint(1, 5))
+                hub.deliver(*[(fds, b"MSG a\0" + b"x" * chance.choice([1, 1000, 10_000]))] * chance.randint(1, 5))
             elif what < 0.55:
                 chance.choice(peers).waiting()
             elif what < 0.57:

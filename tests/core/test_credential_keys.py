@@ -79,7 +79,7 @@ PATTERNS = st.lists(st.tuples(st.sampled_from(PEOPLE), TEXTS), max_size=8)
 def test_a_key_reaches_just_the_subscribers_that_it_names(held: list[tuple[Someone, bytes]], keys: list[bytes]) -> None:
     routes = listening(*held)
     for key in keys:
-        receivers, parts = routes.local(key), parts_of(key)
+        receivers, parts = routes.local(key).all, parts_of(key)
         assert is_secret(key) == (parts is not None)
         assert all(parts and names(key, someone) for someone in receivers)
         assert set(receivers) == {

@@ -289,7 +289,8 @@ def test_without_callbacks_a_bug_is_tapped_and_counted_and_so_is_a_conflict() ->
     sources.claim(OWN)
     raws = [datagram(OWN), datagram(b"a", chan=b"heartbeat/a"), datagram(chan=b"broken")]
     found = Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(counters, raws, [PEER] * 3, 0.0, NS)
-    assert found == [((1,), frames.tapped("internal_error", "one", 0, NS, PEER, raws[2]))]
+    tapped = frames.tapped("internal_error", "one", 0, NS, PEER, raws[2])
+    assert [(receivers.all, frame) for receivers, frame in found] == [((1,), tapped)]
     assert (counters.verdicts[NUMBERS["internal_error"]], sources.conflicts) == (1, 1)
 
 

@@ -160,8 +160,8 @@ class RoutesMachine(RuleBasedStateMachine):
 
     def agrees(self, chan: bytes, route: Route, expected: set[int], *, nobody: bool = False) -> None:
         groups = {n for n, text in enumerate(self.groups) if naive.matches(self.dialect, text, chan)}
-        assert sorted(route.plain) == sorted(expected - self.meta)
-        assert sorted(route.meta) == sorted(expected & self.meta)
+        assert sorted(route.plain.all) == sorted(expected - self.meta)
+        assert sorted(route.meta.all) == sorted(expected & self.meta)
         assert route.frame_head == b"MSG " + chan + b"\0"
         assert route.unaddressed == nobody
         assert route.special == bool(nobody or expected & self.meta or groups or route.heartbeat)
@@ -183,7 +183,7 @@ class RoutesMachine(RuleBasedStateMachine):
         for chan in CHANNELS:
             if not self.forms:
                 assert reason_of(self.routes.find, chan) == "bad_channel"
-                assert sorted(self.routes.local(chan)) == sorted(self.takers(chan))
+                assert sorted(self.routes.local(chan).all) == sorted(self.takers(chan))
             elif chan == b"!":
                 self.agrees(chan, self.routes.find(chan), set(self.identities))
             else:
@@ -198,17 +198,17 @@ class RoutesMachine(RuleBasedStateMachine):
     @rule(data=st.data(), tail=st.sampled_from([b"", b" ", b"\xff"]))
     def deliver_locally(self, data: st.DataObject, tail: bytes) -> None:
         key = data.draw(naive.keys(self.dialect)) + tail
-        assert sorted(self.routes.local(key)) == sorted(self.takers(key))
+        assert sorted(self.routes.local(key).all) == sorted(self.takers(key))
 
     @rule(data=st.data(), tree=st.sampled_from([BUS, SECRET]))
     def deliver_the_business_of_the_bus(self, data: st.DataObject, tree: bytes) -> None:
         key = tree + data.draw(st.one_of(naive.keys("path"), naive.keys(self.dialect)))
-        assert sorted(self.routes.local(key)) == sorted(self.takers(key))
+        assert sorted(self.routes.local(key).all) == sorted(self.takers(key))
 
     @invariant()
     def the_tap_goes_to_those_who_asked_for_the_verdict(self) -> None:
         expected = [sorted(self.takers(TAP + name.encode())) for name in NAMES]
-        assert [sorted(found) for found in self.routes.taps] == (expected if any(expected) else [])
+        assert [sorted(tap.all) for tap in self.routes.taps] == (expected if any(expected) else [])
 
     @invariant()
     def what_is_remembered_is_bounded(self) -> None:
@@ -216,9 +216,10 @@ class RoutesMachine(RuleBasedStateMachine):
         assert len(self.routes._old) <= self.cache
         assert len(self.routes._addressed) <= self.cache
         cached = [*self.routes.known.values(0), *self.routes._old.values(0)]
-        assert self.routes._interned.keys() <= {
-            receivers for route in cached for receivers in (route.plain, route.meta)
-        }
+        cached += self.routes._addressed.values()
+        held = [one for route in cached for one in (route.plain, route.meta)]
+        held += [*self.routes.taps, self.routes.links, self.routes.links_here]
+        assert set(self.routes._shared.keys()) <= {one.all for one in held}
 
     @invariant()
     def counts_are_right(self) -> None:
@@ -240,7 +241,7 @@ class RoutesMachine(RuleBasedStateMachine):
         assert not self.routes._patterns
         assert not self.routes._dialects
         assert not self.routes._meta
-        assert not any(self.routes._interned)
+        assert not self.routes._shared
         assert not self.routes._addressed
         assert (self.routes.subscriptions, len(self.routes)) == (0, 0)
 
@@ -267,8 +268,8 @@ def test_secret_messages_and_the_tap_need_patterns_that_ask_for_them(dialect: st
         for text in [*sly, b"!/cred/1/2/3/", b"!/tap/looped"]:
             routes.join(text, b"h/p/1")
             routes.subscribe(text, text)
-        assert routes.local(b"!/cred/1/2/3/x") == (b"!/cred/1/2/3/",)
-        assert {name: who for name, who in zip(NAMES, routes.taps, strict=True) if who} == {
+        assert routes.local(b"!/cred/1/2/3/x").all == (b"!/cred/1/2/3/",)
+        assert {name: tap.all for name, tap in zip(NAMES, routes.taps, strict=True) if tap.all} == {
             "looped": (b"!/tap/looped",)
         }
 
@@ -287,7 +288,7 @@ def test_a_pattern_takes_no_directed_message() -> None:
     assert routes.find(b"!h/p/7").unaddressed
     assert routes.find(b"!other").unaddressed
     for key in (b"!h p", b"!", b"!h/p/0", b"!h:p"):
-        assert routes_of("path", b"", key, b"*").local(key) == ()
+        assert routes_of("path", b"", key, b"*").local(key).all == ()
 
 
 def test_a_channel_seen_before_is_one_look_up() -> None:
@@ -321,9 +322,9 @@ def test_a_refused_channel_is_not_remembered() -> None:
     assert not routes._addressed
 
 
-def interned(routes: Routes[int]) -> int:
-    """The receivers in all interned tuples."""
-    return sum(map(len, routes._interned))
+def kept(routes: Routes[int]) -> int:
+    """The receivers that are kept for routes."""
+    return sum(map(len, routes._shared))
 
 
 @pytest.mark.parametrize("meta", [False, True])
@@ -335,7 +336,7 @@ def test_no_receivers_are_kept_of_clients_that_reconnect(meta: bool) -> None:
     def use() -> int:
         for chan in (b"c", b"!", b"!h", b"!h/p/3"):
             routes.find(chan)
-        return interned(routes)
+        return kept(routes)
 
     before = use()
     for number in range(20):
@@ -349,15 +350,15 @@ def test_no_receivers_are_kept_of_clients_that_reconnect(meta: bool) -> None:
     assert use() == before
     for number in range(20):
         routes.leave(number)
-    assert interned(routes) == 0
+    assert kept(routes) == 0
 
 
 def test_the_receivers_of_cached_channels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bccnd.core.routes.RECEIVERS", 1000)
     routes = routes_of("path", *[b"c/%d" % number for number in range(200)], *[b"c/*"] * 30)
     for number in [*range(200), *range(40), *range(200)] * 2:
-        assert len(routes.find(b"c/%d" % number).plain) == 31
-        held = {id(one.plain): len(one.plain) for one in (*routes.known.values(0), *routes._old.values(0))}
+        assert len(routes.find(b"c/%d" % number).plain.all) == 31
+        held = {one.plain: len(one.plain.all) for one in (*routes.known.values(0), *routes._old.values(0))}
         assert sum(held.values()) <= 2 * (1000 + 31)
     # Channels that share their receivers take no more than one.
     for number in range(200, 300):
@@ -372,13 +373,13 @@ def test_a_literal_pattern_forgets_its_own_channel_only() -> None:
     routes.subscribe(9, b"a")
     assert routes.find(b"b") is kept
     assert routes.find(b"a") is not changed
-    assert sorted(routes.find(b"a").plain) == [0, 9]
+    assert sorted(routes.find(b"a").plain.all) == [0, 9]
 
 
 def test_the_longest_channel_has_a_route() -> None:
     routes = routes_of("path", b"")
-    assert routes.find(b"c" * bccn1.MAX_CHAN).plain == (0,)
-    assert routes.find(b"/" * bccn1.MAX_CHAN).plain == (0,)
+    assert routes.find(b"c" * bccn1.MAX_CHAN).plain.all == (0,)
+    assert routes.find(b"/" * bccn1.MAX_CHAN).plain.all == (0,)
 
 
 @pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
@@ -415,14 +416,14 @@ def costly_channel(number: int) -> bytes:
 def test_a_channel_first_seen_without_an_allowance_has_all_receivers_after_the_next_refill(old: bool) -> None:
     routes = costly_routes()
     chan = next(chan for chan in map(costly_channel, range(200)) if routes.find(chan).cut)
-    assert routes.find(chan).plain == (2,)
+    assert routes.find(chan).plain.all == (2,)
     routes.find(chan).carried += 2
     for number in range(CACHE if old else 0):
         routes.find(b"%d" % number)
     routes.refill()
     assert routes.carried() == [(chan, 2, 1)]
     route = routes.find(chan)
-    assert (set(route.plain), route.cut) == ({1, 2}, ())
+    assert (set(route.plain.all), route.cut) == ({1, 2}, ())
     routes.refill()
     assert routes.find(chan) is route
     assert routes.carried() == []
@@ -468,4 +469,4 @@ def test_a_channel_that_takes_more_than_its_share_of_steps_is_looked_up_again_wh
         assert routes.find(chan) is route
     for owner in owners[1:]:
         routes.leave(owner)
-    assert routes.find(chan).plain == (0,)
+    assert routes.find(chan).plain.all == (0,)

@@ -89,7 +89,7 @@ class World:
 
     def feed_from(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> Deliveries:
         found = self.ingress.feed(self.counters, list(raws), peers, now, NS)
-        return [(sorted(receivers), frame) for receivers, frame in found]
+        return [(sorted(receivers.all), frame) for receivers, frame in found]
 
     def judge(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> tuple[str, Deliveries]:
         """The verdict on one datagram, and what was delivered; there is just one, whatever the datagram."""

@@ -233,7 +233,7 @@ class Site(Hub):
         counters = SegmentCounters(unfinished.label.decode())
         deliveries = Deliveries()
         self.ingress.feed_late(deliveries, counters, list(unfinished.datagrams), peers, now, stamps)
-        self.bus.deliver(deliveries.take())
+        self.bus.fanout.deliver(deliveries)
 
     def kill(self) -> None:
         """End the daemon as SIGKILL does: only its descriptors are closed."""

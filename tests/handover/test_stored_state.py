@@ -845,7 +845,7 @@ def test_remaining_receivers_get_a_received_datagram(tmp_path: Path, judged: boo
             inflight.set_time(time.monotonic())
             site.tracker_log.serial = inflight.serial
             deliveries = site.ingress.feed(site.counters, datagrams, segment.peers, time.monotonic(), time.time_ns())
-            site.bus.deliver(deliveries)
+            site.bus.fanout.deliver(deliveries)
             got = [*unsend(site, peers, reached, armed=armed), []]
         for _ in range(2):
             site.die()

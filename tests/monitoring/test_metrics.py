@@ -161,7 +161,7 @@ def test_the_histogram_is_cumulative_and_complete(busy: Observed) -> None:
 
 def test_what_waits_for_a_slow_client_is_shown(observed: Observed) -> None:
     slow = observed.hub.connect(b"x")
-    observed.bus.deliver([((slow.client.fd,), b"MSG x\0" + b"y" * 1000)] * 1000)
+    observed.hub.deliver(*[((slow.client.fd,), b"MSG x\0" + b"y" * 1000)] * 1000)
     assert slow.client.queue.bytes > 0
     assert observed.value("queue_bytes") == slow.client.queue.bytes
 

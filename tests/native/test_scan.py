@@ -88,9 +88,3 @@ def test_no_references_are_kept(scan: Any) -> None:
         scan.find(raw, 120, 0)
         scan.parse_uint(raw, 1, 2)
     assert sys.getrefcount(raw) == before
-
-
-@each("scan")
-def test_the_address_is_that_of_id(scan: Any) -> None:
-    things: list[object] = [(1, 2), b"x" * 20, object(), [], None, *((n, n) for n in range(1000))]
-    assert [scan.address(one) for one in things] == [id(one) for one in things]

@@ -221,7 +221,7 @@ def test_a_blocked_publisher_and_a_blocker_of_a_reused_pid_are_ended_too(hub: Hu
     blocker.send(b"CMSG blocking/soft/block")
     hub.settle()
     while not blocker.client.queue:
-        hub.bus.deliver([((blocker.client.fd,), b"MSG a\0" + b"x" * 1000)])
+        hub.deliver(((blocker.client.fd,), b"MSG a\0" + b"x" * 1000))
     publisher.publish(b"a", b"x")
     hub.settle()
     assert publisher.client.resume is not None

@@ -77,14 +77,8 @@ _ALL: Final = (
     ),
     KnownFault(
         "interned_receivers",
-        "the receivers of all-form routes stay interned",
-        (
-            Change(
-                "core/routes.py",
-                "*self._divide(self._identities))",
-                "*map(self._intern, self._divide(self._identities)))",
-            ),
-        ),
+        "the receivers of routes that have gone stay shared",
+        (Change("core/routes.py", "Receivers] = WeakValueDictionary()", "Receivers] = {}"),),
     ),
     KnownFault(
         "interface_not_watched",

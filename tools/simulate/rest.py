@@ -26,6 +26,7 @@ _GARBAGE: Final = 6
 _BOUNDED: Final = (
     "Allowed._answers",
     "Index",
+    "Deliveries",
     "Liveness.dead",
     "History._samples",
     "History._rises",

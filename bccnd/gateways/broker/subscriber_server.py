@@ -154,7 +154,7 @@ class SubscriberServer:
 
     def deliver(self, chan: bytes, peer: str, topic: bytes, kind: int, content: bytes) -> None:
         """Queue a message once for each subscriber with a matching subscription; `flush` sends it."""
-        receivers = self._routes.find(chan).plain
+        receivers = self._routes.find(chan).plain.all
         message = codec.message(peer, topic, kind, content) if receivers else b""
         for subscriber in receivers:
             if subscriber.offer(message):

@@ -135,7 +135,7 @@ def stream(data: bytes) -> object:
             found, passed = world.ingress.feed_link(
                 world.counters, 1 + (how >> 4 & 1), raw, _PEERS[0], now, NS, late=bool(how & 0x20), copies=how >> 3 & 1
             )
-            deliveries: object = ([(sorted(who_gets), frame) for who_gets, frame in found], passed)
+            deliveries: object = ([(sorted(who_gets.all), frame) for who_gets, frame in found], passed)
         else:
             deliveries = world.feed(raw, now=now, peer=_PEERS[how >> 3 & 1])
         changed = [NAMES[n] for n, count in enumerate(world.counters.verdicts) if count != before[n]]
