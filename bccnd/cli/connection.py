@@ -50,15 +50,22 @@ def open_bus(path: str | None, *, reconnect: bool = False) -> Iterator[Connectio
     try:
         bus = connect(path, reconnect=reconnect)
     except BusError as error:
-        remedy = "start it (systemctl start bccnd), or name its socket with --socket"
-        if isinstance(error.__cause__, PermissionError):
-            remedy = "become a member of the socket's group (adduser NAME bccn), and log in anew"
-        fail(f"{error.detail}\n  remedy: {remedy}", NO_DAEMON)
+        fail(explain_unreachable(error), NO_DAEMON)
     with bus:
         try:
             yield bus
         except BusError as error:
             fail(*describe_failure(bus, error))
+
+
+def explain_unreachable(error: BusError) -> str:
+    """Describe why no daemon can be reached, with a remedy."""
+    if error.reason == "connection_lost":
+        return error.detail
+    remedy = "start it (systemctl start bccnd), or name its socket with --socket"
+    if isinstance(error.__cause__, PermissionError):
+        remedy = "become a member of the socket's group (adduser NAME bccn), and log in anew"
+    return f"{error.detail}\n  remedy: {remedy}"
 
 
 def describe_failure(bus: Connection, error: BusError) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from bccnd.version import VERSION
 COMMANDS: Final = {
     "pub": Entry("pub:pub", "Publish a message, or each line of standard input"),
     "sub": Entry("sub:sub", "Print the messages whose channel matches"),
+    "pipe": Entry("pipe.command:pipe", "Carry messages for another program, as lines of JSON"),
     "direct": Entry("direct:direct", "Publish and subscribe without a daemon", socket=False),
     "tap": Entry("tap:tap", "Show every datagram that arrives, its verdict and its receivers"),
     "trace": Entry("trace:trace", "Explain what would become of a datagram"),
