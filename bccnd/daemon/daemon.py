@@ -42,7 +42,7 @@ from bccnd.daemon import settings_rules as rules
 from bccnd.daemon import takeover
 from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
 from bccnd.daemon.gateway_processes import GatewayProcesses
-from bccnd.daemon.housekeeping import PAGE_MODULES, Housekeeping
+from bccnd.daemon.housekeeping import Housekeeping
 from bccnd.daemon.sockets import open_entrances, open_segments
 from bccnd.errors import ConfigError, StartError
 from bccnd.gateways.status import no_report, read_report
@@ -284,7 +284,6 @@ class Daemon:
         tasks.order_memory()
         log.event("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._service_status.line())
-        tasks.load_pages(PAGE_MODULES if self._metrics_urls else ())
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
         self._gateways.apply(self._settings)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bccnd.monitoring.status_collector import PageState, StatusCollector
+from bccnd.monitoring.status_html import render
 from bccnd.monitoring.status_model import Status, to_json
 from bccnd.net.http import Page
 
@@ -32,7 +33,7 @@ class StatusPage:
     def pages(self) -> dict[str, Page]:
         """Return the pages by path. All URLs in them are relative."""
         return {
-            "/": self._page("text/html; charset=utf-8", _render_html),
+            "/": self._page("text/html; charset=utf-8", render),
             "/status.json": self._page("application/json", _render_json),
             "/status.css": _file("text/css; charset=utf-8", "status.css"),
             "/status.js": _file("text/javascript; charset=utf-8", "status.js"),
@@ -49,12 +50,6 @@ class StatusPage:
             return 200, kind, self._rendered[render_status]
 
         return page
-
-
-def _render_html(status: Status) -> str:
-    from bccnd.monitoring.status_html import render  # not loaded before, as the start does not wait for it
-
-    return render(status)
 
 
 def _render_json(status: Status) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bccnd.net import http_connection
-from bccnd.net.http import MAX_CONNECTIONS, REASONS, HttpServer
-from bccnd.net.http_connection import MAX_HEADERS
+from bccnd.net import http
+from bccnd.net.http import MAX_CONNECTIONS, MAX_HEADERS, REASONS, HttpServer
 from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import listen_tcp
 from bccnd.net.loop import Loop
@@ -286,11 +284,11 @@ def test_a_visitor_that_leaves_harms_no_other(site: Site) -> None:
 
 
 def test_a_slow_visitor_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "TIMEOUT", 600.0)
+    monkeypatch.setattr(http, "TIMEOUT", 600.0)
     site.visit()
     turn(site.loop, 100)
     assert len(site.server._connections) == 1
-    monkeypatch.setattr(http_connection, "TIMEOUT", 0.1)
+    monkeypatch.setattr(http, "TIMEOUT", 0.1)
     for number, request in enumerate((b"", b"GET / HTTP/1.1\r\nHost:", get("/large")), start=1):
         visitor = site.visit(request)
         turn_until(site.loop, lambda: len(site.server._connections) == 1, "patience to end")
@@ -318,33 +316,6 @@ def test_close_ends_every_visit_and_the_listening(site: Site) -> None:
     assert site.rest(visitor) == b""
     assert site.listener.fileno() == -1
     site.server.close()  # to do so twice is no fault
-
-
-@pytest.mark.parametrize("left", [1, 2])
-def test_out_of_descriptors_costs_a_visit_where_something_must_be_loaded_for_it(
-    site: Site, left: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Soon after the start: one descriptor is for the connection, one more would do for the parser's modules.
-    for name in [name for name in sys.modules if name.partition(".")[0] == "h11" or name.endswith(".http_connection")]:
-        monkeypatch.delitem(sys.modules, name)
-    with socket.create_connection(site.address) as visitor, descriptors_left(left):
-        visitor.sendall(get("/"))
-        visitor.setblocking(False)
-        assert (b"hello" in site.rest(visitor)) == (left == 2)
-    assert refused(site) == ({} if left == 2 else {"out_of_descriptors": 1})
-    assert caplog.records == []
-    assert split(site.ask(get("/")))[2] == b"<p>hello"
-
-
-def test_what_cannot_be_loaded_costs_visits_and_no_more(
-    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(sys.modules, "bccnd.net.http_connection", None)  # as if an upgrade had removed it
-    assert site.rest(site.visit()) == b""
-    assert "(bug)" in caplog.text
-    assert refused(site) == {"bug": 1}
-    monkeypatch.undo()
-    assert split(site.ask(get("/")))[0] == 200
 
 
 def test_a_page_that_finds_no_descriptor_costs_its_visitor_only(site: Site, caplog: pytest.LogCaptureFixture) -> None:

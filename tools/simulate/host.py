@@ -9,7 +9,6 @@ import os
 import resource
 import select
 import signal
-import sys
 import traceback
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,6 @@ from typing import Any, Final
 from bccnd.bus.client import Client as BusClient
 from bccnd.config import load
 from bccnd.daemon.daemon import Daemon
-from bccnd.daemon.housekeeping import PAGE_MODULES
 from bccnd.errors import StartError
 from bccnd.handover.client_log import NOTHING
 from bccnd.native import scan
@@ -91,18 +89,14 @@ class Host:
         assert self.daemon is not None
         return self.daemon
 
-    def start(self, *, fresh_modules: bool = False, kill_at: int = 0) -> bool:
-        """Start a daemon; with ``fresh_modules`` it has yet to load what only pages need. False if it has not begun."""
+    def start(self, *, kill_at: int = 0) -> bool:
+        """Start a daemon; False if it has not begun."""
         assert self.daemon is None
         # A process that ends leaves no garbage; the daemons of this one have frozen what they have.
         gc.unfreeze()
         gc.collect()
         self.starts += 1
         self.process = edges.Process(_FIRST_PID + 1000 * self.starts + self.port % 1000)
-        if fresh_modules:
-            for module in PAGE_MODULES:
-                if module.startswith("bccnd."):
-                    sys.modules.pop(module, None)
         self.store.stopping = False
         before = _open_descriptors()
         with self._step(kill_at):

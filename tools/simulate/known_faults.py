@@ -129,17 +129,6 @@ _ALL: Final = (
         ),
     ),
     KnownFault(
-        "import_ends_daemon",
-        "a daemon ends that has no descriptor for the modules of its pages",
-        (
-            Change(
-                "daemon/housekeeping.py",
-                "            with suppress(OSError):\n",
-                "            with suppress(EOFError):\n",
-            ),
-        ),
-    ),
-    KnownFault(
         "start_is_a_try",
         "starts that are refused count as attempts at the unfinished input, which is dropped",
         (

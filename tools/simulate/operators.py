@@ -27,7 +27,6 @@ class Operators:
         world.on_down = self.restart_later
         #: counters of pages, by host and life, which may only rise
         self._seen: dict[tuple[str, int], dict[str, float]] = {}
-        self.fresh_modules = True
 
     def _up(self) -> Host | None:
         up = [host for host in self._world.hosts if host.alive and not host.stalled and not host.out_of_descriptors]
@@ -46,7 +45,7 @@ class Operators:
         world.disturbed[host.name] = world.now
         kill_at = world.rng.randrange(1, 60) if world.rng.random() < 0.1 else 0
         failed = interposer.failed()
-        begun = host.start(fresh_modules=self.fresh_modules and world.rng.random() < 0.3, kill_at=kill_at)
+        begun = host.start(kill_at=kill_at)
         world.lose_track(host)
         if not begun:
             excused = (
