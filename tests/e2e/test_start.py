@@ -84,12 +84,12 @@ def test_check_says_ok_or_lists_every_fault_and_starts_nothing(tmp_path: Path) -
         assert part in done.stderr
 
 
-def test_bad_usage_exits_2_and_a_missing_daemon_1(tmp_path: Path) -> None:
+def test_bad_usage_exits_2_and_a_missing_daemon_4(tmp_path: Path) -> None:
     nobody = ["bccn", "--socket", str(tmp_path / "nobody"), "pub", "x", "y"]
-    for command, status in ((["bccnd", "--nonsense"], 2), (["bccn", "nonsense"], 2), (["bccn", "pub"], 2), (nobody, 1)):
+    for command, status in ((["bccnd", "--nonsense"], 2), (["bccn", "nonsense"], 2), (["bccn", "pub"], 2), (nobody, 4)):
         done = subprocess.run([str(BIN / command[0]), *command[1:]], check=False, capture_output=True)
         assert done.returncode == status, command
-        assert (b"remedy" in done.stderr) == (status == 1)
+        assert (b"remedy" in done.stderr) == (status == 4)
 
 
 def test_sigterm_delivers_what_is_under_way_and_exits_0(tmp_path: Path) -> None:
