@@ -1,8 +1,8 @@
 """Orders the daemon's memory after the start: gives back what only the start has needed, and joins what stays.
 
-The start needs 13 of 42 MB only once. What stays lies in many small pages, and a message out of silence touches some
-hundred of them, each of which the processor has to look up: in large pages it takes 5 % less time. Only pages that are
-nearly full are joined, so that this takes next to no memory.
+What stays lies in many small pages, and a message out of silence touches some hundred of them, each of which the
+processor has to look up. Only pages that are nearly full are joined, so that this takes next to no memory.
+docs/architecture.md has what both save.
 """
 
 from __future__ import annotations

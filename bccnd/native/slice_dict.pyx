@@ -10,21 +10,16 @@ from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp, memcpy
 
-from bccnd.native.spare_bytes cimport resize
-
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object dictionary, object key) except? NULL
 
 PER_SHARD = 300
 cdef enum:
-    # longer keys are copied
+    # longer keys are not cached
     LONGEST = 256
     # one of so many misses is cached, so that keys that never come again cost little
     ONE_IN = 8
     SLOT_BITS = 10
-
-# The key of a look-up. This bytes object is changed in place, which is safe because no look-up keeps its key.
-cdef bytes _key = PyBytes_FromStringAndSize(NULL, LONGEST)
 
 
 cdef inline Py_ssize_t _slot(const char *text, Py_ssize_t size) noexcept:
@@ -73,17 +68,15 @@ cdef class Index:
 
     cdef object _look(self, const char *text, Py_ssize_t size, Py_ssize_t slot):
         """Look a key up in its dictionary."""
-        cdef PyObject *found
-        memcpy(PyBytes_AS_STRING(_key), text, <size_t> size)
-        resize(_key, size)
-        found = PyDict_GetItemWithError(self._shard(_key), _key)
+        cdef bytes key = PyBytes_FromStringAndSize(text, size)
+        cdef PyObject *found = PyDict_GetItemWithError(self._shard(key), key)
         if found == NULL:
             return None
         self._misses += 1
         if self._misses % ONE_IN == 0:
             if self._cache is None:
                 self._cache = [None] * (2 << SLOT_BITS)
-            self._cache[slot] = PyBytes_FromStringAndSize(text, size)
+            self._cache[slot] = key
             self._cache[slot + 1] = <object> found
         return <object> found
 

@@ -16,6 +16,7 @@ from tests.bench.cases import CASES, NATS, REDIS
 from tests.bench.programs import ROOT, CannotBuild, build
 from tests.bench.scale_axes import AXES
 from tests.bench.scale_report import PLACES
+from tests.bench.tricks import TRICKS, missing
 from tests.e2e.harness import BIN
 from tests.support import cannot_here
 
@@ -129,3 +130,8 @@ def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_p
     assert text.startswith(f"{before}{table}| 1 | ")
     assert text.endswith(" |\n\nbehind\n")
     assert (tmp_path / "out/scale.md").read_text() == done.stdout[:-1]
+
+
+@pytest.mark.parametrize("name", TRICKS)
+def test_each_trick_can_be_undone(name: str) -> None:
+    assert missing(TRICKS[name]) == []
