@@ -18,7 +18,10 @@ _FENCE: Final = re.compile(r"^( *)(`{3,})([\w-]*|\{[\w-]+\}.*)\s*$")
 #: what marks.yaml may say of a block
 MARKS: Final = ("prepare", "file", "ends", "run by", "run", "shows", "terminal", "daemon", "not run")
 #: the kinds of fences that documents may use
-KINDS: Final = ("sh", "yaml", "python", "c", "go", "perl", "ini", "json", "nginx", "caddy", "sql", "text", "none")
+KINDS: Final = (
+    *("sh", "yaml", "python", "c", "go", "perl", "js", "java", "ruby"),
+    *("ini", "json", "nginx", "caddy", "sql", "text", "none"),
+)
 #: how a command ends that does not end by itself: what is typed
 KEYS: Final = {"Ctrl-C ends it": "\x03", "q ends it": "q"}
 
