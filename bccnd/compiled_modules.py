@@ -38,6 +38,7 @@ COMPILED: Final = (
     "bccnd.core.pattern_tree",
     "bccnd.core.receivers",
     "bccnd.core.routes",
+    "bccnd.core.sender_counts",
     "bccnd.core.targets",
     "bccnd.core.user_quota",
     "bccnd.bus.client",

@@ -20,6 +20,7 @@ from bccnd.core.counters import (
 )
 from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.core.verdicts import NAMES as VERDICTS
+from bccnd.fleet.report_format import REASONS
 from bccnd.monitoring.drop_catalog import DROPS, LOST
 from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.monitoring.metrics import DaemonCollector
@@ -71,6 +72,12 @@ _ACTIONS: Final = {
     "channel_bytes": _NOTHING,
     "key_verified": "While keys are changed: the old key's counter must stop ([keys](operations.md#changing-keys)).",
     "config_reloads": "`refused`: see [BccndReloadRefused](runbook.md#bccndreloadrefused).",
+    "fleet_hosts": "If it falls, see which hosts are silent: `bccn fleet`.",
+    "fleet_hosts_silent": "`bccn fleet` names them: they are down, or cut off from this host.",
+    "reports_sent": _NOTHING,
+    "reports_received": "If it stops while others report, see [BccndHearsNothing](runbook.md#bccndhearsnothing).",
+    "reported_messages": _NOTHING,
+    "reported_lost": "`bccn fleet --sent` shows who loses what this host sends, `bccn fleet` who loses of whom.",
     "clients_taken_over": "Nothing: clients that stayed connected across the last restart.",
     "build": "Compare the versions of hosts during an upgrade.",
     "recorder_records": "If it stops, see [BccndRecorderIdle](runbook.md#bccndrecorderidle).",
@@ -196,6 +203,9 @@ def _values() -> Iterator[str]:
         ("gateway_messages", "direction", ("in", "out")),
         ("gateway_dropped", "reason", _of("gateway_dropped")),
         ("config_reloads", "result", ("applied", "refused")),
+        ("reports_refused", "reason", REASONS),
+        ("reported_messages", "direction", ("sent", "received")),
+        ("reported_lost", "direction", ("sent", "received")),
         ("recorder_dropped_records", "reason", recorded),
     ):
         shown = (_link(one, code=True) if (family, one) in entries else f"`{one}`" for one in values)

@@ -101,6 +101,8 @@ EXAMPLES: Final = {
     "metrics.groups": 'metrics: {groups: {alarms: "alarm/>"}}',
     "heartbeat.interval": "heartbeat: {interval: 5s}",
     "heartbeat.dead_after": "heartbeat: {interval: 5s, dead_after: 5}",
+    "reports.interval": "reports: {interval: 30s}",
+    "reports.max_hosts": "reports: {max_hosts: 200}",
     "repeat": 'repeat: [{channels: "alarm/>"}, {channels: "!", copies: 3}]',
     "repeat.channels": 'repeat: [{channels: "alarm/>"}]',
     "repeat.copies": 'repeat: [{channels: "alarm/>", copies: 3}]',

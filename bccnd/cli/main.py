@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "top": Entry("top:top", "Watch rates, losses, queues, channels and senders"),
     "clients": Entry("list:clients", "List the programs connected to the daemon"),
     "sources": Entry("list:sources", "List the senders on the segments"),
+    "fleet": Entry("fleet:fleet", "Show who loses what of whom, and what is wrong"),
     "gateways": Entry("list:gateways", "List the gateways of this host and their peers"),
     "keys": Entry("list:keys", "List the keys in use, and which sources sign with which"),
     "keygen": Entry("keygen:keygen", "Make a key", socket=False),

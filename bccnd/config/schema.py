@@ -35,6 +35,8 @@ from bccnd.core.frames import DEFAULT_SOCKET, LINKS
 
 #: least seconds between heartbeats: those of a fleet must not become its traffic
 MIN_HEARTBEAT: Final = 0.1
+#: least seconds between reports, for the same reason
+MIN_REPORT: Final = 0.2
 #: keys that a reload cannot change: sockets and identities are made from them at the start
 RESTART_KEYS: Final = (
     *("host", "names", "segments", "max_datagram"),
@@ -239,6 +241,22 @@ class HeartbeatSettings(Section):
         return value
 
 
+class ReportsSettings(Section):
+    """What this host tells others about what it has sent and received, and what it keeps of their reports."""
+
+    #: 0: none are sent; those of others are read all the same
+    interval: Seconds = Field(default=10.0, le=3600)
+    #: a matrix of 200 hosts takes some 2 MB, one of 1000 some 50 MB
+    max_hosts: int = Field(default=1000, ge=2, le=10_000)
+
+    @field_validator("interval")
+    @classmethod
+    def _check_interval(cls, value: float) -> float:
+        if 0 < value < MIN_REPORT:
+            raise refuse(f"every {value:g} s is too often", f"set {MIN_REPORT:g} or more, or 0 for none")
+        return value
+
+
 class RepeatSettings(Section):
     """Channels whose datagrams are sent several times."""
 
@@ -263,6 +281,7 @@ class Settings(Section):
     bus: BusSettings = BusSettings.model_construct()
     metrics: MetricsSettings = MetricsSettings.model_construct()
     heartbeat: HeartbeatSettings = HeartbeatSettings.model_construct()
+    reports: ReportsSettings = ReportsSettings.model_construct()
     #: the first rule that matches a channel decides
     repeat: ListOf[RepeatSettings] = Field(default=(), max_length=64)
     #: the first rule that matches a client and names a right decides on it

@@ -1,9 +1,11 @@
 cimport cython
 from bccnd.core.lru cimport LruTable, Source
+from bccnd.core.sender_counts cimport SenderTable
 from bccnd.native.slice_dict cimport Index
 
 cdef int ACCEPTED
 cdef int LAST_ACCEPTED
+cdef int STALE
 
 
 cdef class LocalIdentity:
@@ -15,6 +17,7 @@ cdef class LocalIdentity:
 
 cdef class TrackerTable:
     cdef LruTable _lru
+    cdef public SenderTable senders
     cdef Index _index
     cdef readonly dict _own
     cdef readonly object _released
@@ -46,12 +49,15 @@ cdef class TrackerTable:
     cpdef Source get_slice(self, bytes raw, Py_ssize_t start, Py_ssize_t end)
     @cython.locals(verdict=int)
     cpdef int follow(self, Source source, unsigned long long seq, double now, bint from_link=*) except -100
+    cpdef count_duplicate(self, bytes src)
     cpdef bint is_local(self, bytes src) except -1
+    @cython.locals(source=Source)
     cpdef int judge_new(self, bytes src, object seq, double now) except -100
     cdef int _place(self, Source source, object seq, double now, bint from_link) except -100
     cdef int _backward(self, Source source, object seq, double now, bint from_link) except -100
     cdef _advance(self, Source source, object step, double now)
-    cdef _mark(self, Source source, object seq)
+    cdef _mark(self, Source source, object seq, int verdict)
+    cdef _hear_sender(self, Source source, double now)
     cdef _remember_restart(self, Source source, double now)
     cdef _new_epoch(self, Source source, object seq)
     cdef _lose_missing(self, Source source)

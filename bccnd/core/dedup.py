@@ -26,6 +26,7 @@ from typing import Final
 
 from bccnd.core.bccn1 import UNKNOWN_SRC
 from bccnd.core.lru import LruTable, Source
+from bccnd.core.sender_counts import SenderTable
 from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
 
@@ -107,6 +108,8 @@ class TrackerTable:
         self.lost_by_source: dict[bytes, int] = {}
         self.restarts = 0
         self.jumps = 0
+        #: counters by sending host
+        self.senders = SenderTable()
         #: datagrams under a local identity that this host has not sent
         self.conflicts = 0
         self.expired = 0
@@ -219,7 +222,21 @@ class TrackerTable:
             if now >= source.rank:
                 self._lru.touch(source)
                 source.rank = now + RANK_SECONDS
+                self._hear_sender(source, now)
+        source.sender.received += 1
         return verdict
+
+    def _hear_sender(self, source: Source, now: float) -> None:
+        """Note that the host of a source was heard."""
+        if source.sender.evicted:
+            source.sender = self.senders.of(source.src, now)
+        source.sender.heard = now
+
+    def count_duplicate(self, src: bytes) -> None:
+        """Count a datagram found to be a duplicate for its sending host."""
+        sender = self.senders.get(src)
+        if sender is not None:
+            sender.duplicate += 1
 
     def judge_new(self, src: bytes, seq: int, now: float) -> int:
         """Return the verdict on the first datagram of a legal src, or UNKNOWN_SENDER."""
@@ -229,13 +246,15 @@ class TrackerTable:
             return LOOPED
         if len(self._lru) >= self._max:
             self._evict()
-        self.start(src, seq, now)
+        source = self.start(src, seq, now)
+        source.sender.received += 1
         return ACCEPTED
 
     def start(self, src: bytes, seq: int, now: float) -> Source:
         """Track a legal src that is neither tracked nor local from this datagram on, whatever the cap."""
         source = Source(src, seq, now)
         source.rank = now + RANK_SECONDS
+        source.sender = self.senders.of(src, now)
         self._lru.add(source)
         return source
 
@@ -257,7 +276,7 @@ class TrackerTable:
             self._remember_restart(source, now)
             self._new_epoch(source, seq)
         elif verdict == self._late:
-            self._mark(source, seq)
+            self._mark(source, seq, verdict)
         return verdict
 
     def _backward(self, source: Source, seq: int, now: float, from_link: bool) -> int:
@@ -312,8 +331,10 @@ class TrackerTable:
             self._close_gap()
         self._gaps.append((now + self._horizon, source, source.epoch, low, high))
 
-    def _mark(self, source: Source, seq: int) -> None:
+    def _mark(self, source: Source, seq: int, verdict: int) -> None:
         """Mark a seq as seen."""
+        if verdict == STALE:
+            source.sender.late += 1
         if seq < source.first:
             # Before the first seq. The seqs in between were not seen either, but are not missing.
             between = ((1 << (source.first - seq - 1)) - 1) << (source.last - source.first + 1)
@@ -325,6 +346,8 @@ class TrackerTable:
         if source.missing & bit:
             source.missing ^= bit
             self.missing -= 1
+        elif verdict != STALE:
+            source.sender.late += 1
 
     def _new_epoch(self, source: Source, seq: int) -> None:
         self._lose_missing(source)
@@ -342,6 +365,7 @@ class TrackerTable:
         """Count missing messages as lost."""
         self.missing -= gone
         self.lost += gone
+        source.sender.lost += gone
         lost = self.lost_by_source
         lost[source.src] = lost.get(source.src, 0) + gone
         if len(lost) > 2 * MAX_LOST_BY_SOURCE:
@@ -466,6 +490,7 @@ class TrackerTable:
     def settle(self, now: float) -> None:
         """Finish a replay: order the trackers, and give missing seqs the horizon's time from now."""
         self._lru.sort()
+        self.senders.reset()
         self._gaps.clear()
         for source in self._lru.oldest_first():
             self._open_gap_for_all(source, now)

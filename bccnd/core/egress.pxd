@@ -8,6 +8,7 @@ from bccnd.core.integrity cimport IntegrityChecker
 cdef class _SeqCounter:
     cdef int users
     cdef bint started
+    cdef object run
     cdef LocalIdentity own
 
     cdef object next(self, object clock_us)
@@ -21,6 +22,7 @@ cdef class Egress:
     cdef Py_ssize_t _ceiling
     cdef bint _perl_safe
     cdef readonly dict _counters
+    cdef object _ended
 
     @cython.locals(counter=_SeqCounter)
     cpdef open(self, bytes identity)
@@ -32,5 +34,7 @@ cdef class Egress:
     cpdef fix_seq(self, bytes identity, object clock_us)
     @cython.locals(counter=_SeqCounter)
     cpdef resume(self, bytes identity, object seq)
+    @cython.locals(counter=_SeqCounter)
+    cpdef list runs(self)
     @cython.locals(counter=_SeqCounter, body=bytes, datagram=bytes)
     cpdef tuple emit(self, bytes identity, bytes chan, bytes payload, object clock_us, bint checked=*)

@@ -7,6 +7,7 @@ AND DEDUP and "Working datagram size limit".
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from bccnd.core import bccn1
@@ -15,18 +16,25 @@ from bccnd.core.identity import PERL_TOKEN_BYTES
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.errors import BadDatagram, BadMessage
 
+_MAX_SEQ: Final = (1 << 64) - 1
 #: bytes that the Perl module accepts in a channel; the signs of the other forms are no part of one
 _PERL_BYTES: Final = PERL_TOKEN_BYTES + b"/?"
 
 
-class _SeqCounter:
-    """The seqs of an identity in use: its number of clients, whether it has a seq yet, and those used."""
+#: identities released since the last `Egress.take_ended`
+_MAX_ENDED: Final = 1024
 
-    __slots__ = ("own", "started", "users")
+
+class _SeqCounter:
+    """The seqs of an identity in use: its number of clients, whether it has a seq yet, those used, and the first of
+    those used without a break, ``run``."""
+
+    __slots__ = ("own", "run", "started", "users")
 
     def __init__(self, own: LocalIdentity) -> None:
         self.users = 1
         self.started = False
+        self.run = 0
         self.own = own
 
     def next(self, clock_us: int) -> int:
@@ -38,8 +46,9 @@ class _SeqCounter:
         """Use ``seq`` next; ``first`` is the first one used, if there was none before."""
         if not self.started:
             self.started = True
+            self.run = seq if first is None else first
             if not self.own.next:
-                self.own.first = seq if first is None else first
+                self.own.first = self.run
         self.own.next = seq
 
 
@@ -60,6 +69,7 @@ class Egress:
         self._ceiling = ceiling
         self._perl_safe = perl_safe
         self._counters: dict[bytes, _SeqCounter] = {}
+        self._ended: deque[tuple[bytes, int, int]] = deque(maxlen=_MAX_ENDED)
 
     def open(self, identity: bytes) -> None:
         """Register a client under an identity."""
@@ -75,6 +85,8 @@ class Egress:
         counter.users -= 1
         if not counter.users:
             del self._counters[identity]
+            if counter.started and counter.own.next > counter.run:
+                self._ended.append((identity, counter.run, counter.own.next))
             self._sources.release(identity, now + RELEASE_DELAY)
 
     def next_seq(self, identity: bytes) -> int:
@@ -96,7 +108,29 @@ class Egress:
             # The daemon before used all seqs below it.
             counter.own.first = 0
             counter.own.next = max(counter.own.next, seq) if counter.started else seq
+            if not counter.started:
+                counter.run = seq
             counter.started = True
+
+    def runs(self) -> list[tuple[bytes, int, int]]:
+        """Return the open identities that have sent, with the first seq of their run and the next one."""
+        runs = []
+        for identity, counter in self._counters.items():
+            if counter.started and counter.own.next > counter.run:
+                runs.append((identity, counter.run, counter.own.next))
+        return runs
+
+    def take_ended(self) -> list[tuple[bytes, int, int]]:
+        """Return the same of the identities that were released since the last call."""
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
+
+    def room(self, identity: bytes, chan: bytes) -> int:
+        """Return the bytes of payload that fit in a datagram of an identity. Raises BadMessage: no_signing_key."""
+        body = bccn1.build_body(identity, _MAX_SEQ, chan, b"")
+        # The length of a full body has four digits.
+        return self._ceiling - len(bccn1.build(body, self.checker.sign(body))) - 4
 
     def emit(
         self, identity: bytes, chan: bytes, payload: bytes, clock_us: int, checked: bool = False

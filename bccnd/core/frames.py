@@ -67,6 +67,8 @@ LINK_HERE: Final = b"!/link/here"
 LINKS: Final = ("nng",)
 #: before a src: messages on these keys are ``alive``, ``silent`` or ``dead``
 LIVENESS: Final = b"!/bccn/liveness/"
+#: begins the channels on which daemons report what they have sent and received; the host follows
+REPORT: Final = b"bccn/report/"
 
 #: lengths before the frames of a batch; those of most messages are precomputed
 _LENGTH: Final = struct.Struct("<I")

@@ -37,6 +37,7 @@ cdef class Ingress:
     cdef object _anonymous
     cdef RouteTables _routes
     cdef object _on_heartbeat
+    cdef object _on_report
     cdef object _on_conflict
     cdef object _on_bug
     cdef SpareBytes _frames

@@ -60,11 +60,13 @@ class Ingress:
         ceiling: int = MAX_RECEIVE,
         tracker_log: TrackerLog | None = None,
         on_heartbeat: Callable[[bytes, float], None] = lambda _src, _now: None,
+        on_report: Callable[[bytes, int, bytes, bytes, float], None] = lambda _src, _seq, _chan, _payload, _now: None,
         on_conflict: Callable[[bytes, str], None] = lambda _src, _peer: None,
         on_bug: Callable[[bytes], None] = lambda _raw: None,
     ) -> None:
-        """``on_heartbeat`` gets the src of an accepted heartbeat and the time; ``on_conflict`` a local identity that
-        another sender uses, and its address, once each; ``on_bug`` the datagram that raised. ``tracker_log`` logs the
+        """``on_heartbeat`` gets the src of an accepted heartbeat and the time; ``on_report`` src, seq, channel and
+        payload of an accepted report, and the time; ``on_conflict`` a local identity that another sender uses, and its
+        address, once each; ``on_bug`` the datagram that raised. ``tracker_log`` logs the
         datagrams that changed a tracker."""
         self.checker = checker
         #: nanoseconds after reception at which a datagram is too old for links
@@ -79,6 +81,7 @@ class Ingress:
         self._anonymous = anonymous
         self._routes = routes
         self._on_heartbeat = on_heartbeat
+        self._on_report = on_report
         self._on_conflict = on_conflict
         self._on_bug = on_bug
         self._frames = SpareBytes()
@@ -184,6 +187,8 @@ class Ingress:
                             self._count_groups(route.groups, len(raw) - behind)
                             if route.heartbeat and route.heartbeat == src:
                                 self._on_heartbeat(src, now)
+                            if route.report:
+                                self._on_report(src, seq, route.frame_head[4:-1], raw[behind:], now)
                     if links.all:
                         deliveries.put(links, link_head + raw)
                 elif verdict == DUPLICATE and self._relayed and not from_link and self._came_back(raw):
@@ -197,6 +202,8 @@ class Ingress:
                 accepted += 1
             else:
                 verdicts.add(verdict)
+                if verdict == DUPLICATE:
+                    sources.count_duplicate(src)
             if taps:
                 tap = taps[verdict]
                 if tap.all:

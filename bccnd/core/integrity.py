@@ -112,6 +112,11 @@ class IntegrityChecker:
             return key
         return "" if self._first is None else self._first.fingerprint
 
+    @property
+    def algorithm(self) -> str:
+        """The name of the algorithm that signs; ``none`` without one."""
+        return "none" if self._signer is None else self._signer.name.decode("ascii")
+
     def list_keys(self) -> list[KeyUse]:
         return [key for one in self._verifiers for key in one.list_keys(one is self._signer)]
 

@@ -1,4 +1,5 @@
 cimport cython
+from bccnd.core.sender_counts cimport SenderCounts
 from bccnd.native.slice_dict cimport Index
 
 
@@ -16,6 +17,7 @@ cdef class Source:
     cdef public float interval
     cdef public int epoch
     cdef public int state
+    cdef public SenderCounts sender
     cdef public Source older
     cdef public Source newer
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
+from bccnd.core.sender_counts import NOBODY
 from bccnd.native.slice_dict import Index
 
 _rank = attrgetter("rank")
@@ -19,12 +20,14 @@ class Source:
 
     Bit i of ``absent`` is set if the seq ``last - i`` was not seen; ``missing`` has those that are neither lost nor
     before ``first``. ``rank`` is when its place in the order is due for an update. ``beat``, ``gap``, ``interval`` and
-    ``state`` belong to liveness.py. ``older`` and ``newer`` are the neighbours in the order.
+    ``state`` belong to liveness.py. ``sender`` has the counters of its host, once the source is tracked. ``older`` and
+    ``newer`` are the neighbours in the order.
     """
 
     __slots__ = (
         *("absent", "epoch", "first", "heard", "last", "missing", "rank", "src"),
         *("beat", "gap", "interval", "state"),
+        "sender",
         *("newer", "older"),
     )
 
@@ -39,6 +42,7 @@ class Source:
         self.rank = now
         self.beat = self.gap = self.interval = 0.0
         self.state = 0
+        self.sender = NOBODY
         self.older = self.newer = self
 
 

@@ -10,6 +10,7 @@ cdef class Route:
     cdef readonly tuple groups
     cdef readonly tuple cut
     cdef readonly bytes heartbeat
+    cdef readonly bint report
     cdef readonly bint unaddressed
     cdef readonly bint special
 

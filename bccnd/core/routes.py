@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from bccnd.core import credential_keys, targets
 from bccnd.core.bccn1 import UNKNOWN_SRC, check_chan
-from bccnd.core.frames import LINK, LINK_HERE, TAP
+from bccnd.core.frames import LINK, LINK_HERE, REPORT, TAP
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.pattern_tree import PatternTree, TreesByOwner
 from bccnd.core.patterns import DIALECTS, Dialect, Pattern, compile_pattern
@@ -41,11 +41,14 @@ R = TypeVar("R", bound=Hashable)
 class Route:
     """The receivers of one channel. ``frame_head`` is the frame up to the payload; ``plain`` and ``meta`` are the
     receivers without and with metadata; ``unaddressed`` marks a directed channel that matches no local client;
-    ``groups`` index the configured channel groups; ``heartbeat`` is the src of a heartbeat channel, or empty; ``cut``
-    are the owners whose receivers may be missing; ``special`` is true if anything but sending to ``plain`` is needed.
-    ``carried`` counts the messages since the last `Routes.carried`."""
+    ``groups`` index the configured channel groups; ``heartbeat`` is the src of a heartbeat channel, or empty;
+    ``report`` marks a channel of reports; ``cut`` are the owners whose receivers may be missing; ``special`` is true if
+    anything but sending to ``plain`` is needed. ``carried`` counts the messages since the last `Routes.carried`."""
 
-    __slots__ = ("carried", "cut", "frame_head", "groups", "heartbeat", "meta", "plain", "special", "unaddressed")
+    __slots__ = (
+        *("carried", "cut", "frame_head", "groups", "heartbeat", "meta", "plain", "report", "special"),
+        "unaddressed",
+    )
 
     def __init__(
         self,
@@ -65,7 +68,8 @@ class Route:
         self.groups = groups
         beats = chan.startswith(HEARTBEAT) and chan != HEARTBEAT + UNKNOWN_SRC
         self.heartbeat = chan[len(HEARTBEAT) :] if beats else b""
-        self.special = bool(self.unaddressed or meta.all or groups or self.heartbeat or cut)
+        self.report = chan.startswith(REPORT)
+        self.special = bool(self.unaddressed or meta.all or groups or self.heartbeat or self.report or cut)
 
 
 class RouteTables:

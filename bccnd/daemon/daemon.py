@@ -19,6 +19,7 @@ from bccnd import log
 from bccnd.bus.backlog import Backlog
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.heartbeats import HeartbeatSender, LivenessAnnouncer
+from bccnd.bus.host_reports import HostReports
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.segment_reader import SegmentReader
 from bccnd.bus.server import Bus
@@ -45,6 +46,7 @@ from bccnd.daemon.gateway_processes import GatewayProcesses
 from bccnd.daemon.housekeeping import Housekeeping
 from bccnd.daemon.sockets import open_entrances, open_segments
 from bccnd.errors import ConfigError, StartError
+from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
 from bccnd.monitoring import program_pages
 from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
@@ -148,6 +150,8 @@ class Daemon:
         checker = rules.integrity_checker(configuration, self.identity.partition(b"/")[0])
         self.keys_since = time.monotonic()
         self.sources = TrackerTable(rules.dedup_rules(settings))
+        self.sources.senders.since_ms = round(self.started * 1000)
+        self.sources.senders.configure(settings.reports.max_hosts)
         self.liveness = Liveness(self.sources, rules.liveness_rules(settings), time.monotonic())
         self.anonymous = AnonymousDedup(settings.dedup.horizon)
         self.routes: Routes[int] = Routes(dialect)
@@ -203,6 +207,7 @@ class Daemon:
                 b"daemon": self._listings.describe_daemon,
                 b"gateways": self._listings.list_gateways,
                 b"keys": self._listings.list_keys,
+                **self._listings.fleet_listings(),
             },
             trace=self._listings.trace,
             recorders=self.recorders,
@@ -210,6 +215,10 @@ class Daemon:
         )
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
+        matrix = FleetMatrix(settings.reports.max_hosts, time.monotonic())
+        self.reports = HostReports(
+            self.loop, self.bus, self._egress, self.sources, matrix, self.identity, self._report_keys, VERSION
+        )
         self._announcer = LivenessAnnouncer(self.loop, self.liveness, self.bus, self._page.collector.update_sources)
 
     def _build_ingress(self) -> None:
@@ -221,6 +230,7 @@ class Daemon:
             self.routes,
             ceiling=self._settings.max_datagram,
             on_heartbeat=self._announcer.on_heartbeat,
+            on_report=self.reports.on_report,
             on_conflict=report_identity_conflict,
             on_bug=report_internal_error,
         )
@@ -280,16 +290,19 @@ class Daemon:
         tasks.every(DROPS_INTERVAL, self._drop_reporter.report)
         tasks.every(STEP, self._page.collector.sample)
         tasks.every(STATUS_INTERVAL, self._send_status)
+        tasks.every(STATUS_INTERVAL, self.reports.sweep)
         self._manager.attach(loop)
         tasks.order_memory()
         log.event("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._service_status.line())
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
+        self.reports.set_interval(rules.report_interval(self._settings))
         self._gateways.apply(self._settings)
 
     def finish(self) -> None:
         """Process what has arrived, once the loop has stopped."""
         self._drain()
+        self.reports.end()
         self.bus.close()  # counts what waited for clients that are still connected
         self._drop_reporter.report()
 
@@ -396,6 +409,9 @@ class Daemon:
         dialect = DIALECTS[self._settings.bus.dialect]
         self.repeater.configure(rules.repeat_rules(new), dialect, horizon)
         self._heartbeats.set_interval(new.heartbeat.interval)
+        self.sources.senders.configure(new.reports.max_hosts)
+        self.reports.matrix.configure(new.reports.max_hosts)
+        self.reports.set_interval(rules.report_interval(new))
         self.anonymous.horizon = horizon
         self.ingress.max_age_ns = int(horizon * 1e9)
         self._gateways.apply(new)
@@ -414,6 +430,14 @@ class Daemon:
 
     def carried(self) -> list[tuple[bytes, int, int]]:
         return self.routes.carried()
+
+    def _report_keys(self) -> tuple[str, tuple[str, ...]]:
+        """Return the algorithm and the fingerprints that reports tell; the signing key is the first."""
+        checker = self._egress.checker
+        uses = sorted(checker.list_keys(), key=lambda key: not key.signs)
+        # Where each host has a key of its own, the keys of all others would fill the report.
+        told = [key.fingerprint for key in uses if key.signs or key.algorithm != "sig"]
+        return checker.algorithm, tuple(dict.fromkeys(told))
 
     @property
     def keys(self) -> list[KeyUse]:

@@ -41,6 +41,12 @@ def liveness_rules(settings: Settings) -> LivenessRules:
     )
 
 
+def report_interval(settings: Settings) -> float:
+    """Return the seconds between reports; 0 for none, as where nothing can be signed."""
+    unsigned = settings.integrity.algorithm == "sig" and not settings.integrity.keys
+    return 0.0 if unsigned else settings.reports.interval
+
+
 def bus_limits(settings: Settings) -> BusLimits:
     bus = settings.bus
     return BusLimits(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.bus.host_reports import HostReports
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
@@ -34,6 +35,7 @@ class DaemonState(Protocol):
     config_reloads: dict[str, int]
     links: GatewayLinks
     recorders: RecorderReports
+    reports: HostReports
     taken_over: int
     state_dropped: int
     visitors_refused: dict[str, int]

@@ -61,6 +61,7 @@ def drop_counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, 
     yield "clients_ended", "", bus.ended
     yield "client_errors", "", {**dict.fromkeys(ERROR_REASONS, 0), **bus.errors}
     for name, count in (
+        ("fleet_hosts_evicted", daemon.reports.matrix.evicted + sources.senders.evicted),
         ("identity_conflicts", sources.conflicts),
         ("heartbeats_unwatched", daemon.liveness.unwatched),
         ("copies_dropped", daemon.repeater.dropped),
@@ -71,6 +72,7 @@ def drop_counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, 
         ("notifications_lost", daemon.notifications_lost),
     ):
         yield name, "", {name: count}
+    yield "reports_refused", "", daemon.reports.refused
     yield "visitors_refused", "", daemon.visitors_refused
     yield "log_lines_dropped", "", log.lines_dropped()
     for family, name in RECORDED:

@@ -140,6 +140,40 @@ DROPS: Final = (
         "Raise dedup.max_sources, or find the sender of so many source names.",
         _SOURCES,
     ),
+    *family(
+        "reports_refused",
+        "reason",
+        "a report",
+        "`bccn sub --json bccn/report/`: the reports as they arrive, and their senders",
+        usual(
+            "bad_format",
+            "Message on a channel of reports that is no report, or one of a format that this version does not know.",
+            "Find the sender. Programs must not publish on bccn/report/.",
+        ),
+        serious(
+            "wrong_sender",
+            "Report about a host whose daemon did not send it; or another daemon has the name of this host.",
+            "Give every host its own 'host'. If they have, find the sender: somebody forges reports.",
+        ),
+        serious(
+            "impossible",
+            "Report with numbers that cannot be: they run backward, or far ahead. What is shown of its host is not "
+            "changed.",
+            "Check that only one daemon runs under that host's name; if so, find who forges its reports.",
+        ),
+        usual("outdated", "Report that arrived after a later one of the same host.", "Nothing."),
+        serious(
+            "too_many",
+            "Report of a host that sends more of them than a daemon does.",
+            "Check that only one daemon runs under that host's name; if so, find who forges its reports.",
+        ),
+    ),
+    usual(
+        "fleet_hosts_evicted",
+        "The matrix of receivers and senders is full: the host heard least recently was removed.",
+        "Raise reports.max_hosts, or find the sender of so many host names.",
+        _SOURCES,
+    ),
     serious(
         "send_errors",
         "The kernel refused to send a datagram: other hosts did not receive it.",

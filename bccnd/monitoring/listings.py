@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, Protocol
 
 from bccnd.core.ingress import Ingress
@@ -12,6 +13,8 @@ from bccnd.core.liveness import STATE_NAMES
 from bccnd.core.routes import Routes
 from bccnd.core.trace import trace
 from bccnd.core.verdicts import NAMES
+from bccnd.fleet import view
+from bccnd.fleet.cell_counters import MINUTES
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.version import VERSION
 
@@ -72,6 +75,16 @@ class Listings:
 
     def list_keys(self) -> Iterator[dict[str, Any]]:
         return (key._asdict() for key in self._daemon.ingress.checker.list_keys())
+
+    def fleet_listings(self) -> dict[bytes, Callable[[], Iterator[dict[str, Any]]]]:
+        """Return the listings of the fleet, by name: since the start of each daemon, and of so many minutes."""
+        recent = {b"fleet %d" % minutes: partial(self._list_fleet, minutes) for minutes in range(1, MINUTES + 1)}
+        return {b"fleet": partial(self._list_fleet, None), **recent}
+
+    def _list_fleet(self, minutes: int | None) -> Iterator[dict[str, Any]]:
+        reports = self._daemon.reports
+        reports.refresh()
+        return view.listing(reports.matrix, reports.host, time.monotonic(), minutes)
 
     def describe_daemon(self) -> Iterator[dict[str, Any]]:
         daemon, bus = self._daemon, self._daemon.bus

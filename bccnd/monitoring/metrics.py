@@ -47,6 +47,8 @@ _DROP_TEXTS: Final = {
     "clients_not_kept": "Clients whose connections a restart will close",
     "sources_not_kept": "Failed attempts to store the state of sources for the next daemon",
     "notifications_lost": "Notifications that the service manager did not accept",
+    "reports_refused": "Datagrams of reports that were not believed, by reason",
+    "fleet_hosts_evicted": "Hosts removed from the matrix of receivers and senders to make room",
     "visitors_refused": "Connections to this listener that got no page, by reason",
     "log_lines_dropped": "Log lines dropped, by reason",
 }
@@ -63,6 +65,7 @@ class DaemonCollector(Collector):
         yield from self._sources()
         yield from self._bus()
         yield from self._gateways()
+        yield from self._fleet()
         yield from self._configured()
         yield from self._loop()
         yield from self._drops()
@@ -92,6 +95,23 @@ class DaemonCollector(Collector):
                 continue
             label = _DROP_LABELS[family]
             yield _counters(family, text, label, counts) if label else _counter_of(family, text, counts[family])
+
+    def _fleet(self) -> Iterator[Metric]:
+        """Yield what hosts report about each other."""
+        reports = self._daemon.reports
+        yield _gauge(
+            "fleet_hosts", "Hosts that have reported within the last hour, this one among them", len(reports.matrix)
+        )
+        silent = "Hosts that have not reported for three of their intervals"
+        yield _gauge("fleet_hosts_silent", silent, reports.count_silent())
+        yield _counter_of("reports_sent", "Datagrams of reports sent", reports.sent)
+        yield _counter_of("reports_received", "Datagrams of reports received", reports.received)
+        messages = (
+            "Messages that arrived as hosts report, by direction: of what this host sends, at all others, or here"
+        )
+        yield _counters("reported_messages", messages, "direction", reports.messages)
+        lost = "Messages that were lost as hosts report, by direction: of what this host sends, at all others, or here"
+        yield _counters("reported_lost", lost, "direction", reports.lost)
 
     def _loop(self) -> Iterator[Metric]:
         loop_lag = self._daemon.loop_lag

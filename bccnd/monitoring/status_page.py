@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from bccnd.fleet import view
+from bccnd.fleet.matrix import FleetMatrix
 from bccnd.monitoring.status_collector import PageState, StatusCollector
 from bccnd.monitoring.status_html import render
 from bccnd.monitoring.status_model import Status, to_json
@@ -17,6 +19,8 @@ from bccnd.net.http import Page
 
 #: seconds for which a rendered page is reused
 CACHE_TIME: Final = 1.0
+#: the same for what is told of the fleet, which takes longer to find with many hosts
+FLEET_CACHE_TIME: Final = 2.0
 _HERE: Final = Path(__file__).parent
 
 
@@ -25,6 +29,9 @@ class StatusPage:
 
     def __init__(self, daemon: PageState) -> None:
         self._now = daemon.now
+        self._daemon = daemon
+        #: the last answers about the fleet by path, and until when each is given
+        self._fleet: dict[str, tuple[float, bytes]] = {}
         self.collector = StatusCollector(daemon)
         self._status: Status | None = None
         self._rendered: dict[Callable[[Status], str], bytes] = {}
@@ -35,10 +42,24 @@ class StatusPage:
         return {
             "/": self._page("text/html; charset=utf-8", render),
             "/status.json": self._page("application/json", _render_json),
+            "/fleet.json": self._fleet_page("/fleet.json", view.fleet),
             "/status.css": _file("text/css; charset=utf-8", "status.css"),
             "/status.js": _file("text/javascript; charset=utf-8", "status.js"),
             "/status.svg": _file("image/svg+xml", "status.svg"),
         }
+
+    def _fleet_page(self, path: str, make: Callable[[FleetMatrix, str, float], dict[str, Any]]) -> Page:
+        def page(_accept: str) -> tuple[int, str, bytes]:
+            now = self._now()
+            expires, text = self._fleet.get(path, (0.0, b""))
+            if now >= expires:
+                reports = self._daemon.reports
+                reports.refresh()
+                text = json.dumps(make(reports.matrix, reports.host, now), separators=(",", ":")).encode()
+                self._fleet[path] = now + FLEET_CACHE_TIME, text
+            return 200, "application/json", text
+
+        return page
 
     def _page(self, kind: str, render_status: Callable[[Status], str]) -> Page:
         def page(_accept: str) -> tuple[int, str, bytes]:

@@ -135,6 +135,8 @@ class Daemon(Program):
             "segments": [{"address": BROADCAST, "port": free_port(), "receive_buffer": "4MiB"}],
             "bus": {"path": str(self.bus)},
             "metrics": {"listen": f"127.0.0.1:{free_port()}"},
+            # Most tests count every datagram.
+            "reports": {"interval": 0},
         }
         self.configure(settings or {})
         if start:

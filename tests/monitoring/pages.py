@@ -10,6 +10,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.bus.host_reports import HostReports
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
@@ -23,6 +24,7 @@ from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import Repeater
+from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring import program_pages
@@ -67,6 +69,16 @@ class Observed:
         )
         self.links.expected = ["nng", "broker"]
         self.recorders = RecorderReports()
+        self.reports = HostReports(
+            hub.loop,
+            hub.bus,
+            hub.egress,
+            hub.sources,
+            FleetMatrix(10, 0.0),
+            b"relay01/bccnd/1",
+            lambda: ("none", ()),
+            "1.0.0",
+        )
         self.gateway_processes: dict[str, ChildProcess] = {}
         self.taken_over = 3
         self.state_dropped = 4

@@ -10,6 +10,7 @@ from bccnd.bus.recorder_reports import RECORDED
 from bccnd.bus.refusals import AFTER_REFUSAL
 from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
+from bccnd.fleet.report_format import REASONS as REPORT_REASONS
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Status
 from bccnd.monitoring.drop_catalog import DROPS
@@ -32,6 +33,7 @@ def test_every_reason_is_in_the_table() -> None:
     assert of("clients_ended") == set(END_REASONS)
     assert of("client_errors") == set(ERROR_REASONS)
     assert of("visitors_refused") == set(VISITORS)
+    assert of("reports_refused") == set(REPORT_REASONS)
     assert of("log_lines_dropped") == set(log.lines_dropped())
     assert of("gateway_dropped") == set(GATEWAY_REASONS)
     assert {(drop.family, drop.name) for drop in DROPS if drop.family.startswith("recorder_")} == set(RECORDED)
@@ -69,7 +71,10 @@ def test_every_counter_of_drops_in_metrics_is_in_the_table(busy: Observed) -> No
         for name, family in busy.families().items()
         if family.type == "counter" and name.startswith("bccnd_")
     }
-    assert {name for name in counters if FALLS.search(name)} - {drop.family for drop in DROPS} == {"messages_lost"}
+    assert {name for name in counters if FALLS.search(name)} - {drop.family for drop in DROPS} == {
+        "messages_lost",
+        "reported_lost",
+    }
     labels = {drop.family: drop.label for drop in DROPS if drop.label and drop.family != "datagrams"}
     for name, pairs in busy.samples():
         family = name.removesuffix("_total")

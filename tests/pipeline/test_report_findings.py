@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.pipeline.report import attribution
+from bccnd.fleet import attribution
 from bccnd.pipeline.report.facts import (
     Channel,
     Clock,

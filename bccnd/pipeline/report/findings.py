@@ -8,9 +8,9 @@ from operator import attrgetter
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from bccnd.fleet.attribution import FEW, THIN, WORTH, Loss, attribute
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report import rendering
-from bccnd.pipeline.report.attribution import FEW, THIN, WORTH, Loss, attribute
 from bccnd.pipeline.report.facts import (
     Clock,
     Course,

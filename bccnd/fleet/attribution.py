@@ -11,9 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
 from statistics import median
-from typing import Final, NamedTuple
-
-from bccnd.pipeline.report.facts import Link
+from typing import Final, NamedTuple, Protocol
 
 #: a lower share of loss is no finding: one message in a thousand; nor are fewer messages
 WORTH: Final = 0.001
@@ -28,6 +26,33 @@ _PAIRS: Final = 4
 #: how far above the common rate a row must be, and what its better half must have, as parts of these rates
 _ABOVE: Final = 0.5
 _ALIKE: Final = 0.25
+
+
+class Link(Protocol):
+    """Counts of what a receiving ``host`` got of ``program``, or of all programs of a host. Of ``expected`` messages,
+    ``any_seen`` were received by any host and ``lost_everywhere`` by none; ``lost_here`` and ``not_listening`` are
+    those of ``any_seen`` that this host lost, or was not there for. ``own`` messages do not cross the network."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def program(self) -> str: ...
+    @property
+    def expected(self) -> int: ...
+    @property
+    def any_seen(self) -> int: ...
+    @property
+    def lost_here(self) -> int: ...
+    @property
+    def lost_everywhere(self) -> int: ...
+    @property
+    def not_listening(self) -> int: ...
+    @property
+    def due(self) -> int: ...
+    @property
+    def lost(self) -> int: ...
+    @property
+    def own(self) -> bool: ...
 
 
 class Loss(NamedTuple):

@@ -1,0 +1,177 @@
+"""Reports: publishes what this host has sent and received, and takes the reports of others into the fleet's matrix.
+
+Invariant: a report changes nothing of what is delivered.
+"""
+
+from __future__ import annotations
+
+import time
+from binascii import crc32
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from bccnd import log
+from bccnd.bus.refusals import AFTER_REFUSAL
+from bccnd.bus.server import Bus
+from bccnd.core import frames
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.egress import Egress
+from bccnd.fleet.matrix import FleetMatrix
+from bccnd.fleet.report_format import CHANNEL, REASONS, BadReport, HeardHost, SentRun, read_report, reporting_host
+from bccnd.fleet.report_planner import ReportPlanner
+from bccnd.net.loop import Loop, Timer
+
+#: an interval is longer or shorter by up to this part, so that a fleet does not report at once
+SPREAD: Final = 0.2
+#: reports in which the numbers of a client that has left are told
+TOLD_AFTER_END: Final = 6
+#: clients that have left whose numbers are told
+MAX_ENDED: Final = 1024
+
+Keys = tuple[str, tuple[str, ...]]
+
+
+class HostReports:
+    """Reports under ``identity``, whose first part is this host. ``keys`` returns the algorithm and the fingerprints in
+    use, the signing one first."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        bus: Bus,
+        egress: Egress,
+        sources: TrackerTable,
+        matrix: FleetMatrix,
+        identity: bytes,
+        keys: Callable[[], Keys],
+        version: str,
+    ) -> None:
+        self._loop = loop
+        self._bus = bus
+        self._egress = egress
+        self._sources = sources
+        self._identity = identity
+        self._keys = keys
+        self._version = version
+        self._planner = ReportPlanner()
+        self._interval = 0.0
+        self._timer: Timer | None = None
+        self._number = 0
+        #: runs of clients that have left, and in how many reports they are still told
+        self._ended: dict[str, tuple[SentRun, int]] = {}
+        self.matrix = matrix
+        self.host = identity.partition(b"/")[0].decode("ascii")
+        self.sent = self.received = 0
+        self.refused = dict.fromkeys(REASONS, 0)
+        #: what arrived and what was lost, by direction: `sent` of what this host sends, summed over receivers
+        self.messages = {"sent": 0, "received": 0}
+        self.lost = {"sent": 0, "received": 0}
+
+    # -- this host's own
+
+    def set_interval(self, interval: float) -> None:
+        """Change the interval; 0 ends the reports, which is told once."""
+        if interval == self._interval:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not interval:
+            self.end()
+        self._interval = interval
+        if interval:
+            self._schedule()
+
+    def end(self) -> None:
+        """Send a last report, which says that no other follows."""
+        if self._interval:
+            self._interval = 0.0
+            self._publish()
+
+    def _schedule(self) -> None:
+        self._number += 1
+        # Spread evenly, and the same in each run of a simulation.
+        chance = crc32(b"%b %d" % (self._identity, self._number)) / 2**32
+        self._timer = self._loop.later(self._interval * (1 + SPREAD * (2 * chance - 1)), self._report)
+
+    def _report(self) -> None:
+        self._schedule()
+        try:
+            self._publish()
+        except Exception:  # noqa: BLE001 - the daemon can do without it
+            log.bug("a report has failed because of a bug in this daemon; the next one will be tried")
+
+    def _publish(self) -> None:
+        self.refresh()
+        chan = CHANNEL + self.host.encode("ascii")
+        room = self._egress.room(self._identity, chan)
+        payloads = self._planner.write(
+            self._version, round(self._interval * 1000), self._keys(), self._sent_runs(), self._heard(), room
+        )
+        for payload in payloads:
+            packet = frames.message(chan, payload)
+            refused = self._bus.publish(self._identity, chan, payload, packet)
+            if refused and refused != "send_failed":  # that one is counted and logged where it happens
+                self._count_refused(refused)
+            else:
+                self.sent += 1
+
+    def _count_refused(self, refused: str) -> None:
+        errors = self._bus.counters.errors
+        errors[refused] = errors.get(refused, 0) + 1
+        remedy = AFTER_REFUSAL[refused][1] if refused in AFTER_REFUSAL else "set reports.interval: 0"
+        text = "this daemon's own reports cannot be sent"
+        log.event("dropped", text, about=("report", refused), remedy=remedy, drop=refused)
+
+    def _sent_runs(self) -> Iterable[SentRun]:
+        runs = [SentRun(src.decode("ascii"), first, following) for src, first, following in self._egress.runs()]
+        for src, first, following in self._egress.take_ended():
+            self._ended.pop(name := src.decode("ascii"), None)
+            self._ended[name] = SentRun(name, first, following), TOLD_AFTER_END
+        for run in runs:
+            self._ended.pop(run.src, None)
+        while len(self._ended) > MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+        runs += [run for run, _ in self._ended.values()]
+        self._ended = {name: (run, left - 1) for name, (run, left) in self._ended.items() if left > 1}
+        return runs
+
+    def _heard(self) -> Iterator[HeardHost]:
+        for one in self._sources.senders:
+            if one.received or one.lost or one.late or one.duplicate:
+                counts = one.received, one.lost, one.late, one.duplicate
+                yield HeardHost(one.host.decode("ascii"), one.since_ms, *counts)
+
+    def refresh(self) -> None:
+        """Bring this host's own row up to date."""
+        now = time.monotonic()
+        received, lost = self.matrix.update_own(self.host, self._version, self._keys(), self._heard(), now)
+        self.messages["received"] += received
+        self.lost["received"] += lost
+
+    def count_silent(self) -> int:
+        """Count the other hosts that should report and do not."""
+        now = time.monotonic()
+        return sum(row.silent(now) for row in self.matrix.rows if row.host != self.host)
+
+    def sweep(self) -> None:
+        """Keep the history; call it several times a minute."""
+        self.refresh()
+        self.matrix.sweep(time.monotonic())
+
+    # -- those of others
+
+    def on_report(self, src: bytes, seq: int, chan: bytes, payload: bytes, now: float) -> None:
+        """Take one accepted datagram on a channel of reports."""
+        self.received += 1
+        try:
+            host = reporting_host(src, chan)
+            if host == self.host:
+                raise BadReport("wrong_sender")
+            report = read_report(payload)
+            received, lost = self.matrix.update(host, src, seq, report, now, self.host)
+        except BadReport as bad:
+            self.refused[bad.reason] += 1
+        else:
+            self.messages["sent"] += received
+            self.lost["sent"] += lost

@@ -1,0 +1,300 @@
+"""The matrix of receivers and senders: what each host has reported of each, since its start and in the last minutes.
+
+Invariant: numbers of hosts and of what is held of each are capped, and what is evicted is counted. A report changes
+only what is shown of its own host, and only if its numbers can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from bccnd.fleet.cell_counters import MINUTES, CellCounters
+from bccnd.fleet.report_format import BadReport, HeardHost, Report, SentRun
+
+#: seconds of one step of the history
+STEP: Final = 60.0
+#: runs remembered of one host
+MAX_RUNS: Final = 1024
+#: datagrams of reports from one host that are read in a second, and at once
+RATE: Final = 2.0
+BURST: Final = 32.0
+#: numbers that a source can use in a second, and at once: more have not been broadcast
+MAX_SEQS_A_SECOND: Final = 2_000_000
+#: intervals without a report after which a host is silent
+SILENT_AFTER: Final = 3
+
+#: seconds after which a host that does not report is forgotten
+FORGET: Final = 3600.0
+
+#: the counters of a cell, in the order of a report
+FIELDS: Final = ("received", "lost", "late", "duplicate")
+
+
+class Cell(NamedTuple):
+    """What one host has received of another."""
+
+    receiver: str
+    sender: str
+    received: int
+    lost: int
+    late: int
+    duplicate: int
+
+
+class HostRow:
+    """One reporting host. ``heard`` is when its last report came (monotonic), ``keys`` are an algorithm and
+    fingerprints, ``runs`` its sources with the numbers they have used."""
+
+    __slots__ = (
+        *("counters", "heard", "host", "interval", "keys", "last", "other_since", "runs", "since_ms", "version"),
+        *("_refilled", "_tokens"),
+    )
+
+    def __init__(self, host: str, now: float) -> None:
+        self.host = host
+        self.version = ""
+        self.keys: tuple[str, tuple[str, ...]] = ("", ())
+        self.interval = 0.0
+        self.heard = now
+        self.runs: dict[str, SentRun] = {}
+        self.counters = tuple(CellCounters() for _ in FIELDS)
+        #: the last report: its src and seq
+        self.last = (b"", 0)
+        #: since when the counters of most senders count, and of the others, by column
+        self.since_ms = 0
+        self.other_since: dict[int, int] = {}
+        self._tokens = BURST
+        self._refilled = now
+
+    def admit(self, now: float) -> bool:
+        """Whether one more datagram is read: hosts that send too many reports are not."""
+        self._tokens = min(BURST, self._tokens + (now - self._refilled) * RATE)
+        self._refilled = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def since_of(self, column: int) -> int:
+        return self.other_since.get(column, self.since_ms)
+
+    def begin(self, column: int, since_ms: int) -> None:
+        """Begin the counters of a sender at 0."""
+        if not self.since_ms:
+            self.since_ms = since_ms
+        if since_ms == self.since_ms:
+            self.other_since.pop(column, None)
+        else:
+            self.other_since[column] = since_ms
+        for counter in self.counters:
+            counter.begin(column)
+
+    @property
+    def loses(self) -> bool:
+        """Whether anything was ever lost there."""
+        return bool(self.counters[1])
+
+    def silent(self, now: float) -> bool:
+        return self.interval > 0 and now - self.heard > SILENT_AFTER * self.interval
+
+
+class FleetMatrix:
+    """All hosts that report, the one heard least recently first."""
+
+    def __init__(self, max_hosts: int, now: float) -> None:
+        self._max = max_hosts
+        self._rows: dict[str, HostRow] = {}
+        #: columns by sender, and when each was last reported
+        self._columns: dict[str, int] = {}
+        self._updated: dict[str, float] = {}
+        self._free: list[int] = []
+        self._stepped = now
+        #: hosts evicted, and cells not shown because no column was free
+        self.evicted = 0
+        self.cells_ignored = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def configure(self, max_hosts: int) -> None:
+        """Change the cap; what exceeds it is evicted."""
+        self._max = max_hosts
+        while len(self._rows) > max_hosts:
+            self._evict()
+
+    @property
+    def rows(self) -> list[HostRow]:
+        return list(self._rows.values())
+
+    @property
+    def senders(self) -> list[str]:
+        return list(self._columns)
+
+    def get(self, host: str) -> HostRow | None:
+        return self._rows.get(host)
+
+    # -- reports arrive
+
+    def update(self, host: str, src: bytes, seq: int, report: Report, now: float, own: str = "") -> tuple[int, int]:
+        """Take one datagram of a report; return what that host has received and lost of ``own`` since the last one.
+        Raises BadReport, and then nothing has changed."""
+        row = self._rows.get(host)
+        if row is not None:
+            if not row.admit(now):
+                raise BadReport("too_many")
+            if row.last[0] == src and seq <= row.last[1]:
+                raise BadReport("outdated")
+            if row.last[0] == src:
+                self._check(row, report, now)
+            else:  # a new daemon, which has numbers of its own
+                _check_runs(report.sent)
+                row.runs.clear()
+        else:
+            _check_runs(report.sent)
+            row = self._add(host, now)
+        row.last = src, seq
+        row.heard = now
+        row.version, row.interval = report.version, report.interval_ms / 1000
+        if report.keys is not None:
+            row.keys = report.keys
+        for run in report.sent:
+            row.runs.pop(run.src, None)
+            row.runs[run.src] = run
+        while len(row.runs) > MAX_RUNS:
+            del row.runs[next(iter(row.runs))]
+        added = self._count(row, report.heard, now)
+        self._rows[host] = self._rows.pop(host)
+        return added.get(own, (0, 0))
+
+    def update_own(
+        self, host: str, version: str, keys: tuple[str, tuple[str, ...]], heard: Iterable[HeardHost], now: float
+    ) -> tuple[int, int]:
+        """Take the counters of this host, which need no report; return what they have received and lost of other hosts
+        since the last time."""
+        row = self._rows.get(host) or self._add(host, now)
+        row.version, row.keys, row.heard = version, keys, now
+        added = self._count(row, heard, now)
+        self._rows[host] = self._rows.pop(host)
+        others = [counts for sender, counts in added.items() if sender != host]
+        return sum(received for received, _ in others), sum(lost for _, lost in others)
+
+    def _check(self, row: HostRow, report: Report, now: float) -> None:
+        """Raise BadReport if the numbers of a report cannot be."""
+        _check_runs(report.sent)
+        possible = MAX_SEQS_A_SECOND * (1 + now - row.heard)
+        for run in report.sent:
+            known = row.runs.get(run.src)
+            if known is not None and (
+                run.next < known.next or (run.first <= known.next and run.next - known.next > possible)
+            ):
+                raise BadReport("impossible")
+        for one in report.heard:
+            column = self._columns.get(one.host)
+            if column is not None and row.since_of(column) == one.since_ms:
+                for counter, total in zip(row.counters, one[2:], strict=True):
+                    if total < counter.total(column):
+                        raise BadReport("impossible")
+
+    def _add(self, host: str, now: float) -> HostRow:
+        if len(self._rows) >= self._max:
+            self._evict()
+        row = self._rows[host] = HostRow(host, now)
+        return row
+
+    def _evict(self) -> None:
+        del self._rows[next(iter(self._rows))]
+        self.evicted += 1
+
+    def _count(self, row: HostRow, heard: Iterable[HeardHost], now: float) -> dict[str, tuple[int, int]]:
+        """Take the counters of a host; return what was received and lost by sender since the last time."""
+        added: dict[str, tuple[int, int]] = {}
+        received, lost = row.counters[:2]
+        for one in heard:
+            column = self._column(one.host, now)
+            if column < 0:
+                self.cells_ignored += 1
+                continue
+            if row.since_of(column) != one.since_ms:
+                row.begin(column, one.since_ms)
+            added[one.host] = one.received - received.total(column), one.lost - lost.total(column)
+            for counter, total in zip(row.counters, one[2:], strict=True):
+                if total:
+                    counter.set(column, total)
+        return added
+
+    def _column(self, sender: str, now: float) -> int:
+        """Return the column of a sender; -1 if all are in use."""
+        column = self._columns.get(sender)
+        if column is None:
+            if len(self._columns) >= self._max and not self._free_column(now):
+                return -1
+            column = self._free.pop() if self._free else len(self._columns)
+            self._columns[sender] = column
+        self._updated.pop(sender, None)
+        self._updated[sender] = now
+        return column
+
+    def _free_column(self, now: float) -> bool:
+        """Free the column that was not reported for longest, if it is older than the history: that takes a step for
+        each row, so no sender can cause it often."""
+        sender = next(iter(self._updated))
+        if now - self._updated[sender] <= MINUTES * STEP:
+            return False
+        del self._updated[sender]
+        column = self._columns.pop(sender)
+        for row in self._rows.values():
+            row.other_since.pop(column, None)
+            for counter in row.counters:
+                counter.clear(column)
+        self._free.append(column)
+        self.evicted += 1
+        return True
+
+    # -- time passes
+
+    def sweep(self, now: float) -> None:
+        """Begin a new step of the history once a minute has passed, and forget hosts that have been silent for long."""
+        for row in self.rows:
+            if now - row.heard > FORGET:
+                del self._rows[row.host]
+        while now - self._stepped >= STEP:
+            self._stepped += STEP
+            for row in self._rows.values():
+                for counter in row.counters:
+                    counter.step()
+
+    # -- shown
+
+    def cells(self, row: HostRow, minutes: int | None = None) -> Iterator[Cell]:
+        """Yield what a host has received of each sender: since its daemon's start, or in the last minutes."""
+        counts = [counter.totals() if minutes is None else counter.recent(minutes) for counter in row.counters]
+        for sender, column in list(self._columns.items()):
+            cell = [one[column] if column < len(one) else 0 for one in counts]
+            if any(cell):
+                yield Cell(row.host, sender, *cell)
+
+    def recent_counts(self, row: HostRow, senders: Iterable[str], minutes: int) -> list[list[int] | None]:
+        """Return each counter of a host in the last minutes, in the order of ``senders``; None if it is all 0."""
+        columns = [self._columns[sender] for sender in senders]
+        counts: list[list[int] | None] = []
+        for counter in row.counters:
+            sums = counter.recent(minutes)
+            shown = [sums[column] if column < len(sums) else 0 for column in columns]
+            counts.append(shown if any(shown) else None)
+        return counts
+
+    def sums(self, minutes: int | None = None) -> dict[str, tuple[int, int]]:
+        """Return what all have received and lost of each sender together."""
+        received: dict[str, tuple[int, int]] = {}
+        for row in self._rows.values():
+            for cell in self.cells(row, minutes):
+                if cell.receiver != cell.sender:
+                    before = received.get(cell.sender, (0, 0))
+                    received[cell.sender] = before[0] + cell.received, before[1] + cell.lost
+        return received
+
+
+def _check_runs(sent: Iterable[SentRun]) -> None:
+    if any(run.next < run.first for run in sent):
+        raise BadReport("impossible")

@@ -1,0 +1,127 @@
+"""Reports of real daemons: each knows what the others have received of whom; forged ones change nothing."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
+
+HOSTS = ("relay01", "relay02", "relay03")
+INTERVAL = "200ms"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[list[Daemon]]:
+    """Three daemons on one segment, which report often."""
+    daemons: list[Daemon] = []
+    try:
+        for host in HOSTS:
+            settings: dict[str, Any] = {"host": host, "reports": {"interval": INTERVAL}}
+            if daemons:
+                settings["segments"] = daemons[0].settings["segments"]
+            daemon = Daemon(tmp_path / host, settings, start=False)
+            daemon.configure({"integrity": daemon.with_key(KEY)})
+            daemons.append(daemon)
+            daemon.start()
+        yield daemons
+    finally:
+        for daemon in daemons:
+            daemon.stop()
+
+
+def seen_by(daemon: Daemon, *options: str) -> dict[str, list[dict[str, Any]]]:
+    done = daemon.tool("fleet", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    return found
+
+
+def link(daemon: Daemon, receiver: str, sender: str) -> dict[str, Any]:
+    rows = [one for one in seen_by(daemon)["links"] if (one["receiver"], one["sender"]) == (receiver, sender)]
+    return rows[0] if rows else {"received": 0, "lost": 0, "late": 0}
+
+
+def test_each_host_knows_what_every_other_has_received(fleet: list[Daemon]) -> None:
+    wait(lambda: all(len(seen_by(one)["hosts"]) == 3 for one in fleet))
+    hosts = seen_by(fleet[0])["hosts"]
+    assert [one["host"] for one in hosts] == list(HOSTS)
+    assert len({one["version"] for one in hosts}) == 1
+    assert all(one["keys"]["algorithm"] == "hmac" and len(one["keys"]["fingerprints"]) == 1 for one in hosts)
+    with fleet[0].connect() as client:
+        for number in range(100):
+            client.publish("demo/x", b"%d" % number)
+    for daemon in fleet:  # on each host the same is known, beside the reports themselves
+        wait(lambda daemon=daemon: link(daemon, "relay03", "relay01")["received"] >= 100)  # type: ignore[misc]
+    assert fleet[0].tool("fleet", "--sent").returncode == 0
+    wait(lambda: fleet[0].metric("reported_messages_total", direction="sent") >= 200)
+    assert fleet[0].metric("reported_lost_total", direction="sent") == 0
+    assert fleet[0].metric("fleet_hosts") == 3
+    assert seen_by(fleet[0], "--for", "1m")["findings"] == []
+    with urllib.request.urlopen(f"{fleet[1].url}/fleet.json") as answer:
+        page = json.load(answer)
+    assert {one["host"] for one in page["hosts"]} == set(HOSTS)
+    assert page["findings"] == []
+
+
+def test_a_loss_is_seen_on_every_host_with_its_place(fleet: list[Daemon]) -> None:
+    wait(lambda: all(len(seen_by(one)["hosts"]) == 3 for one in fleet))
+    with Wire(fleet[0].port) as wire:
+        for number in range(1, 1000, 2):  # every second message of another program is missing
+            wire.send(datagram("plant/sensor/7", number, "demo/x", b"x", KEY))
+    for daemon in fleet:
+        wait(lambda daemon=daemon: link(daemon, "relay02", "plant")["lost"] == 499)  # type: ignore[misc]
+        wait(lambda daemon=daemon: link(daemon, "relay03", "plant")["lost"] == 499)  # type: ignore[misc]
+    (finding,) = seen_by(fleet[2])["findings"]
+    assert (finding["kind"], finding["about"]) == ("sender_lost", ["plant"])
+    assert finding["text"] in fleet[1].tool("fleet").stdout.decode()
+
+
+def test_a_host_that_stops_says_so_and_one_that_is_killed_is_silent(fleet: list[Daemon]) -> None:
+    wait(lambda: len(seen_by(fleet[0])["hosts"]) == 3)
+    fleet[1].stop()
+    fleet[2].kill()
+    wait(lambda: [one["about"] for one in seen_by(fleet[0])["findings"]] == [["relay03"]])
+    assert fleet[0].metric("fleet_hosts_silent") == 1
+
+
+def test_a_forged_report_changes_nothing_and_is_counted(fleet: list[Daemon]) -> None:
+    daemon = fleet[0]
+    wait(lambda: len(seen_by(daemon)["hosts"]) == 3)
+    lines = "report 1 9.9.9 200 1 1\nheard relay03 1 5 999999 0 0\n"
+    with Wire(daemon.port) as wire:
+        wire.send(datagram("relay09/bccnd/7", 1, "bccn/report/relay02", lines.encode(), KEY))
+        wire.send(datagram("relay02/app/7", 1, "bccn/report/relay02", lines.encode(), KEY))
+        wire.send(datagram("relay01/bccnd/7", 1, "bccn/report/relay01", lines.encode(), KEY))
+        wire.send(datagram("relay09/bccnd/8", 1, "bccn/report/relay09", b"nonsense", KEY))
+        wire.send(datagram("relay02/bccnd/7", 1, "bccn/report/relay02", lines.encode(), b"another key of 16"))
+    wait(lambda: daemon.metric("reports_refused_total", reason="wrong_sender") == 3)
+    wait(lambda: daemon.metric("reports_refused_total", reason="bad_format") == 1)
+    found = seen_by(daemon)
+    assert {one["host"] for one in found["hosts"]} == set(HOSTS)
+    assert all(one["version"] != "9.9.9" for one in found["hosts"])
+    assert not any(one["lost"] for one in found["links"])
+
+
+def test_no_client_may_report_for_its_host(fleet: list[Daemon]) -> None:
+    done = fleet[0].tool("pub", "bccn/report/relay01", "report 1 1.0.0 200 1 1")
+    assert done.returncode == 3
+    assert b"reserved" in done.stderr
+
+
+def test_without_an_interval_nothing_is_sent_and_reports_of_others_are_read(fleet: list[Daemon]) -> None:
+    quiet = fleet[0]
+    wait(lambda: len(seen_by(quiet)["hosts"]) == 3)
+    quiet.configure({"reports": {"interval": 0}})
+    quiet.reload()
+    wait(lambda: quiet.metric("config_reloads_total", result="applied") == 1)
+    sent = quiet.metric("reports_sent_total")
+    received = quiet.metric("reports_received_total")
+    wait(lambda: quiet.metric("reports_received_total") > received + 4)
+    assert quiet.metric("reports_sent_total") == sent
+    assert seen_by(fleet[1])["findings"] == []  # it has said that it stops

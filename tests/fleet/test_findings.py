@@ -1,0 +1,77 @@
+"""Findings of a fleet: each fault alone gives one, and a healthy fleet gives none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bccnd.fleet.findings import Finding, find
+from bccnd.fleet.matrix import Cell, HostRow
+
+HOSTS = [f"relay{number:02d}" for number in range(1, 6)]
+EACH = 1000
+
+
+def rows(now: float = 0.0) -> list[HostRow]:
+    made = []
+    for host in HOSTS:
+        row = HostRow(host, now)
+        row.version, row.keys, row.interval = "1.0.0", ("hmac", ("aa", "bb")), 10.0
+        made.append(row)
+    return made
+
+
+def cells(lost: Callable[[str, str], int] = lambda _receiver, _sender: 0) -> list[Cell]:
+    return [
+        Cell(receiver, sender, EACH - lost(receiver, sender), lost(receiver, sender), 0, 0)
+        for receiver in HOSTS
+        for sender in HOSTS
+        if receiver != sender
+    ]
+
+
+def kinds(found: list[Finding]) -> list[tuple[str, tuple[str, ...]]]:
+    return [(one.kind, one.about) for one in found]
+
+
+def test_a_healthy_fleet_has_none() -> None:
+    assert find(rows(), cells(), HOSTS[0], 1.0) == []
+    assert find([], [], HOSTS[0], 1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "kind", "about"),
+    [
+        (lambda receiver, _sender: 50 * (receiver == HOSTS[2]), "receiver_loses", (HOSTS[2],)),
+        (lambda _receiver, sender: 50 * (sender == HOSTS[3]), "sender_lost", (HOSTS[3],)),
+        (lambda *pair: 50 * (pair == (HOSTS[1], HOSTS[4])), "link_loses", (HOSTS[1], HOSTS[4])),
+        (lambda *_pair: 50, "segment_loses", ()),
+    ],
+)
+def test_loss_is_found_with_its_cause(lost: Callable[[str, str], int], kind: str, about: tuple[str, ...]) -> None:
+    found = find(rows(), cells(lost), HOSTS[0], 1.0)
+    assert kinds(found) == [(kind, about)]
+    assert all(name in found[0].text for name in about)
+
+
+def test_a_silent_host_is_found_and_if_all_are_silent_it_is_this_host() -> None:
+    fleet = rows()
+    fleet[2].heard = -100.0
+    assert kinds(find(fleet, cells(), HOSTS[0], 1.0)) == [("host_silent", (HOSTS[2],))]
+    assert kinds(find(rows(-100.0), cells(), HOSTS[0], 1.0)) == [("host_silent", (HOSTS[0],))]
+
+
+def test_another_key_or_version_is_found() -> None:
+    fleet = rows()
+    fleet[1].keys = "hmac", ("bb", "aa")
+    fleet[4].version = "0.9.0"
+    found = find(fleet, cells(), HOSTS[0], 1.0)
+    assert kinds(found) == [("key_differs", (HOSTS[1],)), ("version_differs", (HOSTS[4],))]
+
+
+def test_hosts_that_each_have_a_key_of_their_own_do_not_differ() -> None:
+    fleet = rows()
+    for row in fleet:
+        row.keys = "sig", (row.host,)
+    assert find(fleet, cells(), HOSTS[0], 1.0) == []

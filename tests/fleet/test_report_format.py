@@ -1,0 +1,79 @@
+"""The text of reports: what is written is read, and nothing that is not a report is."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.fleet.report_format import (
+    BadReport,
+    HeardHost,
+    SentRun,
+    head_line,
+    heard_line,
+    keys_line,
+    read_report,
+    reporting_host,
+    sent_line,
+)
+
+HEAD = b"report 1 1.0.0 10000 1 2\n"
+
+
+def test_what_is_written_is_read() -> None:
+    run = SentRun("relay01/app/7", 5, 1 << 63)
+    heard = HeardHost("relay02", 1_700_000_000_000, 9, 2, 1, 3)
+    text = head_line("1.0.0", 10_000, 1, 2) + keys_line("hmac", ["aa", "bb"]) + sent_line(run) + heard_line(heard)
+    report = read_report(text)
+    assert report[:4] == ("1.0.0", 10_000, 1, 2)
+    assert (report.keys, report.sent, report.heard) == (("hmac", ("aa", "bb")), [run], [heard])
+
+
+def test_lines_and_fields_of_later_versions_are_ignored() -> None:
+    report = read_report(
+        HEAD.replace(b" 2\n", b" 2 x y\n") + b"weather fine\nsent a 1 2 extra\nheard b 1 2 3 4 5 6 7\n"
+    )
+    assert (report.sent, report.heard) == ([SentRun("a", 1, 2)], [HeardHost("b", 1, 2, 3, 4, 5)])
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"hello",
+        b"report 2 1.0.0 10000 1 2\n",
+        b"report 1 1.0.0 10000 3 2\n",
+        b"report 1 1.0.0 10000 1\n",
+        HEAD + b"sent a 1\n",
+        HEAD + b"sent a 1 -2\n",
+        HEAD + b"sent a 1 2_0\n",
+        HEAD + b"sent a 1  2\n",
+        HEAD + b"sent a 1 18446744073709551616\n",
+        HEAD + b"heard b 1 2 3 4\n",
+        HEAD + b"heard \x1b[1m 1 2 3 4 5\n",
+        HEAD + b"heard " + b"x" * 200 + b" 1 2 3 4 5\n",
+        HEAD + b"heard \xff 1 2 3 4 5\n",
+    ],
+)
+def test_what_is_no_report_is_refused(payload: bytes) -> None:
+    with pytest.raises(BadReport) as refused:
+        read_report(payload)
+    assert refused.value.reason == "bad_format"
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
+    for text in (payload, HEAD + payload, HEAD + b"heard " + payload, HEAD + b"sent " + payload):
+        with suppress(BadReport):
+            read_report(text)
+
+
+def test_only_the_daemon_of_a_host_may_report_for_it() -> None:
+    assert reporting_host(b"relay01/bccnd/77", b"bccn/report/relay01") == "relay01"
+    for src in (b"relay02/bccnd/77", b"relay01/app/77", b"relay01", b"?"):
+        with pytest.raises(BadReport) as refused:
+            reporting_host(src, b"bccn/report/relay01")
+        assert refused.value.reason == "wrong_sender"
