@@ -28,7 +28,7 @@ help:
 	@echo 'make test-mutants  put small faults into the core, and see that the tests find them (a quarter of an hour)'
 	@echo 'make test-faults  put known faults back, one at a time, and see that the simulation finds each (half an hour)'
 	@echo 'make coverage  branches of the package that the tests reach, measured on the plain build (five minutes)'
-	@echo 'make wheel   build a wheel for this Python, hot path compiled, into dist/ (BCCND_PURE=1: not compiled)'
+	@echo 'make wheel   build a wheel for this Python, hot path compiled, and a pure one for programs into dist/'
 	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=1.0.0+test2: its version; RELEASE=trixie: for Debian 13)'
 	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
 	@echo 'make docs    make the site of the documents in build/docs/ (and write what they take from elsewhere)'
@@ -203,6 +203,7 @@ test-docs: $(READY) $(BUILT)
 wheel: $(READY)
 	@rm -f dist/*.whl
 	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev
+	BCCND_PURE=1 PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	@ls dist
 

@@ -17,6 +17,7 @@ import pytest
 
 from bccnd.native import scan
 from tests.conftest import COMPILED, LIBRARY, SUFFIX, stale
+from tests.e2e.harness import Daemon
 from tests.support import ROOT, cannot_here
 from tests.tree import repository
 
@@ -99,6 +100,31 @@ def test_the_pure_wheel_needs_no_compiler_and_fits_everywhere(tmp_path: Path) ->
         check_modules(archive, set())
         archive.extractall(tmp_path / "unpacked")
     assert kinds_loaded(tmp_path / "unpacked") == {"py"}
+    check_client_alone(found, tmp_path)
+
+
+def check_client_alone(found: Path, folder: Path) -> None:
+    """Check that a program with nothing but the pure wheel can use the bus, blocking and on asyncio."""
+    bare = folder / "bare"
+    subprocess.run([sys.executable, "-m", "venv", str(bare)], check=True, capture_output=True)
+    install = [str(bare / "bin/pip"), "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    subprocess.run([*install, str(found)], check=True, env={"PATH": "", "CC": "/bin/false"})
+    code = (
+        "import asyncio, sys, bccnd, bccnd.aio\n"
+        "with bccnd.connect(sys.argv[1]) as bus, bus.subscribe('a') as messages:\n"
+        "    bus.publish('a', 'blocking')\n"
+        "    print(messages.receive(10).text, bus.sync())\n"
+        "async def main():\n"
+        "    async with bccnd.aio.connect(sys.argv[1]) as bus, bus.subscribe('a') as messages:\n"
+        "        await bus.publish('a', 'asyncio')\n"
+        "        print((await messages.receive(10)).text, await bus.sync())\n"
+        "asyncio.run(main())\n"
+        "bccnd.Endpoint(address='127.255.255.255', port=5999).open()\n"
+    )
+    with Daemon(folder / "daemon") as daemon:
+        command = [str(bare / "bin/python"), "-I", "-c", code, str(daemon.bus)]
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "blocking []\nasyncio []\n", "")
 
 
 @pytest.mark.slow

@@ -15,22 +15,36 @@ struct __attribute__((packed)) publication {
 	uint8_t content[1500];
 };
 
-/* The digits of a decimal number as one whole number; how many of them stand behind the point. */
-static int read_decimal(const char *text, uint32_t *value)
-{
-	unsigned long long whole = 0;
-	int decimals = -1;
+struct number {
+	int negative;
+	uint32_t digits; /* all of them as one whole number */
+	int decimals; /* how many of them stand behind the point */
+};
 
-	for (text += *text == '-'; *text; text++) {
-		if (*text == '.') {
-			decimals = 0;
+/* Reads a decimal number to its last character: digits, at most one point with digits on both sides, and a minus. 0, or
+ * -1 where it is none, or where its digits do not fit. */
+static int read_number(const char *text, struct number *number)
+{
+	unsigned long long digits = 0;
+	const char *point = NULL, *first;
+
+	*number = (struct number){0, 0, 0};
+	number->negative = *text == '-';
+	first = text += number->negative;
+	for (; *text; text++) {
+		if (*text == '.' && !point && text > first) {
+			point = text;
 			continue;
 		}
-		whole = whole * 10 + (unsigned long long)(*text - '0');
-		decimals += decimals >= 0;
+		if (*text < '0' || *text > '9')
+			return -1;
+		digits = digits * 10 + (unsigned long long)(*text - '0');
+		if (digits > UINT32_MAX)
+			return -1;
 	}
-	*value = htonl((uint32_t)whole);
-	return decimals < 0 ? 0 : decimals;
+	number->decimals = point ? (int)(text - point - 1) : 0;
+	number->digits = (uint32_t)digits;
+	return text == first || (point && !number->decimals) || number->decimals > UINT8_MAX ? -1 : 0;
 }
 
 int main(int argc, char **argv)
@@ -38,26 +52,28 @@ int main(int argc, char **argv)
 	struct sockaddr_in where = {.sin_family = AF_INET};
 	struct publication sent = {.type = 255};
 	size_t size = 0;
+	struct number number;
 	uint32_t value;
-	int fd;
+	int fd, is_number;
 
 	if (argc == 6 && inet_pton(AF_INET, argv[1], &where.sin_addr) == 1 && strlen(argv[3]) <= sizeof sent.topic) {
-		int decimals = read_decimal(argv[5], &value);
-
+		is_number = read_number(argv[5], &number) == 0;
+		value = htonl(number.digits);
 		memcpy(sent.topic, argv[3], strlen(argv[3]));
-		sent.content[0] = argv[5][0] == '-';
+		sent.content[0] = (uint8_t)number.negative;
 		memcpy(sent.content + 1, &value, 4);
-		if (!strcmp(argv[4], "INT")) {
+		if (!strcmp(argv[4], "INT") && is_number && !number.decimals) {
 			sent.type = 0;
 			size = 5;
-		} else if (!strcmp(argv[4], "SHORT_REAL") && decimals == 2) {
+		} else if (!strcmp(argv[4], "SHORT_REAL") && is_number && number.decimals == 2 && !number.negative
+			   && number.digits <= UINT16_MAX) {
 			sent.type = 1;
 			size = 2;
 			memmove(sent.content, sent.content + 3, 2); /* the lower half of it */
-		} else if (!strcmp(argv[4], "FLOAT")) {
+		} else if (!strcmp(argv[4], "FLOAT") && is_number) {
 			sent.type = 2;
 			size = 6;
-			sent.content[5] = (uint8_t)decimals;
+			sent.content[5] = (uint8_t)number.decimals;
 		} else if (!strcmp(argv[4], "STRING") && strlen(argv[5]) <= sizeof sent.content) {
 			sent.type = 3;
 			size = strlen(argv[5]);
@@ -66,7 +82,8 @@ int main(int argc, char **argv)
 	}
 	if (sent.type == 255) {
 		fprintf(stderr, "usage: publisher ADDRESS PORT TOPIC INT|SHORT_REAL|FLOAT|STRING VALUE\n"
-				"       (a SHORT_REAL has two decimals)\n");
+				"       INT: -4294967295 to 4294967295; SHORT_REAL: 0.00 to 655.35, with two decimals;\n"
+				"       FLOAT: at most 4294967295 without its point; STRING: at most 1500 bytes\n");
 		return 2;
 	}
 	where.sin_port = htons((uint16_t)atoi(argv[2]));

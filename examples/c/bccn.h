@@ -11,7 +11,11 @@
  *				printf("%s %.*s\n", got.key, (int)got.length, got.payload);
  *
  * C99 or C++11, Linux; with -std=c99 include this first, or define _POSIX_C_SOURCE=200809L. Nothing is allocated, no
- * signal is raised, nothing is printed. A connection belongs to one thread at a time.
+ * signal is raised, nothing is printed.
+ *
+ * Threads: there is no state but that in struct bccn and your buffer. Several threads may use several connections at
+ * once, each with a buffer of its own; two that share one take turns by a lock of yours. After fork() the child leaves
+ * the connection of its parent alone, and makes its own.
  *
  * What an event points to lies in your buffer, until the next bccn_receive, bccn_ask or bccn_sync: these may take one
  * packet for several events, so leave the buffer alone. Where timeout_ms is asked for, -1 waits for ever and 0 not.
@@ -25,7 +29,8 @@
  * bccn_sync before you rely on it: a daemon too old to know it says unknown_control.
  *
  * Functions return 0, and -1 with errno for:
- *   EPIPE     the connection is over: bccn_close, then connect and subscribe again; what is sent meanwhile you miss
+ *   EPIPE     the connection is over: bccn_close, then connect and subscribe again, or leave that to
+ *             bccn_receive_again; what is sent meanwhile you miss
  *   EINTR     a signal handler without SA_RESTART has run, and nothing else was done
  *   EMSGSIZE  sending: more than BCCN_MAX_PACKET, or more than the kernel takes; receiving: a packet larger than your
  *             buffer is lost, and the next call goes on behind it
@@ -36,6 +41,10 @@
  * and what socket(2) and connect(2) say: ENOENT and ECONNREFUSED where no daemon is, EACCES where you may not. */
 #ifndef BCCN_H
 #define BCCN_H
+
+/* the version of bccnd that this header came with, and the same as a number: 1.2.3 is 10203 */
+#define BCCN_VERSION "1.0.0"
+#define BCCN_VERSION_NUMBER 10000
 
 #if defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
 #define _POSIX_C_SOURCE 200809L
@@ -80,7 +89,8 @@ enum bccn_kind {
 	BCCN_MESSAGE = 1, /* key, payload, length; with meta on, src, seq, received_ns, peer */
 	BCCN_GAP,         /* here `lost` messages were dropped, because you did not read fast enough */
 	BCCN_REFUSAL,     /* the daemon refused what you have sent: reason, and in key and payload what it was about */
-	BCCN_ANSWER       /* any other control message: key, payload, length */
+	BCCN_ANSWER,      /* any other control message: key, payload, length */
+	BCCN_RECONNECTED  /* only from bccn_receive_again: here the daemon was away; what was sent meanwhile is missing */
 };
 
 /* What came. No pointer is ever NULL except src and peer, and all texts end with a NUL; so does the payload, which may
@@ -96,6 +106,14 @@ struct bccn_event {
 	const char *peer;
 	unsigned long long seq;
 	unsigned long long received_ns; /* since 1970 */
+};
+
+/* What a connection is made for, again and again: where the daemon is (as for bccn_connect), which control messages it
+ * gets first ("!/bccn/meta/on"), and what is subscribed to. Each list ends with a NULL; a list that is NULL is empty. */
+struct bccn_plan {
+	const char *path;
+	const char *const *controls;
+	const char *const *patterns;
 };
 
 /* Gets what comes before an answer that is waited for. */
@@ -118,9 +136,36 @@ static inline long long bccn_now_ms_(void)
 	return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Sends a packet; with a timeout of 0 or more, only while there is time. */
+static inline int bccn_send_packet_(int fd, const struct msghdr *packet, int timeout_ms)
+{
+	long long deadline = timeout_ms > 0 ? bccn_now_ms_() + timeout_ms : 0, left;
+	struct pollfd state;
+
+	for (;;) {
+		if (sendmsg(fd, packet, MSG_NOSIGNAL | (timeout_ms < 0 ? 0 : MSG_DONTWAIT)) >= 0)
+			return 0;
+		if (timeout_ms < 0 || (errno != EAGAIN && errno != ENOBUFS))
+			return bccn_over_();
+		left = timeout_ms > 0 ? deadline - bccn_now_ms_() : 0;
+		if (left <= 0) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
+		state.fd = fd;
+		state.events = POLLOUT;
+		state.revents = 0;
+		if (poll(&state, 1, (int)left) < 0)
+			return -1;
+		/* There may be room, and too little of it. */
+		if (state.revents && poll(NULL, 0, 1) < 0)
+			return -1;
+	}
+}
+
 /* Sends "<verb> <key>", and behind a NUL the payload. Parts, so that nothing has to be copied. */
 static inline int bccn_send_(struct bccn *bus, const char *verb, const char *key, int with_payload,
-			     const void *payload, size_t length)
+			     const void *payload, size_t length, int timeout_ms)
 {
 	struct iovec parts[4];
 	struct msghdr packet;
@@ -141,7 +186,7 @@ static inline int bccn_send_(struct bccn *bus, const char *verb, const char *key
 	memset(&packet, 0, sizeof packet);
 	packet.msg_iov = parts;
 	packet.msg_iovlen = with_payload ? 4 : 2;
-	return sendmsg(bus->fd, &packet, MSG_NOSIGNAL) < 0 ? bccn_over_() : 0;
+	return bccn_send_packet_(bus->fd, &packet, timeout_ms);
 }
 
 /* Whether nothing more will come: the daemon has hung up, and nothing is left to be read. */
@@ -380,32 +425,37 @@ static inline void bccn_close(struct bccn *bus)
 
 static inline int bccn_subscribe(struct bccn *bus, const char *pattern)
 {
-	return bccn_send_(bus, "SUB ", pattern, 0, NULL, 0);
+	return bccn_send_(bus, "SUB ", pattern, 0, NULL, 0, -1);
 }
 
 static inline int bccn_unsubscribe(struct bccn *bus, const char *pattern)
 {
-	return bccn_send_(bus, "UNSUB ", pattern, 0, NULL, 0);
+	return bccn_send_(bus, "UNSUB ", pattern, 0, NULL, 0, -1);
 }
 
 /* Sends a message to the programs of this host and to the segment. Waits while the daemon is busy; whether it has
  * refused it is told by a later event, and for certain by bccn_sync. */
 static inline int bccn_publish(struct bccn *bus, const char *key, const void *payload, size_t length)
 {
-	return bccn_send_(bus, "MSG ", key, 1, payload, length);
+	return bccn_send_(bus, "MSG ", key, 1, payload, length, -1);
 }
 
-/* Sends a control message; a payload of NULL sends none. Ask for "!/bccn/meta/on" before you subscribe, so that no
- * message without it comes when you count on it. */
-static inline int bccn_control(struct bccn *bus, const char *key, const void *payload, size_t length)
+static inline int bccn_control_(struct bccn *bus, const char *key, const void *payload, size_t length, int timeout_ms)
 {
-	int failed = bccn_send_(bus, "CMSG ", key, payload != NULL, payload, length);
+	int failed = bccn_send_(bus, "CMSG ", key, payload != NULL, payload, length, timeout_ms);
 
 	if (!failed && !strcmp(key, "!/bccn/meta/on"))
 		bus->meta = 1;
 	if (!failed && !strcmp(key, "!/bccn/meta/off"))
 		bus->meta = 0;
 	return failed;
+}
+
+/* Sends a control message; a payload of NULL sends none. Ask for "!/bccn/meta/on" before you subscribe, so that no
+ * message without it comes when you count on it. */
+static inline int bccn_control(struct bccn *bus, const char *key, const void *payload, size_t length)
+{
+	return bccn_control_(bus, key, payload, length, -1);
 }
 
 /* How many messages the next calls of bccn_receive will find in your buffer, whether or not there is more to read. */
@@ -443,10 +493,10 @@ static inline int bccn_receive(struct bccn *bus, int timeout_ms, struct bccn_eve
 }
 
 /* Waits for the answer under a key; where echo is not NULL, for the one with this payload. */
-static inline int bccn_await_(struct bccn *bus, const char *key, const char *echo, int timeout_ms, bccn_each *each,
-			      void *arg, struct bccn_event *answer)
+static inline int bccn_await_(struct bccn *bus, const char *key, const char *echo, int timeout_ms, long long deadline,
+			      bccn_each *each, void *arg, struct bccn_event *answer)
 {
-	long long deadline = bccn_now_ms_() + timeout_ms, left = timeout_ms;
+	long long left = timeout_ms;
 	int got;
 
 	while ((got = bccn_receive(bus, (int)left, answer)) > 0) {
@@ -459,8 +509,10 @@ static inline int bccn_await_(struct bccn *bus, const char *key, const char *ech
 		}
 		if (each)
 			each(arg, answer);
-		if (timeout_ms > 0 && (left = deadline - bccn_now_ms_()) < 0)
-			left = 0;
+		if (timeout_ms >= 0 && (left = deadline - bccn_now_ms_()) < 0) {
+			got = 0; /* though there may be no end of what comes */
+			break;
+		}
 	}
 	if (got == 0)
 		errno = ETIMEDOUT;
@@ -473,9 +525,11 @@ static inline int bccn_await_(struct bccn *bus, const char *key, const char *ech
 static inline int bccn_ask(struct bccn *bus, const char *key, const void *payload, size_t length, int timeout_ms,
 			   bccn_each *each, void *arg, struct bccn_event *answer)
 {
-	if (bccn_control(bus, key, payload, length))
+	long long deadline = bccn_now_ms_() + timeout_ms;
+
+	if (bccn_control_(bus, key, payload, length, timeout_ms))
 		return -1;
-	return bccn_await_(bus, key, NULL, timeout_ms, each, arg, answer);
+	return bccn_await_(bus, key, NULL, timeout_ms, deadline, each, arg, answer);
 }
 
 /* Waits until the daemon is done with all that you have sent; each gets the refusals, too. Errors as for bccn_ask. */
@@ -484,10 +538,59 @@ static inline int bccn_sync(struct bccn *bus, int timeout_ms, bccn_each *each, v
 	struct bccn_event answer;
 	char token[24];
 	int length = snprintf(token, sizeof token, "%lu", ++bus->syncs);
+	long long deadline = bccn_now_ms_() + timeout_ms;
 
-	if (bccn_control(bus, "!/bccn/sync", token, (size_t)length))
+	if (bccn_control_(bus, "!/bccn/sync", token, (size_t)length, timeout_ms))
 		return -1;
-	return bccn_await_(bus, "!/bccn/sync", token, timeout_ms, each, arg, &answer);
+	return bccn_await_(bus, "!/bccn/sync", token, timeout_ms, deadline, each, arg, &answer);
+}
+
+/* Connects as bccn_connect does, sends the control messages of a plan, and subscribes to its patterns. Whether and why
+ * one is refused comes as an event. */
+static inline int bccn_join(struct bccn *bus, const struct bccn_plan *plan, char *buffer, size_t size)
+{
+	const char *const *one;
+	int failed = bccn_connect(bus, plan->path, buffer, size), why;
+
+	for (one = plan->controls; !failed && one && *one; one++)
+		failed = bccn_control(bus, *one, NULL, 0);
+	for (one = plan->patterns; !failed && one && *one; one++)
+		failed = bccn_subscribe(bus, *one);
+	if (failed) {
+		why = errno;
+		bccn_close(bus);
+		errno = why;
+	}
+	return failed;
+}
+
+/* As bccn_receive, but where the connection is over it joins again, every 50 ms at first and every second later, and
+ * then returns BCCN_RECONNECTED: subscriptions are in force again, and what was sent meanwhile is missing. While the
+ * daemon is away bus->fd is -1. */
+static inline int bccn_receive_again(struct bccn *bus, const struct bccn_plan *plan, int timeout_ms,
+				     struct bccn_event *event)
+{
+	long long deadline = bccn_now_ms_() + timeout_ms, left;
+	int pause = 50, got;
+
+	if (bus->fd >= 0) {
+		got = bccn_receive(bus, timeout_ms, event);
+		if (got >= 0 || errno != EPIPE)
+			return got;
+		bccn_close(bus);
+	}
+	while (bccn_join(bus, plan, bus->buffer, bus->size)) {
+		left = timeout_ms < 0 ? pause : deadline - bccn_now_ms_();
+		if (left <= 0)
+			return 0;
+		if (poll(NULL, 0, left < pause ? (int)left : pause) < 0)
+			return -1;
+		pause = pause < 500 ? 2 * pause : 1000;
+	}
+	memset(event, 0, sizeof *event);
+	event->kind = BCCN_RECONNECTED;
+	event->key = event->payload = event->reason = "";
+	return 1;
 }
 
 #ifdef __cplusplus

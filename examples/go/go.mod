@@ -1,3 +1,3 @@
-module bccn-example
+module bccn.invalid/bccn
 
 go 1.19

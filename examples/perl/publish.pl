@@ -6,7 +6,9 @@
 
 use strict;
 use warnings;
-use Socket;
+use FindBin;
+use lib $FindBin::Bin;
+use Bccn;
 
 my ( $path, $channel, $payload ) = @ARGV;
 if ( @ARGV != 2 && @ARGV != 3 ) {
@@ -14,45 +16,23 @@ if ( @ARGV != 2 && @ARGV != 3 ) {
     exit 2;
 }
 
-socket my $bus, AF_UNIX, SOCK_SEQPACKET, 0 or fail($!);
-# Without room for the largest packet, what is larger than 208 KiB could not be sent.
-setsockopt $bus, SOL_SOCKET, SO_SNDBUF, 409_600;
-( my $address = $path ) =~ s/\A@/\0/;    # @name is an abstract address
-connect $bus, pack_sockaddr_un($address) or fail($!);
-
-if ( defined $payload ) {
-    put("MSG $channel\0$payload");
-}
-else {
-    binmode STDIN;
-    while ( my $line = <STDIN> ) {
-        chomp $line;
-        put("MSG $channel\0$line");
+my @refused = eval {
+    my $bus = Bccn->connect( $path, reconnect => 0 );
+    if ( defined $payload ) {
+        $bus->publish( $channel, $payload );
     }
-}
-
-# The daemon echoes this when it is done with all that came before; until then it says what it has refused.
-my $sync    = "CMSG !/bccn/sync\0done";
-my $refused = 0;
-put($sync);
-while (1) {
-    defined recv $bus, my $packet, 409_600 + 4096, 0 or fail($!);
-    fail('the daemon has ended the connection') if $packet eq '';
-    last if $packet eq $sync;
-    next unless $packet =~ s{\ACMSG !/bccn/error\0}{};
-    print STDERR "publish.pl: refused: $packet\n";
-    $refused = 1;
-}
-exit $refused;
-
-# One packet is one frame.
-sub put {
-    my ($frame) = @_;
-    defined send $bus, $frame, MSG_NOSIGNAL or fail($!);
-}
-
-sub fail {
-    my ($why) = @_;
-    print STDERR "publish.pl: $path: $why\n";
+    else {
+        binmode STDIN;
+        while ( my $line = <STDIN> ) {
+            chomp $line;
+            $bus->publish( $channel, $line );
+        }
+    }
+    $bus->sync(60);
+};
+if ($@) {
+    print STDERR "publish.pl: $@";
     exit 1;
 }
+print STDERR "publish.pl: refused: $_->{reason} $_->{about}\n" for @refused;
+exit( @refused ? 1 : 0 );

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# subscribe.py - prints the messages of a pattern, as they arrive from bccnd; reports losses on stderr.
+# subscribe.py - prints the messages of a pattern with their senders, as they arrive from bccnd; reports losses on
+# stderr.
 #   python3 ./subscribe.py /run/bccnd/bus.sock 'demo/'
 # When the daemon restarts it connects again; what is sent before that does not arrive.
 import os
@@ -16,8 +17,8 @@ def log(text: str) -> None:
 def print_events(bus: bccnd.Connection) -> NoReturn:
     while True:
         match bus.receive():
-            case bccnd.Message(chan=chan, payload=payload):
-                sys.stdout.buffer.write(b"MSG %b %b\n" % (os.fsencode(chan), payload))
+            case bccnd.Message(src=src, chan=chan, payload=payload):
+                sys.stdout.buffer.write(b"%b %b %b\n" % (src.encode(), os.fsencode(chan), payload))
                 sys.stdout.buffer.flush()
             case bccnd.Gap(lost=lost):
                 log(f"{lost} messages were lost here: this reader is too slow")

@@ -22,7 +22,7 @@ SOCKET = "/run/bccnd/bus.sock"
 LANGUAGES = {
     "c": ("cc", "subscribe.c", "publish.c"),
     "perl": ("perl", "subscribe.pl", "publish.pl"),
-    "go": ("go", "main.go", "main.go"),
+    "go": ("go", "cmd/bus/main.go", "cmd/bus/main.go"),
     "shell": ("socat", "subscribe.sh", "publish.sh"),
     # That Python which has bccnd.
     "python": (sys.executable, "subscribe.py", "publish.py"),

@@ -286,6 +286,12 @@ def test_programs_in_c_read_and_write_the_same_bytes(broker: Broker, tmp_path: P
                 sent = ("127.0.0.1", str(broker.udp), "upb/a/x", kind, value)
                 subprocess.run([tmp_path / "publisher", *sent], check=True)
                 assert reader.stdout.readline().decode().endswith(f" - upb/a/x - {kind} - {value}\n")
+            wrong = ["INT 24.5", "INT x", "INT 4294967296", "SHORT_REAL -1.50", "SHORT_REAL 1.5", "SHORT_REAL 655.36"]
+            for kind, value in [text.split() for text in [*wrong, "FLOAT 1.", "FLOAT .5", "FLOAT 1.2.3", "FLOAT 1e3"]]:
+                refused = subprocess.run(
+                    [tmp_path / "publisher", "127.0.0.1", str(broker.udp), "upb/a/x", kind, value], capture_output=True
+                )
+                assert (refused.returncode, b"usage" in refused.stderr) == (2, True), (kind, value)
             assert broker.daemon.tool("pub", "once", "hello").returncode == 0
             assert reader.stdout.readline() == b"127.0.0.1:0 - once - STRING - hello\n"
             second = subprocess.run([tmp_path / "subscriber", *where], capture_output=True, timeout=PATIENCE)

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 import bccnd
 from bccnd.core import frames
 from bccnd.errors import BadFrame
+from bccnd.version import VERSION
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
 from tests.e2e.subscribers import (
     HEADER,
@@ -31,7 +33,7 @@ from tests.e2e.subscribers import (
     compiled,
     examples,
 )
-from tests.support import Closing
+from tests.support import ROOT, Closing
 
 __all__ = ["check", "examples"]
 
@@ -65,6 +67,11 @@ def next_message(client: bccnd.Connection) -> bccnd.Message:
 # -- the programs
 
 
+def shown_message(language: str, src: str, text: bytes) -> bytes:
+    """How a subscriber prints a message; the one in the shell prints frames."""
+    return (b"MSG" if language == "shell" else src.encode()) + b" " + text
+
+
 @every_language
 def test_an_example_does_what_its_first_lines_say(daemon: Daemon, examples: Examples, language: str) -> None:
     folder = examples.folder(language)
@@ -76,13 +83,13 @@ def test_an_example_does_what_its_first_lines_say(daemon: Daemon, examples: Exam
         (line,) = examples.lines(language, 1)
         with Subscriber(daemon, folder, at_this_bus(line)) as subscriber:
             wire.send(datagram(f"relay02/{language}/1", 1, "demo/x", "21.5"))
-            subscriber.wait_for(b"MSG demo/x 21.5")
+            subscriber.wait_for(shown_message(language, f"relay02/{language}/1", b"demo/x 21.5"))
             next_message(client)
             for line in examples.lines(language, 2):
                 done = subprocess.run(at_this_bus(line), cwd=folder, capture_output=True, timeout=PATIENCE, check=False)
                 assert (done.returncode, done.stderr) == (0, b"")
             for chan, payload in (("hello", b"hello, world"), ("lines", b"one"), ("lines", b"two")):
-                subscriber.wait_for(b"MSG demo/%b %b" % (chan.encode(), payload))
+                subscriber.wait_for(b" demo/%b %b" % (chan.encode(), payload))
                 message = next_message(client)
                 assert (message.chan, message.payload) == (f"demo/{chan}", payload)
                 assert wire.receive(b"demo/%b|" % chan.encode()).endswith(b"|" + payload)
@@ -99,12 +106,14 @@ def test_a_subscriber_prints_payloads_byte_for_byte(daemon: Daemon, examples: Ex
             client.publish("demo/local", payload)
         client.publish("demo/end", b"!")
         client.publish("other/", b"not subscribed")
-        subscriber.wait_for(b"MSG demo/end !")
+        subscriber.wait_for(b" demo/end !")
         wanted = [b"wire \0binary\n\0", b"local ", b"local " + BINARY, b"local " + large, b"end !"]
+        senders = [f"relay03/{language}/1", *[client.identity()] * 4]
+        lines = [shown_message(language, src, b"demo/" + one) for src, one in zip(senders, wanted, strict=True)]
         if language == "shell":
-            assert subscriber.printed() == b"".join(b"MSG demo/" + one for one in wanted).replace(b"\0", b" ")
+            assert subscriber.printed() == b"".join(lines).replace(b"\0", b" ")
         else:
-            assert subscriber.printed() == b"".join(b"MSG demo/" + one + b"\n" for one in wanted)
+            assert subscriber.printed() == b"".join(line + b"\n" for line in lines)
 
 
 @every_language
@@ -175,7 +184,7 @@ def miss_some(daemon: Daemon, subscriber: Subscriber, count: int) -> None:
         text = subscriber.printed()
         lost = re.findall(rb"CMSG !/bccn/gap (\d+)", text)
         lost += re.findall(rb"(\d+) messages were lost", subscriber.complained())
-        return [int(number) for number in re.findall(rb"MSG flood/x (\d+)\n", text)], sum(map(int, lost))
+        return [int(number) for number in re.findall(rb" flood/x (\d+)\n", text)], sum(map(int, lost))
 
     wait(lambda: len(reported()[0]) + reported()[1] >= count, f"{count} messages and gaps, not {reported()}")
     numbers, lost = reported()
@@ -197,7 +206,7 @@ def test_subscribers_come_back_when_the_daemon_does(tmp_path: Path, examples: Ex
             with Wire(daemon.port) as wire:
                 wire.send(datagram("relay02/sensor/1", 1, "demo/x", "again"))
                 for subscriber in subscribers:
-                    subscriber.wait_for(b"MSG demo/x again\n")
+                    subscriber.wait_for(b"relay02/sensor/1 demo/x again\n")
                     assert str(daemon.bus).encode() in subscriber.complained()
         finally:
             for subscriber in subscribers:
@@ -221,6 +230,22 @@ def test_an_example_ends_with_a_word_where_it_cannot_work(tmp_path: Path, exampl
             )
             assert done.returncode == status
             assert done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("c/bccn.h", '#define BCCN_VERSION "{}"'),
+        ("go/bccn.go", 'const Version = "{}"'),
+        ("perl/Bccn.pm", "our $VERSION = '{}';"),
+    ],
+)
+def test_what_programs_include_has_the_version_of_the_package(path: str, line: str) -> None:
+    text = (ROOT / "examples" / path).read_text()
+    assert line.format(VERSION) in text
+    if path.endswith(".h"):
+        major, minor, patch = map(int, VERSION.split("."))
+        assert f"#define BCCN_VERSION_NUMBER {major * 10_000 + minor * 100 + patch}\n" in text
 
 
 # -- the header for C
@@ -553,6 +578,20 @@ def test_answers_are_waited_for_and_what_comes_before_them_is_not_lost(check: Pa
             "ask ETIMEDOUT",
             "sync ETIMEDOUT",
         ]
+
+
+@pytest.mark.parametrize("steps", ["sync 200", "ask !/never 200", "sync 0"])
+def test_a_wait_for_an_answer_ends_in_time_while_messages_come_without_end(check: Path, steps: str) -> None:
+    name = steps.split()[0]
+    with Checked(check, *steps.split(), "wait") as checked:
+        checked.receive()
+        deadline = time.monotonic() + PATIENCE
+        while f"{name} ETIMEDOUT" not in checked.printed():
+            checked.send(*[b"MSG a\0x"] * 20)
+            assert time.monotonic() < deadline
+        checked.go_on()
+        lines = [line for line in checked.end() if not line.endswith(shown("message", b"a", b"x"))]
+        assert lines == [f"{name} ETIMEDOUT", "wait 0"]
 
 
 def test_a_signal_ends_a_wait_and_nothing_else(check: Path) -> None:

@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -37,6 +38,12 @@ class Language(NamedTuple):
 
 
 LANGUAGES: Final = {
+    "c": Language(["cc"], "c/answer.c", ["PROGRAM"], ("cc", "-Wall", "-Wextra", "-Werror", "-o", "PROGRAM", "SOURCE")),
+    "go": Language(["go"], "go/cmd/answer/main.go", ["PROGRAM"], ("go", "build", "-o", "PROGRAM", ".")),
+    "perl": Language(["perl"], "perl/answer.pl", ["perl", "SOURCE"]),
+    "python": Language([], "python/answer.py", [sys.executable, "SOURCE"]),
+    "asyncio": Language([], "python/answer_asyncio.py", [sys.executable, "SOURCE"]),
+    "rust": Language(["rustc"], "rust/answer.rs", ["PROGRAM"], ("rustc", "-D", "warnings", "-o", "PROGRAM", "SOURCE")),
     "node": Language(["node"], "node/answer.mjs", ["node", "SOURCE"]),
     "java": Language(["java", "javac"], "java/Answer.java", ["java", "SOURCE"]),
     "ruby": Language(["ruby"], "ruby/answer.rb", ["ruby", "SOURCE"]),

@@ -1,0 +1,314 @@
+// Package bccn is a client of the bus of bccnd, with Go's standard library only.
+//
+//	bus, err := bccn.Connect("", "demo/")
+//	for {
+//		event, err := bus.Receive(0)
+//		...
+//		if event.Kind == bccn.Message {
+//			fmt.Printf("%s %s %s\n", event.Src, event.Key, event.Payload)
+//		}
+//	}
+//
+// To use it, copy this folder into your module, or name it in go.mod: replace bccn.invalid/bccn => ../path/to/it.
+package bccn
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Version is that of bccnd with which this came.
+const Version = "1.0.0"
+
+// The largest packet of the bus, and one that comes with some more.
+const (
+	maxPacket = 409_600
+	room      = maxPacket + 4096
+)
+
+// Kind says what an Event is.
+type Kind int
+
+const (
+	// Message has Key, Payload, Src, Seq, ReceivedNs and Peer.
+	Message Kind = iota + 1
+	// Gap: here Lost messages were dropped, because this program read too slowly.
+	Gap
+	// Refusal: the daemon refused something; Reason, and in Key what it was about.
+	Refusal
+	// Reconnected: here the daemon was away; what was sent meanwhile is missing.
+	Reconnected
+	// Answer is any other control message: Key and Payload.
+	Answer
+)
+
+// Event is what came. Payload is good until the next call of the Bus.
+type Event struct {
+	Kind       Kind
+	Key        string
+	Payload    []byte
+	Src, Peer  string
+	Seq        uint64
+	ReceivedNs int64
+	Lost       uint64
+	Reason     string
+}
+
+// ErrTimeout: nothing has come in time.
+var ErrTimeout = errors.New("bccn: nothing has come in time")
+
+// Bus is a connection to the daemon: one packet is one frame. One goroutine at a time may use it.
+type Bus struct {
+	path     string
+	patterns []string
+	conn     *net.UnixConn
+	packet   []byte
+	syncs    int
+	waiting  []Event
+}
+
+// Connect takes a path, or @name for an abstract address; without one that of $BCCN_SOCKET, or the usual one. It
+// subscribes to the patterns; whether and why one is refused comes as an Event.
+func Connect(path string, patterns ...string) (*Bus, error) {
+	if path == "" {
+		path = os.Getenv("BCCN_SOCKET")
+	}
+	if path == "" {
+		path = "/run/bccnd/bus.sock"
+	}
+	bus := &Bus{path: path, patterns: append([]string(nil), patterns...), packet: make([]byte, room)}
+	return bus, bus.join()
+}
+
+func (bus *Bus) join() error {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: bus.path, Net: "unixpacket"})
+	if err != nil {
+		return err
+	}
+	bus.conn = conn
+	// Without room for the largest packet, what is larger than 208 KiB could not be sent.
+	err = conn.SetWriteBuffer(maxPacket)
+	frames := []string{"CMSG !/bccn/meta/on"}
+	for _, pattern := range bus.patterns {
+		frames = append(frames, "SUB "+pattern)
+	}
+	for _, frame := range frames {
+		if err == nil {
+			_, err = conn.Write([]byte(frame))
+		}
+	}
+	if err != nil {
+		bus.lose()
+	}
+	return err
+}
+
+func (bus *Bus) lose() {
+	if bus.conn != nil {
+		bus.conn.Close()
+	}
+	bus.conn = nil
+}
+
+func (bus *Bus) send(frame []byte) error {
+	if bus.conn == nil {
+		return fmt.Errorf("bccn: the daemon at %s is away", bus.path)
+	}
+	_, err := bus.conn.Write(frame)
+	return err
+}
+
+// Subscribe asks for the messages of a pattern, also after the daemon was away.
+func (bus *Bus) Subscribe(pattern string) error {
+	bus.patterns = append(bus.patterns, pattern)
+	return bus.send([]byte("SUB " + pattern))
+}
+
+// Unsubscribe takes a pattern back, once.
+func (bus *Bus) Unsubscribe(pattern string) error {
+	for i, one := range bus.patterns {
+		if one == pattern {
+			bus.patterns = append(bus.patterns[:i:i], bus.patterns[i+1:]...)
+			break
+		}
+	}
+	return bus.send([]byte("UNSUB " + pattern))
+}
+
+// Publish sends a message. What the daemon refuses comes as an Event, and for certain by Sync.
+func (bus *Bus) Publish(key string, payload []byte) error {
+	return bus.send(append([]byte("MSG "+key+"\x00"), payload...))
+}
+
+// Receive waits for the next event, with a timeout above 0 for so long, then it is ErrTimeout. A connection that is lost
+// is made again, and then the event is Reconnected.
+func (bus *Bus) Receive(timeout time.Duration) (Event, error) {
+	if len(bus.waiting) > 0 {
+		event := bus.waiting[0]
+		bus.waiting = bus.waiting[1:]
+		return event, nil
+	}
+	var deadline time.Time
+	if timeout > 0 {
+		deadline = time.Now().Add(timeout)
+	}
+	return bus.read(deadline)
+}
+
+func (bus *Bus) read(deadline time.Time) (Event, error) {
+	for {
+		if bus.conn == nil {
+			return bus.rejoin(deadline)
+		}
+		bus.conn.SetReadDeadline(deadline)
+		n, err := bus.conn.Read(bus.packet)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return Event{}, ErrTimeout
+		}
+		if err != nil || n == 0 {
+			bus.lose()
+			continue
+		}
+		if event, known := parse(bus.packet[:n]); known {
+			return event, nil
+		}
+	}
+}
+
+func (bus *Bus) rejoin(deadline time.Time) (Event, error) {
+	for pause := 50 * time.Millisecond; bus.join() != nil; pause = shorter(2*pause, time.Second) {
+		if !deadline.IsZero() {
+			left := time.Until(deadline)
+			if left <= 0 {
+				return Event{}, ErrTimeout
+			}
+			pause = shorter(pause, left)
+		}
+		time.Sleep(pause)
+	}
+	return Event{Kind: Reconnected}, nil
+}
+
+func shorter(one, other time.Duration) time.Duration {
+	if one < other {
+		return one
+	}
+	return other
+}
+
+// parse takes a packet apart; a later daemon may send some that are not known here.
+func parse(packet []byte) (Event, bool) {
+	verb, rest, _ := bytes.Cut(packet, []byte(" "))
+	key, payload, whole := bytes.Cut(rest, []byte{0})
+	event := Event{Key: string(key), Payload: payload}
+	switch {
+	case !whole:
+		return event, false
+	case string(verb) == "MSG":
+		event.Kind = Message
+		takeMeta(&event)
+	case string(verb) != "CMSG":
+		return event, false
+	case event.Key == "!/bccn/gap":
+		event.Kind = Gap
+		event.Lost, _ = strconv.ParseUint(string(payload), 10, 64)
+	case event.Key == "!/bccn/error":
+		event.Kind = Refusal
+		event.Reason, event.Key, _ = strings.Cut(string(payload), " ")
+	default:
+		event.Kind = Answer
+	}
+	return event, true
+}
+
+// takeMeta takes "<src>:<seq>:<received_ns>:<peer>|" off the payload of a message on a channel.
+func takeMeta(event *Event) {
+	if len(event.Key) == 0 || len(event.Key) > 1024 || strings.HasPrefix(event.Key, "!/") || strings.HasPrefix(event.Key, "!?") {
+		return
+	}
+	for _, one := range []byte(event.Key) {
+		if one < 0x21 || one > 0x7e || one == ':' || one == '|' {
+			return
+		}
+	}
+	head, rest, found := bytes.Cut(event.Payload, []byte("|"))
+	fields := strings.SplitN(string(head), ":", 4)
+	if !found || len(fields) != 4 {
+		return
+	}
+	seq, err := strconv.ParseUint(fields[1], 10, 64)
+	received, err2 := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil || err2 != nil {
+		return
+	}
+	event.Src, event.Seq, event.ReceivedNs, event.Peer, event.Payload = fields[0], seq, received, fields[3], rest
+}
+
+// Ask sends a control message and waits for its answer. What else comes meanwhile is kept for Receive.
+func (bus *Bus) Ask(key string, payload []byte, timeout time.Duration) ([]byte, error) {
+	return bus.ask(key, payload, timeout, false)
+}
+
+func (bus *Bus) ask(key string, payload []byte, timeout time.Duration, echoed bool) ([]byte, error) {
+	frame := []byte("CMSG " + key)
+	if payload != nil {
+		frame = append(append(frame, 0), payload...)
+	}
+	if err := bus.send(frame); err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(timeout)
+	for time.Now().Before(deadline) { // there may be no end of what comes
+		event, err := bus.read(deadline)
+		if err != nil {
+			return nil, err
+		}
+		if event.Kind == Answer && event.Key == key && (!echoed || bytes.Equal(event.Payload, payload)) {
+			return event.Payload, nil
+		}
+		if event.Kind == Refusal && event.Key == key {
+			return nil, fmt.Errorf("bccn: refused: %s %s", event.Reason, key)
+		}
+		event.Payload = append([]byte(nil), event.Payload...)
+		bus.waiting = append(bus.waiting, event)
+		if event.Kind == Reconnected {
+			return nil, fmt.Errorf("bccn: the daemon at %s was away meanwhile", bus.path)
+		}
+	}
+	return nil, ErrTimeout
+}
+
+// Identity is how this program is known on the segment.
+func (bus *Bus) Identity() (string, error) {
+	answer, err := bus.Ask("!/bccn/whoami", nil, 5*time.Second)
+	return string(answer), err
+}
+
+// Sync waits until the daemon is done with all that was sent; it returns what was refused.
+func (bus *Bus) Sync(timeout time.Duration) ([]Event, error) {
+	bus.syncs++
+	if _, err := bus.ask("!/bccn/sync", []byte(fmt.Sprint(bus.syncs, " of Go")), timeout, true); err != nil {
+		return nil, err
+	}
+	var refused, others []Event
+	for _, event := range bus.waiting {
+		if event.Kind == Refusal {
+			refused = append(refused, event)
+		} else {
+			others = append(others, event)
+		}
+	}
+	bus.waiting = others
+	return refused, nil
+}
+
+// Close ends the connection.
+func (bus *Bus) Close() {
+	bus.lose()
+}

@@ -1,0 +1,173 @@
+# Bccn.pm - programs in Perl on the bus of bccnd: one module, with nothing but core modules.
+#
+#   use Bccn;
+#   my $bus = Bccn->connect('/run/bccnd/bus.sock', subscribe => ['demo/']);
+#   while (my $got = $bus->receive) {
+#       print "$got->{src} $got->{key} $got->{payload}\n" if $got->{kind} eq 'message';
+#   }
+#
+# Failures die with a text. A connection that is lost is made again by receive, with its subscriptions.
+package Bccn;
+
+use strict;
+use warnings;
+use Errno qw(EAGAIN EINTR);
+use IO::Select;
+use Socket;
+use Time::HiRes qw(sleep time);
+
+our $VERSION = '1.0.0';
+
+# The largest packet of the bus, and some more for what comes with it.
+use constant { PACKET => 409_600, ROOM => 409_600 + 4096 };
+
+# Connects to the daemon at a path, or @name for an abstract address; without a path to that of $BCCN_SOCKET or the usual
+# one. Options: subscribe (patterns), reconnect (0: a lost connection is the end).
+sub connect {    ## no critic (ProhibitBuiltinHomonyms)
+    my ( $class, $path, %options ) = @_;
+    $path ||= $ENV{BCCN_SOCKET} || '/run/bccnd/bus.sock';
+    my $self = bless {
+        path      => $path,
+        patterns  => [ @{ $options{subscribe} || [] } ],
+        reconnect => $options{reconnect} // 1,
+        refused   => [],
+        waiting   => [],
+        syncs     => 0,
+    }, $class;
+    $self->_join or die "$path: $!\n";
+    return $self;
+}
+
+sub _join {
+    my ($self) = @_;
+    ( my $address = $self->{path} ) =~ s/\A@/\0/;
+    socket my $socket, AF_UNIX, SOCK_SEQPACKET, 0 or return 0;
+    # Without room for the largest packet, what is larger than 208 KiB could not be sent.
+    setsockopt $socket, SOL_SOCKET, SO_SNDBUF, PACKET;
+    CORE::connect $socket, pack_sockaddr_un($address) or return 0;
+    $self->{socket} = $socket;
+    for my $frame ( 'CMSG !/bccn/meta/on', map { "SUB $_" } @{ $self->{patterns} } ) {
+        defined CORE::send $socket, $frame, MSG_NOSIGNAL or return 0;
+    }
+    return 1;
+}
+
+# One packet is one frame.
+sub _put {
+    my ( $self, $frame ) = @_;
+    return 1 if $self->{socket} && defined CORE::send $self->{socket}, $frame, MSG_NOSIGNAL;
+    die "$self->{path}: $!\n";
+}
+
+# Whether and why a pattern, or a message, is refused comes as an event, and for certain by sync.
+sub subscribe {
+    my ( $self, $pattern ) = @_;
+    push @{ $self->{patterns} }, $pattern;
+    return $self->_put("SUB $pattern");
+}
+
+sub unsubscribe {
+    my ( $self, $pattern ) = @_;
+    my ($first) = grep { $self->{patterns}[$_] eq $pattern } 0 .. $#{ $self->{patterns} };
+    splice @{ $self->{patterns} }, $first, 1 if defined $first;
+    return $self->_put("UNSUB $pattern");
+}
+
+sub publish {
+    my ( $self, $key, $payload ) = @_;
+    return $self->_put( "MSG $key\0" . ( $payload // '' ) );
+}
+
+# The next event, within so many seconds (without them, however long it takes), else nothing: a hash with kind
+# (message, gap, refusal, reconnected, answer) and
+#   message: key, payload, src, seq, received_ns, peer     gap: lost (so many messages were dropped here)
+#   refusal: reason, about      answer: key, payload
+# Dies when the connection is over, unless it is made again.
+sub receive {
+    my ( $self, $seconds ) = @_;
+    return shift @{ $self->{waiting} } if @{ $self->{waiting} };
+    return $self->_read( defined $seconds ? time + $seconds : undef );
+}
+
+sub _read {
+    my ( $self, $deadline ) = @_;
+    while (1) {
+        if ( !$self->{socket} ) {
+            my $pause = 0.05;
+            until ( $self->_join ) {
+                my $left = defined $deadline ? $deadline - time : $pause;
+                return if $left <= 0;
+                sleep( $left < $pause ? $left : $pause );
+                $pause = $pause < 0.5 ? 2 * $pause : 1;
+            }
+            return { kind => 'reconnected' };
+        }
+        my $left = defined $deadline ? $deadline - time : undef;
+        $left = 0 if defined $left && $left < 0;
+        return unless IO::Select->new( $self->{socket} )->can_read($left) || !defined $deadline;
+        my $got = recv $self->{socket}, my $packet, ROOM, MSG_DONTWAIT;
+        next if !defined $got && ( $! == EAGAIN || $! == EINTR );
+        if ( !defined $got || $packet eq '' ) {
+            delete $self->{socket};
+            die "$self->{path}: the daemon has ended the connection\n" unless $self->{reconnect};
+            next;
+        }
+        my $event = _parse($packet);
+        return $event if $event;
+    }
+}
+
+# A packet is MSG <key> NUL <payload>, or CMSG from the daemon itself. Others are of a later daemon.
+sub _parse {
+    my ($packet) = @_;
+    my ( $verb, $key, $payload ) = $packet =~ /\A (C?MSG) \x20 ([^\0]*) \0 (.*) \z/xs or return;
+    if ( $verb eq 'MSG' ) {
+        my %event = ( kind => 'message', key => $key, payload => $payload, src => '', peer => 'local' );
+        if ( $key =~ m{\A (?! ![/?] ) [\x21-\x39\x3b-\x7b\x7d\x7e]{1,1024} \z}x
+            && $payload =~ /\A ([^:|\0]*) : (\d+) : (\d+) : ([^|\0]*) \| (.*) \z/xs )
+        {
+            @event{qw(src seq received_ns peer payload)} = ( $1, $2, $3, $4, $5 );
+        }
+        return \%event;
+    }
+    return { kind => 'gap', lost => $payload } if $key eq '!/bccn/gap';
+    if ( $key eq '!/bccn/error' ) {
+        my ( $reason, $about ) = split / /, $payload, 2;
+        return { kind => 'refusal', reason => $reason, about => $about // '' };
+    }
+    return { kind => 'answer', key => $key, payload => $payload };
+}
+
+# Sends a control message and returns the payload of its answer, within so many seconds (5). What else comes meanwhile
+# is kept for receive. Dies when it is refused, not answered, or when the connection was lost meanwhile.
+sub ask {
+    my ( $self, $key, $payload, $seconds, $echoed ) = @_;
+    $self->_put( defined $payload ? "CMSG $key\0$payload" : "CMSG $key" );
+    my $deadline = time + ( $seconds // 5 );
+    while ( my $event = $self->_read($deadline) ) {
+        if ( $event->{kind} eq 'answer' && $event->{key} eq $key && ( !$echoed || $event->{payload} eq $payload ) ) {
+            return $event->{payload};
+        }
+        die "$self->{path}: $event->{reason} $key\n" if $event->{kind} eq 'refusal' && $event->{about} eq $key;
+        push @{ $self->{waiting} }, $event;
+        die "$self->{path}: the daemon was away meanwhile\n" if $event->{kind} eq 'reconnected';
+        last if time > $deadline;    # though there may be no end of what comes
+    }
+    die "$self->{path}: the daemon has not answered $key\n";
+}
+
+sub identity {
+    my ($self) = @_;
+    return $self->ask('!/bccn/whoami');
+}
+
+# Waits until the daemon is done with all that was sent; returns what it has refused, as events.
+sub sync {
+    my ( $self, $seconds ) = @_;
+    $self->ask( '!/bccn/sync', ++$self->{syncs} . ' of Bccn.pm', $seconds, 1 );
+    my @refused = grep { $_->{kind} eq 'refusal' } @{ $self->{waiting} };
+    $self->{waiting} = [ grep { $_->{kind} ne 'refusal' } @{ $self->{waiting} } ];
+    return @refused;
+}
+
+1;

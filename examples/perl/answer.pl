@@ -1,0 +1,26 @@
+#!/usr/bin/perl
+# answer.pl - publishes who it is on the channel that each message on demo/question names.
+#   ./answer.pl /run/bccnd/bus.sock
+#   bccn pub demo/question demo/answer
+# When the daemon restarts it connects and subscribes again.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::Bin;
+use Bccn;
+
+$| = 1;
+my $bus      = Bccn->connect( $ARGV[0], subscribe => ['demo/question'] );
+my $identity = $bus->identity;
+print "I am $identity\n";
+while ( my $got = $bus->receive ) {
+    my $kind = $got->{kind};
+    if ( $kind eq 'message' && $got->{key} eq 'demo/question' ) {
+        print "$got->{src} asks on $got->{payload}\n";
+        $bus->publish( $got->{payload}, $identity );
+    }
+    warn "refused: $got->{reason} $got->{about}\n"                         if $kind eq 'refusal';
+    warn "$got->{lost} messages were lost here: this reader is too slow\n" if $kind eq 'gap';
+    warn "the daemon was away, and is back\n"                              if $kind eq 'reconnected';
+}
