@@ -213,7 +213,7 @@ def test_nothing_in_the_page_is_forbidden_by_its_policy_and_no_address_leaves_it
         assert tag != "style"
         for name in ("href", "src"):
             address = attributes.get(name, "status")
-            assert address.startswith(("#", "status", "metrics", "healthz")), address
+            assert address.startswith(("#", "fleet", "status", "metrics", "healthz")), address
         if tag == "script":
             assert attributes == {"src": "status.js", "defer": ""}
 
