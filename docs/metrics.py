@@ -42,8 +42,8 @@ policy](upgrades.md#metrics-and-log) says what of the names stays.
   that a link brings have `segment="nng"`.
 - `process_...` are the usual metrics of a process: time of the processor, memory, descriptors, start.
 
-The daemon's HTTP listener (`metrics.listen`, by default `127.0.0.1:9540`) has three paths: `/metrics`, `/healthz`
-(`ok`, answered by the daemon's event loop) and `/`, the [status page](status-page.md)."""
+The daemon's HTTP listener (`metrics.listen`, by default `127.0.0.1:9540`) serves `/metrics`, `/healthz` (`ok`,
+answered by the daemon's event loop), `/`, the [status page](status-page.md), and `/fleet`, [the fleet](fleet.md)."""
 _TABLE: Final = "| metric | type | labels | meaning | what to do |\n| --- | --- | --- | --- | --- |"
 _NOTHING: Final = "Nothing: a measure of traffic."
 #: what to do, for families that are neither drops nor in the condition of an alert, or only as its basis

@@ -16,6 +16,7 @@ from bccnd.bus.server import Bus
 from bccnd.core import frames
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.egress import Egress
+from bccnd.core.sender_counts import sending_host
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.fleet.report_format import CHANNEL, REASONS, BadReport, HeardHost, SentRun, read_report, reporting_host
 from bccnd.fleet.report_planner import ReportPlanner
@@ -54,6 +55,7 @@ class HostReports:
         self._keys = keys
         self._version = version
         self._planner = ReportPlanner()
+        sources.reported.is_reported = self.is_reported
         self._interval = 0.0
         self._timer: Timer | None = None
         self._number = 0
@@ -175,3 +177,11 @@ class HostReports:
         else:
             self.messages["sent"] += received
             self.lost["sent"] += lost
+            for run in report.sent:
+                if not self._sources.take_report(run.src.encode("ascii"), run.first, run.next, now):
+                    self.refused["impossible"] += 1
+
+    def is_reported(self, src: bytes) -> bool:
+        """Whether the daemon of a source's host tells what its programs send, and has done so lately."""
+        row = self.matrix.get(sending_host(src).decode("ascii"))
+        return row is not None and row.interval > 0 and not row.silent(time.monotonic())

@@ -18,6 +18,7 @@ cdef class LocalIdentity:
 cdef class TrackerTable:
     cdef LruTable _lru
     cdef public SenderTable senders
+    cdef readonly object reported
     cdef Index _index
     cdef readonly dict _own
     cdef readonly object _released

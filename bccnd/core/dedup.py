@@ -3,7 +3,8 @@
 Invariant: the verdict depends only on src, seq, time and whether a link brought the datagram; every table has a cap,
 and evictions are counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with these rules where that text is silent:
 
-- Ahead by less than ``sanity``: new; the seqs in between are missing. Ahead by more: a new epoch, no loss.
+- Ahead by less than ``sanity``: new; the seqs in between are missing. Ahead by more: a new epoch; the seqs in between
+  are lost if a report of the sender says that it has sent them (`reported_loss`).
 - Behind by ``sanity`` or more, or not new and later than ``horizon`` after the last accepted one: a restart.
 - Behind by less: a duplicate if it was seen, else late.
 - Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.
@@ -26,6 +27,7 @@ from typing import Final
 
 from bccnd.core.bccn1 import UNKNOWN_SRC
 from bccnd.core.lru import LruTable, Source
+from bccnd.core.reported_loss import ReportedLoss
 from bccnd.core.sender_counts import SenderTable
 from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
@@ -110,6 +112,8 @@ class TrackerTable:
         self.jumps = 0
         #: counters by sending host
         self.senders = SenderTable()
+        #: losses that reports of senders show
+        self.reported = ReportedLoss(self._lose_reported, self._count_jump)
         #: datagrams under a local identity that this host has not sent
         self.conflicts = 0
         self.expired = 0
@@ -264,7 +268,7 @@ class TrackerTable:
         if step >= self._sanity:
             if from_link and self._predates_restart(source.src, seq, now):
                 return DUPLICATE
-            self.jumps += 1
+            self.reported.skip(source, seq, now)
             self._new_epoch(source, seq)
             return ACCEPTED
         if step > 0:
@@ -274,6 +278,7 @@ class TrackerTable:
         if verdict == RESTART:
             self.restarts += 1
             self._remember_restart(source, now)
+            self.reported.forget(source.src)
             self._new_epoch(source, seq)
         elif verdict == self._late:
             self._mark(source, seq, verdict)
@@ -314,16 +319,19 @@ class TrackerTable:
     def _advance(self, source: Source, step: int, now: float) -> None:
         """Move the window by ``step``; the seqs in between are missing."""
         passed = ((1 << (step - 1)) - 1) << 1
+        fresh = step - 1
+        if self.reported.settled:
+            fresh = self.reported.pass_over(source, source.last + step)
         missing = source.missing << step
         gone = (missing >> self._sanity).bit_count()
         if gone:
             self._lose(source, gone)
         source.last += step
         source.absent = (source.absent << step | passed) & self._mask
-        source.missing = (missing | passed) & self._mask
-        if step > 1:
-            self.missing += step - 1
-            self._open_gap(source, source.last - step + 1, source.last - 1, now)
+        source.missing = (missing | ((1 << fresh) - 1) << 1) & self._mask
+        if fresh:
+            self.missing += fresh
+            self._open_gap(source, source.last - fresh, source.last - 1, now)
 
     def _open_gap(self, source: Source, low: int, high: int, now: float) -> None:
         """Count what is missing of these seqs as lost after the horizon."""
@@ -371,6 +379,20 @@ class TrackerTable:
         if len(lost) > 2 * MAX_LOST_BY_SOURCE:
             self.lost_by_source = dict(nlargest(MAX_LOST_BY_SOURCE, lost.items(), key=itemgetter(1)))
 
+    def _lose_reported(self, source: Source, gone: int) -> None:
+        """Count messages as lost that only a report has shown to be missing."""
+        self.missing += gone
+        self._lose(source, gone)
+
+    def _count_jump(self) -> None:
+        self.jumps += 1
+
+    def take_report(self, src: bytes, first: int, following: int, now: float) -> bool:
+        """Take what a report says about a source: the first number of its run, and the next one. False if that cannot
+        be."""
+        source = self._lru.get(src)
+        return source is None or self.reported.report(source, first, following, now, self._horizon)
+
     def _close_gap(self) -> None:
         """Count what is missing of the oldest gap as lost."""
         _, source, epoch, low, high = self._gaps.popleft()
@@ -392,6 +414,7 @@ class TrackerTable:
     def _remove(self, source: Source) -> None:
         self._lru.remove(source)
         self._lose_missing(source)
+        self.reported.forget(source.src)
         if self.tracker_log is not None:
             self.tracker_log.log_removal(source.src)
 
@@ -409,6 +432,8 @@ class TrackerTable:
             self._close_gap()
         elif self._released and self._released[0][0] <= now:
             self._expire_identity()
+        elif self.reported.sweep(self._lru.get, now):
+            pass
         elif len(self._lru) > self._max:
             self._evict()
         else:

@@ -158,7 +158,8 @@ class DaemonCollector(Collector):
             "messages_lost", "Messages that never arrived: sequence numbers missing past dedup.horizon", sources.lost
         )
         yield _counter_of("source_restarts", "Restarts of sources: sequence numbers began again", sources.restarts)
-        yield _counter_of("source_jumps", "Jumps of sources: dedup.sanity or more numbers were skipped", sources.jumps)
+        jumps = "Jumps of sources: dedup.sanity or more numbers were skipped, and no report says that they were sent"
+        yield _counter_of("source_jumps", jumps, sources.jumps)
 
     def _bus(self) -> Iterator[Metric]:
         bus = self._daemon.bus

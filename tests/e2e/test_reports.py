@@ -82,6 +82,31 @@ def test_a_loss_is_seen_on_every_host_with_its_place(fleet: list[Daemon]) -> Non
     assert finding["text"] in fleet[1].tool("fleet").stdout.decode()
 
 
+def test_a_long_outage_and_the_tail_of_a_burst_are_lost_exactly_on_every_host(fleet: list[Daemon]) -> None:
+    first = 10**15
+
+    def tell(number: int, following: int) -> bytes:
+        text = f"report 1 1.0.0 200 1 1\nsent plant/app/7 {first} {following}\n"
+        return datagram("plant/bccnd/1", number, "bccn/report/plant", text.encode(), KEY)
+
+    with Wire(fleet[0].port) as wire:
+        wire.send(tell(1, first), datagram("plant/app/7", first, "demo/x", b"x", KEY))
+        # 20,000 numbers of an outage, one message, and 2,000 more of which only the first half arrives
+        following = first + 20_001
+        wire.send(datagram("plant/app/7", following, "demo/x", b"x", KEY))
+        for number in range(following + 1, following + 1001):
+            wire.send(datagram("plant/app/7", number, "demo/x", b"x", KEY))
+        wire.send(tell(2, following + 2001))
+        for daemon in fleet:
+            wait(lambda daemon=daemon: daemon.metric("messages_lost_total") == 21_000)  # type: ignore[misc]
+            assert daemon.metric("source_jumps_total") == 0
+        wire.send(tell(3, following + 2001))
+        for daemon in fleet:
+            for receiver in HOSTS:
+                wait(lambda daemon=daemon, receiver=receiver: link(daemon, receiver, "plant")["lost"] == 21_000)  # type: ignore[misc]
+            assert daemon.metric("messages_missing") == 0
+
+
 def test_a_host_that_stops_says_so_and_one_that_is_killed_is_silent(fleet: list[Daemon]) -> None:
     wait(lambda: len(seen_by(fleet[0])["hosts"]) == 3)
     fleet[1].stop()

@@ -1,0 +1,193 @@
+"""Finds losses that only the report of a sender shows: what is missing behind the last number of a source, and holes of
+any length.
+
+A report says that every number of a run up to ``next - 1`` was broadcast. What is still missing of them `horizon`
+seconds later is lost, counted once, and late if it arrives after that. What was sent before a source was first heard
+here is not a loss here.
+
+Invariant: no verdict depends on it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from bccnd.core.sender_counts import SenderCounts
+
+#: numbers that a source can use in a second, and at once: a report of more is not believed
+MAX_SEQS_A_SECOND: Final = 2_000_000
+#: seconds for which a hole waits for the report that explains it: a few intervals of most senders
+HOLE_PATIENCE: Final = 60.0
+#: sources with holes that wait, holes of one source, and sources whose last numbers were counted as lost
+MAX_HOLES: Final = 4096
+MAX_HOLES_OF_SOURCE: Final = 16
+MAX_SETTLED: Final = 65_536
+#: checks that wait for the horizon: a further one replaces the oldest
+MAX_DUE: Final = 65_536
+
+
+class Followed(Protocol):
+    """What is needed of a source's tracker."""
+
+    @property
+    def src(self) -> bytes: ...
+    @property
+    def last(self) -> int: ...
+    @property
+    def heard(self) -> float: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def sender(self) -> SenderCounts: ...
+
+
+S = TypeVar("S", bound=Followed)
+
+
+class Hole(NamedTuple):
+    """Numbers that a source has skipped, from ``low`` to ``high``, at a time."""
+
+    low: int
+    high: int
+    at: float
+
+
+class _Due(NamedTuple):
+    """What is to be counted: all of ``holes``, and what is missing of an epoch up to ``last``."""
+
+    at: float
+    src: bytes
+    epoch: int
+    holes: int
+    last: int
+
+
+class _Settled:
+    """What was counted as lost of a source, up to ``until``; ``passed`` is the number up to which it has gone on since:
+    what arrived in between was late."""
+
+    __slots__ = ("passed", "until")
+
+    def __init__(self, passed: int, until: int) -> None:
+        self.passed = passed
+        self.until = until
+
+
+class ReportedLoss(Generic[S]):
+    """Losses of tracked sources that reports show. ``lose`` counts messages of a source as lost, ``jumped`` a hole that
+    no report explains; ``is_reported`` says whether the sender of a source tells its numbers."""
+
+    def __init__(self, lose: Callable[[S, int], None], jumped: Callable[[], None]) -> None:
+        self._lose = lose
+        self._jumped = jumped
+        self.is_reported: Callable[[bytes], bool] = lambda _src: False
+        #: by src
+        self.settled: dict[bytes, _Settled] = {}
+        self._holes: dict[bytes, list[Hole]] = {}
+        self._due: deque[_Due] = deque()
+
+    def settled_up_to(self, source: S) -> int:
+        """Return the number up to which all that has not arrived was counted as lost, at least the last one."""
+        settled = self.settled.get(source.src)
+        return source.last if settled is None else max(source.last, settled.until)
+
+    def _count_late(self, source: S) -> None:
+        """Count what has arrived after it was counted as lost, as the next number each time."""
+        settled = self.settled.get(source.src)
+        if settled is not None:
+            passed = min(source.last, settled.until)
+            if passed > settled.passed:
+                source.sender.late += passed - settled.passed
+                settled.passed = passed
+            if passed == settled.until:
+                del self.settled[source.src]
+
+    def pass_over(self, source: S, seq: int) -> int:
+        """Take a source's step forward to ``seq``, before its tracker does; return how many of the numbers in between
+        were not yet counted as lost."""
+        self._count_late(source)
+        settled = self.settled.get(source.src)
+        if settled is None:
+            return seq - source.last - 1
+        settled.passed = min(seq, settled.until)
+        if seq <= settled.until:
+            source.sender.late += 1
+        return max(0, seq - 1 - settled.until)
+
+    def skip(self, source: S, seq: int, now: float) -> None:
+        """Take a jump of a source to ``seq``, before its tracker does."""
+        fresh = self.pass_over(source, seq)
+        if not fresh:
+            return
+        if not self.is_reported(source.src):
+            self._jumped()
+            return
+        holes = self._holes.setdefault(source.src, [])
+        holes.append(Hole(seq - fresh, seq - 1, now))
+        if len(holes) > MAX_HOLES_OF_SOURCE:
+            del holes[0]
+            self._jumped()
+        if len(self._holes) > MAX_HOLES:
+            self._give_up(next(iter(self._holes)))
+
+    def report(self, source: S, first: int, following: int, now: float, horizon: float) -> bool:
+        """Take what a report says about a source: the first number of its run, and the next one. False if that cannot
+        be."""
+        self._count_late(source)
+        last = following - 1
+        if last - source.last > MAX_SEQS_A_SECOND * (1 + max(0.0, now - source.heard)):
+            return False
+        explained = 0
+        for hole in self._holes.pop(source.src, ()):
+            if first < hole.low and hole.high <= last:
+                explained += hole.high - hole.low + 1
+            elif first >= hole.low:  # it is another run: the source began anew, or went on at another number
+                self._jumped()
+            else:
+                self._holes.setdefault(source.src, []).append(hole)
+        tail = last if first <= source.last < last and self.settled_up_to(source) < last else 0
+        if explained or tail:
+            self._due.append(_Due(now + horizon, source.src, source.epoch, explained, tail))
+            if len(self._due) > MAX_DUE:
+                self._due.popleft()
+        return True
+
+    def sweep(self, get: Callable[[bytes], S | None], now: float) -> bool:
+        """Do one thing that is due; False if there is none."""
+        if self._due and self._due[0].at <= now:
+            due = self._due.popleft()
+            source = get(due.src)
+            if source is not None:
+                self._count(source, due)
+            return True
+        if self._holes:
+            src = next(iter(self._holes))
+            if self._holes[src][-1].at + HOLE_PATIENCE <= now:
+                self._give_up(src)
+                return True
+        return False
+
+    def _count(self, source: S, due: _Due) -> None:
+        lost = due.holes
+        settled = self.settled_up_to(source)
+        if due.last > settled and due.epoch == source.epoch:
+            lost += due.last - settled
+            self._count_late(source)
+            before = self.settled.pop(source.src, None)
+            passed = source.last if before is None else before.passed
+            self.settled[source.src] = _Settled(passed, due.last)
+            if len(self.settled) > MAX_SETTLED:
+                del self.settled[next(iter(self.settled))]
+        if lost:
+            self._lose(source, lost)
+
+    def _give_up(self, src: bytes) -> None:
+        for _ in self._holes.pop(src):
+            self._jumped()
+
+    def forget(self, src: bytes) -> None:
+        """Forget a source that is not tracked any more."""
+        self.settled.pop(src, None)
+        self._holes.pop(src, None)
