@@ -219,7 +219,9 @@ class AsyncConnection(Calls, _Messages):
             return True
         if any(needed and not done() for done, _, needed in self._waiting):
             return True
-        return all(len(one.events) < min(limit, one.limit) for one in (router.listened, *router.inboxes()))
+        if router.listeners is not None:  # a program on callbacks may never receive anything else
+            return len(router.listened.events) < limit
+        return all(len(one.events) < min(limit, one.limit) for one in router.inboxes())
 
     def _on_turn(self) -> None:
         """Something has happened: call the callbacks, and wake the tasks that have waited for it."""

@@ -109,8 +109,9 @@ class Router:
 
     def __init__(self, dialect: str = "path") -> None:
         self.inbox = EventQueue()
-        #: takes each message: `_route` once there is anything beside the inbox
-        self.put_message: Callable[[Message], object] = self.inbox.events.append
+        #: takes each message: `_route` once there is anything beside the inbox, and until then what takes least time
+        self.append: Callable[[Message], object] = self.inbox.events.append
+        self.put_message: Callable[[Message], object] = self.append
         self.listeners: PatternTable[Callable[[Message], object]] | None = None
         #: messages for callbacks
         self.listened = EventQueue()
@@ -126,8 +127,8 @@ class Router:
         #: subscriptions that take messages, and all that exist
         self._active: PatternTable[ref[EventQueue]] | None = None
         self._known: dict[ref[EventQueue], int] = {}
-        #: subscriptions that the program has dropped
-        self._dropped: deque[ref[EventQueue]] = deque()
+        #: subscriptions that the program has dropped, for `take_dropped`
+        self.dropped: deque[ref[EventQueue]] = deque()
         #: whether the inbox may hold refusals
         self._refused = False
 
@@ -171,18 +172,13 @@ class Router:
 
     def _on_dropped(self, one: ref[EventQueue]) -> None:
         # In the midst of anything, where garbage is collected: tables must not change now.
-        self._dropped.append(one)
+        self.dropped.append(one)
         self.on_dropped()
-
-    @property
-    def has_dropped(self) -> bool:
-        """Whether `take_dropped` has something to do."""
-        return bool(self._dropped)
 
     def take_dropped(self) -> Iterator[bytes]:
         """Forget subscriptions that the program has dropped; gives the patterns of those that were in use."""
-        while self._dropped:
-            yield from self._forget(self._dropped.popleft())
+        while self.dropped:
+            yield from self._forget(self.dropped.popleft())
 
     def activate(self, subscription: EventQueue) -> None:
         """Give a subscription the messages that match it, with those that still wait in the inbox."""
@@ -213,7 +209,7 @@ class Router:
         number = self._known.pop(one, 0)
         patterns = self._active.remove(number) if self._active is not None else ()
         if not self.is_split and self.replies is None:
-            self.put_message = self.inbox.events.append
+            self.put_message = self.append
         return patterns
 
     @property

@@ -181,9 +181,7 @@ class Session:
 
     @property
     def has_data(self) -> bool:
-        return bool(
-            self._opening or self._changes or self.report or (self.queue and self.ready) or self.router.has_dropped
-        )
+        return bool(self._opening or self._changes or self.report or (self.queue and self.ready) or self.router.dropped)
 
     def _drop_unused(self) -> None:
         """Unsubscribe from the patterns of subscriptions that the program has dropped."""
@@ -333,8 +331,9 @@ class Session:
         if not self._served:
             self._confirm_served(now)
         router = self.router
-        # One look a packet: what it holds finds room.
-        put = router.inbox.put if router.inbox.is_full and not router.is_split else router.put_message
+        put = router.put_message
+        if router.inbox.is_full and put is router.append:  # one look a packet: what it holds finds room
+            put = router.inbox.put
         for frame in messages:
             head, _, payload = frame.partition(b"\0")
             put(read_message(head[4:], payload, clock_ns))

@@ -165,6 +165,15 @@ async def test_coroutines_are_awaited_one_message_after_the_other(bus: AsyncConn
     assert got == [word % number for number in range(10) for word in (b"quick %d", b"slow %d")]
 
 
+@played
+async def test_callbacks_are_called_though_nobody_receives_the_rest(bus: AsyncConnection, bare: Bare) -> None:
+    called = asyncio.Event()
+    await bus.listen("b", lambda _message: called.set())
+    await bus.sync()
+    await asyncio.to_thread(bare.send, *[batch(*[b"x"] * 100)] * (MAX_EVENTS // 50), frame(b"b"))
+    await called.wait()
+
+
 def test_callbacks_that_raise_are_reported_and_cost_the_others_nothing(bare: Bare) -> None:
     faults: list[str] = []
     got: list[bytes] = []
