@@ -59,6 +59,13 @@ def _settings(_context: click.Context, _param: click.Parameter, values: tuple[st
     return found
 
 
+_keep_option: Final = click.option(
+    "--keep",
+    type=Duration(3600),
+    default="24h",
+    metavar="TIME",
+    help="Time for which replaced versions of the tables stay readable.",
+)
 #: what every command that runs on Spark has
 spark_options: Final = compose(
     click.option("--master", metavar="URL", help="Where Spark runs: local[N], spark://HOST:7077, ...; else $MASTER."),
@@ -78,23 +85,24 @@ _tables_option: Final = click.option(
 @click.command()
 @click.argument("journal", shell_complete=complete_files)
 @_tables_option
+@_keep_option
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
-def build(journal: str, tables: str, as_json: bool, **spark_settings: Any) -> None:
+def build(journal: str, tables: str, keep: float, as_json: bool, **spark_settings: Any) -> None:
     """Make all tables of a JOURNAL anew.
 
     \b
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
       bccn pipeline build s3://fleet/journal --out s3://fleet/tables --master spark://head:7077
 
-    JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables have afterwards what the journal has: days
-    that retention has taken from it are gone. A run that fails changes nothing.
+    JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables are Delta tables. They have afterwards what
+    the journal has: days that retention has taken from it are gone. A run that fails changes nothing.
     """
-    require(["pyspark", "pyarrow"], PIPELINE_EXTRA)
+    require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
     with session(journal, **spark_settings) as (spark, progress):
         from bccnd.pipeline.build import build as make
 
-        _summary(make(spark, journal, tables, progress=progress), tables, as_json)
+        _summary(make(spark, journal, tables, progress=progress, keep=keep), tables, as_json)
 
 
 @click.command()
@@ -103,6 +111,7 @@ def build(journal: str, tables: str, as_json: bool, **spark_settings: Any) -> No
 @click.option("--checkpoint", metavar="DIR", help="Ignored; for old command lines.")
 @click.option("--once", is_flag=True, help="Run one pass, then exit.")
 @click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Time between two passes.")
+@_keep_option
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
 def stream(
@@ -111,6 +120,7 @@ def stream(
     checkpoint: str | None,  # noqa: ARG001 - an option of earlier versions
     once: bool,
     every: float,
+    keep: float,
     as_json: bool,
     **spark_settings: Any,
 ) -> None:
@@ -123,12 +133,12 @@ def stream(
     retention has taken records from the journal stays as it is; the summary names those that new files were for. It may
     be killed at any moment and started again.
     """
-    require(["pyspark", "pyarrow"], PIPELINE_EXTRA)
+    require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
     with session(journal if once else None, **spark_settings) as (spark, progress):
         from bccnd.pipeline.incremental import once as make
 
         while True:
-            outcome = make(spark, journal, tables, progress=progress)
+            outcome = make(spark, journal, tables, progress=progress, keep=keep)
             if outcome.days or outcome.left or once:
                 _summary(outcome, tables, as_json)
             if once:

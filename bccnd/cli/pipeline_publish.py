@@ -37,7 +37,7 @@ def publish(
     became worse (another severity, or half as much again), or was over in between: TABLES/_state/published.json notes
     it.
     """
-    require(["pyarrow", "jinja2"], PIPELINE_EXTRA)
+    require(["pyarrow", "deltalake", "jinja2"], PIPELINE_EXTRA)
     from bccnd.pipeline import publish_findings as news
 
     try:

@@ -43,7 +43,7 @@ def report(
     """
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is not before --until")
-    require(["pyarrow", "jinja2"], PIPELINE_EXTRA)
+    require(["pyarrow", "deltalake", "jinja2"], PIPELINE_EXTRA)
     from bccnd.pipeline.report.findings import SEVERITIES
     from bccnd.pipeline.report.page import report as make
     from bccnd.pipeline.report.table_reader import Tables, TimeRange

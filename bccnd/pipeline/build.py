@@ -1,7 +1,7 @@
 """Builds all tables of all days of a journal; and the step that incremental runs are made of.
 
 Invariant: the tables are a function of the journal alone: what a build gives, any sequence of incremental runs over the
-same files gives as well, row by row. No table is in its place before all of them are written.
+same files gives as well, row by row. Readers see no table of a run before all of them are written.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import clocks, input_history, journal_files, schema, store
+from bccnd.pipeline import clocks, input_history, journal_files, schema
 from bccnd.pipeline.compute import Result, compute
+from bccnd.pipeline.lake import delta, store
 from bccnd.pipeline.receivers import JournalSpan
 from bccnd.pipeline.tables.liveness import liveness
-from bccnd.pipeline.task_records import frame_of
 
-#: state for later runs, below `store.STATE`
-ALIGN: Final = f"{store.STATE}/align"
-HEARD: Final = f"{store.STATE}/heard"
-SESSIONS: Final = f"{store.STATE}/sessions"
+#: state for later runs
+ALIGN: Final = f"{delta.STATE}/align"
+HEARD: Final = f"{delta.STATE}/heard"
+SESSIONS: Final = f"{delta.STATE}/sessions"
 #: tables that every run makes of all days, from what was kept of them
 WHOLE: Final = ("epochs", "liveness")
 #: the steps that a run goes through
@@ -50,8 +50,11 @@ def silent(step: str) -> None:
     """Progress that nothing shows."""
 
 
-def build(spark: SparkSession, journal: str, tables: str, *, progress: Progress = silent) -> Outcome:
+def build(
+    spark: SparkSession, journal: str, tables: str, *, progress: Progress = silent, keep: float = delta.KEEP
+) -> Outcome:
     """Compute all tables anew. Of days that the journal does not have any more, the tables have nothing afterwards.
+    What the tables were before stays readable for ``keep`` seconds.
 
     Raises PipelineError.
     """
@@ -60,7 +63,7 @@ def build(spark: SparkSession, journal: str, tables: str, *, progress: Progress 
     def run() -> tuple[list[str], dict[str, int]]:
         progress("listing the journal")
         source = journal_files.Journal(journal)
-        with store.opened(spark, tables) as kept:
+        with store.opened(spark, tables, keep=keep) as kept:
             return source.days, recompute(spark, kept, source, input_history.read_sessions(source.sessions()), progress)
 
     return Outcome(*journal_files.repeated(run), time.monotonic() - began)
@@ -92,11 +95,10 @@ def recompute(
         finally:
             result.close()
     progress("finding silences")
-    table = input_history.sessions_table(sessions)
-    kept.write(SESSIONS, frame_of(spark, table).withColumn("day", F.lit("all")))
+    kept.put(SESSIONS, input_history.sessions_table(sessions))
     replaced = None if days is None else wanted
     _write_liveness(kept, clocks.correct_sessions(sessions, corrections), replaced)
-    progress("putting the tables in their places")
+    progress("committing the tables")
     kept.commit(replaced, whole=WHOLE)
     return {name: kept.rows.get(name, 0) for name in schema.TABLES}
 
@@ -155,6 +157,6 @@ def _write_liveness(kept: store.Store, sessions: Sequence[input_history.Session]
         others = earlier.where(~F.col("day").isin(*days)) if days else earlier
         heard = others if heard is None else heard.unionByName(others)
     if heard is None:
-        kept.empty("liveness")
+        kept.empty("liveness", schema.TABLES["liveness"])
     else:
         kept.write("liveness", schema.conform("liveness", liveness(heard, (one[:4] for one in sessions))))

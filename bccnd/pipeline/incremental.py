@@ -16,26 +16,29 @@ import time
 from pyspark.sql import SparkSession
 
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline import input_history, journal_files, schema, store
+from bccnd.pipeline import input_history, journal_files, schema
 from bccnd.pipeline.build import SESSIONS, Outcome, Progress, recompute, silent
+from bccnd.pipeline.lake import delta, store
 
 
-def once(spark: SparkSession, journal: str, tables: str, *, progress: Progress = silent) -> Outcome:
-    """One pass over what is new. Raises PipelineError."""
+def once(
+    spark: SparkSession, journal: str, tables: str, *, progress: Progress = silent, keep: float = delta.KEEP
+) -> Outcome:
+    """One pass over what is new; what it replaces stays readable for ``keep`` seconds. Raises PipelineError."""
     began = time.monotonic()
-    days, left, rows = journal_files.repeated(lambda: _pass(spark, journal, tables, progress))
+    days, left, rows = journal_files.repeated(lambda: _pass(spark, journal, tables, progress, keep))
     return Outcome(sorted(days), dict.fromkeys(schema.TABLES, 0) | rows, time.monotonic() - began, sorted(left))
 
 
 def _pass(
-    spark: SparkSession, journal: str, tables: str, progress: Progress
+    spark: SparkSession, journal: str, tables: str, progress: Progress, keep: float
 ) -> tuple[set[str], set[str], dict[str, int]]:
     """The days that were computed, those that were left as they are, and the rows of each table."""
     progress("looking for new files")
     source = journal_files.Journal(journal, may_be_empty=True)
     if not source.files:
         return set(), set(), {}
-    with store.opened(spark, tables) as kept:
+    with store.opened(spark, tables, keep=keep) as kept:
         before = input_history.read_sessions(kept.load(SESSIONS, journal_schema.SESSIONS))
         sessions = input_history.remember(before, input_history.read_sessions(source.sessions()))
         past = input_history.InputHistory(kept, source)

@@ -19,12 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline import store
 from bccnd.pipeline.journal_files import MARGIN, Journal
+from bccnd.pipeline.lake.delta import STATE
+from bccnd.pipeline.lake.store import Store
 from bccnd.pipeline.task_records import beside
 
 #: the state with what the tables of a day were made of: `Records`
-FILES: Final = f"{store.STATE}/files"
+FILES: Final = f"{STATE}/files"
 _DAY: Final = 86_400 * file_names.MICROSECONDS
 
 
@@ -156,7 +157,7 @@ class InputHistory:
     ``new_days`` are the days that new files touch; ``left`` those that were asked for and cannot be computed again.
     """
 
-    def __init__(self, kept: store.Store, source: Journal) -> None:
+    def __init__(self, kept: Store, source: Journal) -> None:
         self.left: set[str] = set()
         self._days = set(source.days)
         table = kept.load(FILES, COLUMNS, self._days)

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline.store_files import Root, usable
+from bccnd.pipeline.lake.place import Root, usable
 
 #: rows so near to midnight belong to the days on both sides of it: clocks differ, and copies come late
 MARGIN: Final = datetime.timedelta(minutes=10)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from bccnd.errors import PipelineError
-from bccnd.pipeline import store, store_files
+from bccnd.pipeline.lake import delta, place
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Facts
 from bccnd.pipeline.report.findings import SEVERITIES, Finding, findings
@@ -21,7 +21,7 @@ from bccnd.pipeline.report.gather import gather
 from bccnd.pipeline.report.table_reader import NEEDED, Tables, TimeRange, midnight
 
 #: what was published, below the tables
-STATE: Final = f"{store.STATE}/published.json"
+STATE: Final = f"{delta.STATE}/published.json"
 #: a finding is published again when its weight has become so many times greater
 WORSE: Final = 1.5
 #: findings in one run
@@ -68,9 +68,9 @@ class Published:
 
     def __init__(self, where: str) -> None:
         """Raises PipelineError: bad_state, no_place."""
-        self._root = store_files.Root(where)
+        self._root = place.Root(where)
         self._known: dict[str, tuple[int, float]] = {}
-        with store_files.usable(where):
+        with place.usable(where):
             text = self._root.text(STATE)
         try:
             known = json.loads(text)["published"] if text else {}

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from bccnd.core.tap_record import seq_key
 from bccnd.journal import file_names, files, schema
@@ -201,7 +201,7 @@ def _sessions(journal: str, plan: Plan) -> None:
 
 def cells(tables: str) -> Truth:
     """The cells of link_loss as they were computed. Everybody was listening all the time."""
-    table = pq.read_table(f"{tables}/link_loss")
+    table = DeltaTable(f"{tables}/link_loss").to_pyarrow_table()
     assert table.num_rows == 0 or pc.sum(table["not_listening"]).as_py() == 0
     minute = pc.divide(table["win"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), MINUTE)
     names = ("expected", "any_seen", "seen", "lost_here", "lost_everywhere")

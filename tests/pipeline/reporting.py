@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bccnd.pipeline import schema
+from bccnd.pipeline.lake.delta import Change, Lake
+from bccnd.pipeline.lake.parquet import File
 from bccnd.pipeline.report.facts import (
     Channel,
     Clock,
@@ -22,6 +24,7 @@ from bccnd.pipeline.report.facts import (
     Silence,
     Start,
 )
+from bccnd.pipeline.report.table_reader import SESSIONS
 
 #: a Saturday, 10:00 UTC, in microseconds
 START: Final = 1_795_255_200_000_000
@@ -42,20 +45,26 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 COLUMNS: Final[Mapping[str, pa.Schema]] = {
     table: pa.schema([(one.name, _TYPES[one.dataType.simpleString()]) for one in columns])
-    for table, columns in {**schema.TABLES, "_state/sessions": schema.SESSIONS}.items()
+    for table, columns in {**schema.TABLES, SESSIONS: schema.SESSIONS}.items()
 }
 
 
 def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = DAY) -> Path:
-    """Rows of a day as a file of a table; times are given in microseconds."""
+    """Rows of a day as another file of a table, and a build that has it; times are given in microseconds."""
     full = [
         {field.name: row.get(field.name, 0 if field.type == pa.int64() else None) for field in COLUMNS[table]}
         for row in rows
     ]
-    folder = root / table / f"day={day}"
+    divided = table != SESSIONS
+    folder = root / table / f"day={day}" if divided else root / table
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"part-{len(list(folder.iterdir())):05d}.parquet"
+    path = folder / f"part-{len(list(folder.glob('*.parquet'))):05d}.parquet"
     pq.write_table(pa.Table.from_pylist(full, schema=COLUMNS[table]), path)
+    lake = Lake(str(root))
+    lake.begin([table])
+    file = File(str(path.relative_to(root / table)), day if divided else "", len(full), path.stat().st_size)
+    others = [one for one in lake.files(table) if one.day == file.day]
+    lake.commit({table: Change(COLUMNS[table], [*others, file], [], divided)})
     return path
 
 

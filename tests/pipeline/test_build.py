@@ -22,8 +22,9 @@ from bccnd.cli.main import main
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline import journal_files, schema, store
+from bccnd.pipeline import journal_files, schema
 from bccnd.pipeline.build import build
+from bccnd.pipeline.lake.delta import Lake
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import content, files
@@ -41,8 +42,7 @@ def test_all_tables_are_there_for_all_days(spark: SparkSession, built: Path) -> 
     assert {name for name, rows in found.items() if rows} == set(schema.TABLES)
     days = {"2026-03-01", "2026-03-02", "2026-03-03"}
     assert {str(row[-1]) for row in found["messages"]} == days
-    assert sorted(os.listdir(built)) == ["_lock", "_new", "_state", *sorted(schema.TABLES)]
-    assert os.listdir(built / "_new") == []
+    assert sorted(os.listdir(built)) == ["_state", *sorted([*schema.TABLES, "builds"])]
     # forged: 20 datagrams, which all three hosts refused
     assert sum(row[6] for row in found["integrity"]) == 60
 
@@ -244,7 +244,7 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
     assert printed == ""
     assert errors.splitlines()[-1] == "bccn: interrupted; the tables are as they were"
     assert "Traceback" not in errors
-    assert store.contents(str(tables)) == {}
+    assert Lake(str(tables)).tables == set()
 
 
 def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:

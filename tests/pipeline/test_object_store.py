@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
 
+import bccnd.pipeline
 from bccnd.journal.files import open_root
-from bccnd.pipeline import store
 from bccnd.pipeline.build import build
 from bccnd.pipeline.incremental import once
-from bccnd.pipeline.store_files import Root
 from tests.pipeline import object_store
 from tests.pipeline.commands import bccn
 from tests.pipeline.threedays import content, files
-from tests.support import ROOT
 
 
 def test_readers_see_whole_runs_only(spark: SparkSession, small: Path, built: Path, s3: str, tmp_path: Path) -> None:
@@ -35,7 +31,7 @@ def test_readers_see_whole_runs_only(spark: SparkSession, small: Path, built: Pa
     # as people write it: the server and the keys in the environment, Hadoop's name for S3
     where = f"s3a://{object_store.BUCKET}/{tmp_path.name}"
     words = ("pipeline", "stream", f"{where}/journal", "--out", f"{where}/tables", "--checkpoint", "unused", "--once")
-    for step in ("writing tables", "putting the tables", None):
+    for step in ("writing tables", "committing the tables", None):
         with bccn(*words, AWS_ENDPOINT_URL=f"http://{s3}", **object_store.KEYS) as running:
             assert running.stderr
             output = ""
@@ -49,17 +45,6 @@ def test_readers_see_whole_runs_only(spark: SparkSession, small: Path, built: Pa
         assert content(tables) in (old, new)
         assert running.returncode == (-signal.SIGKILL if step else 0), output
     assert content(tables) == new
-    listed = {path for paths in store.contents(tables).values() for path in paths}
-    assert {path for path, _ in Root(tables).files()} == {*listed, store.MANIFEST, store.FORMAT_FILE}
     build(spark, journal, tables)
     assert content(tables) == new
-    # Other programs read the list, as the documents say.
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    bucket, root = open_root(tables)
-    pafs.copy_files(root, str(copy), source_filesystem=bucket)
-    found = re.search(r"```python\n(import json\n.*?)```", (ROOT / "docs/pipeline.md").read_text(), re.DOTALL)
-    assert found
-    names: dict[str, Any] = {"spark": spark}
-    exec(re.sub(r"s3a?://fleet/tables", str(copy), found[1]), names)
-    assert names["link_loss"].count_rows() == names["frame"].count() == len(new["link_loss"])
+    assert bccnd.pipeline.read(spark, tables, "link_loss").count() == len(new["link_loss"])

@@ -10,6 +10,8 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+import bccnd.pipeline
+from bccnd.pipeline import schema
 from bccnd.pipeline.build import build
 from examples.simulation import Fleet, Forged, Loss, Restart, Source, write
 from tests.support import ROOT
@@ -44,8 +46,8 @@ def engines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     build(spark, str(folder / "journal"), str(folder / "tables"))
     assert PLACE in PYTHON
     exec(PYTHON.replace(PLACE, str(folder / "tables")), {})
-    for table in (folder / "tables").glob("[a-z]*"):
-        spark.read.parquet(str(table)).createOrReplaceTempView(table.name)
+    for table in schema.TABLES:
+        bccnd.pipeline.read(spark, str(folder / "tables"), table).createOrReplaceTempView(table)
     return spark
 
 

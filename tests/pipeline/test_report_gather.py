@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,8 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline.report import gather as reading
 from bccnd.pipeline.report.facts import Channel, Clock, Course, Delivery, Link, Recording, Refusals, Start
 from bccnd.pipeline.report.gather import add_up, gather
-from bccnd.pipeline.report.table_reader import Tables, TimeRange
+from bccnd.pipeline.report.table_reader import COLUMNS as READ
+from bccnd.pipeline.report.table_reader import SESSIONS, Tables, TimeRange
 from tests.pipeline.reporting import COLUMNS, DAY, HOUR, MINUTE, START, put, write
 from tests.support import ROOT
 
@@ -259,9 +259,9 @@ def test_places_without_tables(tmp_path: Path) -> None:
         assert part in refused(place)
 
 
-def test_files_that_are_no_part_of_a_table(tables: Path) -> None:
-    foreign = tables / "link_loss" / f"day={DAY}" / "foreign.parquet"
-    wrong = pq.read_table(foreign.parent / "part-00000.parquet", partitioning=None)
+def test_files_that_are_not_what_was_written(tables: Path) -> None:
+    spoiled = tables / "link_loss" / f"day={DAY}" / "part-00000.parquet"
+    wrong = pq.read_table(spoiled, partitioning=None)
     wrong = wrong.set_column(wrong.schema.get_field_index("seen"), "seen", pa.array(["x"] * len(wrong)))
     for table, part in (
         (wrong.drop_columns(["win"]), "link_loss: it lacks win"),
@@ -269,21 +269,22 @@ def test_files_that_are_no_part_of_a_table(tables: Path) -> None:
         (None, "cannot be read"),
     ):
         if table is None:
-            foreign.write_bytes(b"no parquet at all")
+            spoiled.write_bytes(b"no parquet at all")
         else:
-            pq.write_table(table, foreign)
+            pq.write_table(table, spoiled)
         detail = refused(tables)
-        assert (str(foreign) in detail, part in detail) == (True, True), detail
+        assert (str(spoiled) in detail, part in detail) == (True, True), detail
 
 
-def test_files_that_are_not_finished_are_left_out_and_tables_that_are_not_there_are_named(tables: Path) -> None:
+def test_files_of_no_build_are_left_out_and_tables_that_are_not_there_are_named(tmp_path: Path, tables: Path) -> None:
     whole = gather(Tables(str(tables)))
-    (tables / "link_loss" / f"day={DAY}" / ".part.parquet").write_bytes(b"half a file")
-    (tables / "link_loss" / f"day={DAY}" / "_SUCCESS").write_bytes(b"")
+    for name in ("part-00009.parquet", ".part.parquet", "_SUCCESS"):
+        (tables / "link_loss" / f"day={DAY}" / name).write_bytes(b"half a file")
     (tables / "_state").mkdir()
     assert gather(Tables(str(tables))) == whole
-    shutil.rmtree(tables / "skew")
-    assert gather(Tables(str(tables))).missing == ("skew",)
+    put(tmp_path / "some", "link_loss", [{"host": "h01", "src": "a", "win": START}])
+    missing = gather(Tables(str(tmp_path / "some"))).missing
+    assert missing == tuple(sorted({*READ} - {"link_loss", SESSIONS}))
 
 
 def test_a_journal_is_distinguished_from_tables(tmp_path: Path, tables: Path) -> None:

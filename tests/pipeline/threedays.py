@@ -9,7 +9,9 @@ from typing import Any
 
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from bccnd.pipeline import parquet, schema, store
+from bccnd.pipeline import schema
+from bccnd.pipeline.lake import parquet
+from bccnd.pipeline.lake.delta import Lake
 from examples.simulation import Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
 
 #: 2026-03-01, at midnight
@@ -65,10 +67,10 @@ def arrive(journal: Path, to: Path, path: Path) -> None:
 
 def content(tables: Path | str) -> dict[str, list[tuple[Any, ...]]]:
     """All rows of all tables, in order; the day comes last."""
-    where = str(tables)
-    there = store.contents(where)
+    lake = Lake(str(tables))
     found = {}
     for name, columns in schema.TABLES.items():
-        rows = parquet.load(where, there.get(name, []), to_arrow_schema(columns, timezone="UTC")).to_pylist()
+        paths = [file.path for file in lake.files(name)]
+        rows = parquet.load(lake.root.at(name), paths, to_arrow_schema(columns, timezone="UTC")).to_pylist()
         found[name] = sorted((tuple(row.values()) for row in rows), key=repr)
     return found

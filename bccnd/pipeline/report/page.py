@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from bccnd.errors import PipelineError
-from bccnd.pipeline import store_files
+from bccnd.pipeline.lake import place
 from bccnd.pipeline.report import charts, rendering
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, add_courses, add_links, by_sending_host
@@ -72,8 +72,8 @@ def report(
     ranked = findings(facts)
     progress("writing the page")
     text = render_page(facts, ranked, title)
-    with store_files.usable(out):
-        store_files.Root(out).put("index.html", text)
+    with place.usable(out):
+        place.Root(out).put("index.html", text)
     return f"{out.rstrip('/')}/index.html", ranked
 
 

@@ -18,12 +18,13 @@ import pyarrow.parquet as pq
 
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
-from bccnd.pipeline import store, store_files
-from bccnd.pipeline.parquet import day_of
+from bccnd.pipeline.lake.delta import STATE, Lake
+from bccnd.pipeline.lake.parquet import File
+from bccnd.pipeline.lake.place import Root, usable
 from bccnd.pipeline.report import formatting as fmt
 
 #: the sessions that are kept beside the tables; they are not divided by day
-SESSIONS: Final = f"{store.STATE}/sessions"
+SESSIONS: Final = f"{STATE}/sessions"
 #: the table without which there is nothing to report
 NEEDED: Final = "link_loss"
 
@@ -78,28 +79,32 @@ class TimeRange:
 
 
 class Tables:
-    """The tables of the last whole run below a folder or URI. Raises PipelineError: no_tables, no_place, foreign,
+    """The tables of the last build below a folder or URI. Raises PipelineError: no_tables, no_place, foreign,
     renewed."""
 
     def __init__(self, where: str) -> None:
         self.where = where
-        with store_files.usable(where):
-            self._root = store_files.Root(where)
+        with usable(where):
+            self._root = Root(where)
             exists = self._root.filesystem.get_file_info(self._root.path).type
             if exists != pafs.FileType.Directory:
                 what = "there is no such folder" if exists == pafs.FileType.NotFound else "it is no folder"
                 remedy = "name the output of bccn pipeline build, or a journal"
                 raise PipelineError("no_tables", f"{where}: {what}", remedy)
-            self._contents = store.contents(where)
-            self.names = {*self._root.names(), *self._contents}
+            below = self._root.names()
+        self._lake = Lake(where)
+        self.names = self._lake.tables
+        self.is_journal = file_names.OBS in below and not self.names
+        self._files: dict[str, list[File]] = {}
 
-    @property
-    def is_journal(self) -> bool:
-        return file_names.OBS in self.names and NEEDED not in self.names
+    def _files_of(self, table: str) -> list[File]:
+        if table not in self._files:
+            self._files[table] = self._lake.files(table)
+        return self._files[table]
 
     def days(self, table: str) -> list[str]:
         """Return the days of which a table has files."""
-        return sorted({day_of(path) for path in self._contents.get(table, ())})
+        return sorted({file.day for file in self._files_of(table)})
 
     def rows(self, table: str, time: TimeRange, only: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows of a table within a range of time, or ``only`` some columns of them, in batches. Of tables
@@ -114,7 +119,7 @@ class Tables:
                     yield time.select(rows, by) if by else rows
 
     def _paths(self, table: str, time: TimeRange) -> list[str]:
-        return sorted(path for path in self._contents.get(table, ()) if table == SESSIONS or time.has_day(day_of(path)))
+        return [f"{table}/{file.path}" for file in self._files_of(table) if not file.day or time.has_day(file.day)]
 
     @contextmanager
     def _file(self, table: str, path: str) -> Iterator[pq.ParquetFile]:

@@ -1,7 +1,7 @@
 """Tables of Parquet files, written and read by Spark's tasks through pyarrow, on any file system that pyarrow supports.
 
-The files of a day are in ``<folder>/day=<YYYY-MM-DD>/``; the column ``day`` is in their path only. Paths are those
-below the folder or URI ``where``, which every task opens by itself.
+The files of a day are in ``day=<YYYY-MM-DD>/``; the column ``day`` is in their path only. Paths are those below the
+folder or URI of the table, ``where``, which every task opens by itself.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.journal import file_names, files
+from bccnd.journal import files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-DAY: Final = "day="
+#: the column by which tables are divided, and the prefix of its folders
+DAY: Final = "day"
 _DAY_FIELD: Final = pa.field("day", pa.string())
 #: rows that a task keeps, of all days together, before it writes a row group
 _GROUP: Final = 131_072
@@ -30,55 +31,53 @@ _BATCH: Final = 65_536
 _TASKS: Final = 2
 
 
-class Written(NamedTuple):
-    """A file that a task has written, and how many rows it has."""
+class File(NamedTuple):
+    """A file of a table: its path below the table's folder, the day of its rows, their number, and its size."""
 
     path: str
     day: str
     rows: int
+    size: int
 
 
 def day_of(path: str) -> str:
-    """The day of a file's folder."""
-    return path.split("/")[-2].removeprefix(DAY)
+    """The day of a file's folder; empty for a file of a table that is not divided by days."""
+    folder, _, _ = path.rpartition("/")
+    return folder.rpartition(f"{DAY}=")[2] if folder else ""
 
 
-def write(frame: DataFrame, where: str, folder: str, name: str = "part") -> list[Written]:
+def write(frame: DataFrame, where: str, name: str) -> list[File]:
     """Write a frame, whose last column is ``day``, by one file for each of its partitions and days.
 
-    On a local disk a task that is repeated replaces its files. Elsewhere, where a task that is believed dead may still
-    be writing, each attempt has names of its own; the files that count are those returned.
+    A task that is believed dead may still be writing, so each attempt has names of its own; the files that count are
+    those returned.
     """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context: Any = TaskContext.get()
-        days = _Days(where, folder, f"{name}-{context.partitionId():05}", context.taskAttemptId())
+        days = _Days(where, f"{name}-{context.partitionId():05}-{context.taskAttemptId()}.parquet")
         for batch in batches:
             days.add(batch)
         if found := days.finish():
-            yield pa.RecordBatch.from_pylist([one._asdict() for one in found])
+            yield pa.RecordBatch.from_pylist([file._asdict() for file in found])
 
-    return [Written(*row) for row in frame.mapInArrow(task, "path string, day string, rows bigint").collect()]
+    written = frame.mapInArrow(task, "path string, day string, rows bigint, size bigint").collect()
+    return [File(*row) for row in written]
 
 
 class _Days:
-    """The files of one task. On a local disk a file gets its name when it is whole."""
+    """The files of one task."""
 
-    def __init__(self, where: str, folder: str, name: str, attempt: int) -> None:
+    def __init__(self, where: str, name: str) -> None:
         self._filesystem, self._root = files.open_root(where)
         self._local = isinstance(self._filesystem, pafs.LocalFileSystem)
-        self._folder = folder
-        self._name = f"{name}.parquet" if self._local else f"{name}-{attempt}.parquet"
-        self._unfinished = f"{file_names.UNFINISHED}{attempt}-{self._name}" if self._local else self._name
+        self._name = name
         self._waiting: dict[str, list[pa.RecordBatch]] = {}
         self._rows: dict[str, int] = {}
         self._files: dict[str, pq.ParquetWriter] = {}
         self._counts: dict[str, int] = {}
-
-    def _path(self, day: str, name: str) -> str:
-        return f"{self._root}/{self._folder}/{DAY}{day}/{name}"
 
     def add(self, batch: pa.RecordBatch) -> None:
         days = pc.cast(batch.column(batch.num_columns - 1), pa.string())
@@ -90,28 +89,30 @@ class _Days:
         while sum(self._rows.values()) >= _GROUP:
             self._write(max(self._rows, key=self._rows.__getitem__))
 
+    def _path(self, day: str) -> str:
+        return f"{DAY}={day}/{self._name}"
+
     def _write(self, day: str) -> None:
         """Write what waits of a day as a row group."""
         rows = pa.Table.from_batches(self._waiting.pop(day))
         self._counts[day] = self._counts.get(day, 0) + self._rows.pop(day)
         if day not in self._files:
-            path = self._path(day, self._unfinished)
+            place = f"{self._root}/{self._path(day)}"
             if self._local:
-                self._filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-            self._files[day] = pq.ParquetWriter(path, rows.schema, filesystem=self._filesystem, compression="zstd")
+                self._filesystem.create_dir(place.rpartition("/")[0], recursive=True)
+            self._files[day] = pq.ParquetWriter(place, rows.schema, filesystem=self._filesystem, compression="zstd")
         self._files[day].write_table(rows, row_group_size=rows.num_rows)
 
-    def finish(self) -> list[Written]:
+    def finish(self) -> list[File]:
         """Write the rest; files that are not open yet one after the other."""
+        found = []
         for day in sorted({*self._waiting, *self._files}):
             if day in self._waiting:
                 self._write(day)
             self._files.pop(day).close()
-            if self._local:
-                self._filesystem.move(self._path(day, self._unfinished), self._path(day, self._name))
-        return [
-            Written(f"{self._folder}/{DAY}{day}/{self._name}", day, rows) for day, rows in sorted(self._counts.items())
-        ]
+            size = self._filesystem.get_file_info(f"{self._root}/{self._path(day)}").size
+            found.append(File(self._path(day), day, self._counts[day], size))
+        return found
 
 
 def read(spark: SparkSession, where: str, paths: Sequence[str], schema: StructType) -> DataFrame:
