@@ -73,6 +73,7 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("recording_ended", "09e21350d8834b38b93bac831b64fe2a", logging.INFO, ("journal",)),
         Event("recording_paused", "37b481acb0704c83b8c79a88d2960146", logging.WARNING, ("error", "drop")),
         Event("recording_resumed", "6ca981797ac04a31928047cf0e86f09c", logging.INFO, ("count",)),
+        Event("session_begun", "514fd86487b840e3b5dbaa1aba712296", logging.WARNING, ("cause",)),
         Event("records_lost", "649f6de275b14bda96447f3b0200e8d1", logging.WARNING, ("count", "drop")),
         Event("daemon_away", "6d02266228984c8bb361add538280966", logging.WARNING, ("reason",)),
         Event("journal_unreachable", "d45e92b369404ecc91df33098d3e641a", logging.WARNING, ("error",)),

@@ -19,6 +19,7 @@ from bccnd.pipeline import clocks, input_history, journal_files, schema
 from bccnd.pipeline.compute import Result, compute
 from bccnd.pipeline.lake import delta, store
 from bccnd.pipeline.receivers import JournalSpan
+from bccnd.pipeline.session_files import open_journal
 from bccnd.pipeline.tables.liveness import liveness
 
 #: state for later runs
@@ -62,9 +63,9 @@ def build(
 
     def run() -> tuple[list[str], dict[str, int]]:
         progress("listing the journal")
-        source = journal_files.Journal(journal)
+        source, sessions = open_journal(journal)
         with store.opened(spark, tables, keep=keep) as kept:
-            return source.days, recompute(spark, kept, source, input_history.read_sessions(source.sessions()), progress)
+            return source.days, recompute(spark, kept, source, sessions, progress)
 
     return Outcome(*journal_files.repeated(run), time.monotonic() - began)
 

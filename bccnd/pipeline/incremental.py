@@ -19,6 +19,7 @@ from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import input_history, journal_files, schema
 from bccnd.pipeline.build import SESSIONS, Outcome, Progress, recompute, silent
 from bccnd.pipeline.lake import delta, store
+from bccnd.pipeline.session_files import open_journal
 
 
 def once(
@@ -35,12 +36,12 @@ def _pass(
 ) -> tuple[set[str], set[str], dict[str, int]]:
     """The days that were computed, those that were left as they are, and the rows of each table."""
     progress("looking for new files")
-    source = journal_files.Journal(journal, may_be_empty=True)
+    source, found = open_journal(journal, may_be_empty=True)
     if not source.files:
         return set(), set(), {}
     with store.opened(spark, tables, keep=keep) as kept:
         before = input_history.read_sessions(kept.load(SESSIONS, journal_schema.SESSIONS))
-        sessions = input_history.remember(before, input_history.read_sessions(source.sessions()))
+        sessions = input_history.remember(before, found)
         past = input_history.InputHistory(kept, source)
         untouched = kept.days(input_history.FILES) - past.new_days - input_history.changed(before, sessions)
         days = past.complete(set(source.days) - untouched)

@@ -63,6 +63,7 @@ class Session(NamedTuple):
     socket_drops: int = 0
     tap_gaps: int = 0
     version: str = ""
+    cause: str | None = None
 
 
 #: the types of its fields, under the names of the columns of sessions

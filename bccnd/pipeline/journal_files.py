@@ -32,7 +32,7 @@ _READERS: Final = 8
 #: other names of a type of Arrow
 _SAME: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 #: columns that a journal without them may leave out
-_OPTIONAL: Final = ("payload",)
+_OPTIONAL: Final = ("payload", "cause")
 #: the reason of an error that is over when the journal is listed again, and how often that is tried
 CHANGED: Final = "changed"
 _TRIES: Final = 5
@@ -77,7 +77,7 @@ class Journal:
                     "name the folder that a recorder writes to (recorder.journal), or make one: bccn pipeline ingest",
                 )
             found = []
-            for path, size in self._parquet(file_names.OBS):
+            for path, size, _ in finished_files(self._root, file_names.OBS):
                 file = file_names.read_path(path)
                 if file is None:
                     raise foreign(self._root.at(path), "its name is not one that a recorder gives")
@@ -93,14 +93,6 @@ class Journal:
                 "empty_journal", f"the journal at {where} has no records yet", "see whether the recorder runs"
             )
         self.days = sorted({one.file.day for one in self.files})
-
-    def _parquet(self, under: str) -> list[tuple[str, int]]:
-        """Paths of finished files below a folder, and their sizes."""
-        return [
-            (path, size)
-            for path, size in self._root.files(under)
-            if path.endswith(".parquet") and not any(part.startswith((".", "_")) for part in path.split("/"))
-        ]
 
     def _twice(self, path: str, other: str) -> PipelineError:
         detail = f"{self._root.at(path)} holds the same records as {other}"
@@ -122,27 +114,30 @@ class Journal:
     def ends(self, paths: Iterable[str]) -> dict[str, Ends]:
         """Rows and times of these files, from their footers; of files that are gone by now there is nothing. Raises
         PipelineError: foreign_file, misplaced."""
-        return self._look(paths, journal_schema.OBS, read_ends)
+        return look_into(self._root, paths, journal_schema.OBS, read_ends)
 
-    def sessions(self) -> pa.Table:
-        """When receivers were recording. Raises PipelineError: foreign_file, misplaced."""
-        columns = journal_schema.SESSIONS
-        paths = [path for path, _ in self._parquet(file_names.SESSIONS)]
-        found = self._look(paths, columns, lambda file: file.read(columns.names).cast(columns))
-        return pa.concat_tables([columns.empty_table(), *found.values()])
 
-    def _look(
-        self, paths: Iterable[str], columns: pa.Schema, read: Callable[[pq.ParquetFile], _Result]
-    ) -> dict[str, _Result]:
-        """What ``read`` returns for each of these files; nothing for those that have gone away."""
+def finished_files(root: Root, under: str) -> list[tuple[str, int, int]]:
+    """Paths of finished files below a folder, their sizes, and when they were written."""
+    return [
+        found
+        for found in root.files(under)
+        if found[0].endswith(".parquet") and not any(part.startswith((".", "_")) for part in found[0].split("/"))
+    ]
 
-        def look(path: str) -> tuple[str, _Result] | None:
-            with suppress(FileNotFoundError), opened(self.filesystem, self.root, self.where, path, columns) as file:
-                return path, read(file)
-            return None
 
-        with ThreadPoolExecutor(_READERS) as pool:
-            return dict(filter(None, pool.map(look, paths)))
+def look_into(
+    root: Root, paths: Iterable[str], columns: pa.Schema, read: Callable[[pq.ParquetFile], _Result]
+) -> dict[str, _Result]:
+    """What ``read`` returns for each of these files; nothing for those that have gone away."""
+
+    def look(path: str) -> tuple[str, _Result] | None:
+        with suppress(FileNotFoundError), opened(root.filesystem, root.path, root.where, path, columns) as file:
+            return path, read(file)
+        return None
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return dict(filter(None, pool.map(look, paths)))
 
 
 @contextmanager

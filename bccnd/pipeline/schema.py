@@ -61,7 +61,7 @@ HEARD: Final = _shape("what string, host string, src string, from_us long, to_us
 #: the sessions of receivers, also those that retention has taken from the journal
 SESSIONS: Final = _shape(
     "host string, journal_id string, start_ts timestamp, end_ts timestamp, socket_drops long, tap_gaps long, "
-    "version string"
+    "version string, cause string"
 )
 
 

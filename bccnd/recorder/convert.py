@@ -155,7 +155,14 @@ def replace_sessions(filesystem: pafs.FileSystem, root: str, head: Head, session
     """Write these sessions of a journal. Raises OSError."""
     shared = {"host": head.host, "journal_id": head.journal, "version": head.version}
     rows = [
-        {**shared, "start_ts": one.start, "end_ts": one.end, "socket_drops": one.socket_drops, "tap_gaps": one.tap_gaps}
+        {
+            **shared,
+            "start_ts": one.start,
+            "end_ts": one.end,
+            "socket_drops": one.socket_drops,
+            "tap_gaps": one.tap_gaps,
+            "cause": one.cause or None,
+        }
         for one in sessions
     ]
     table = pa.Table.from_pylist(rows, schema=schema.SESSIONS)
@@ -174,4 +181,10 @@ def read_sessions(filesystem: pafs.FileSystem, place: str) -> list[Session]:
         return []
     counts = [table.column(name).to_pylist() for name in ("socket_drops", "tap_gaps")]
     rows = list(zip(*times, *counts, strict=True))
-    return [] if any(None in row for row in rows) else [Session(*row) for row in rows]
+    causes = table.column("cause").to_pylist()
+    if any(None in row for row in rows):
+        return []
+    return [
+        Session(start, end, drops, gaps, cause or "")
+        for (start, end, drops, gaps), cause in zip(rows, causes, strict=True)
+    ]

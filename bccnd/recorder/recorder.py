@@ -20,7 +20,7 @@ from bccnd.errors import BadFrame, BusError
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.service_manager import ServiceManager
 from bccnd.recorder.maintenance import Maintenance
-from bccnd.recorder.recording import Recording, now
+from bccnd.recorder.recording import Recording
 from bccnd.recorder.spool import Spool
 from bccnd.recorder.tap import Tap
 
@@ -100,7 +100,7 @@ class Recorder:
         self._manager.extend_timeout(_LAST_WORDS + _FAREWELL + 5)
         if self._tap is not None and self.recording.head is not None:
             with contextlib.suppress(BusError):
-                self._tap.unsubscribe(b"last %d" % now())
+                self._tap.unsubscribe(b"last %d" % self.recording.notice_step())
                 self._loop.later(_LAST_WORDS, self._end)
                 return
         self._end()
@@ -206,13 +206,13 @@ class Recorder:
         if self.maintenance.done and not self._ending:  # a bug; a restart gets further
             self.failed = BusError("internal_error", "the worker that converts logs has ended")
             self.stop()
-        self.recording.check()
+        moment = self.recording.check()
         if self._tap is not None and self.recording.head is not None and not self._ending:
             try:
                 if ask:
                     self._tap.ask_drops()
                 self._report_losses(self._tap)
-                self._tap.sync(b"%d" % now())
+                self._tap.sync(b"%d" % moment)
             except BusError as error:
                 self._on_lost(error)
         if ask or self.recording.paused != self._paused:

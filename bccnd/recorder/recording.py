@@ -15,10 +15,11 @@ from bccnd import log
 from bccnd.config import RecorderSettings
 from bccnd.journal import file_names
 from bccnd.recorder import rows
+from bccnd.recorder.clock_steps import Clocks, cause_of_step, now, read_clocks
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance, Syncer, name_of
 from bccnd.recorder.payload import Payloads
-from bccnd.recorder.sessions import MAX_SESSIONS, Head, Session, pack_alive
+from bccnd.recorder.sessions import MAX_SESSIONS, Cause, Head, Session, pack_alive
 from bccnd.recorder.spool import Spool
 from bccnd.version import VERSION
 
@@ -27,11 +28,6 @@ from bccnd.version import VERSION
 MARGIN: Final = 20_000
 #: bytes that a disk must have free before recording goes on
 ROOM: Final = 256 << 10
-
-
-def now() -> int:
-    """Return the time in microseconds since 1970."""
-    return time.time_ns() // 1000
 
 
 class Recording:
@@ -54,13 +50,14 @@ class Recording:
         #: the kernel's count when it was last reported, -1 before
         self._kernel_drops = -1
         self._rotate_at, self._day = 0.0, ""
+        self._clocks = Clocks(0, 0, 0)
 
     # -- journals
 
     def begin(self) -> None:
         """Begin a journal: the subscription is in force."""
         head = self._make_head()
-        head.sessions.append(Session(now(), now()))
+        self._begin_session(head, "start")
         self._open_or_pause(head)
         text = f"recording what {head.host} sees to {self._settings.journal}, as {head.journal}"
         log.event("recording", text, journal=head.journal)
@@ -71,6 +68,10 @@ class Recording:
         self._next, self._logs = 1, 0
         self._worker.current = name
         return self.head
+
+    def _begin_session(self, head: Head, cause: Cause) -> None:
+        self._clocks = read_clocks(now)
+        head.sessions.append(Session(self._clocks.wall, self._clocks.wall, cause=cause))
 
     def end(self, reason: str) -> None:
         """End the journal, if there is one."""
@@ -126,6 +127,26 @@ class Recording:
         self.close_log()
         self._open_or_pause(head)
 
+    def _with_room(self, head: Head) -> Head:
+        """The journal that can have another session."""
+        return head if len(head.sessions) < MAX_SESSIONS else self._make_head()
+
+    def notice_step(self) -> int:
+        """End the session and begin another one if this host slept, or its clock was set, since the last call: between
+        the two it received nothing, or there was no such time. Returns the time now."""
+        before, self._clocks = self._clocks, read_clocks(now)
+        cause = cause_of_step(before, self._clocks)
+        if cause is not None and self.head is not None and self.log is not None:
+            self.close_log()
+            head = self._with_room(self.head)
+            self._begin_session(head, cause)
+            self._open_or_pause(head)
+            seconds = (self._clocks.wall - before.wall) / 1e6
+            what = "this host slept" if cause == "suspend" else "the clock of this host was set"
+            text = f"another session begins: {what}; its clock has gone {seconds:+.1f} s since the last look"
+            log.event("session_begun", text, cause=cause)
+        return self._clocks.wall
+
     # -- what comes
 
     def on_packet(self, packet: bytes) -> None:
@@ -177,7 +198,8 @@ class Recording:
     def on_synced(self, asked: int) -> None:
         """Log that everything has come that the daemon had at this time."""
         if self.head is not None and self.log is not None:
-            self.head.sessions[-1].extend(asked - MARGIN, 0)
+            # A clock that was set back in between has made the question one of the future.
+            self.head.sessions[-1].extend(min(asked, now()) - MARGIN, 0)
             try:
                 self._log_session(self.log)
             except OSError as error:
@@ -201,9 +223,8 @@ class Recording:
         settings = self._settings
         if self._reason == "spool_full" and self._worker.pending + settings.rotate_size > settings.spool_size:
             return
-        if len(head.sessions) >= MAX_SESSIONS:
-            head = self._make_head()
-        head.sessions.append(Session(now(), now()))
+        head = self._with_room(head)
+        self._begin_session(head, "resumed")
         try:
             self._open_log(head)
         except OSError:
@@ -214,11 +235,13 @@ class Recording:
         text = f"recording goes on; {lost} records were not kept since this recorder has started"
         log.event("recording_resumed", text, count=lost)
 
-    def check(self) -> None:
-        """Sync and rotate the log, pause, or go on: to be called every second."""
+    def check(self) -> int:
+        """Sync and rotate the log, pause, or go on: to be called every second. Returns the time now, before which no
+        step of the clock is unnoticed."""
         failed, self._syncer.failed = self._syncer.failed, None
+        moment = self.notice_step()
         if self.head is None:
-            return
+            return moment
         if self.log is None:
             self._resume(self.head)
         elif failed is not None:
@@ -229,6 +252,7 @@ class Recording:
                 self.pause(OSError(0, "the spool is full (recorder.spool_size)"), "spool_full")
             elif time.monotonic() >= self._rotate_at or file_names.day_of(now()) != self._day:
                 self._rotate(self.head)
+        return moment
 
     @property
     def spooled(self) -> int:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.journal import file_names
+from bccnd.journal import file_names, files
 from bccnd.journal.listing import ListedFile, current, list_files
 from bccnd.recorder.convert import read_sessions, replace_sessions
 from bccnd.recorder.sessions import Head, Session, clip_sessions
@@ -66,18 +66,25 @@ def _finished(one: ListedFile) -> float:
     """When the records of a file were complete: of a merged file, which is written later, the end of its day."""
     if one.file.last is None:
         return one.written
-    end = datetime.datetime.fromisoformat(f"{one.file.day}T00:00Z") + datetime.timedelta(days=1)
-    return min(one.written, end.timestamp())
+    return min(one.written, _end_of(one.file.day))
+
+
+def _end_of(day: str) -> float:
+    """When a day is over (UTC), in seconds since 1970."""
+    return (datetime.datetime.fromisoformat(f"{day}T00:00Z") + datetime.timedelta(days=1)).timestamp()
 
 
 def _latest(filesystem: pafs.FileSystem, root: str, name: file_names.ObsFile) -> int:
-    """The time of the latest record of a file; nothing later than 0 where it cannot be read any more."""
+    """The time of the latest record of a file: of a damaged one the end of its day, before which nothing is claimed of
+    the journal then; 0 if it is gone. Raises OSError, and nothing is removed then."""
     try:
-        with filesystem.open_input_file(f"{root}/{name.path}") as file:
+        with files.detect_damage(), filesystem.open_input_file(f"{root}/{name.path}") as file:
             times = pq.read_table(file, columns=["ts"]).column("ts").cast(pa.int64())
-    except (OSError, ValueError, KeyError):
+        return int(pc.max(times).as_py() or 0)
+    except FileNotFoundError:
         return 0
-    return int(pc.max(times).as_py() or 0)
+    except (files.DamagedFileError, KeyError):
+        return round(_end_of(name.day) * file_names.MICROSECONDS) - 1
 
 
 def _forget(filesystem: pafs.FileSystem, root: str, host: str, journal: str, before: int | None) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 from bccnd.errors import JournalError
 
@@ -22,6 +22,11 @@ MAX_SESSIONS: Final = 500
 _ALIVE: Final = struct.Struct("<qq")
 
 
+#: why a session began: the recorder connected; the disk had room again; this host woke up; its clock had been set. Of
+#: sessions of earlier versions that is not known
+Cause = Literal["start", "resumed", "suspend", "clock", ""]
+
+
 @dataclass
 class Session:
     """Times in microseconds since 1970."""
@@ -30,6 +35,7 @@ class Session:
     end: int
     socket_drops: int = 0
     tap_gaps: int = 0
+    cause: Cause = ""
 
     def extend(self, until: int, drops: int) -> None:
         """Note that all that came up to ``until`` is logged, and what the kernel has dropped since the start."""
@@ -50,7 +56,8 @@ class Head:
     def pack(self) -> bytes:
         sessions = [[one.start, one.end, one.socket_drops, one.tap_gaps] for one in self.sessions]
         head = {"form": _FORM, "host": self.host, "journal": self.journal, "first": self.first}
-        return json.dumps({**head, "version": self.version, "stretches": sessions}).encode()
+        causes = [one.cause for one in self.sessions]
+        return json.dumps({**head, "version": self.version, "stretches": sessions, "causes": causes}).encode()
 
 
 def read_head(data: bytes) -> Head:
@@ -59,7 +66,11 @@ def read_head(data: bytes) -> Head:
         head: dict[str, Any] = json.loads(data)
         if head["form"] != _FORM:
             raise ValueError("form")
-        sessions = [Session(*map(int, one)) for one in head["stretches"]]
+        causes = head.get("causes") or [""] * len(head["stretches"])
+        sessions = [
+            Session(int(start), int(end), int(drops), int(gaps), cause)
+            for (start, end, drops, gaps), cause in zip(head["stretches"], causes, strict=True)
+        ]
         return Head(str(head["host"]), str(head["journal"]), int(head["first"]), str(head["version"]), sessions)
     except (ValueError, TypeError, KeyError) as bad:
         remedy = "it was written by another version, or is no log at all: look at it, or remove it"
@@ -69,7 +80,7 @@ def read_head(data: bytes) -> Head:
 def clip_sessions(sessions: list[Session], floor: int) -> list[Session]:
     """Return what sessions claim from a time on."""
     return [
-        one if one.start >= floor else Session(floor, one.end, one.socket_drops, one.tap_gaps)
+        one if one.start >= floor else replace(one, start=floor)
         for one in sessions
         if one.start >= floor or one.end > floor
     ]

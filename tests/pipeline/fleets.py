@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import input_history, schema
+from bccnd.pipeline import schema
 from bccnd.pipeline.compute import Result, compute
-from bccnd.pipeline.journal_files import Journal
+from bccnd.pipeline.session_files import open_journal
 from examples.simulation import SECOND, Fleet, Simulation, write
 from tests.pipeline.truth import Truth
 
@@ -20,8 +20,7 @@ EXACT = ("epochs", "messages", "link_loss", "delivery", "channel_loss", "missed"
 
 def computed(spark: SparkSession, where: Path, **how: Any) -> Result:
     """The tables of a journal, or of some days of it."""
-    journal = Journal(str(where))
-    return compute(spark, journal, input_history.read_sessions(journal.sessions()), **how)
+    return compute(spark, *open_journal(str(where)), **how)
 
 
 def tables_of(*results: Result) -> dict[str, set[tuple[Any, ...]]]:

@@ -13,6 +13,7 @@ from bccnd.config import RecorderSettings
 from bccnd.core import frames
 from bccnd.net.loop import Loop
 from bccnd.recorder import recording as module
+from bccnd.recorder.clock_steps import Clocks
 from bccnd.recorder.recorder import Recorder
 from bccnd.recorder.recording import MARGIN
 from tests.recorder.material import NOON, end, names, packet, table, tapped, wait_for_child
@@ -60,7 +61,8 @@ def test_a_pause_ends_a_stretch_and_what_comes_in_it_is_counted(
     recorder.recording.begin()
     recorder.recording.on_packet(packet(range(5), NOON))
     recorder.recording.on_packet(frames.gap(7))
-    recorder._on_echo(b"%d" % (NOON + 2_000_000))
+    now[0] = NOON + 2_000_000
+    recorder._on_echo(b"%d" % now[0])
     recorder.recording.pause(NO_SPACE)
     assert (recorder.recording.log, recorder.recording.paused) == (None, "No space left on device")
     recorder.recording.on_packet(packet(range(5, 8), NOON))
@@ -72,7 +74,8 @@ def test_a_pause_ends_a_stretch_and_what_comes_in_it_is_counted(
     assert recorder.recording.log is not None
     assert recorder.recording.paused == ""
     recorder.recording.on_packet(packet(range(8, 10), NOON))
-    recorder._on_echo(b"%d" % (NOON + 9_000_000))
+    now[0] = NOON + 9_000_000
+    recorder._on_echo(b"%d" % now[0])
     finished(recorder)
     assert (recorder.recording.records, recorder.recording.gaps) == (7, 9)
     assert [row["rec_no"] for row in table(tmp_path / "journal")] == list(range(1, 8))
@@ -80,6 +83,51 @@ def test_a_pause_ends_a_stretch_and_what_comes_in_it_is_counted(
     assert moments(sessions, "start_ts") == [NOON, NOON + 4_000_000]
     assert moments(sessions, "end_ts") == [NOON + 2_000_000 - MARGIN, NOON + 9_000_000 - MARGIN]
     assert [row["tap_gaps"] for row in sessions] == [7, 0]
+    assert [row["cause"] for row in sessions] == ["start", "resumed"]
+
+
+@pytest.mark.parametrize("cause", ["suspend", "clock"])
+def test_while_a_host_sleeps_and_in_times_that_never_were_nothing_is_claimed(
+    recorder: Recorder, now: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
+) -> None:
+    hours = 8 * 3_600_000_000
+    clocks = {"awake": 0, "boot": 0}
+    monkeypatch.setattr(module, "read_clocks", lambda wall: Clocks(wall(), **clocks))
+
+    def go_on(wall: int, awake: int, boot: int) -> None:
+        now[0] += wall
+        clocks["awake"] += awake
+        clocks["boot"] += boot
+
+    recorder.recording.begin()
+    recorder.recording.on_packet(packet([1], NOON))
+    go_on(1_000_000, 1_000_000, 1_000_000)
+    recorder._tick()
+    asked = now[0]
+    recorder._on_echo(b"%d" % asked)
+    # A question that is under way is answered when the host is awake again.
+    go_on(hours, 500_000, hours if cause == "suspend" else 500_000)
+    recorder._on_echo(b"%d" % asked)
+    recorder.recording.on_packet(packet([2], now[0]))
+    recorder._tick()
+    woke = now[0]
+    go_on(1_000_000, 1_000_000, 1_000_000)
+    recorder._tick()
+    recorder._on_echo(b"%d" % now[0])
+    # and back: what was asked by the clock of before is no time by that of now
+    go_on(-hours, 500_000, 500_000)
+    recorder._tick()
+    recorder._on_echo(b"%d" % (woke + 1_000_000))
+    finished(recorder)
+    assert [row["rec_no"] for row in table(tmp_path / "journal")] == [1, 2]
+    sessions = table(tmp_path / "journal", "sessions")
+    assert sorted(row["cause"] for row in sessions) == sorted(["start", cause, "clock"])
+    spans = set(zip(moments(sessions, "start_ts"), moments(sessions, "end_ts"), strict=True))
+    assert spans == {
+        (NOON, asked - MARGIN),
+        (woke, woke + 1_000_000 - MARGIN),
+        (woke + 1_000_000 - hours, woke + 1_000_000 - hours),
+    }
 
 
 @pytest.mark.slow

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 import pytest
 
 from bccnd.config.recorder_schema import KeepSettings
@@ -68,6 +70,30 @@ def test_what_is_too_old_goes_and_its_time_from_the_sessions(journal: Path) -> N
     # The last record that went was at 100 s and 9 ms.
     assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
     assert session["end_ts"].timestamp() == pytest.approx(NOON / 1e6 + 250)
+
+
+def test_of_a_file_that_is_damaged_nothing_is_claimed_on_its_day(journal: Path) -> None:
+    first = sorted((journal / "obs/host=relay01/day=2026-11-21").glob("2*.parquet"))[0]
+    age = first.stat().st_mtime
+    first.write_bytes(b"PAR1 no more PAR1")
+    os.utime(first, (age, age))
+    assert keep(journal, KeepSettings(age=250), NOON / 1e6, JOURNAL)[0] == 1
+    assert numbers(journal) == [11, 21]
+    midnight = (NOON / 1e6 // 86_400 + 1) * 86_400
+    (session,) = table(journal, "sessions")
+    assert session["start_ts"].timestamp() == session["end_ts"].timestamp() == midnight
+
+
+def test_what_cannot_be_read_now_stays_with_its_session(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    before = names(journal), table(journal, "sessions")
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "read_table", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            keep(journal, KeepSettings(age=150), NOON / 1e6, JOURNAL)
+    assert (names(journal), table(journal, "sessions")) == before
 
 
 def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from bccnd.errors import JournalError
 from bccnd.recorder.sessions import Head, Session, pack_alive, read_alive, read_head
 
 TIMES = st.integers(0, 2**60)
-STRETCHES = st.lists(st.builds(Session, TIMES, TIMES, st.integers(0, 2**40), st.integers(0, 2**40)), max_size=3)
+CAUSES = st.sampled_from(["", "start", "suspend"])
+STRETCHES = st.lists(st.builds(Session, TIMES, TIMES, st.integers(0, 2**40), st.integers(0, 2**40), CAUSES), max_size=3)
 
 
 @given(st.builds(Head, st.text(max_size=9), st.text(max_size=9), st.integers(1, 2**60), st.text(max_size=9), STRETCHES))

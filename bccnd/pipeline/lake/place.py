@@ -38,11 +38,16 @@ class Root:
         selector = pafs.FileSelector(f"{self.path}/{path}".rstrip("/"), allow_not_found=True)
         return sorted(one.base_name for one in self.filesystem.get_file_info(selector))
 
-    def files(self, path: str = "") -> list[tuple[str, int]]:
-        """All files below a folder, sorted, with their sizes; nothing where there is none."""
+    def files(self, path: str = "") -> list[tuple[str, int, int]]:
+        """All files below a folder, sorted, with their sizes and when they were written (nanoseconds since 1970);
+        nothing where there is none."""
         folder = f"{self.path}/{path}".rstrip("/")
         found = self.filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True))
-        return sorted((one.path[len(self.path) + 1 :], one.size) for one in found if one.type == pafs.FileType.File)
+        return sorted(
+            (info.path[len(self.path) + 1 :], info.size, info.mtime_ns or 0)
+            for info in found
+            if info.type == pafs.FileType.File
+        )
 
     def text(self, path: str) -> str | None:
         """What `put` has written, or None."""

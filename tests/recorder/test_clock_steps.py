@@ -1,0 +1,38 @@
+"""A host that sleeps and a clock that is set are told apart, and from a clock that is only corrected."""
+
+from __future__ import annotations
+
+import pytest
+
+from bccnd.recorder.clock_steps import Cause, Clocks, cause_of_step, read_clocks
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("wall", "awake", "boot", "cause"),
+    [
+        (SECOND, SECOND, SECOND, None),
+        # a busy host: the look came late
+        (HOUR, HOUR, HOUR, None),
+        # what a time service corrects in a second
+        (SECOND + 500, SECOND, SECOND, None),
+        (8 * HOUR, SECOND, 8 * HOUR, "suspend"),
+        # it woke up, and its clock was set then
+        (9 * HOUR, SECOND, 8 * HOUR, "suspend"),
+        (50 * 365 * 24 * HOUR, SECOND, SECOND, "clock"),
+        (-HOUR, SECOND, SECOND, "clock"),
+        (2 * SECOND, SECOND, SECOND, "clock"),
+    ],
+)
+def test_the_cause_of_a_step(wall: int, awake: int, boot: int, cause: Cause | None) -> None:
+    before = Clocks(1_700_000_000 * SECOND, 5 * HOUR, 6 * HOUR)
+    assert cause_of_step(before, Clocks(before.wall + wall, before.awake + awake, before.boot + boot)) == cause
+
+
+def test_clocks_that_are_read_now_have_made_no_step() -> None:
+    before = read_clocks()
+    after = read_clocks()
+    assert cause_of_step(before, after) is None
+    assert before.awake <= after.awake
