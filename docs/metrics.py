@@ -84,7 +84,6 @@ _ACTIONS: Final = {
     "recorder_journal_records": _NOTHING,
     "recorder_journal_bytes": "Compare it with `recorder.keep.size` and the disk.",
     "recorder_files": _NOTHING,
-    "recorder_files_merged": "Nothing: the files of a day become one.",
     "recorder_logs_recovered": "Nothing: what an earlier recorder had left is in the journal now.",
     "recorder_visitors_refused": "Look up the [reason](#values-of-labels); the listener is `recorder.metrics.listen`.",
     "recorder_build": "Compare it with the daemon's version.",

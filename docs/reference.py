@@ -120,7 +120,7 @@ EXAMPLES: Final = {
     "recorder.host": "recorder: {host: relay01}",
     "recorder.spool": "recorder: {spool: /var/lib/bccnd/spool}",
     "recorder.spool_size": "recorder: {spool_size: 4GiB}",
-    "recorder.rotate": "recorder: {rotate: 10m}",
+    "recorder.rotate": "recorder: {rotate: 60s}",
     "recorder.rotate_size": "recorder: {rotate_size: 16MiB}",
     "recorder.keep.age": "recorder: {keep: {age: 30d}}",
     "recorder.keep.size": "recorder: {keep: {size: 10GiB}}",

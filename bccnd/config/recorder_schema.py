@@ -51,8 +51,8 @@ class RecorderSettings(Section):
     spool: Text | None = Field(default=None, min_length=1)
     #: limit of what waits for the journal: hours of a busy segment, without filling the disk
     spool_size: Bytes = Field(default=1 << 30, ge=1 << 20)
-    #: readers of the journal wait a minute for new records, and a day has 1,440 files
-    rotate: Seconds = Field(default=60.0, ge=1, le=86_400)
+    #: readers of the journal wait ten minutes for new records, and a day has 144 files
+    rotate: Seconds = Field(default=600.0, ge=1, le=86_400)
     #: of the log, which is a few times larger than the file made from it
     rotate_size: Bytes = Field(default=64 << 20, ge=64 << 10, le=1 << 30)
     keep: KeepSettings = KeepSettings.model_construct()

@@ -61,12 +61,6 @@ class ConverterProcess:
             raise JournalError("bad_log", answered["bad"], answered["remedy"])
         return answered
 
-    def kill(self) -> None:
-        """Kill the process in the midst of what it does, which is allowed while it merges files."""
-        process = self._process
-        if process is not None:
-            process.kill()
-
     def end(self) -> None:
         """Let it go; what it is doing, it does to the end."""
         process, self._process = self._process, None
@@ -110,12 +104,11 @@ def serve(folder: str, requests: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Do what is asked: convert a log, merge files, or remove what is too old or too much. Raises OSError,
+    """Do what is asked: convert a log, or remove what is too old or too much. Raises OSError,
     JournalError."""
     # What takes long to load is loaded here, and only here.
     from bccnd.journal import files
     from bccnd.recorder.convert import convert
-    from bccnd.recorder.merge import merge_step
     from bccnd.recorder.retention import retain
 
     filesystem, root = files.open_root(request["journal"])
@@ -126,9 +119,6 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         answered = asdict(found)
         del answered["head"]
         return answered
-    if "days" in request:
-        days = request["days"][0], request["days"][1]
-        return asdict(merge_step(filesystem, root, request["host"], days, time.time(), request["skip"]))
     from bccnd.config.recorder_schema import KeepSettings
 
     keep = KeepSettings(age=request["age"], size=request["size"])

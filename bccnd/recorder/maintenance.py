@@ -1,25 +1,23 @@
-"""Converts logs to files of the journal, merges files of past days and removes old ones, beside the recording.
+"""Converts logs to files of the journal and removes old files, beside the recording.
 
 Invariant: one thread, which waits for another process, converts one log after the other, the oldest first; the
 recording never waits for either. A log that cannot be converted now stays and is tried again; one that never can be is
-set aside. Files are merged while no log waits.
+set aside.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import threading
 import time
 from collections import deque
-from typing import Any, Final
+from typing import Final
 
 from bccnd import log
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
-from bccnd.journal import file_names
 from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.spool import Spool
 
@@ -30,30 +28,20 @@ LONGEST: Final = 30.0
 MAX_DEATHS: Final = 3
 #: seconds between two looks at what is too old, while nothing is finished
 _LOOK: Final = 600.0
-#: seconds after midnight (UTC) until the files of the day before are merged, in addition to a rotation
-_SETTLED: Final = 600.0
 
 
 class Maintenance:
     """``recovered`` logs were there at the start, ``bad`` were set aside, ``torn`` ended in the midst of a record,
-    ``removed`` files went by retention, ``merged`` files are in merged ones now. ``trouble`` says why nothing can be
-    finished now, and is empty otherwise. ``rotate`` is how many seconds a log is written at most."""
+    ``removed`` files went by retention. ``trouble`` says why nothing can be finished now, and is empty otherwise."""
 
-    def __init__(self, spool: Spool, journal: str, host: str, keep: KeepSettings, rotate: float = 60.0) -> None:
+    def __init__(self, spool: Spool, journal: str, host: str, keep: KeepSettings) -> None:
         self.rows = self.files = self.bytes = 0
-        self.recovered = self.torn = self.bad = self.removed = self.merged = 0
+        self.recovered = self.torn = self.bad = self.removed = 0
         self.trouble = ""
         #: the journal that is written now
         self.current = ""
         self._spool, self._journal, self._host = spool, journal, host
-        self._keep, self._rotate = keep, rotate
-        #: the days from and before which files are merged, what is left alone, when to look again, and whether it is
-        #: being done now
-        self._days = ["", ""]
-        self._skipped: list[str] = []
-        self._merge_at = 0.0
-        self._merging = False
-        self._merge_failed = False
+        self._keep = keep
         self._lock = threading.Condition()
         self._waiting: deque[tuple[str, int]] = deque()
         self._old: set[str] = set()
@@ -101,8 +89,6 @@ class Maintenance:
         """Try each log that waits once, and end: `done` is true then."""
         with self._lock:
             self._ends = True
-            if self._merging:
-                self._child.kill()
             self._lock.notify()
 
     @property
@@ -115,7 +101,7 @@ class Maintenance:
         wait = RETRY
         while True:
             with self._lock:
-                if not self._waiting and not self._ends and not self._may_merge():
+                if not self._waiting and not self._ends:
                     self._lock.wait(_LOOK)
                 path = self._waiting[0][0] if self._waiting else ""
                 if not path and self._ends:
@@ -123,8 +109,6 @@ class Maintenance:
             try:
                 if path:
                     self._finish(path)
-                elif self._may_merge():
-                    self._merge()
                 self._retain(bool(path))
             except (OSError, JournalError) as error:
                 self._on_failure(error)
@@ -141,6 +125,11 @@ class Maintenance:
     def _finish(self, path: str) -> None:
         """Turn a log into files. Raises OSError where that may go well another time."""
         rows, bad = 0, ""
+        if not os.path.exists(path):
+            text = f"the log {path} was removed before its records were in the journal; the others are converted"
+            log.event("log_gone", text, remedy="leave the files of a spool to the recorder", file=path)
+            self._done_with(path)
+            return
         try:
             answer = self._child.ask({"journal": self._journal, "log": path})
         except JournalError as error:
@@ -175,58 +164,19 @@ class Maintenance:
                 text = "a log that had been set aside was removed, as there are so many newer ones"
                 log.event("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_removed")
         else:
-            os.unlink(path)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
         if path in self._old:
-            self._old.discard(path)
             self.recovered += 1
             if rows:
                 text = f"{rows} records that a recorder had left in {path} are in the journal"
                 log.event("log_recovered", text, count=rows)
+        self._done_with(path)
+
+    def _done_with(self, path: str) -> None:
+        self._old.discard(path)
         with self._lock:
             self._waiting.popleft()
-
-    def _may_merge(self) -> bool:
-        """Whether there may be files to merge, or to remove behind that."""
-        before = file_names.day_of(int((time.time() - _SETTLED - self._rotate) * file_names.MICROSECONDS))
-        if before != self._days[1]:
-            self._days, self._merge_at = ["", before], 0.0
-        return time.monotonic() >= self._merge_at
-
-    def _merge(self) -> None:
-        """Merge files up to one merged file."""
-        with self._lock:
-            self._merging = not self._ends
-        if not self._merging:
-            return
-        error, step = "", dict[str, Any]()
-        try:
-            step = self._child.ask(
-                {"journal": self._journal, "host": self._host, "days": self._days, "skip": self._skipped}
-            )
-            error = step.get("bug", "")
-        except (OSError, JournalError) as failed:
-            error = str(failed)
-        with self._lock:
-            self._merging = False
-            ends = self._ends
-        if ends:
-            self._child.end()  # it was killed, perhaps behind its answer
-            return
-        if step.get("damaged"):
-            self._skipped.append(step["damaged"])
-            error = f"{step['damaged']} cannot be read"
-        if error and not self._merge_failed:
-            text = f"files of past days in {self._journal} are not merged: {error}"
-            remedy = "see whether the journal's disk is in order and has room; the files stay as they are"
-            log.event("merge_failed", text, remedy=remedy)
-        self._merge_failed = bool(error)
-        self._days[0] = step.get("day", "")
-        if not self._days[0]:  # the end of a pass, or of this attempt
-            self._merge_at = time.monotonic() + _LOOK if error or step.get("waiting") else math.inf
-        if step.get("merged"):
-            self.merged += step["merged"]
-            text = f"{step['merged']} files with {step['records']} records are merged into {step['file']}"
-            log.event("files_merged", text, file=step["file"], count=step["merged"])
 
     def _retain(self, finished: bool) -> None:
         now = time.monotonic()

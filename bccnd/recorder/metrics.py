@@ -35,7 +35,6 @@ class Figures(Collector):
             ("journal_records", "Records in finished files", worker.rows),
             ("journal_bytes", "Bytes of finished files", worker.bytes),
             ("files", "Finished files", worker.files),
-            ("files_merged", "Files that are in merged ones now", worker.merged),
             ("files_removed", "Files that retention has removed", worker.removed),
             ("tap_gap_records", "Records lost between the daemon and the recorder", recording.gaps),
             ("socket_drops", "Datagrams the kernel dropped before the daemon, while recording", recording.drops),

@@ -57,7 +57,7 @@ class Recorder:
         self.failed: BusError | None = None
         self.settings = settings
         self.spool = Spool(spool)
-        self.maintenance = Maintenance(self.spool, settings.journal, host, settings.keep, settings.rotate)
+        self.maintenance = Maintenance(self.spool, settings.journal, host, settings.keep)
         self.recording = Recording(settings, host, self.spool, self.maintenance)
         self._bus, self._loop, self._manager = bus, loop, manager or ServiceManager()
         self._tap: Tap | None = None

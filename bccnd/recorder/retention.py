@@ -63,7 +63,7 @@ def retain(
 
 
 def _finished(one: ListedFile) -> float:
-    """When the records of a file were complete: of a merged file, which is written later, the end of its day."""
+    """When the records of a file were complete: of a merged file, which was written later, the end of its day."""
     if one.file.last is None:
         return one.written
     return min(one.written, _end_of(one.file.day))

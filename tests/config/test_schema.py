@@ -97,7 +97,7 @@ GOOD: list[tuple[str, str, dict[str, object]]] = [
     ("bus: {sockets: %s}", "bus.sockets", {"": (), "[]": (), "{}": (), "null": ()}),
     ("gateways: %s", "gateways", dict.fromkeys(["", "[]", "{}", "null", "false"], GatewaySettings())),
     ("recorder: %s", "recorder", dict.fromkeys(["", "[]", "{}", "null", "false"], RecorderSettings())),
-    ("recorder: {payload: true, rotate: %s}", "recorder", {"60s": RecorderSettings()}),
+    ("recorder: {payload: true, rotate: %s}", "recorder", {"10m": RecorderSettings()}),
     ("bus: {patience: %s}", "bus.patience", {"0": 0.0, "200ms": 0.2, "1h": 3600.0}),
     ("bus: {user: {rate: %s}}", "bus.user.rate", {"100": 100, "0.5": 0.5, "0.001": 0.001}),
     (

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 import bccnd
 from bccnd.core.tap_record import Observation, observe
 from bccnd.journal import file_names, files
+from bccnd.journal.listing import current, list_files
 from tests.core.captures import Frame, ether, ipv4, udp
 from tests.e2e.harness import datagram
 
@@ -44,6 +48,23 @@ def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:
             break
         found.append((message.chan, message.payload))
     return found
+
+
+def merge(root: Path, host: str, *, remove: bool = True) -> None:
+    """Merge the files of each journal and day of a host, as recorders of earlier versions did; ``remove`` those that
+    the merged files are made of, as they did ten minutes later."""
+    there = pafs.LocalFileSystem()
+    listed = current(list_files(there, str(root), hosts=[host]))
+    for _, adjacent in groupby(listed, key=lambda one: (one.file.day, one.file.journal_id)):
+        parts = [one.file for one in adjacent]
+        table = pa.concat_tables([pq.read_table(root / part.path, partitioning=None) for part in parts])
+        numbers = table["rec_no"].to_pylist()
+        if len(parts) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+            files.write(there, str(root), parts[0]._replace(last=numbers[-1]).path, table)
+    left = {one.file.path for one in current(list_files(there, str(root), hosts=[host]))}
+    for one in list_files(there, str(root), hosts=[host]) if remove else ():
+        if one.file.path not in left:
+            (root / one.file.path).unlink()
 
 
 def put(root: Path, host: str, journal: str, first: int, found: Sequence[Observation]) -> Path:

@@ -19,10 +19,9 @@ from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import PipelineError
 from bccnd.pipeline.build import WHOLE, Outcome
 from bccnd.pipeline.incremental import once
-from bccnd.recorder.merge import merge_step
 from bccnd.recorder.retention import retain
 from tests.pipeline.commands import bccn
-from tests.pipeline.journals import T, put, row
+from tests.pipeline.journals import T, merge, put, row
 from tests.pipeline.threedays import DAY, HOSTS, START, arrive, content, files
 
 
@@ -116,24 +115,16 @@ def test_what_retention_takes_during_a_run_stays_in_the_tables(
 
 def test_files_that_are_merged_are_not_new(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
     journal, tables = Path(shutil.copytree(small, tmp_path / "journal")), str(tmp_path / "tables")
-    later = time.time() + DAY
-
-    def merge(*hosts: str) -> None:
-        for host in hosts:
-            while True:
-                step = merge_step(pafs.LocalFileSystem(), str(journal), host, ("", "9999"), later)
-                if not step.day and not step.removed:
-                    break
-
     last = files(journal)[-1]
     last.unlink()
     assert once(spark, str(journal), tables).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
-    merge("h1", "h2")
+    for host in ("h1", "h2"):
+        merge(journal, host)
     assert len(files(journal)) < len(files(small)) - 1
     outcome = once(spark, str(journal), tables)
     assert (outcome.days, outcome.left) == ([], [])
     arrive(small, journal, small / last.relative_to(journal))
-    outcome = once(spark, str(journal), tables, progress=once_only("reading the journal", lambda: merge("h3")))
+    outcome = once(spark, str(journal), tables, progress=once_only("reading the journal", lambda: merge(journal, "h3")))
     assert (outcome.days, outcome.left) == (["2026-03-02", "2026-03-03"], [])
     assert content(tables) == content(built)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,7 @@ from bccnd.journal.reader import FoundFile
 from bccnd.journal.replay import Choice, Counts, read_messages
 from bccnd.pipeline.source.bccn import OBS, BccnSource
 from bccnd.pipeline.source.stream import MAX_GONE, Offsets, StreamReader, cut
-from bccnd.recorder import merge
-from tests.pipeline.journals import T, put, rows
+from tests.pipeline.journals import T, merge, put, rows
 from tests.support import examples
 
 ONE = "20231114T000000Z-00000001"
@@ -281,7 +279,6 @@ def test_who_follows_and_who_reads_for_long_do_not_notice_that_files_are_merged(
 ) -> None:
     root = tmp_path_factory.mktemp("merging")
     follower = Follower(root, maxRecordsPerBatch=str(chance.choice([2, 5, 100])))
-    later = time.time() + 2 * merge.GRACE
     batch = BccnSource({"path": str(root)}).reader(OBS)
     planned: list[Any] = []
     first = 1
@@ -292,8 +289,8 @@ def test_who_follows_and_who_reads_for_long_do_not_notice_that_files_are_merged(
         start, end = follower.at, follower.plan()
         parts = follower.reader.partitions(start, end)
         planned += [(first, batch.partitions())]
-        for now in chance.sample([0.0, later, later], chance.randrange(4)):
-            merge.merge_step(HERE, str(root), "a", ("", "2023-11-15"), now)
+        for remove in chance.sample([False, True, True], chance.randrange(4)):
+            merge(root, "a", remove=remove)
         follower.got += [row for part in parts for found in follower.reader.read(part) for row in found.to_pylist()]
         follower.at = end
     follower.run()

@@ -76,6 +76,22 @@ def test_a_bad_log_is_set_aside_and_those_behind_it_are_not_held_up(
     assert caplog.text.count("was set aside") == 2
 
 
+def test_a_log_that_an_operator_removes_stops_nothing(
+    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = log_in(spool, 1)
+    log_in(spool, 2, first=11)
+    opened = Spool(str(spool))
+    worker = Maintenance(opened, str(tmp_path / "journal"), "relay01", KeepSettings())
+    gone.unlink()
+    with caplog.at_level(logging.INFO, logger="bccnd"):
+        worker.start()
+        end(worker)
+    opened.close()
+    assert (worker.rows, worker.logs, worker.recovered, worker.trouble) == (10, 0, 1, "")
+    assert f"{gone} was removed" in caplog.text
+
+
 def test_a_journal_that_is_away_is_waited_for(
     spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
