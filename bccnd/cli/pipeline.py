@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: reasons for exit code 2: errors of the command line
 _USAGE: Final = ("bad_master", "bad_memory")
+#: files that a summary names
+_NAMED: Final = 10
 
 
 @click.group(
@@ -169,12 +171,17 @@ def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession
 
 def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
     if as_json:
-        found = {"tables": tables, "days": outcome.days, "left": outcome.left, "rows": outcome.rows}
+        damaged = [{"path": file.path, "why": file.why} for file in outcome.damaged]
+        found = {"tables": tables, "days": outcome.days, "left": outcome.left, "damaged": damaged, "rows": outcome.rows}
         click.echo(json.dumps(found | {"seconds": round(outcome.seconds, 1)}))
         return
     if outcome.left:
         left = f"{len(outcome.left)} day{'s' * (len(outcome.left) > 1)}, {', '.join(outcome.left)}"
         click.echo(f"left as they were, since retention has taken records of them from the journal: {left}")
+    for file in outcome.damaged[:_NAMED]:
+        click.echo(f"left out: {file.why}")
+    if len(outcome.damaged) > _NAMED:
+        click.echo(f"and {len(outcome.damaged) - _NAMED} more files of the journal are left out")
     if not outcome.days:
         click.echo(f"nothing new; {tables} is up to date")
         return

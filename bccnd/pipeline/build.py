@@ -15,11 +15,13 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import clocks, input_history, journal_files, schema
+from bccnd.journal import file_names
+from bccnd.pipeline import clocks, damaged_files, input_history, journal_files, schema
 from bccnd.pipeline.compute import Result, compute
+from bccnd.pipeline.damaged_files import DAMAGED, DamagedFile
 from bccnd.pipeline.lake import delta, store
 from bccnd.pipeline.receivers import JournalSpan
-from bccnd.pipeline.session_files import open_journal
+from bccnd.pipeline.session_files import open_journal, without_damaged
 from bccnd.pipeline.tables.liveness import liveness
 
 #: state for later runs
@@ -39,12 +41,14 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True)
 class Outcome:
     """What a run has done: the days that it computed, the rows that it wrote of each table, and what it took. ``left``
-    are the days that it should have computed and left as they were, since records of them are gone."""
+    are the days that it should have computed and left as they were, since records of them are gone; ``damaged`` files
+    of the journal were left out."""
 
     days: list[str]
     rows: dict[str, int]
     seconds: float
     left: list[str] = field(default_factory=list)
+    damaged: list[DamagedFile] = field(default_factory=list)
 
 
 def silent(step: str) -> None:
@@ -60,14 +64,20 @@ def build(
     Raises PipelineError.
     """
     began = time.monotonic()
+    lost: dict[str, str] = {}
 
-    def run() -> tuple[list[str], dict[str, int]]:
+    def run() -> Outcome:
         progress("listing the journal")
-        source, sessions = open_journal(journal)
+        source, sessions = open_journal(journal, lost=lost)
         with store.opened(spark, tables, keep=keep) as kept:
-            return source.days, recompute(spark, kept, source, sessions, progress)
+            rows, damaged = recompute(spark, kept, source, sessions, progress)
+        return Outcome(source.days, rows, time.monotonic() - began, damaged=damaged)
 
-    return Outcome(*journal_files.repeated(run), time.monotonic() - began)
+    def go_on(file: file_names.ObsFile) -> None:
+        """Leave out the days of a host at which retention is at work: it takes them file by file."""
+        lost[file.host] = max(file.day, lost.get(file.host, ""))
+
+    return journal_files.repeated(run, go_on)
 
 
 def recompute(
@@ -79,29 +89,36 @@ def recompute(
     *,
     days: Collection[str] | None = None,
     past: input_history.InputHistory | None = None,
-) -> dict[str, int]:
-    """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each.
-    ``past`` finds which other days can be computed again, should rows of them go to other epochs now."""
+) -> tuple[dict[str, int], list[DamagedFile]]:
+    """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each, and all
+    files of the journal that cannot be used. ``past`` finds which other days can be computed again, should rows of them
+    go to other epochs now."""
     state = None if days is None else kept.read(ALIGN, schema.ALIGN)
     corrections: Mapping[clocks.Key, int] = clocks.kept_corrections(state)
     wanted = None if days is None else set(days)
+    damaged = set() if past is None else {*past.damaged}
+    everything, sessions = sessions, without_damaged(sessions, damaged)
     if wanted is None or wanted:
         progress("reading the journal")
         result = _settled(spark, kept, source, sessions, state, wanted, corrections, past)
         corrections = result.corrections
         wanted = set(result.days)
+        damaged |= {*result.damaged}
+        sessions = without_damaged(sessions, result.damaged)
         progress("writing tables")
         try:
             _write(spark, kept, result)
         finally:
             result.close()
     progress("finding silences")
-    kept.put(SESSIONS, input_history.sessions_table(sessions))
+    kept.put(SESSIONS, input_history.sessions_table(everything))
+    damaged |= {DamagedFile(*one) for one in source.foreign}
+    kept.put(DAMAGED, damaged_files.to_table(damaged))
     replaced = None if days is None else wanted
     _write_liveness(kept, clocks.correct_sessions(sessions, corrections), replaced)
     progress("committing the tables")
     kept.commit(replaced, whole=WHOLE)
-    return {name: kept.rows.get(name, 0) for name in schema.TABLES}
+    return {name: kept.rows.get(name, 0) for name in schema.TABLES}, sorted(damaged)
 
 
 def _settled(

@@ -25,18 +25,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from bccnd.errors import PipelineError
 from bccnd.pipeline import clocks, day_state, input_history, schema
 from bccnd.pipeline.block_gaps import BlockGaps
 from bccnd.pipeline.clocks import Clock
+from bccnd.pipeline.damaged_files import DamagedFile, find_damaged
 from bccnd.pipeline.epoch_alignment import Piece, Run, align, joined
 from bccnd.pipeline.epoch_assignment import EpochAssignment
 from bccnd.pipeline.input_history import Session
 from bccnd.pipeline.journal_files import MARGIN, Input, Journal
 from bccnd.pipeline.messages import Context, message_records
 from bccnd.pipeline.number_runs import Stretch, runs
+from bccnd.pipeline.reach import find_reach
 from bccnd.pipeline.receivers import JournalSpan, Seen, find_receivers, recorded
-from bccnd.pipeline.scan import ROWS, Plan, counted, estimate, scan, spans_of
+from bccnd.pipeline.scan import BUCKET, Plan, block_of, counted, estimate, scan, spans_of
+from bccnd.pipeline.session_files import without_damaged
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery
 from bccnd.pipeline.tables.epochs import epochs as epochs_table
@@ -65,9 +67,9 @@ class Result:
     follows from ``heard`` of all days.
 
     ``tables`` have their columns of schema.py and ``day`` (a date). ``state`` and ``heard`` are what is to be kept of
-    these days, ``files`` what they were made of. ``renumbered`` are other days whose rows go to other epochs now, or
-    follow other numbers: they have to be computed again. ``corrections`` are those of wrong clocks (clocks.py), on
-    these days and all others known. `close` once all of it was used.
+    these days, ``files`` what they were made of, ``damaged`` the files that were left out. ``renumbered`` are other
+    days whose rows go to other epochs now, or follow other numbers: they have to be computed again. ``corrections`` are
+    those of wrong clocks (clocks.py), on these days and all others known. `close` once all of it was used.
     """
 
     days: list[str]
@@ -75,6 +77,7 @@ class Result:
     state: DataFrame
     heard: DataFrame
     files: list[input_history.Records]
+    damaged: list[DamagedFile]
     renumbered: list[str]
     corrections: Mapping[clocks.Key, int]
     kept: ExitStack
@@ -98,7 +101,7 @@ def compute(
 
     ``sessions`` are all sessions; ``state`` and ``journals`` (from when to when each had rows) are what was kept of all
     other days; ``margin`` is a day at most: rows that near to these days are looked at as well. Raises PipelineError:
-    foreign_file, misplaced, twice, changed.
+    twice, changed.
     """
     with ExitStack() as kept:
 
@@ -112,23 +115,25 @@ def compute(
         rows_of_days: dict[str, int] = {}
         for one, rows in counted(inputs):
             rows_of_days[one.file.day] = rows_of_days.get(one.file.day, 0) + (rows or 0)
-        least = min((clocks.parts_of(n) for day, n in rows_of_days.items() if days is None or day in days), default=1)
+        sampled = {day: clocks.parts_of(rows) for day, rows in rows_of_days.items()}
         spans = None if days is None else spans_of(days, margin)
-        plan = Plan(journal.where, spans, {}, max(tasks, math.ceil(estimate(inputs) / ROWS)), least)
-        scanned = _Scanned(keep(scan(spark, inputs, plan)), journal, inputs)
+        buckets = max(tasks, math.ceil(estimate(inputs) / BUCKET))
+        block = block_of(len({one.file.host for one in inputs}))
+        plan = Plan(journal.where, spans, {}, buckets, block, sampled)
+        scanned = _Scanned(keep(scan(spark, inputs, plan, tasks)), journal, inputs)
         wanted = computed = sorted(scanned.hosts if days is None else set(days))
-        skews = _compare_clocks(scanned, wanted, least)
+        skews = _compare_clocks(scanned, wanted, sampled)
         offsets = clocks.offsets(skews)
         others = clocks.kept(state, wanted)
         corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, others)
         if corrections:
             plan = replace(plan, corrections=corrections)
-            scanned = _Scanned(keep(scan(spark, inputs, plan)), journal, inputs)
+            scanned = _Scanned(keep(scan(spark, inputs, plan, tasks)), journal, inputs)
             wanted = sorted(scanned.hosts) if days is None else wanted
         if days is None:
             margin += clocks.widest(wanted, corrections)
         found_clocks = clocks.remaining(offsets, corrections, others)
-        right_sessions = clocks.correct_sessions(sessions, corrections)
+        right_sessions = clocks.correct_sessions(without_damaged(sessions, scanned.damaged), corrections)
 
         kept_runs = None if state is None else state.where("kind = 'run'")
         recording = recorded(right_sessions, [*journals, *(row.span for row in scanned.seen if row.day in wanted)])
@@ -140,13 +145,15 @@ def compute(
         ahead = {key: clock.offset for key, clock in found_clocks.items()}
         context = Context(
             EpochAssignment.of(epochs, pieces),
-            find_receivers(scanned.seen, scanned.segments, right_sessions, wanted, ahead),
+            find_receivers(scanned.seen, scanned.reach, right_sessions, wanted, ahead),
             _offsets(scanned.hosts, ahead, wanted),
             frozenset(wanted),
             tuple({one.host for one in scanned.seen} | {one.host for one in right_sessions}),
+            block,
             reached,
         )
         shared = spark.sparkContext.broadcast(context)
+        kept.callback(shared.destroy)
         parts = scanned.kind("part").groupBy("bucket")
         messages = keep(parts.applyInArrow(lambda table: message_records(table, shared.value), RECORD_SHAPE))
         gaps = BlockGaps(spark, messages, reached, frozenset(wanted))
@@ -176,6 +183,7 @@ def compute(
             ),
             kept_silences(scanned.records.where(F.col("day").isin(*wanted)), scanned.kind("receiver", wanted), tasks),
             input_history.of_days(scanned.files, wanted, margin),
+            scanned.damaged,
             sorted({*day_state.renumbered(marks, state, wanted), *day_state.preceded(all_epochs, state)}),
             corrections,
             kept.pop_all(),
@@ -187,22 +195,18 @@ class _Scanned:
 
     def __init__(self, records: DataFrame, journal: Journal, inputs: Sequence[Input]) -> None:
         self.records = records
-        table = records.where("kind IN ('problem', 'file', 'receiver', 'reach')").drop("data").toArrow()
-        for problem in fields_of(table, "problem").to_pylist():
-            raise PipelineError(problem["reason"], problem["why"], problem["remedy"])
-        self.files = [input_history.Records(**row, day="") for row in fields_of(table, "file").to_pylist()]
+        table = records.where("kind IN ('problem', 'file', 'receiver')").drop("data").toArrow()
+        problems = {row["path"]: row["why"] for row in fields_of(table, "problem").to_pylist()}
+        read = (input_history.Records(**row, day="") for row in fields_of(table, "file").to_pylist())
+        self.files = [file for file in read if file.path not in problems]
+        spans = {file.path: (file.low, file.high) for file in self.files}
+        self.damaged = list(find_damaged(inputs, problems, spans))
         journal.check_read(inputs, {one.path: one.rows for one in self.files})
         self.seen = [Seen(**row) for row in fields_of(table, "receiver").to_pylist()]
         self.hosts: dict[str, set[str]] = {}
         for row in self.seen:
             self.hosts.setdefault(row.day, set()).add(row.host)
-        #: the hosts that heard each (day, src), and the segments on which they did
-        self.hearers: dict[tuple[str, str], set[str]] = {}
-        self.segments: dict[tuple[str, str], set[str]] = {}
-        reach = fields_of(table, "reach").group_by(["day", "src", "host", "segment"]).aggregate([])
-        for row in reach.to_pylist():
-            self.hearers.setdefault((row["day"], row["src"]), set()).add(row["host"])
-            self.segments.setdefault((row["day"], row["src"]), set()).add(row["segment"] or "")
+        self.reach = find_reach(of_kind(records, "reach"))
 
     def kind(self, kind: str, days: Sequence[str] | None = None) -> DataFrame:
         return of_kind(self.records, kind, days)
@@ -226,25 +230,28 @@ def _set_partitions(spark: SparkSession, inputs: Sequence[Input]) -> None:
         spark.conf.set(_PARTITIONS, max(context.defaultParallelism, size // PART))
 
 
-def _compare_clocks(scanned: _Scanned, days: Sequence[str], least: int) -> list[clocks.Skew]:
+def _compare_clocks(scanned: _Scanned, days: Sequence[str], sampled: Mapping[str, int]) -> list[clocks.Skew]:
     """How far clocks are apart on each day."""
     reference: dict[str, dict[str, str]] = {}
     parts: dict[str, int] = {}
+    by_day: dict[str, list[Seen]] = {day: [] for day in days}
+    for row in scanned.seen:
+        by_day.setdefault(row.day, []).append(row)
     for day in days:
-        seen = [row for row in scanned.seen if row.day == day]
+        seen = by_day[day]
         new = dict.fromkeys((row.host for row in seen), 0)
         for row in seen:
             new[row.host] += row.new
-        reference[day] = clocks.references(new, [hosts for key, hosts in scanned.hearers.items() if key[0] == day])
-        parts[day] = max(clocks.parts_of(sum(row.rows for row in seen)), least)
+        reference[day] = clocks.references(new, scanned.reach.hearers.get(day, ()))
+        parts[day] = max(clocks.parts_of(sum(row.rows for row in seen)), sampled.get(day, 1))
 
     def compare(table: pa.Table) -> pa.Table:
         day = table["day"][0].as_py()
         samples = zip(table["host"].to_pylist(), table["data"].to_pylist(), strict=True)
         return _skews(clocks.compare(day, samples, reference[day], parts[day]))
 
-    sampled = scanned.kind("sample", days).groupBy("day").applyInArrow(compare, from_arrow_schema(_skews([]).schema))
-    return [clocks.Skew(*row) for row in sampled.collect()]
+    samples = scanned.kind("sample", days).groupBy("day")
+    return [clocks.Skew(*row) for row in samples.applyInArrow(compare, from_arrow_schema(_skews([]).schema)).collect()]
 
 
 def _skews(found: Sequence[clocks.Skew]) -> pa.Table:

@@ -142,13 +142,15 @@ class _Restart:
 
 @dataclass
 class _Stretch:
-    """Runs of a receiver between two of its breaks. It begins in era ``start`` and ends in era ``end``."""
+    """Runs of a receiver between two of its breaks. It begins in era ``start`` and ends in era ``end``; ``eras`` has
+    the first and the last one that each run reaches into."""
 
     runs: list[Run]
     opened: _Break | None
     closed: _Break | None
     start: int = 0
     end: int = 0
+    eras: list[tuple[int, int]] = field(default_factory=list)
 
 
 def went_back(old: Run, new: Run) -> bool:
@@ -256,24 +258,18 @@ def _restarts(breaks: Sequence[_Break]) -> list[_Restart]:
 
 
 def _place(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> None:
-    """Find in which eras a receiver's stretches begin and end."""
-    for each in stretches:
-        limit = each.closed.restart if each.closed else len(restarts)
-        least = each.opened.restart + 1 if each.opened else 0
-        first, last = each.runs[0], each.runs[-1]
-        each.start = min(max(least, _era(restarts, first.from_ts - first.offset)), limit)
-        each.end = min(max(each.start, _era(restarts, last.to_ts - last.offset)), limit)
-
-
-def _era(restarts: Sequence[_Restart], at: int) -> int:
-    """How many restarts came before a moment."""
-    return sum(1 for restart in restarts if restart.before - GUARD <= at)
-
-
-def _eras_of(run: Run, stretch: _Stretch, restarts: Sequence[_Restart]) -> tuple[int, int]:
-    """The first and the last era that a run reaches into."""
-    first = min(max(stretch.start, _era(restarts, run.from_ts - run.offset)), stretch.end)
-    return first, min(max(first, _era(restarts, run.to_ts - run.offset)), stretch.end)
+    """Find in which eras a receiver's stretches begin and end, and which eras each of their runs reaches into."""
+    begins = [restart.before - GUARD for restart in restarts]
+    for stretch in stretches:
+        limit = stretch.closed.restart if stretch.closed else len(restarts)
+        least = stretch.opened.restart + 1 if stretch.opened else 0
+        first, last = stretch.runs[0], stretch.runs[-1]
+        stretch.start = min(max(least, bisect_right(begins, first.from_ts - first.offset)), limit)
+        stretch.end = min(max(stretch.start, bisect_right(begins, last.to_ts - last.offset)), limit)
+        for run in stretch.runs:
+            earliest = min(max(stretch.start, bisect_right(begins, run.from_ts - run.offset)), stretch.end)
+            latest = min(max(earliest, bisect_right(begins, run.to_ts - run.offset)), stretch.end)
+            stretch.eras.append((earliest, latest))
 
 
 class _Span(NamedTuple):
@@ -298,8 +294,7 @@ def _blocks(
     """For each era its epochs; the first has whatever is lower as well."""
     spans: list[list[_Span]] = [[] for _ in range(len(restarts) + 1)]
     for stretch in stretches:
-        for run in stretch.runs:
-            first, last = _eras_of(run, stretch, restarts)
+        for run, (first, last) in zip(stretch.runs, stretch.eras, strict=True):
             for era in range(first, last + 1):
                 low, start = run.lo_key, run.from_ts - run.offset
                 high, end = run.hi_key, run.to_ts - run.offset
@@ -436,8 +431,7 @@ def _marks(
     days: dict[str, set[tuple[object, ...]]] = {}
     for each in stretches:
         for stretch in each:
-            for run in stretch.runs:
-                low, high = _eras_of(run, stretch, restarts)
+            for run, (low, high) in zip(stretch.runs, stretch.eras, strict=True):
                 eras = tuple(
                     (tuple(one.number for one in epochs[era]), tuple(block.low for block in blocks[era]))
                     for era in range(low, high + 1)

@@ -46,10 +46,30 @@ class EpochAssignment(NamedTuple):
         divided = np.array([name in self.pieces for name in names], bool)[src]
         for rows in grouped(src, origin, among=np.flatnonzero(divided)).slices():
             pieces = self.pieces[names[src[rows[0]]]].get(origins[origin[rows[0]]], ())
-            number, at, key, found = rec_no[rows], ts[rows], seq_key[rows], epoch[rows]
-            for piece in pieces:
-                inside = (found == NOWHERE) & (piece.from_rec <= number) & (number <= piece.to_rec)
-                inside &= (piece.from_ts <= at) & (at <= piece.to_ts) & (piece.lo_key <= key) & (key <= piece.hi_key)
-                found[inside] = piece.epoch
-            epoch[rows] = found
+            epoch[rows] = _of_pieces(pieces, rec_no[rows], ts[rows], seq_key[rows], epoch[rows])
         return epoch
+
+
+def _of_pieces(pieces: Sequence[Piece], rec_no: Numbers, ts: Numbers, seq_key: Numbers, epoch: Numbers) -> Numbers:
+    """The epochs of rows of one journal and source; of several pieces that hold a row the first one counts.
+
+    A piece is compared only with rows that its numbers and times permit, so that many pieces cost no more than few.
+    """
+    order = np.argsort(rec_no, kind="stable")
+    number, at, key, found = rec_no[order], ts[order], seq_key[order], epoch[order]
+    # Times rise with numbers, unless the clock was set back.
+    rising = bool(np.all(at[1:] >= at[:-1]))
+    for piece in pieces:
+        low, high = np.searchsorted(number, piece.from_rec), np.searchsorted(number, piece.to_rec, "right")
+        if rising:
+            low = max(low, np.searchsorted(at, piece.from_ts))
+            high = min(high, np.searchsorted(at, piece.to_ts, "right"))
+        if low >= high:
+            continue
+        part = slice(low, high)
+        inside = (found[part] == NOWHERE) & (piece.from_ts <= at[part]) & (at[part] <= piece.to_ts)
+        inside &= (piece.lo_key <= key[part]) & (key[part] <= piece.hi_key)
+        found[part][inside] = piece.epoch
+    result = np.empty_like(found)
+    result[order] = found
+    return result

@@ -12,12 +12,14 @@ What retention takes from the journal changes nothing: a day of which records ar
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline import input_history, journal_files, schema
+from bccnd.pipeline import damaged_files, input_history, journal_files, schema
 from bccnd.pipeline.build import SESSIONS, Outcome, Progress, recompute, silent
+from bccnd.pipeline.damaged_files import DAMAGED, DamagedFile
 from bccnd.pipeline.lake import delta, store
 from bccnd.pipeline.session_files import open_journal
 
@@ -27,31 +29,32 @@ def once(
 ) -> Outcome:
     """One pass over what is new; what it replaces stays readable for ``keep`` seconds. Raises PipelineError."""
     began = time.monotonic()
-    days, left, rows = journal_files.repeated(lambda: _pass(spark, journal, tables, progress, keep))
-    return Outcome(sorted(days), dict.fromkeys(schema.TABLES, 0) | rows, time.monotonic() - began, sorted(left))
+    outcome = journal_files.repeated(lambda: _pass(spark, journal, tables, progress, keep))
+    rows = dict.fromkeys(schema.TABLES, 0) | outcome.rows
+    return replace(outcome, rows=rows, seconds=time.monotonic() - began)
 
 
-def _pass(
-    spark: SparkSession, journal: str, tables: str, progress: Progress, keep: float
-) -> tuple[set[str], set[str], dict[str, int]]:
-    """The days that were computed, those that were left as they are, and the rows of each table."""
+def _pass(spark: SparkSession, journal: str, tables: str, progress: Progress, keep: float) -> Outcome:
+    """What the pass has done; its time is not measured yet."""
     progress("looking for new files")
     source, found = open_journal(journal, may_be_empty=True)
     if not source.files:
-        return set(), set(), {}
+        return Outcome([], {}, 0)
     with store.opened(spark, tables, keep=keep) as kept:
         before = input_history.read_sessions(kept.load(SESSIONS, journal_schema.SESSIONS))
         sessions = input_history.remember(before, found)
-        past = input_history.InputHistory(kept, source)
+        known = damaged_files.from_table(kept.load(DAMAGED, damaged_files.COLUMNS))
+        past = input_history.InputHistory(kept, source, known)
         untouched = kept.days(input_history.FILES) - past.new_days - input_history.changed(before, sessions)
-        days = past.complete(set(source.days) - untouched)
+        days = past.complete(past.days - untouched)
         late = past.late()
         if late:
             kept.write(input_history.FILES, input_history.frame(spark, late))
         rows: dict[str, int] = {}
-        if days or set(sessions) != set(before):
+        damaged = [*past.damaged, *(DamagedFile(*one) for one in source.foreign)]
+        if days or set(sessions) != set(before) or set(damaged) != set(known):
             # A change of sessions alone may end a silence that was open.
-            rows = recompute(spark, kept, source, sessions, progress, days=days, past=past)
+            rows, damaged = recompute(spark, kept, source, sessions, progress, days=days, past=past)
         elif late:
             kept.commit(())
-        return days - past.left, past.left, rows
+        return Outcome(sorted(days - past.left), rows, 0, sorted(past.left), damaged)

@@ -17,8 +17,10 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
+from bccnd.pipeline.damaged_files import DamagedFile
 from bccnd.pipeline.journal_files import MARGIN, Journal
 from bccnd.pipeline.lake.delta import STATE
 from bccnd.pipeline.lake.store import Store
@@ -155,10 +157,15 @@ def of_days(found: Iterable[Records], days: Collection[str], margin: datetime.ti
 class InputHistory:
     """What the tables were made of, beside the files that a journal has now.
 
-    ``new_days`` are the days that new files touch; ``left`` those that were asked for and cannot be computed again.
+    ``days`` are those of files that can be used, ``new_days`` those that new files touch; ``left`` those that were
+    asked for and cannot be computed again; ``damaged`` are the files known to be damaged that are still as they were.
     """
 
-    def __init__(self, kept: Store, source: Journal) -> None:
+    def __init__(self, kept: Store, source: Journal, known_damaged: Iterable[DamagedFile] = ()) -> None:
+        sizes = {one.path: one.size for one in source.files}
+        self.damaged = [file for file in known_damaged if sizes.get(file.path) == file.size]
+        spoiled = {file.path for file in self.damaged}
+        self.days = {file.day for file, path, _ in source.files if path not in spoiled}
         self.left: set[str] = set()
         self._days = set(source.days)
         table = kept.load(FILES, COLUMNS, self._days)
@@ -168,6 +175,8 @@ class InputHistory:
         near = {each for day in kept.days(FILES) for each in (day, *beside(day))}
         there, unknown = [], {}
         for file, path, _ in source.files:
+            if path in spoiled:
+                continue
             # a merged file has its numbers in its name
             count = rows.get(path) or (0 if file.last is None else file.last - file.first + 1)
             numbers = (file.host, file.journal_id, file.first, count)
@@ -176,13 +185,17 @@ class InputHistory:
             elif file.day in near:
                 unknown[path] = file
         # Files of other days need not be looked into: these days are computed anyway, and the files touch no others.
+        ends = source.ends(unknown)
         found = [
-            Records(path, unknown[path].host, unknown[path].journal_id, unknown[path].first, *ends, unknown[path].day)
-            for path, ends in source.ends(unknown).items()
+            Records(path, unknown[path].host, unknown[path].journal_id, unknown[path].first, *each, unknown[path].day)
+            for path, each in ends.items()
+            if not isinstance(each, PipelineError)
         ]
         self._new = [one for one in found if not known.hold(*one.numbers)]
         self._incomplete = incomplete(self._made_of, Ranges([*there, *(one.numbers for one in found)]))
         self.new_days = touched((one.low, one.high) for one in self._new)
+        # A file that cannot be used is found by the scan of its day.
+        self.new_days |= {unknown[path].day for path, each in ends.items() if isinstance(each, PipelineError)}
 
     def complete(self, days: Iterable[str]) -> set[str]:
         """Those of some days of which no record is gone."""

@@ -1,24 +1,28 @@
 """The journal as the pipeline reads it: which files there are, and whether each is what it should be.
 
-Invariant: rows are taken from a journal only if every file that they come from is one that a recorder can have written,
-lies where its records belong, and holds records that no other file holds. Otherwise the run ends before
-anything is changed, with the file's name.
+Invariant: rows are taken from a file only if a recorder can have written it, it lies where its records belong, and it
+holds records that no other file holds. Other files are left out and named; if records are in two files, the run ends
+before anything is changed.
 """
 
 from __future__ import annotations
 
 import datetime
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
@@ -38,6 +42,9 @@ CHANGED: Final = "changed"
 _TRIES: Final = 5
 
 _Result = TypeVar("_Result")
+
+#: what `gone` says, in whatever Spark says that a task has failed with
+_GONE: Final = re.compile(rf"({file_names.OBS}/host=\S+) went away while it was read")
 
 _START: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -59,12 +66,15 @@ class Ends(NamedTuple):
 
 
 class Journal:
-    """The files of a journal when it was listed, sorted by host, journal and first record.
+    """The files of a journal when it was listed, sorted by host, journal and first record; those of a host only from
+    behind the day that ``lost`` names. ``foreign`` are files with other names (their paths, sizes, and why).
 
-    Raises PipelineError: no_place, no_journal, foreign_file, twice; empty_journal unless it ``may_be_empty``.
+    Raises PipelineError: no_place, no_journal, twice; empty_journal unless it ``may_be_empty``.
     """
 
-    def __init__(self, where: str, *, may_be_empty: bool = False) -> None:
+    def __init__(
+        self, where: str, *, may_be_empty: bool = False, lost: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         with usable(where):
             self._root = Root(where)
             self.where = self._root.where
@@ -77,11 +87,14 @@ class Journal:
                     "name the folder that a recorder writes to (recorder.journal), or make one: bccn pipeline ingest",
                 )
             found = []
+            self.foreign: list[tuple[str, int, str]] = []
             for path, size, _ in finished_files(self._root, file_names.OBS):
                 file = file_names.read_path(path)
                 if file is None:
-                    raise foreign(self._root.at(path), "its name is not one that a recorder gives")
-                found.append(Input(file, path, size))
+                    why = foreign(self._root.at(path), "its name is not one that a recorder gives").detail
+                    self.foreign.append((path, size, why))
+                elif file.day > lost.get(file.host, ""):
+                    found.append(Input(file, path, size))
         merged = file_names.superseded(one.file for one in found)
         key = operator.attrgetter("file.host", "file.journal_id", "file.first")
         self.files = sorted((one for one in found if one.file not in merged), key=key)
@@ -99,21 +112,20 @@ class Journal:
         return PipelineError("twice", detail, "move one of them out of the journal")
 
     def check_read(self, asked: Iterable[Input], rows: Mapping[str, int]) -> None:
-        """Check what a scan has read: ``rows`` has the rows of each file by path. Raises PipelineError: twice if
-        records are in two files; changed if a file went away, be it that the recorder merged it with others, or that
-        retention took it: list the journal again."""
+        """Check what a scan has read: ``rows`` has the rows of each usable file by path. Raises PipelineError: twice if
+        records are in two files."""
         ends: dict[tuple[str, str], tuple[int, str]] = {}
         for file, path, _ in asked:
             if path not in rows:
-                raise PipelineError(CHANGED, f"{self._root.at(path)} went away while it was read", "run it again")
+                continue
             end, other = ends.get((file.host, file.journal_id), (0, ""))
             if file.first < end:
                 raise self._twice(path, other)
             ends[file.host, file.journal_id] = file.first + rows[path], path
 
-    def ends(self, paths: Iterable[str]) -> dict[str, Ends]:
-        """Rows and times of these files, from their footers; of files that are gone by now there is nothing. Raises
-        PipelineError: foreign_file, misplaced."""
+    def ends(self, paths: Iterable[str]) -> dict[str, Ends | PipelineError]:
+        """Rows and times of these files, from their footers, or why a file cannot be used; of files that are gone by
+        now there is nothing."""
         return look_into(self._root, paths, journal_schema.OBS, read_ends)
 
 
@@ -128,13 +140,17 @@ def finished_files(root: Root, under: str) -> list[tuple[str, int, int]]:
 
 def look_into(
     root: Root, paths: Iterable[str], columns: pa.Schema, read: Callable[[pq.ParquetFile], _Result]
-) -> dict[str, _Result]:
-    """What ``read`` returns for each of these files; nothing for those that have gone away."""
+) -> dict[str, _Result | PipelineError]:
+    """What ``read`` returns for each of these files, or why it cannot be used; nothing for one that has gone away."""
 
-    def look(path: str) -> tuple[str, _Result] | None:
-        with suppress(FileNotFoundError), opened(root.filesystem, root.path, root.where, path, columns) as file:
-            return path, read(file)
-        return None
+    def look(path: str) -> tuple[str, _Result | PipelineError] | None:
+        try:
+            with opened(root.filesystem, root.path, root.where, path, columns) as file:
+                return path, read(file)
+        except FileNotFoundError:
+            return None
+        except PipelineError as error:
+            return path, error
 
     with ThreadPoolExecutor(_READERS) as pool:
         return dict(filter(None, pool.map(look, paths)))
@@ -219,15 +235,27 @@ def _ends(file: pq.ParquetFile, column: str) -> tuple[Any, Any]:
     return low, high
 
 
-def repeated(run: Callable[[], _Result]) -> _Result:
-    """Run what lists and reads a journal; again if the journal changed meanwhile. Raises PipelineError."""
-    for _ in range(_TRIES - 1):
+def gone(path: str) -> PipelineError:
+    """The error for a file that retention took while it was read: list the journal again."""
+    return PipelineError(CHANGED, f"{path} went away while it was read", "run it again")
+
+
+def repeated(run: Callable[[], _Result], on_lost: Callable[[file_names.ObsFile], object] | None = None) -> _Result:
+    """Run what lists and reads a journal; again if a file went away meanwhile, be it that a task of Spark has found
+    that. ``on_lost`` gets the file. Raises PipelineError."""
+    path = ""
+    for _ in range(_TRIES):
         try:
             return run()
-        except PipelineError as error:
-            if error.reason != CHANGED:
+        except (PipelineError, PySparkException, Py4JError) as error:
+            found = _GONE.search(str(getattr(error, "java_exception", error)))
+            if found is None:
                 raise
-    return run()
+            path = found[1]
+        file = file_names.read_path(path)
+        if on_lost is not None and file is not None:
+            on_lost(file)
+    raise gone(path)
 
 
 def foreign(path: str, why: str) -> PipelineError:

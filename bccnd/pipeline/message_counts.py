@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from bccnd.pipeline.receivers import Bits
 from bccnd.pipeline.row_batch import Groups, Numbers, changes, grouped
-from bccnd.pipeline.scan_records import BLOCK
 from bccnd.pipeline.task_records import DAY, MINUTE, day_of, make_records
 
 
@@ -23,9 +22,10 @@ from bccnd.pipeline.task_records import DAY, MINUTE, day_of, make_records
 class Messages:
     """Messages, sorted by source, epoch and number. ``src`` and ``chan`` are indexes of the names; sets of hosts are
     rows of `Bits`; ``gap`` counts the numbers directly before a message that no receiver saw, 0 for the first one of a
-    block (``edge``), of which that is not known here."""
+    block (2^``block`` numbers; ``edge``), of which that is not known here."""
 
     bits: Bits
+    block: int
     src_names: pa.Array
     chan_names: pa.Array
     src: Numbers
@@ -52,7 +52,7 @@ class Messages:
 
     def some(self, rows: Numbers) -> Messages:
         """Only these messages."""
-        chosen = {one.name: getattr(self, one.name)[rows] for one in fields(self)[3:]}
+        chosen = {one.name: getattr(self, one.name)[rows] for one in fields(self)[4:]}
         return replace(self, **chosen)
 
     def labels(self, rows: Numbers) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def count_messages(messages: Messages) -> Iterator[pa.RecordBatch]:
 
 def _missed(messages: Messages, rows: Numbers, host: str) -> pa.RecordBatch:
     """The numbers that a host missed, as ranges; those at the end of a block may go on in another bucket."""
-    starts = changes(rows, messages.src, messages.epoch, messages.date, messages.key >> BLOCK)
+    starts = changes(rows, messages.src, messages.epoch, messages.date, messages.key >> messages.block)
     starts[1:] |= np.diff(messages.key[rows]) > 1
     groups = Groups(rows, np.flatnonzero(starts))
     low, high = messages.key[groups.heads], messages.key[groups.tails]
@@ -120,7 +120,7 @@ def _unseen(messages: Messages) -> pa.RecordBatch:
 
 
 def _ranges(messages: Messages, rows: Numbers, low: Numbers, high: Numbers, hosts: pa.Array) -> pa.RecordBatch:
-    within = (1 << BLOCK) - 1
+    within = (1 << messages.block) - 1
     at_edge = ((low & within == 0) | (high & within == within)).astype(np.int64)
     return make_records("missed", host=hosts, lo_key=low, hi_key=high, at_edge=at_edge, **messages.labels(rows))
 

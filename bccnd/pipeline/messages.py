@@ -20,7 +20,7 @@ from bccnd.pipeline.epoch_assignment import NOWHERE, EpochAssignment
 from bccnd.pipeline.message_counts import Messages, count_messages
 from bccnd.pipeline.receivers import Bits, Receivers, set_id
 from bccnd.pipeline.row_batch import Groups, Numbers, Origin, changes, grouped
-from bccnd.pipeline.scan_records import BLOCK, COPY, FRESH, PART, STALE, unpacked
+from bccnd.pipeline.scan_records import COPY, FRESH, PART, STALE, unpacked
 from bccnd.pipeline.task_records import DAY, MINUTE, RECORD, date_of, day_of, make_records
 
 #: less than any number
@@ -30,13 +30,15 @@ _LEAST: Final = -(2**63)
 @dataclass(frozen=True)
 class Context:
     """What is known beside the rows. ``offsets``: by how much the clock of a (day, host) is ahead of the common one;
-    ``reached``: the highest number of an epoch (src, epoch) on the days before a day, where other days are not here."""
+    2^``block`` numbers of a source are in one bucket; ``reached``: the highest number of an epoch (src, epoch) on the
+    days before a day, where other days are not here."""
 
     assignment: EpochAssignment
     receivers: Receivers
     offsets: Mapping[tuple[str, str], int]
     days: frozenset[str]
     hosts: tuple[str, ...]
+    block: int
     reached: Mapping[tuple[str, int], Mapping[str, int]] = field(default_factory=dict)
 
     @cached_property
@@ -103,8 +105,9 @@ def message_records(parts: pa.Table, context: Context) -> pa.Table:
 
 def _messages(rows: _Rows, context: Context) -> Messages:
     bits = context.bits
-    block = rows.seq_key >> BLOCK
-    groups = grouped(rows.src, _dense(rows.epoch), _dense(block), rows.seq_key & ((1 << BLOCK) - 1), rows.chan)
+    block = rows.seq_key >> context.block
+    within = rows.seq_key & ((1 << context.block) - 1)
+    groups = grouped(rows.src, _dense(rows.epoch), _dense(block), within, rows.chan)
     heads = groups.heads
     src, epoch, key = rows.src[heads], rows.epoch[heads], rows.seq_key[heads]
     first = groups.reduce(np.minimum, rows.ts)
@@ -118,6 +121,7 @@ def _messages(rows: _Rows, context: Context) -> Messages:
     audience, listening = _audiences(rows.src_names, src, first // DAY, moment, context)
     return Messages(
         bits=bits,
+        block=context.block,
         src_names=pa.array(rows.src_names, pa.string()),
         chan_names=rows.chan_names,
         src=src,
@@ -142,7 +146,7 @@ def _edges(messages: Messages, listening: Numbers) -> pa.RecordBatch:
     low = messages.key[groups.heads]
     return make_records(
         "edge",
-        block=low >> BLOCK,
+        block=low >> messages.block,
         lo_key=low,
         hi_key=messages.key[groups.tails],
         listening_set_id=listening[groups.heads],
@@ -217,7 +221,7 @@ def _audiences(
             inside = (index >= 0) & (moment[some] < ends[index])
             listening[some[inside]] = bits.of([one.hosts for one in intervals])[index[inside]]
         sources, index = np.unique(src[some], return_inverse=True)
-        can_hear = [receivers.audiences.get((day, names[code]), frozenset()) for code in sources.tolist()]
+        can_hear = [receivers.audience(day, names[code]) for code in sources.tolist()]
         audience[some] = bits.of(can_hear)[index]
     return audience, listening
 

@@ -96,8 +96,11 @@ def _begun(stretches: Sequence[Stretch]) -> Iterator[Run]:
     """The parts of runs in a receiver's journal, those `masked` that begin a run though the receiver counted on."""
     ports = {one.port for one in stretches}
     by_port = ANY_PORT not in ports and len(ports) <= MAX_PORTS
-    since = {port: min(one.from_rec for one in stretches if one.port == port) for port in ports}
-    until = {port: max(one.to_rec for one in stretches if one.port == port) for port in ports}
+    since: dict[int, int] = {}
+    until: dict[int, int] = {}
+    for one in stretches if by_port else ():
+        since[one.port] = min(one.from_rec, since.get(one.port, one.from_rec))
+        until[one.port] = max(one.to_rec, until.get(one.port, one.to_rec))
     epoch, port, last_key, swallowed = -1, ANY_PORT, _LEAST, False
     for number, one in enumerate(stretches):
         if one.epoch == 0:
@@ -125,7 +128,7 @@ def _begun(stretches: Sequence[Stretch]) -> Iterator[Run]:
                 and one.first_key < last_key
             )
             if begins or (swallowed and one.hi_key > last_key):
-                high = _reached(one, stretches[number + 1 :])
+                high = _reached(stretches, number)
                 low = one.first_key if begins else max(one.first_key, last_key + 1)
                 if high < low:
                     continue
@@ -135,9 +138,11 @@ def _begun(stretches: Sequence[Stretch]) -> Iterator[Run]:
                 yield part._replace(lo_key=low, hi_key=high, first_key=low, last_key=high)
 
 
-def _reached(one: Stretch, following: Iterable[Stretch]) -> int:
-    """The highest number of copies that came before messages were new again."""
-    for other in following:
+def _reached(stretches: Sequence[Stretch], number: int) -> int:
+    """The highest number of the copies in a stretch that came before messages were new again."""
+    one = stretches[number]
+    for index in range(number + 1, len(stretches)):
+        other = stretches[index]
         if other.from_rec > one.to_rec:
             break
         if other.new and other.epoch == one.epoch:

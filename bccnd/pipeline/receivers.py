@@ -16,6 +16,7 @@ import numpy as np
 
 from bccnd.pipeline.epoch_alignment import joined
 from bccnd.pipeline.input_history import Session
+from bccnd.pipeline.reach import Reach
 from bccnd.pipeline.row_batch import Numbers
 from bccnd.pipeline.task_records import DAY, date_of
 
@@ -55,21 +56,27 @@ class Interval(NamedTuple):
 
 
 class Receivers(NamedTuple):
-    """The receivers of some days: when which of them were listening, and which can hear each source (day, src)."""
+    """The receivers of some days: when which of them were listening, which can hear most sources (by day), and which
+    can hear each of the others (day, src)."""
 
     intervals: Mapping[str, Sequence[Interval]]
-    audiences: Mapping[tuple[str, str], frozenset[str]]
+    usual: Mapping[str, frozenset[str]]
+    others: Mapping[tuple[str, str], frozenset[str]]
+
+    def audience(self, day: str, src: str) -> frozenset[str]:
+        """The hosts that can hear a source on a day."""
+        return self.others.get((day, src), self.usual.get(day, frozenset()))
 
 
 def find_receivers(
     seen: Sequence[Seen],
-    reach: Mapping[tuple[str, str], Collection[str]],
+    reach: Reach,
     sessions: Collection[Session],
     days: Collection[str],
     offsets: Mapping[tuple[str, str], int],
 ) -> Receivers:
-    """The receivers of ``days``, from their rows, the segments of each (day, src), and how far the clock of each
-    (day, host) is ahead."""
+    """The receivers of ``days``, from their rows, the segments on which sources are heard, and how far the clock of
+    each (day, host) is ahead."""
     segments: dict[tuple[str, str], set[str]] = defaultdict(set)
     journals: dict[tuple[str, str, str], tuple[int, int]] = {}
     for row in seen:
@@ -90,17 +97,18 @@ def find_receivers(
             if of_day == day and (host, journal) not in known
         ]
         intervals[day] = list(_intervals(day, listened, offsets))
-    audiences = {}
     # Most sources have the same audience, which is sent to every task.
     shared: dict[tuple[str, frozenset[str]], frozenset[str]] = {}
-    for (day, src), of_source in reach.items():
-        key = day, frozenset(of_source)
-        if day in hosts and key not in shared:
-            deaf = {host for host in hosts[day] if segments.get((day, host), key[1]).isdisjoint(key[1])}
-            shared[key] = frozenset(hosts[day] - deaf)
-        if day in hosts:
-            audiences[day, src] = shared[key]
-    return Receivers(intervals, audiences)
+
+    def audience(day: str, of_source: frozenset[str]) -> frozenset[str]:
+        if (day, of_source) not in shared:
+            deaf = {host for host in hosts[day] if segments.get((day, host), of_source).isdisjoint(of_source)}
+            shared[day, of_source] = frozenset(hosts[day] - deaf)
+        return shared[day, of_source]
+
+    usual = {day: audience(day, of_source) for day, of_source in reach.usual.items() if day in hosts}
+    others = {(day, src): audience(day, of_source) for (day, src), of_source in reach.others.items() if day in hosts}
+    return Receivers(intervals, usual, others)
 
 
 def _intervals(

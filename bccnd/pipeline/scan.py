@@ -1,13 +1,14 @@
 """Reads the journal: every task reads some files once and emits the records that the tables follow from.
 
 Invariant: what is emitted of a journal's records, put together, does not depend on how they are cut into files, nor on
-which task reads which file. A file that no recorder can have written is emitted as a problem, not raised: the run ends
-before it has changed anything, with the file's name.
+which task reads which file. A file that is damaged, or that no recorder can have written, is emitted as a problem. If a
+file goes away, the run fails, and the journal is listed anew.
 """
 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -23,11 +24,15 @@ from bccnd.journal import files
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import scan_records, task_records
 from bccnd.pipeline.epoch_alignment import joined
-from bccnd.pipeline.journal_files import Input, microseconds, opened, read_ends
+from bccnd.pipeline.journal_files import Input, gone, microseconds, opened, read_ends
 from bccnd.pipeline.row_batch import COLUMNS, NAMES, Batch, Origin
 
-#: rows that a task works on at once, and those of a task or a bucket if there are so many
-ROWS: Final = 1_000_000
+#: rows that a task works on at once, and those of a task if there are so many
+ROWS: Final = 500_000
+#: rows of messages that are put together at once, about; those of a block, at most; and bits of a block, at most
+BUCKET: Final = 400_000
+_BLOCK_ROWS: Final = 250_000
+_BLOCK: Final = 16
 #: times of rows that are wanted, in microseconds; the end does not belong to them
 Spans = Sequence[tuple[int, int]]
 #: bytes of a row in a file, where the number of rows is unknown: few, so that estimates are rather too high
@@ -36,14 +41,16 @@ _BYTES: Final = 10
 
 @dataclass(frozen=True)
 class Plan:
-    """What every task needs. ``corrections`` are by (day, host), of wrong clocks; ``spans`` None: all rows; ``parts``:
-    one message of so many is emitted to compare clocks by."""
+    """What every task needs. ``corrections`` are by (day, host), of wrong clocks; ``spans`` None: all rows;
+    ``buckets``: so many groups of messages, in which 2^``block`` numbers of a source stay together; ``parts``: of each
+    day one message of so many is emitted to compare clocks by."""
 
     where: str
     spans: Spans | None
     corrections: Mapping[tuple[str, str], int]
     buckets: int
-    parts: int
+    block: int
+    parts: Mapping[str, int]
 
 
 def counted(inputs: Sequence[Input]) -> Iterator[tuple[Input, int | None]]:
@@ -63,6 +70,11 @@ def estimate(inputs: Sequence[Input]) -> int:
     return sum(one.size // _BYTES if count is None else count for one, count in counted(inputs))
 
 
+def block_of(hosts: int) -> int:
+    """How many bits the numbers of a block have, so that its rows at so many receivers fit into memory."""
+    return min(_BLOCK, max(0, (_BLOCK_ROWS // max(hosts, 1)).bit_length() - 1))
+
+
 def spans_of(days: Iterable[str], margin: datetime.timedelta) -> Spans:
     """The times of days, and of a margin around them; as few as there can be."""
     near = margin // datetime.timedelta(microseconds=1)
@@ -70,10 +82,10 @@ def spans_of(days: Iterable[str], margin: datetime.timedelta) -> Spans:
     return joined([(start - near, start + task_records.DAY + near) for start in starts])
 
 
-def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan) -> DataFrame:
-    """The records of files, from as many tasks as there are buckets; a frame that reads files anew each time, so it is
-    to be kept."""
-    tasks = divided(inputs, plan.buckets)
+def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan, least: int) -> DataFrame:
+    """The records of files, from as many tasks as their rows take, or ``least``; a frame that reads files anew each
+    time, so it is to be kept."""
+    tasks = divided(inputs, max(least, math.ceil(estimate(inputs) / ROWS)))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -116,7 +128,7 @@ def _emitted(tables: Sequence[tuple[Origin, pa.Table]], plan: Plan) -> Iterator[
     origins = {origin: index for index, origin in enumerate(dict.fromkeys(origin for origin, _ in tables))}
     rows = np.repeat([origins[origin] for origin, _ in tables], [table.num_rows for _, table in tables])
     batch = Batch(list(origins), rows, pa.concat_tables([table for _, table in tables]))
-    yield from scan_records.records(batch, plan.buckets, plan.parts)
+    yield from scan_records.records(batch, plan.buckets, plan.block, plan.parts)
 
 
 def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
@@ -130,10 +142,11 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
                 chosen = _wanted(file.read_row_groups(groups, columns=list(COLUMNS)), one, plan)
                 if chosen.num_rows:
                     yield chosen
-    except FileNotFoundError:
-        return  # `Journal.check_read` finds that it is missing
+    except FileNotFoundError as error:
+        # Also where a task is run again because its results were lost: without these rows they would be others.
+        raise gone(f"{plan.where}/{one.path}") from error
     except PipelineError as error:
-        yield task_records.make_records("problem", reason=[error.reason], why=[error.detail], remedy=[error.remedy])
+        yield task_records.make_records("problem", path=[one.path], why=[error.detail])
 
 
 def _groups(file: pq.ParquetFile, spans: Spans | None, by: int) -> Iterator[list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -14,8 +14,6 @@ from bccnd.pipeline.epoch_alignment import SANITY
 from bccnd.pipeline.row_batch import GOLDEN, Batch, Groups, Numbers, changes, grouped, mixed, sorted_by
 from bccnd.pipeline.task_records import ARRIVED, COMPARED, NAMELESS, NEW, ONCE
 
-#: numbers of a source that stay together in one bucket, as bits
-BLOCK: Final = 16
 #: microseconds: silences that are not longer are none, and messages closer to each other are one stretch
 QUIET: Final = 5_000_000
 #: ports of a source at a receiver: one that has more uses a new port for each message, so that ports prove nothing
@@ -30,8 +28,9 @@ PART: Final = ("src", "chan", "rec_no", "ts", "seq_key", "len", "state")
 FRESH, STALE, COPY = 0, 1, 2
 
 
-def records(batch: Batch, buckets: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """All that is emitted of a batch: messages in so many ``buckets``, one of ``parts`` for comparing clocks."""
+def records(batch: Batch, buckets: int, block: int, parts: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+    """All that is emitted of a batch: messages in so many ``buckets``, those of a block of 2^``block`` numbers
+    together; of each day one of ``parts`` messages for comparing clocks."""
     yield _receivers(batch)
     yield _reach(batch)
     yield from stretches(batch)
@@ -40,7 +39,7 @@ def records(batch: Batch, buckets: int, parts: int) -> Iterator[pa.RecordBatch]:
     yield _refused(batch)
     yield _nameless(batch)
     yield _samples(batch, parts)
-    yield from _parts(batch, buckets)
+    yield from _parts(batch, buckets, block)
 
 
 def _receivers(batch: Batch) -> pa.RecordBatch:
@@ -187,20 +186,22 @@ def _nameless(batch: Batch) -> pa.RecordBatch:
     )
 
 
-def _samples(batch: Batch, parts: int) -> pa.RecordBatch:
+def _samples(batch: Batch, parts: Mapping[str, int]) -> pa.RecordBatch:
     """When a part of the messages came to each receiver: hashes, times, and whether it was its own broadcast."""
     rows = np.flatnonzero(batch.tracked & batch.verdict.among(COMPARED))
     message = mixed(batch.src_hash ^ (batch.seq_key.astype(np.uint64) * GOLDEN))
-    rows = rows[(message[rows] & np.uint64(parts - 1)) == 0]
+    dates, index = np.unique(batch.date[rows], return_inverse=True)
+    mask = np.array([parts.get(task_records.day_of(date), 1) - 1 for date in dates.tolist()], np.uint64)
+    rows = rows[(message[rows] & mask[index]) == 0]
     looped = batch.verdict.among(("looped",))
     groups = grouped(batch.origin, batch.date, among=rows)
     data = [_joined(message[some].view(np.int64), batch.ts[some], looped[some]) for some in groups.slices()]
     return task_records.make_records("sample", data=data, **batch.labels(groups.heads))
 
 
-def _parts(batch: Batch, buckets: int) -> Iterator[pa.RecordBatch]:
+def _parts(batch: Batch, buckets: int, block: int) -> Iterator[pa.RecordBatch]:
     """The rows of messages, so divided that all rows with one number of a source are in one bucket."""
-    blocks = (batch.seq_key >> BLOCK).astype(np.uint64)
+    blocks = (batch.seq_key >> block).astype(np.uint64)
     bucket = (mixed(batch.src_hash ^ (blocks * GOLDEN)) % np.uint64(buckets)).astype(np.int64)
     states = {"stale": STALE, "duplicate": COPY}
     state = batch.verdict.map(lambda verdict: states.get(verdict, FRESH), FRESH).astype(np.int8)

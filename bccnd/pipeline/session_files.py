@@ -7,35 +7,49 @@ files are listed, and looked at again afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
+from bccnd.pipeline.damaged_files import DamagedFile
 from bccnd.pipeline.input_history import Session, read_sessions
 from bccnd.pipeline.journal_files import Journal, finished_files, look_into
 from bccnd.pipeline.lake.place import Root, usable
+from bccnd.pipeline.task_records import DAY, date_of
 
 
-def open_journal(where: str, *, may_be_empty: bool = False) -> tuple[Journal, list[Session]]:
-    """The files of a journal and its sessions. Raises PipelineError as `Journal` does, and: misplaced."""
+def open_journal(
+    where: str, *, may_be_empty: bool = False, lost: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Journal, list[Session]]:
+    """The files of a journal and its sessions; those of a host from behind the day that ``lost`` names, since retention
+    is at work there. Files of sessions that cannot be used are among the journal's ``foreign``. Raises PipelineError as
+    `Journal` does."""
     with usable(where):
         root = Root(where)
         before = finished_files(root, file_names.SESSIONS)
         early = _read(root, [path for path, *_ in before])
-    journal = Journal(where, may_be_empty=may_be_empty)
+    journal = Journal(where, may_be_empty=may_be_empty, lost=lost)
     with usable(where):
         after = finished_files(root, file_names.SESSIONS)
         late = _read(root, [path for path, *_ in {*after} - {*before}])
-    there = {path for path, *_ in after}
-    sessions = []
-    for path, found in early.items():
-        floor = min((session.start for session in late.get(path, found)), default=None)
-        if path in there and floor is not None:
-            sessions += clipped(found, floor)
-    return journal, sessions
+    sizes = {path: size for path, size, _ in after}
+    sessions: list[Session] = []
+    for path, early_found in early.items():
+        found = late.get(path, early_found)
+        if path not in sizes:
+            continue
+        if isinstance(early_found, PipelineError) or isinstance(found, PipelineError):
+            why = next(each.detail for each in (early_found, found) if isinstance(each, PipelineError))
+            journal.foreign.append((path, sizes[path], why))
+        elif found:
+            sessions += clipped(early_found, min(session.start for session in found))
+    ends = {host: (date_of(day) + 1) * DAY for host, day in lost.items()}
+    return journal, [part for one in sessions for part in clipped([one], ends.get(one.host, one.start))]
 
 
 def clipped(sessions: Iterable[Session], floor: int) -> list[Session]:
@@ -47,7 +61,7 @@ def clipped(sessions: Iterable[Session], floor: int) -> list[Session]:
     ]
 
 
-def _read(root: Root, paths: Iterable[str]) -> dict[str, list[Session]]:
+def _read(root: Root, paths: Iterable[str]) -> dict[str, list[Session] | PipelineError]:
     columns = journal_schema.SESSIONS
 
     def rows(file: pq.ParquetFile) -> list[Session]:
@@ -59,3 +73,22 @@ def _read(root: Root, paths: Iterable[str]) -> dict[str, list[Session]]:
         return read_sessions(table.select(columns.names).cast(columns))
 
     return look_into(root, paths, columns, rows)
+
+
+def without_damaged(sessions: Iterable[Session], files: Iterable[DamagedFile]) -> list[Session]:
+    """Sessions without the times of damaged files."""
+    left = list(sessions)
+    for file in files:
+        left = [part for session in left for part in _without(session, file)]
+    return left
+
+
+def _without(session: Session, file: DamagedFile) -> Iterator[Session]:
+    apart = session[:2] != (file.host, file.journal_id) or file.high < session.start or session.end < file.low
+    if apart:
+        yield session
+        return
+    if session.start < file.low:
+        yield session._replace(end=file.low - 1)
+    if file.high < session.end:
+        yield session._replace(start=file.high + 1)

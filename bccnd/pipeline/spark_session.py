@@ -55,6 +55,8 @@ _SMALL_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: seconds for a master to answer, and for a first worker to have room
 _ANSWER: Final = 5.0
 _WORKERS: Final = 60.0
+#: seconds without another worker after which those that are there count as all
+_SETTLED: Final = 2.0
 
 
 def start(
@@ -72,6 +74,10 @@ def start(
     Raises PipelineError: bad_master, bad_memory, no_java, no_localhost, no_master, no_workers.
     """
     chosen = master or os.environ.get("MASTER") or LOCAL
+    if chosen.startswith("sc://"):
+        # Spark Connect sends plans, not files: it has no way to give this package to workers, or to broadcast.
+        why = f"{chosen} is a server of Spark Connect, which cannot give the workers what a build needs"
+        raise PipelineError("bad_master", why, "name the cluster itself: spark://host:7077, yarn or k8s://...")
     if not _MASTERS.fullmatch(chosen):
         remedy = "write local[2], spark://host:7077, yarn or k8s://..."
         raise PipelineError("bad_master", f"{chosen!r} is no Spark master", remedy)
@@ -185,17 +191,26 @@ def _start(master: str, settings: Mapping[str, str], log: str) -> SparkSession:
 
 
 def _prepare(session: SparkSession, master: str) -> None:
-    """Wait for a first worker of a cluster, and send it this package. Raises PipelineError: no_workers."""
+    """Wait for the workers of a cluster, and send them this package. Raises PipelineError: no_workers."""
     context: Any = session.sparkContext
     deadline = time.monotonic() + _WORKERS
-    # The driver counts as one.
-    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # noqa: SLF001
+
+    def workers() -> int:
+        return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # noqa: SLF001 -- the driver is among them
+
+    while not workers():
         if time.monotonic() > deadline:
             session.stop()
             why = f"{master} has had no free worker for {_WORKERS:.0f} s"
             remedy = "start workers, or ask for less: --conf spark.executor.memory=1g --conf spark.cores.max=2"
             raise PipelineError("no_workers", why, remedy)
         time.sleep(0.2)
+    # How much is done side by side follows from how many there are: those that were started together come together.
+    known, since = workers(), time.monotonic()
+    while time.monotonic() - since < _SETTLED:
+        time.sleep(0.2)
+        if workers() != known:
+            known, since = workers(), time.monotonic()
     # Workers fetch it from here, whenever they come; what is compiled is for this machine.
     folder, root = tempfile.mkdtemp(prefix="bccnd-package-"), Path(bccnd.__file__).parent
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -47,7 +47,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     kind: {name: column or name for name, _, column in (pair.partition("=") for pair in fields.split())}
     for kind, fields in {
         # of the scan
-        "problem": "reason=text why=more remedy=last",
+        "problem": "path=text why=more",
         "file": "path=text host journal_id first=a rows=b low=c high=d",
         "receiver": "day host journal_id segment=text from_us=a to_us=b new=c rows=d",
         "reach": "day src host segment=text",

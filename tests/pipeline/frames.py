@@ -45,7 +45,7 @@ def batch(*given: dict[str, Any]) -> Batch:
 
 def records(*given: dict[str, Any]) -> pa.Table:
     """What the scan emits of such rows."""
-    return pa.Table.from_batches(list(scan_records.records(batch(*given), 1, 1)), task_records.RECORD)
+    return pa.Table.from_batches(list(scan_records.records(batch(*given), 1, 16, {})), task_records.RECORD)
 
 
 def of_kind(kind: str, *given: dict[str, Any]) -> pa.Table:

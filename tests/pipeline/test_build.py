@@ -18,12 +18,14 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
+import bccnd.pipeline
 from bccnd.cli.main import main
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import journal_files, schema
 from bccnd.pipeline.build import build
+from bccnd.pipeline.incremental import once
 from bccnd.pipeline.lake.delta import Lake
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
@@ -98,15 +100,7 @@ def empty(journal: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "printed"),
     [
-        (copy_as("copy.parquet"), "copy.parquet is no file of a journal"),
         (copy_as("{journal}-{first}.parquet"), "holds the same records as"),
-        (copy_as("{journal}-{on:012d}.parquet"), "lies in the wrong place: its column rec_no has 0 to "),
-        (adopt, "lies in the wrong place: its column host has h1"),
-        (rewrite(lambda table: pa.table({"a": [1, 2]})), "{second} is no file of a journal: it has no column host"),
-        (rewrite(lambda table: table.slice(0, 0)), "{second} is no file of a journal: it has no records"),
-        (rewrite(unsigned), "{second} is no file of a journal: its column rec_no is uint64"),
-        (cut, "{third} is no file of a journal: it cannot be read"),
-        (foreign_sessions, "it has no column journal_id"),
         (empty, "{journal} has no records"),
         (lambda journal: shutil.rmtree(journal / "obs"), "no journal at {journal}"),
     ],
@@ -116,14 +110,76 @@ def test_a_bad_journal_is_named_and_changes_nothing(
 ) -> None:
     tables = tmp_path / "tables"
     (tables / "messages/day=2026-01-01").mkdir(parents=True)
-    _, second, third, *_ = files(journal)
     spoil(journal)
     with pytest.raises(PipelineError) as refused:
         build(spark, str(journal), str(tables))
     message, remedy = str(refused.value).splitlines()
-    assert printed.format(journal=journal, second=second, third=third) in message
+    assert printed.format(journal=journal) in message
     assert remedy.startswith("  remedy: ")
     assert os.listdir(tables / "messages") == ["day=2026-01-01"]
+
+
+def test_files_that_cannot_be_used_cost_themselves_and_are_named(
+    spark: SparkSession, journal: Path, small: Path, built: Path, tmp_path: Path
+) -> None:
+    where = (str(journal), str(tmp_path / "tables"))
+    _, second, third, *_ = files(journal)
+    rewrite(unsigned)(journal)
+    cut(journal)
+    foreign_sessions(journal)
+    adopt(journal)
+    copy_as("copy.parquet")(journal)
+    copy_as("{journal}-{on:012d}.parquet")(journal)
+    outcome = build(spark, *where)
+    named = {file.path: file.why for file in outcome.damaged}
+    wrong = {
+        str(path.relative_to(journal))
+        for path in (*journal.glob("obs/host=h9/*/*"), *(journal / "obs").rglob("copy.parquet"), second, third)
+    }
+    assert wrong < set(named)
+    assert len(set(named) - wrong) == 2
+    for path, why in named.items():
+        assert f"{journal}/{path} " in why
+    losses = []
+    for place in (where[1], str(built)):
+        bccnd.pipeline.read(spark, place, "link_loss").createOrReplaceTempView("link_loss")
+        losses.append(spark.sql("SELECT sum(lost_here) FROM link_loss").collect()[0][0])
+    # What is left out is not lost.
+    assert 0 < losses[0] <= losses[1]
+    # A pass over the same files finds nothing new, and one over files that were put right all of it.
+    assert once(spark, *where).days == []
+    shutil.rmtree(journal)
+    shutil.copytree(small, journal)
+    outcome = once(spark, *where)
+    assert outcome.damaged == []
+    assert content(where[1]) == content(built)
+
+
+def test_beside_retention_a_build_goes_on_with_what_is_there(
+    spark: SparkSession, journal: Path, built: Path, tmp_path: Path
+) -> None:
+    first = files(journal)[0]
+    host = first.parent.parent.name.removeprefix("host=")
+    reached: list[str] = []
+
+    def progress(step: str) -> None:
+        reached.append(step)
+        if reached.count("reading the journal") == 1 and first.exists():
+            first.unlink()
+
+    tables = str(tmp_path / "tables")
+    assert build(spark, str(journal), tables, progress=progress).damaged == []
+    assert reached.count("reading the journal") == 2
+    found, expected = content(tables), content(built)
+    # On the day that retention is at work on, this host counts as one that did not record.
+    seen = {
+        name: [row for row in rows if row[0] == host]
+        for name, rows in (("now", found["link_loss"]), ("before", expected["link_loss"]))
+    }
+    columns = schema.TABLES["link_loss"].names
+    lost, day = columns.index("lost_here"), first.parent.name.removeprefix("day=")
+    assert sum(row[lost] for row in seen["now"] if str(row[-1]) == day) == 0
+    assert [row for row in seen["now"] if str(row[-1]) > day] == [row for row in seen["before"] if str(row[-1]) > day]
 
 
 @pytest.mark.parametrize("statistics", [True, False])
@@ -154,14 +210,20 @@ def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
     assert f"j/{moved} lies in the wrong place: {printed}" in str(refused.value)
 
 
+def rows_of(source: journal_files.Journal) -> dict[str, int]:
+    """How many rows each file has."""
+    ends = source.ends(file.path for file in source.files)
+    return {path: one.rows for path, one in ends.items() if not isinstance(one, PipelineError)}
+
+
 def test_journals_of_two_hosts_may_have_the_same_name_and_no_payloads(tmp_path: Path) -> None:
     for host in ("relay01", "relay02"):
         path = put(tmp_path, host, "j1", 1, rows(1, 3))
         pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["payload"]), path)
     source = journal_files.Journal(str(tmp_path))
-    ends = source.ends(one.path for one in source.files)
-    assert [one[0] for one in ends.values()] == [3, 3]
-    source.check_read(source.files, {path: one.rows for path, one in ends.items()})
+    counts = rows_of(source)
+    assert list(counts.values()) == [3, 3]
+    source.check_read(source.files, counts)
 
 
 def test_a_record_that_is_in_two_files_is_refused(tmp_path: Path) -> None:
@@ -169,7 +231,7 @@ def test_a_record_that_is_in_two_files_is_refused(tmp_path: Path) -> None:
     for first, count in ((1, 9), (5, 2)):
         put(tmp_path, "relay01", "j1", first, rows(first, count))
     source = journal_files.Journal(str(tmp_path))
-    counts = {path: one.rows for path, one in source.ends(one.path for one in source.files).items()}
+    counts = rows_of(source)
     with pytest.raises(PipelineError) as refused:
         source.check_read(source.files, counts)
     assert refused.value.reason == "twice"
@@ -178,9 +240,6 @@ def test_a_record_that_is_in_two_files_is_refused(tmp_path: Path) -> None:
     source = journal_files.Journal(str(tmp_path))
     assert [one.file[3:] for one in source.files] == [(1, 9)]
     source.check_read(source.files, {source.files[0].path: 9})
-    with pytest.raises(PipelineError) as refused:
-        source.check_read(source.files, {})
-    assert refused.value.reason == journal_files.CHANGED
 
 
 def command(tmp_path: Path, *words: str) -> list[str]:
@@ -197,8 +256,9 @@ def run(tmp_path: Path, *words: str) -> Result:
 
 
 def test_what_is_wrong_with_a_command_line_or_a_master_is_one_line(tmp_path: Path) -> None:
-    for words in (["--master", "nonsense"], ["--memory", "much"], ["--conf", "x"]):
+    for words in (["--master", "nonsense"], ["--memory", "much"], ["--conf", "x"], ["--master", "sc://head:15002"]):
         assert run(tmp_path, *words).exit_code == 2
+    assert "Spark Connect" in run(tmp_path, *words).output
     done = run(tmp_path, "--master", "spark://127.0.0.1:1")
     assert done.exit_code == 1
     assert "spark://127.0.0.1:1: Connection refused\n  remedy: " in done.output

@@ -46,9 +46,17 @@ def engines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     build(spark, str(folder / "journal"), str(folder / "tables"))
     assert PLACE in PYTHON
     exec(PYTHON.replace(PLACE, str(folder / "tables")), {})
+    spark.conf.set("bccnd.tables", str(folder / "tables"))
     for table in schema.TABLES:
         bccnd.pipeline.read(spark, str(folder / "tables"), table).createOrReplaceTempView(table)
     return spark
+
+
+def test_spark_reads_a_table_without_any_jar(engines: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(import bccnd.pipeline\n.*?)```", PAGE, re.DOTALL)
+    assert PLACE in block
+    exec(block.replace(PLACE, engines.conf.get("bccnd.tables") or ""), {"spark": engines})
+    assert "sum(lost_here)" in capsys.readouterr().out
 
 
 def test_there_are_ten_questions() -> None:

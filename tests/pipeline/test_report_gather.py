@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from bccnd.errors import PipelineError
 from bccnd.pipeline.report import gather as reading
 from bccnd.pipeline.report.facts import Channel, Clock, Course, Delivery, Link, Recording, Refusals, Start
-from bccnd.pipeline.report.gather import add_up, gather
+from bccnd.pipeline.report.gather import Sums, gather
 from bccnd.pipeline.report.table_reader import COLUMNS as READ
-from bccnd.pipeline.report.table_reader import SESSIONS, Tables, TimeRange
+from bccnd.pipeline.report.table_reader import Tables, TimeRange
 from tests.pipeline.reporting import COLUMNS, DAY, HOUR, MINUTE, START, put, write
 from tests.support import ROOT
 
@@ -184,9 +184,8 @@ def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatc
 
 @given(
     st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 50), st.integers(0, 9)))),
-    st.integers(min_value=1, max_value=10),
 )
-def test_grouped_sums_are_right_whatever_is_dropped(batches: list[list[tuple[str, int, int]]], cap: int) -> None:
+def test_grouped_sums_are_right_however_often_a_group_returns(batches: list[list[tuple[str, int, int]]]) -> None:
     shape = pa.schema([("name", pa.string()), ("n", pa.int64()), ("top", pa.int64())])
     sums: dict[str, int] = {}
     tops: dict[str, int] = {}
@@ -196,12 +195,32 @@ def test_grouped_sums_are_right_whatever_is_dropped(batches: list[list[tuple[str
     parts = (
         pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in one], schema=shape) for one in batches
     )
-    rows, dropped, rest = add_up(parts, ["name"], {"n": "sum", "top": "max"}, cap)
-    assert len(rows) == min(cap, len(sums))
-    assert sum(row["n"] for row in rows) + rest["n"] == sum(sums.values())
-    assert dropped == len(sums) - len(rows)
-    assert [row["n"] for row in rows] == sorted(sums.values(), reverse=True)[:cap]
-    assert all(row["top"] == tops[row["name"]] for row in rows)
+    added = Sums(["name"], {"n": "sum", "top": "max"})
+    for part in parts:
+        added.add(part)
+    rows = added.table().to_pylist()
+    assert {row["name"]: row["n"] for row in rows} == sums
+    assert {row["name"]: row["top"] for row in rows} == tops
+    assert [row["n"] for row in rows] == sorted(sums.values(), reverse=True)
+
+
+def test_the_busiest_minute_is_that_of_every_channel_and_nothing_is_called_left_out(tables: Path) -> None:
+    for day in range(2):
+        traffic = [
+            {
+                "win": START + day * 24 * HOUR + minute * MINUTE,
+                "chan": f"c/{chan:02}",
+                "src": "h01/app/7",
+                "msgs": 1 + chan,
+            }
+            for chan in range(40)
+            for minute in range(600)
+        ]
+        put(tables, "channel_traffic", [{**row, "p99_len": 1} for row in traffic], f"2026-11-{21 + day}")
+    facts = gather(Tables(str(tables)))
+    peaks = {one.name: one.peak for one in facts.channels if one.name.startswith("c/")}
+    assert peaks == {f"c/{chan:02}": 1 + chan for chan in range(40)}
+    assert facts.folded == {}
 
 
 @pytest.mark.slow
@@ -284,7 +303,7 @@ def test_files_of_no_build_are_left_out_and_tables_that_are_not_there_are_named(
     assert gather(Tables(str(tables))) == whole
     put(tmp_path / "some", "link_loss", [{"host": "h01", "src": "a", "win": START}])
     missing = gather(Tables(str(tmp_path / "some"))).missing
-    assert missing == tuple(sorted({*READ} - {"link_loss", SESSIONS}))
+    assert missing == tuple(sorted({name for name in READ if not name.startswith("_")} - {"link_loss"}))
 
 
 def test_a_journal_is_distinguished_from_tables(tmp_path: Path, tables: Path) -> None:

@@ -27,8 +27,6 @@ _DAY_FIELD: Final = pa.field("day", pa.string())
 _GROUP: Final = 131_072
 #: rows read at once
 _BATCH: Final = 65_536
-#: tasks that read, for each processor
-_TASKS: Final = 2
 
 
 class File(NamedTuple):
@@ -122,7 +120,8 @@ def read(spark: SparkSession, where: str, paths: Sequence[str], schema: StructTy
     from pyspark.sql.types import StructType
 
     columns = to_arrow_schema(schema, timezone="UTC")
-    tasks = max(1, min(len(paths), _TASKS * spark.sparkContext.defaultParallelism))
+    # Every kind of session knows this, one of Spark Connect as well.
+    tasks = max(1, min(len(paths), int(str(spark.conf.get("spark.sql.shuffle.partitions")))))
     chosen = sorted(paths)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

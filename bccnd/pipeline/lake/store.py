@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+#: files of a table and day, at most
+FILES: Final = 8
 #: seconds: a run that is the first in such a period removes old versions
 _CLEANING: Final = 3600.0
 
@@ -57,11 +59,19 @@ class Store:
         return parquet.load(self._lake.root.at(table), self._paths(table, days), columns)
 
     def write(self, table: str, frame: DataFrame) -> None:
-        """Write partitions of a table, by the last column ``day``; they take their place with `commit`."""
+        """Write partitions of a table, by the last column ``day``, at most `FILES` files of each day; they take their
+        place with `commit`."""
+        from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
         columns = to_arrow_schema(StructType(frame.schema.fields[:-1]), timezone="UTC")
+        parts = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
+        if parts > FILES:
+            share = F.pmod(F.xxhash64(*frame.columns), F.lit(FILES))
+            frame = frame.repartition(parts, parquet.DAY, share)
+        else:
+            frame = frame.coalesce(FILES)
         self._note(table, columns, parquet.write(frame, self._lake.root.at(table), f"part-{self._run}"))
 
     def empty(self, table: str, schema: StructType) -> None:

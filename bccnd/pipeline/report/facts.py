@@ -184,6 +184,8 @@ class Facts:
     messages: int = 0
     #: the sum of all links that are not listed
     rest: Link | None = None
+    #: why files of the journal were left out
+    damaged: tuple[str, ...] = ()
 
     @property
     def period(self) -> int:

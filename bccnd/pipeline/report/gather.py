@@ -1,13 +1,13 @@
 """Gathers the facts of a report from the tables.
 
-Memory depends on what a page can show, not on how large the tables are; what is left out is counted.
+Memory depends on how many pairs of hosts and programs, channels and restarts there are, not on how large the tables
+are. What a page does not list is counted.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -18,14 +18,13 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline.report import facts
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, Silence, Start
-from bccnd.pipeline.report.table_reader import COLUMNS, NEEDED, SESSIONS, Tables, TimeRange
+from bccnd.pipeline.report.table_reader import COLUMNS, DAMAGED, NEEDED, SESSIONS, Tables, TimeRange
 
 #: steps of the courses over the period
 STEPS: Final = 120
 #: groups of each kind that are kept
 GROUPS: Final = {
     "pairs of hosts and programs": 50_000,
-    "hosts over time": 500_000,
     "restarts and silences": 20_000,
     "sets of receivers": 10_000,
     "pairs of channels and programs": 20_000,
@@ -33,7 +32,7 @@ GROUPS: Final = {
 }
 _RUNS, _PAIRS = "restarts and silences", "pairs of hosts and programs"
 #: rows of partial sums before they are merged
-_WAITING: Final = 200_000
+_WAITING: Final = 100_000
 #: a program that is back within this time was restarted; one that was away for longer was silent as well
 RESTART: Final = 2 * fmt.MINUTE
 
@@ -60,12 +59,11 @@ class _Gathering:
         progress("reading loss")
         start, end = self._period()
         step = max(fmt.MINUTE, -(-(end - start) // STEPS // fmt.MINUTE) * fmt.MINUTE)
-        links, rest = self._links()
-        receivers, sending = (self._courses(name, self._time, start, end, step) for name in ("host", "sender"))
+        links, rest, receivers, sending = self._loss(start, end, step)
         before: dict[str, Course] = {}
         if end - start <= fmt.DAY:
             first, last = start - fmt.DAY, end - fmt.DAY
-            before = self._courses("host", TimeRange(first, last), first, last, step)
+            before = self._course_before(first, last, step)
         recordings = self._recordings(start, end)
         hosts = {link.host for link in links} | {one.host for one in recordings}
         progress("reading restarts, silences and traffic")
@@ -73,8 +71,12 @@ class _Gathering:
         channels, messages = self._channels()
         loss = (start, end, step, tuple(sorted(hosts)), links, receivers, sending, before)
         others = (starts, silences, self._delivery(), channels, self._refusals(), self._clocks(), recordings)
-        missing = tuple(sorted(set(COLUMNS) - {SESSIONS} - self._tables.names))
-        return Facts(*loss, *others, self._folded, missing, messages, rest)
+        missing = tuple(sorted(set(COLUMNS) - {SESSIONS, DAMAGED} - self._tables.names))
+        return Facts(*loss, *others, self._folded, missing, messages, rest, self._damaged())
+
+    def _damaged(self) -> tuple[str, ...]:
+        """Return why files of the journal could not be used; each is named there."""
+        return tuple(why for rows in self._tables.rows(DAMAGED, TimeRange()) for why in rows["why"].to_pylist())
 
     def _period(self) -> tuple[int, int]:
         """Return the first and the last minute with data, within the range asked for."""
@@ -101,55 +103,52 @@ class _Gathering:
         kept: str,
         prepare: Callable[[pa.Table], pa.Table] = lambda rows: rows,
         time: TimeRange | None = None,
-    ) -> tuple[_Rows, dict[str, int]]:
-        """Group the rows of a table (`add_up`). Return the groups up to the limit ``kept``, and the sums of the others,
-        which are counted."""
-        batches = map(prepare, self._tables.rows(table, time or self._time))
-        rows, dropped, rest = add_up(batches, keys, how, GROUPS[kept])
-        if dropped:
-            self._folded[kept] = max(dropped, self._folded.get(kept, 0))
-        return rows, rest if dropped else {}
+    ) -> _Rows:
+        """Group the rows of a table (`Sums`). Return the groups up to the limit ``kept``; the others are counted."""
+        sums = Sums(keys, how)
+        for rows in self._tables.rows(table, time or self._time):
+            sums.add(prepare(rows))
+        return self._listed(sums, kept)[0]
+
+    def _listed(self, sums: Sums, kept: str) -> tuple[_Rows, dict[str, int]]:
+        """Return the first groups, up to the limit ``kept``, and the sums of the others, which are counted."""
+        table, cap = sums.table(), GROUPS[kept]
+        others = table.slice(cap)
+        if not others.num_rows:
+            return table.to_pylist(), {}
+        self._folded[kept] = max(others.num_rows, self._folded.get(kept, 0))
+        rest = {name: pc.sum(others[name]).as_py() or 0 for name, how in sums.how.items() if how == "sum"}
+        return table.slice(0, cap).to_pylist(), rest
 
     # -- loss
 
-    def _links(self) -> tuple[tuple[Link, ...], Link | None]:
-        def weighted(rows: pa.Table) -> pa.Table:
-            weight = pc.add(pc.multiply(_lost(rows), 1000), rows["expected"])
-            return _with_program(rows.append_column("weight", weight))
-
+    def _loss(
+        self, start: int, end: int, step: int
+    ) -> tuple[tuple[Link, ...], Link | None, dict[str, Course], dict[str, Course]]:
+        """Return loss by pair of receiver and program, and over time by receiving and by sending host."""
         names = Link._fields[2:]
-        how = dict.fromkeys(("weight", *names), "sum")
-        rows, rest = self._grouped("link_loss", ["host", "program"], how, _PAIRS, weighted)
-        links = tuple(Link(row["host"], row["program"], *(row[name] for name in names)) for row in rows)
-        return links, Link("", "", *(rest[name] for name in names)) if rest else None
+        pairs = Sums(["host", "program"], dict.fromkeys(("weight", *names), "sum"))
+        receivers, senders = (Sums([name, "step"], dict.fromkeys(Course._fields, "sum")) for name in ("host", "sender"))
+        for rows in self._tables.rows("link_loss", self._time):
+            weight = pc.add(pc.multiply(_lost(rows), 1000), rows["expected"])
+            pairs.add(_with_program(rows.append_column("weight", weight)))
+            by_step = _by_step(rows, start, step)
+            receivers.add(by_step)
+            senders.add(by_step)
+        listed, rest = self._listed(pairs, _PAIRS)
+        links = tuple(Link(row["host"], row["program"], *(row[name] for name in names)) for row in listed)
+        other = Link("", "", *(rest[name] for name in names)) if rest else None
+        return links, other, _courses(receivers, start, end, step), _courses(senders, start, end, step)
 
-    def _courses(self, key: str, time: TimeRange, start: int, end: int, step: int) -> dict[str, Course]:
-        """Return loss over time by receiving (`host`) or sending host (`sender`), without a host's own messages."""
-
-        def by_step(rows: pa.Table) -> pa.Table:
-            sender = _cut(rows["src"], "(?s)/.*")
-            counts = {
-                "host": rows["host"],
-                "sender": sender,
-                "step": pc.divide(pc.subtract(rows["win"], start), step),
-                "due": pc.subtract(rows["expected"], rows["not_listening"]),
-                "lost": _lost(rows),
-                "absent": rows["not_listening"],
-            }
-            return pa.table(counts).filter(pc.not_equal(sender, rows["host"]))
-
-        how = dict.fromkeys(Course._fields, "sum")
-        rows, _ = self._grouped("link_loss", [key, "step"], how, "hosts over time", by_step, time)
-        steps = max(-(-(end - start) // step), 1)
-        lists: dict[str, list[list[int]]] = {}
-        for row in rows:
-            columns = lists.setdefault(row[key], [[0] * steps for _ in how])
-            for values, name in zip(columns, how, strict=True):
-                values[min(max(row["step"], 0), steps - 1)] += row[name]
-        return {name: Course(*map(tuple, lists[name])) for name in sorted(lists)}
+    def _course_before(self, start: int, end: int, step: int) -> dict[str, Course]:
+        """Return loss over an earlier time by receiving host."""
+        receivers = Sums(["host", "step"], dict.fromkeys(Course._fields, "sum"))
+        for rows in self._tables.rows("link_loss", TimeRange(start, end)):
+            receivers.add(_by_step(rows, start, step))
+        return _courses(receivers, start, end, step)
 
     def _delivery(self) -> tuple[facts.Delivery, ...]:
-        rows, _ = self._grouped("delivery", ["set_id"], {"n": "sum"}, "sets of receivers")
+        rows = self._grouped("delivery", ["set_id"], {"n": "sum"}, "sets of receivers")
         counts = {row["set_id"]: row["n"] for row in rows}
         sets: dict[int, frozenset[str]] = {}
         for part in self._tables.rows("receiver_sets", self._time):
@@ -165,8 +164,8 @@ class _Gathering:
             return rows.filter(pc.and_(pc.less(rows["start_ts"], end), pc.greater_equal(rows["end_ts"], start)))
 
         how = {"end_ts": "max", "start_ts": "min", "socket_drops": "sum", "tap_gaps": "sum"}
-        rows, _ = self._grouped(SESSIONS, ["host"], how, _PAIRS, touching)
-        versions, _ = self._grouped(SESSIONS, ["host", "version"], how, _PAIRS, touching)
+        rows = self._grouped(SESSIONS, ["host"], how, _PAIRS, touching)
+        versions = self._grouped(SESSIONS, ["host", "version"], how, _PAIRS, touching)
         latest = {row["host"]: row["version"] or "" for row in reversed(versions)}
         return tuple(
             Recording(one, row["start_ts"], row["end_ts"], latest[one], row["socket_drops"] or 0, row["tap_gaps"] or 0)
@@ -187,9 +186,9 @@ class _Gathering:
 
         names = ["program", "from_ts", "to_ts", "kind", "basis"]
         time = TimeRange(self._time.start, end)
-        rows, _ = self._grouped("liveness", ["src", *names], {"weight": "max"}, _RUNS, silent, time)
+        rows = self._grouped("liveness", ["src", *names], {"weight": "max"}, _RUNS, silent, time)
         silences = [(row["src"], Silence(*(row[name] for name in names))) for row in rows]
-        rows, _ = self._grouped("epochs", ["program", "first_ts", "cause"], {"jump": "max"}, _RUNS, later)
+        rows = self._grouped("epochs", ["program", "first_ts", "cause"], {"jump": "max"}, _RUNS, later)
         starts = [Start(row["program"], row["first_ts"], row["cause"], row["jump"]) for row in rows]
         programs = pa.array({one.program for _, one in silences}, pa.string())
 
@@ -197,7 +196,7 @@ class _Gathering:
             return rows.filter(pc.is_in(rows["program"], value_set=programs))
 
         how = {"last_ts": "max", "first_ts": "min"}
-        rows, _ = self._grouped("epochs", ["program", "src"], how, _RUNS, concerned, TimeRange(None, end))
+        rows = self._grouped("epochs", ["program", "src"], how, _RUNS, concerned, TimeRange(None, end))
         runs: _Runs = {}
         for row in rows:
             runs.setdefault(row["program"], {})[row["src"]] = row["first_ts"], row["last_ts"]
@@ -213,12 +212,22 @@ class _Gathering:
             lost = _lost(rows)
             return rows.append_column("lost", lost).append_column("due", pc.add(lost, rows["seen"]))
 
-        how = {"msgs": "sum", "bytes": "sum", "p99_len": "max"}
         kept = "pairs of channels and programs"
-        traffic, rest = self._grouped("channel_traffic", ["chan", "program"], how, kept, _with_program)
-        minutes, _ = self._grouped("channel_traffic", ["chan", "win"], {"msgs": "sum"}, kept)
-        peaks = {row["chan"]: row["msgs"] for row in reversed(minutes)}
-        losses, _ = self._grouped("channel_loss", ["chan"], {"lost": "sum", "due": "sum"}, kept, counted)
+        pairs = Sums(["chan", "program"], {"msgs": "sum", "bytes": "sum", "p99_len": "max"})
+        busiest = Sums(["chan"], {"msgs": "max"})
+        minutes, day = Sums(["chan", "win"], {"msgs": "sum"}), -1
+        for rows in self._tables.rows("channel_traffic", self._time):
+            pairs.add(_with_program(rows))
+            # All minutes of all days would be too many to keep. Files come day by day.
+            of_rows = pc.min(rows["win"]).as_py() or 0
+            if of_rows // fmt.DAY != day:
+                busiest.add(minutes.table())
+                minutes, day = Sums(["chan", "win"], {"msgs": "sum"}), of_rows // fmt.DAY
+            minutes.add(rows)
+        busiest.add(minutes.table())
+        traffic, rest = self._listed(pairs, kept)
+        peaks = {row["chan"]: row["msgs"] for row in busiest.table().to_pylist()}
+        losses = self._grouped("channel_loss", ["chan"], {"lost": "sum", "due": "sum"}, kept, counted)
         lost = {row["chan"]: (row["due"], row["lost"]) for row in losses}
         channels: dict[str, facts.Channel] = {}
         for row in traffic:  # of each channel, the busiest program comes first
@@ -235,19 +244,21 @@ class _Gathering:
     def _refusals(self) -> tuple[facts.Refusals, ...]:
         how = {"n": "sum", "first_ts": "min", "last_ts": "max"}
         kept = "groups of refused datagrams"
-        by_host, _ = self._grouped("integrity", ["peer_ip", "verdict", "host"], how, kept)
-        by_name, _ = self._grouped("integrity", ["peer_ip", "verdict", "claimed_src"], how, kept)
+        by_host, by_name = (Sums(["peer_ip", "verdict", name], how) for name in ("host", "claimed_src"))
+        for rows in self._tables.rows("integrity", self._time):
+            by_host.add(rows)
+            by_name.add(rows)
         hosts, names = defaultdict[tuple[str, str], _Rows](list), defaultdict[tuple[str, str], list[str]](list)
-        for row in by_host:
+        for row in self._listed(by_host, kept)[0]:
             hosts[row["peer_ip"] or "", row["verdict"]].append(row)
-        for row in by_name:
+        for row in self._listed(by_name, kept)[0]:
             if row["claimed_src"] is not None:
                 names[row["peer_ip"] or "", row["verdict"]].append(row["claimed_src"])
         refusals = []
-        for key, rows in hosts.items():
-            first, last = min(row["first_ts"] for row in rows), max(row["last_ts"] for row in rows)
+        for key, of_key in hosts.items():
+            first, last = min(row["first_ts"] for row in of_key), max(row["last_ts"] for row in of_key)
             claimed = tuple(names[key][:3])
-            refusals.append(facts.Refusals(*key, rows[0]["n"], len(rows), claimed, len(names[key]), first, last))
+            refusals.append(facts.Refusals(*key, of_key[0]["n"], len(of_key), claimed, len(names[key]), first, last))
         return tuple(sorted(refusals, key=lambda one: (-one.datagrams, one.peer, one.verdict)))
 
     def _clocks(self) -> tuple[facts.Clock, ...]:
@@ -258,7 +269,7 @@ class _Gathering:
             return kept.append_column("sum", pc.multiply(kept["p50_us"], kept["n"]))
 
         how = {"n": "sum", "sum": "sum", "p05_us": "min", "p95_us": "max"}
-        rows, _ = self._grouped("skew", ["host", "ref_host"], how, _PAIRS, weighted)
+        rows = self._grouped("skew", ["host", "ref_host"], how, _PAIRS, weighted)
         names = ("host", "ref_host", "p05_us", "middle", "p95_us", "n")
         middles = (row | {"middle": round(row["sum"] / row["n"])} for row in rows)
         return tuple(sorted(facts.Clock(*(row[name] for name in names)) for row in middles))
@@ -290,32 +301,57 @@ def _merge_runs(silences: Iterable[tuple[str, Silence]], runs: _Runs) -> tuple[s
     return starts, sorted(merged.values(), key=attrgetter("start", "program"))
 
 
-def add_up(
-    batches: Iterable[pa.Table], keys: Sequence[str], how: Mapping[str, str], cap: int
-) -> tuple[_Rows, int, dict[str, int]]:
-    """Group a stream of batches and aggregate the columns of ``how`` (sum, min or max) in bounded memory.
+class Sums:
+    """Groups rows of many batches and aggregates the columns of ``how`` (sum, min or max). What it keeps grows with the
+    groups, not with the rows."""
 
-    Returns at most ``cap`` groups, those with the greatest first column first, how many were dropped (one that comes
-    back after that counts again), and what these add up to.
-    """
-    order = [(next(iter(how)), "descending"), *((key, "ascending") for key in keys)]
-    rest, dropped = {name: 0 for name, one in how.items() if one == "sum"}, 0
-    parts: list[pa.Table] = []
-    for batch in chain(batches, [None]):
-        if batch is not None:
-            parts.append(_aggregate(batch, keys, how))
-        if parts and (batch is None or sum(part.num_rows for part in parts[1:]) > _WAITING):
-            table = _aggregate(pa.concat_tables(parts), keys, how).sort_by(order)
-            parts, rows = [table.slice(0, cap)], table.slice(cap)
-            dropped += rows.num_rows
-            rest = {name: count + (pc.sum(rows[name]).as_py() or 0) for name, count in rest.items()}
-    return parts[0].to_pylist() if parts else [], dropped, rest
+    def __init__(self, keys: Sequence[str], how: Mapping[str, str]) -> None:
+        self.keys, self.how = list(keys), dict(how)
+        self._parts: list[pa.Table] = []
+
+    def add(self, batch: pa.Table) -> None:
+        if batch.num_rows:
+            self._parts.append(self._aggregate(batch))
+        waiting = sum(part.num_rows for part in self._parts[1:])
+        if waiting > max(_WAITING, *(part.num_rows for part in self._parts[:1]), 0):
+            self._parts = [self._aggregate(pa.concat_tables(self._parts))]
+
+    def table(self) -> pa.Table:
+        """Return the groups, those with the greatest first column first."""
+        if not self._parts:
+            return pa.table({name: pa.array([], pa.int64()) for name in (*self.keys, *self.how)})
+        order = [(next(iter(self.how)), "descending"), *((key, "ascending") for key in self.keys)]
+        return self._aggregate(pa.concat_tables(self._parts)).sort_by(order)
+
+    def _aggregate(self, table: pa.Table) -> pa.Table:
+        sums = table.group_by(self.keys, use_threads=False).aggregate(list(self.how.items()))
+        names = [*self.keys, *(f"{name}_{one}" for name, one in self.how.items())]
+        return sums.select(names).rename_columns([*self.keys, *self.how])
 
 
-def _aggregate(table: pa.Table, keys: Sequence[str], how: Mapping[str, str]) -> pa.Table:
-    sums = table.group_by(list(keys), use_threads=False).aggregate(list(how.items()))
-    names = [*keys, *(f"{name}_{one}" for name, one in how.items())]
-    return sums.select(names).rename_columns([*keys, *how])
+def _by_step(rows: pa.Table, start: int, step: int) -> pa.Table:
+    """Return what courses are made of, without a host's own messages."""
+    sender = _cut(rows["src"], "(?s)/.*")
+    counts = {
+        "host": rows["host"],
+        "sender": sender,
+        "step": pc.divide(pc.subtract(rows["win"], start), step),
+        "due": pc.subtract(rows["expected"], rows["not_listening"]),
+        "lost": _lost(rows),
+        "absent": rows["not_listening"],
+    }
+    return pa.table(counts).filter(pc.not_equal(sender, rows["host"]))
+
+
+def _courses(sums: Sums, start: int, end: int, step: int) -> dict[str, Course]:
+    """Return loss over time by the first key of some sums."""
+    steps = max(-(-(end - start) // step), 1)
+    lists: dict[str, list[list[int]]] = {}
+    for row in sums.table().to_pylist():
+        columns = lists.setdefault(row[sums.keys[0]], [[0] * steps for _ in sums.how])
+        for values, name in zip(columns, sums.how, strict=True):
+            values[min(max(row["step"], 0), steps - 1)] += row[name]
+    return {name: Course(*map(tuple, lists[name])) for name in sorted(lists)}
 
 
 def _cut(column: pa.ChunkedArray, pattern: str, replacement: str = "") -> pa.ChunkedArray:

@@ -25,6 +25,8 @@ from bccnd.pipeline.report import formatting as fmt
 
 #: the sessions that are kept beside the tables; they are not divided by day
 SESSIONS: Final = f"{STATE}/sessions"
+#: the files of the journal that could not be used
+DAMAGED: Final = f"{STATE}/damaged"
 #: the table without which there is nothing to report
 NEEDED: Final = "link_loss"
 
@@ -44,6 +46,7 @@ COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
         "last_ts time",
         "skew": "host text, ref_host text, p05_us number, p50_us number, p95_us number, n number",
         SESSIONS: "host text, start_ts time, end_ts time, socket_drops number, tap_gaps number, version text",
+        DAMAGED: "path text, why text",
     }.items()
 }
 #: times become microseconds

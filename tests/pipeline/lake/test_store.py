@@ -118,6 +118,25 @@ def test_a_task_that_is_repeated_writes_its_rows_once(spark: SparkSession, where
     assert sorted(x for numbers in content(where).values() for x in numbers) == list(range(300_000))
 
 
+def test_a_day_has_few_files_whatever_the_number_of_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(0, 1000, 1, 20).selectExpr("id AS x", "concat('2026-01-0', id % 3 + 1) AS day")
+    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    for parts in ("2", "40"):
+        spark.conf.set("spark.sql.shuffle.partitions", parts)
+        try:
+            with store.opened(spark, str(tmp_path)) as tables:
+                tables.write("t", rows)
+                tables.commit(None)
+        finally:
+            spark.conf.set("spark.sql.shuffle.partitions", before)
+        files_of: dict[str, int] = {}
+        for file in Lake(str(tmp_path)).files("t"):
+            files_of[file.day] = files_of.get(file.day, 0) + 1
+        assert len(files_of) == 3
+        assert max(files_of.values()) <= store.FILES
+        assert bccnd.pipeline.read(spark, str(tmp_path), "t").distinct().count() == 1000
+
+
 class Killed(BaseException):
     """The run has died here."""
 
