@@ -106,9 +106,9 @@ async def _run(path: str, program: str) -> None:
 
 
 @click.command()
-@click.option("--program", metavar="NAME", default="", help="Use the identity <host>/bccn/<pid>/NAME.")
+@click.option("--program", metavar="NAME", help="Use the identity <host>/bccn/<pid>/NAME.")
 @click.pass_obj
-def pipe(path: str | None, /, program: str) -> None:
+def pipe(path: str | None, /, program: str | None) -> None:
     """Carry messages for another program, as lines of JSON on standard input and output.
 
     \b
@@ -131,7 +131,7 @@ def pipe(path: str | None, /, program: str) -> None:
     """
     address = path or usual_path()
     try:
-        asyncio.run(_run(address, program))
+        asyncio.run(_run(address, program or ""))
     except RefusedError as refused:
         fail(explain(refused.refusal))
     except BusError as error:
