@@ -30,8 +30,8 @@ from bccnd.pipeline.row_batch import COLUMNS, NAMES, Batch, Origin
 #: rows that a task works on at once, and those of a task if there are so many
 ROWS: Final = 500_000
 #: rows of messages that are put together at once, about; those of a block, at most; and bits of a block, at most
-BUCKET: Final = 400_000
-_BLOCK_ROWS: Final = 250_000
+BUCKET: Final = 300_000
+_BLOCK_ROWS: Final = 125_000
 _BLOCK: Final = 16
 #: times of rows that are wanted, in microseconds; the end does not belong to them
 Spans = Sequence[tuple[int, int]]

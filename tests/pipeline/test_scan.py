@@ -58,7 +58,7 @@ def test_blocks_of_many_receivers_are_smaller() -> None:
     for hosts in (1, 3, 20, 200, 5000):
         assert hosts << scan.block_of(hosts) <= max(1 << 18, hosts)
     assert scan.block_of(1) == 16
-    assert scan.block_of(200) == 10
+    assert scan.block_of(200) == 9
 
 
 def test_tables_do_not_depend_on_the_size_of_blocks(
