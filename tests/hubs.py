@@ -60,8 +60,7 @@ def busy(observed: Observed) -> Observed:
     segment.sender.broadcast(b"hello")
     segment.sender.broadcast(b"x" * 70_000)
     for number in range(len(NAMES)):
-        segment.counters.verdict_counts.add(number, number + 1)
-    segment.counters.received = sum(segment.counters.verdicts)
+        segment.counters.judged(number, number + 1)
     observed.sources.judge_new(b"silent", 1, 900.0)
     observed.sources.judge_new(b"a/b/1", 1, 1000.0)
     observed.sources.judge(b"a/b/1", 2, 1000.0)
@@ -77,5 +76,5 @@ def busy(observed: Observed) -> Observed:
     client.send(b"nonsense", frames.subscribe(b"!/cred/1/2/3/x"))
     assert len(client.all()) == 5
     for reason in DROP_REASONS:
-        observed.bus.counters.dropped[reason] += 1
+        observed.bus.counters.dropped.add(reason)
     return observed

@@ -498,7 +498,7 @@ def slow(hub: Hub, *patterns: bytes, who: Who | None = None) -> Peer:
 
 def dropped(hub: Hub) -> dict[str, int]:
     """What was dropped so far, by reason."""
-    return {reason: count for reason, count in hub.bus.counters.dropped.items() if count}
+    return {reason: count for reason, count in hub.bus.counters.dropped.all().items() if count}
 
 
 def messages(packets: Iterable[bytes], key: bytes) -> list[bytes]:

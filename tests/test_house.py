@@ -23,7 +23,7 @@ MAY: dict[str, set[str]] = {
     "log": set(),
     "journal": {"core", "errors", "version"},
     "net": {"core", "errors", "log", "native"},
-    "handover": {"core", "log", "native"},
+    "handover": {"core", "errors", "log", "native"},
     "bus": {"core", "errors", "fleet", "handover", "log", "native", "net"},
     "monitoring": {"bus", "core", "fleet", "log", "net", "version"},
     # A program that takes part in a segment itself opens the same kind of socket as the daemon.

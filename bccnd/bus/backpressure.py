@@ -77,7 +77,7 @@ class Backpressure:
             self._check_patience_soon(blocker)
 
     def _block(self, client: Client, packet: bytes, retry: Callable[[], None], reason: str) -> None:
-        self._queues.counters.held[reason] += 1
+        self._queues.counters.held.add(reason)
         if client.blocked_packet is None:
             self.charge_packet(client, packet)
             client.state_log.blocked(packet)

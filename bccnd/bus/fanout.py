@@ -99,7 +99,7 @@ class Fanout:
         sent = 0
         for fd in fds:
             sent += self._send_one(fd, frame)
-        self._counters.deliveries += sent
+        self._counters.delivered(sent)
 
     def _send_one(self, fd: int, frame: bytes) -> bool:
         """Send a frame, or have it queued; return whether it was sent."""
@@ -124,7 +124,7 @@ class Fanout:
             sent += taken
             for message in messages[taken:] if taken < count else ():
                 sent += self._send_one(fd, message)
-        self._counters.deliveries += sent
+        self._counters.delivered(sent)
 
     # -- batches
 
@@ -160,7 +160,7 @@ class Fanout:
             if failed:
                 self._not_sent(fd, messages, failed)
             else:
-                self._counters.deliveries += len(messages)
+                self._counters.delivered(len(messages))
 
     def in_batch(self, client: Client) -> bool:
         """Whether a client is in batch mode."""
@@ -202,7 +202,7 @@ class Fanout:
             self._send_large(client, messages)
         else:
             # Gone, or half gone. The loop will notice too, and first read what the client had still sent.
-            self._counters.dropped["client_gone"] += len(messages)
+            self._counters.dropped.add("client_gone", len(messages))
 
     def _send_large(self, client: Client, messages: list[bytes]) -> None:
         """Send again what was more than the client's socket takes: one message, or those of a batch."""

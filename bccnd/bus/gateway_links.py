@@ -19,6 +19,7 @@ from bccnd.core.arrival_times import MAX_WAIT_NS
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.ingress import Ingress
 from bccnd.errors import BadFrame
+from bccnd.native.slots import SlotMemory
 
 #: seconds without a report after which a gateway counts as down
 _SILENT: Final = 5.0
@@ -43,8 +44,9 @@ class GatewayLinks:
         *,
         copies: int,
         transaction: InputTransaction,
+        memory: SlotMemory | None = None,
     ) -> None:
-        self.counters = [SegmentCounters(name) for name in names]
+        self.counters = [SegmentCounters(name, memory) for name in names]
         #: accepted, and too old to be passed on
         self.late = 0
         self._ingress = ingress

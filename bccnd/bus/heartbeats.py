@@ -37,8 +37,7 @@ class HeartbeatSender:
         chan = HEARTBEAT + self._identity
         refused = self._bus.publish(self._identity, chan, b"", frames.message(chan, b""))
         if refused and refused != "send_failed":  # that one is counted and logged where it happens
-            errors = self._bus.counters.errors
-            errors[refused] = errors.get(refused, 0) + 1
+            self._bus.counters.errors.add(refused)
             remedy = AFTER_REFUSAL[refused][1] if refused in AFTER_REFUSAL else "set heartbeat.interval: 0"
             text = "this daemon's own heartbeats cannot be sent"
             log.event("dropped", text, about=("heartbeat", refused), remedy=remedy, drop=refused)

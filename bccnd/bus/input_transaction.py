@@ -7,7 +7,6 @@ input is being processed, so that the next daemon can replay it; `commit` sends 
 from __future__ import annotations
 
 from bccnd.bus.fanout import Fanout
-from bccnd.core.tracker_log import TrackerLog
 from bccnd.native.inflight import InflightState
 
 
@@ -17,15 +16,11 @@ class InputTransaction:
     def __init__(self, fanout: Fanout, inflight: InflightState | None = None) -> None:
         self._fanout = fanout
         self._inflight = inflight
-        #: where the trackers' changes are written, if anywhere
-        self.tracker_log: TrackerLog | None = None
 
     def begin(self, now: float) -> None:
         """Record the time (monotonic) by which datagrams that were just received are judged."""
         if self._inflight is not None:
             self._inflight.set_time(now)
-            if self.tracker_log is not None:
-                self.tracker_log.serial = self._inflight.serial
 
     def commit(self) -> None:
         """Send what the input has brought, then record that it was processed."""

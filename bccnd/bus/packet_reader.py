@@ -181,7 +181,7 @@ class PacketReader:
                 self._backpressure.block_for_reader(client, packet, blocker, retry)
                 return
             refused = self._publisher.publish(client.identity, key, payload, packet, route, client)
-        self._counters.published += 1
+        self._counters.count_published()
         client.published += 1
         if refused:
             self._requests.refuse(client, refused, key)

@@ -118,7 +118,7 @@ class Publisher:
 
     def _on_cut(self, key: bytes, uids: tuple[Hashable, ...]) -> None:
         """Count and log a message that was matched against only a part of some users' patterns."""
-        self._fanout.queues.counters.dropped["match_limit"] += 1
+        self._fanout.queues.counters.dropped.add("match_limit")
         users = ", ".join(str(uid) for uid in uids[:3])
         log.event(
             "dropped",

@@ -22,6 +22,7 @@ from bccnd.core.routes import Routes
 from bccnd.core.send_queue import ENTRY
 from bccnd.native import sockio
 from bccnd.native.inflight import InflightState, Sender
+from bccnd.native.slots import SlotMemory
 from bccnd.net.loop import WRITABLE, Loop
 
 #: seconds since a client has last read something, within which it is expected to go on reading
@@ -60,9 +61,10 @@ class SendQueues:
         end: Callable[[Client, str], None],
         unblock: Callable[[Client], None],
         inflight: InflightState | None = None,
+        memory: SlotMemory | None = None,
     ) -> None:
         self.limits = limits
-        self.counters = BusCounters()
+        self.counters = BusCounters(memory)
         self.by_fd: dict[int, Client] = {}
         self.sender = sockio.Sender() if inflight is None else Sender(inflight)
         #: descriptors of clients for which something waits; others are written to at once
@@ -94,7 +96,7 @@ class SendQueues:
             if client.open:
                 self.enqueue(client, message)
             else:
-                self.counters.dropped["client_gone"] += 1
+                self.counters.dropped.add("client_gone")
 
     def enqueue(self, client: Client, frame: bytes) -> None:
         """Treat a message that cannot be sent now as the client's modes say."""
@@ -119,7 +121,7 @@ class SendQueues:
 
     def drop_control(self, client: Client) -> None:
         """Count a control message that did not fit."""
-        self.counters.untold += 1
+        self.counters.count_untold()
         client.state_log.control_dropped()
 
     def _no_room(self, client: Client, size: int) -> str:
@@ -149,12 +151,12 @@ class SendQueues:
             self._loop.change(client.fd, client.watched)
 
     def _end_slow(self, client: Client) -> None:
-        self.counters.dropped["client_ended"] += 1
+        self.counters.dropped.add("client_ended")
         self._end(client, "it does not read fast enough and has chosen to be disconnected then (blocking/.../error)")
 
     def drop(self, client: Client, reason: str) -> None:
         """Drop a message and add a gap in its place."""
-        self.counters.dropped[reason] += 1
+        self.counters.dropped.add(reason)
         client.lost += 1
         client.state_log.dropped()
         client.queue.add_gap()
@@ -205,7 +207,7 @@ class SendQueues:
                 break
             client.state_log.sent(max(1, len(run)))
             for _ in range(max(1, len(run))):
-                self.counters.deliveries += self._take(client)
+                self.counters.delivered(self._take(client))
         if not queue:
             self.waiting.discard(client.fd)
             client.patient = True
@@ -221,13 +223,13 @@ class SendQueues:
         if client.queue.has_message_next:
             client.state_log.head_dropped()
             self._take(client)
-            self.counters.dropped["too_big"] += 1
+            self.counters.dropped.add("too_big")
             client.lost += 1
             client.queue.add_gap_here()
         else:
             client.state_log.sent(1)
             self._take(client)
-            self.counters.untold += 1
+            self.counters.count_untold()
 
     def _take(self, client: Client) -> bool:
         """Remove the next entry of the queue; return whether it was a message."""
@@ -239,7 +241,7 @@ class SendQueues:
 
     def clear(self, client: Client) -> None:
         """Drop all that waits for a client that has gone."""
-        self.counters.dropped["client_gone"] += client.queue.messages
+        self.counters.dropped.add("client_gone", client.queue.messages)
         client.account.queue_bytes -= client.queue.memory
         client.queue.clear()
         self.waiting.discard(client.fd)

@@ -41,6 +41,7 @@ from bccnd.handover.client_log import NOTHING
 from bccnd.handover.stored_state import Handover
 from bccnd.native import sockio
 from bccnd.native.inflight import PacketReceiver as InflightPacketReceiver
+from bccnd.native.slots import SlotMemory
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import Loop
 from bccnd.net.peer import Peer, PeerIdentifier
@@ -65,7 +66,8 @@ class Bus:
     """Serves the clients of one or more listening sockets.
 
     For ``identify`` and ``tagged`` see `Identities`, for ``egress`` and ``broadcast`` `Publisher`. ``on_quiet`` is
-    called when the last client has left. ``recorders`` takes the reports of recorders.
+    called when the last client has left. ``recorders`` takes the reports of recorders. The counters are kept in
+    ``memory``.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Bus:
         on_quiet: Callable[[], None] = lambda: None,
         recorders: RecorderReports | None = None,
         handover: Handover | None = None,
+        memory: SlotMemory | None = None,
     ) -> None:
         self.loop = loop
         self._routes = routes
@@ -100,7 +103,13 @@ class Bus:
             handover.image = self._image
             inflight = handover.inflight
         self.queues = SendQueues(
-            loop, routes, limits, self._end_slow, lambda client: self.backpressure.unblock_soon(client), inflight
+            loop,
+            routes,
+            limits,
+            self._end_slow,
+            lambda client: self.backpressure.unblock_soon(client),
+            inflight,
+            memory,
         )
         self.fanout = Fanout(loop, self.queues)
         self.transaction = InputTransaction(self.fanout, inflight)
@@ -177,7 +186,7 @@ class Bus:
             if client is not None:
                 self.end(client, "bug", BUG)
             else:
-                self.counters.refused["bug"] += 1
+                self.counters.refused.add("bug")
                 sock.close()
 
     def _accept(self, entrance: Entrance, sock: socket.socket) -> None:
@@ -236,7 +245,7 @@ class Bus:
         return client_image(client, self.control.requests_of(client), self._routes.patterns(client.fd))
 
     def _turn_away(self, sock: socket.socket, peer: Peer, reason: str, why: str, remedy: str) -> None:
-        self.counters.refused[reason] += 1
+        self.counters.refused.add(reason)
         log.event(
             "client_refused",
             why,
@@ -276,7 +285,7 @@ class Bus:
         if not client.open:
             return
         if reason:
-            self.counters.ended[reason] += 1
+            self.counters.ended.add(reason)
             log_end(client, reason, why)
         client.open = False
         self.control.drop_listing(client)
@@ -365,7 +374,7 @@ class Bus:
 
     def refuse(self, client: Client, reason: str, key: bytes) -> None:
         """Tell a client that a frame about ``key`` was refused; count and log it."""
-        self.counters.errors[reason] = self.counters.errors.get(reason, 0) + 1
+        self.counters.errors.add(reason)
         log_refusal(client, reason, key)
         self.fanout.send_control(client, frames.error(reason, key[:MAX_REPEATED]))
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-from bccnd.core.tracker_log import TrackerLog
+from bccnd.core.counters import NamedCounts
+from bccnd.core.record_table import RecordTable
+from bccnd.core.source_table import private_memory
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE
+from bccnd.native import slot_layout as layout
+from bccnd.native.slots import SlotMemory
 
 #: datagrams per generation, 150 bytes each
 MAX_ANONYMOUS: Final = 16_384
@@ -19,41 +23,38 @@ class AnonymousDedup:
     """Judges by content, since seqs mean nothing here: an identical datagram from the same address within ``horizon``
     seconds is a duplicate. Keeps two generations, swapped when the older one has expired or the younger one is full."""
 
-    def __init__(self, horizon: float, cap: int = MAX_ANONYMOUS) -> None:
+    def __init__(self, horizon: float, memory: SlotMemory | None = None, cap: int = MAX_ANONYMOUS) -> None:
+        memory = private_memory() if memory is None else memory
         self.horizon = horizon
-        self.evicted = 0
+        #: evicted before they expired
+        self.counted = NamedCounts(memory, "anonymous", ("evicted",))
+        self._kept = RecordTable(memory, layout.ANONYMOUS, "=d")
         self._cap = cap
         self._young: dict[bytes, float] = {}
         self._old: dict[bytes, float] = {}
         self._since = 0.0
-        self.tracker_log: TrackerLog | None = None
+
+    def load(self) -> None:
+        """Continue with what the daemon before has accepted."""
+        for key, (when,) in list(self._kept.load()):
+            if self._is_due(when):
+                self._swap(when)
+            self._young[key] = when
 
     def judge(self, peer: str, body: bytes, now: float) -> int:
         """Return ACCEPTED or DUPLICATE by the sender's address and the whole body (seq, chan and payload)."""
         if self._is_due(now):
-            self.evicted += sum(1 for when in self._old.values() if now - when <= self.horizon)
+            self.counted.add("evicted", sum(1 for when in self._old.values() if now - when <= self.horizon))
             self._swap(now)
         key = self._key(peer, body)
         verdict = self._look_up(key, now)
         if verdict == ACCEPTED:
             self._young[key] = now
-            if self.tracker_log is not None:
-                self.tracker_log.log_anonymous(key, now)
+            # Each replaces the oldest one, since removing a whole generation takes too long.
+            if len(self._kept) >= 2 * self._cap:
+                self._kept.drop_oldest()
+            self._kept.put(key, now)
         return verdict
-
-    def digests(self) -> list[bytes]:
-        """Return the digests of remembered datagrams, the oldest first."""
-        return [*self._old, *self._young]
-
-    def when(self, key: bytes) -> float | None:
-        """Return when a datagram was accepted."""
-        return self._young.get(key, self._old.get(key))
-
-    def restore(self, key: bytes, when: float) -> None:
-        """Remember a datagram that was accepted at a time."""
-        if self._is_due(when):
-            self._swap(when)
-        self._young[key] = when
 
     def _swap(self, now: float) -> None:
         self._young, self._old, self._since = {}, self._young, max(now, self._since)

@@ -1,20 +1,37 @@
-from bccnd.native.counts cimport Counts
+cimport cython
+from bccnd.native.slots cimport SlotMemory
 
 
+@cython.final
+cdef class NamedCounts:
+    cdef SlotMemory _memory
+    cdef str _group
+    cdef dict _cells
+
+    @cython.locals(cell=Py_ssize_t)
+    cpdef add(self, str name, unsigned long long amount=*)
+
+
+@cython.final
 cdef class SegmentCounters:
+    cdef SlotMemory _memory
     cdef readonly object name
-    cdef public long long received
-    cdef readonly Counts verdict_counts
-    cdef public long long sent
-    cdef readonly dict send_errors
+    cdef list _verdicts
+    cdef NamedCounts _numbers
+    cdef readonly NamedCounts errors
+
+    cpdef judged(self, Py_ssize_t verdict, unsigned long long amount=*)
+    cpdef count_sent(self)
 
 
+@cython.final
 cdef class BusCounters:
-    cdef public long long deliveries
-    cdef public long long published
-    cdef readonly dict refused
-    cdef readonly dict ended
-    cdef readonly dict held
-    cdef public long long untold
-    cdef readonly dict dropped
-    cdef readonly dict errors
+    cdef NamedCounts _numbers
+    cdef readonly NamedCounts refused
+    cdef readonly NamedCounts ended
+    cdef readonly NamedCounts held
+    cdef readonly NamedCounts dropped
+    cdef readonly NamedCounts errors
+
+    cpdef delivered(self, unsigned long long messages)
+    cpdef count_published(self)

@@ -1,11 +1,13 @@
-"""Counters of the hot path: plain integers, which get names and labels only when they are read."""
+"""Counters of segments and of the bus, in the memory that may outlive the process."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
+from bccnd.core.source_table import private_memory
 from bccnd.core.verdicts import NAMES
-from bccnd.native.counts import Counts
+from bccnd.native.slots import SlotMemory
 
 #: the largest valid count
 MAX_COUNT: Final = 2**63 - 1
@@ -18,46 +20,115 @@ def read_count(value: object) -> int:
     return max(0, value)
 
 
+class NamedCounts:
+    """Counts by name. They go on in the next daemon if the memory outlives this one."""
+
+    __slots__ = ("_cells", "_group", "_memory")
+
+    def __init__(self, memory: SlotMemory, group: str, names: Iterable[str] = ()) -> None:
+        """``group`` tells these from other counters; ``names`` are those that count from the start, others are added
+        when they first occur."""
+        self._memory = memory
+        self._group = group + "/"
+        known = (label[len(self._group) :] for label in memory.labels(self._group))
+        self._cells = {name: memory.counter(self._group + name) for name in dict.fromkeys((*names, *known))}
+
+    def add(self, name: str, amount: int = 1) -> None:
+        cell = self._cells.get(name, -1)
+        if cell < 0:
+            cell = self._cells[name] = self._memory.counter(self._group + name)
+        self._memory.add(cell, amount)
+
+    def __getitem__(self, name: str) -> int:
+        cell = self._cells.get(name, -1)
+        return self._memory.value(cell) if cell >= 0 else 0
+
+    def all(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return {name: self._memory.value(cell) for name, cell in self._cells.items()}
+
+
 class SegmentCounters:
-    """Counts of one segment since the start."""
+    """Counts of one segment or kind of link."""
 
-    __slots__ = ("name", "received", "send_errors", "sent", "verdict_counts")
+    __slots__ = ("_memory", "_numbers", "_verdicts", "errors", "name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, memory: SlotMemory | None = None) -> None:
+        memory = private_memory(1) if memory is None else memory
         self.name = name
-        self.received = 0
-        #: indexed by the numbers of verdicts.py
-        self.verdict_counts = Counts(len(NAMES))
-        self.sent = 0
-        #: by the errno's name
-        self.send_errors: dict[str, int] = {}
+        self._memory = memory
+        self._verdicts = [memory.counter(f"verdict/{name}/{one}") for one in NAMES]
+        self._numbers = NamedCounts(memory, f"segment/{name}", ("sent", "reopened"))
+        #: sends that failed, by the errno's name
+        self.errors = NamedCounts(memory, f"errno/{name}")
+
+    def judged(self, verdict: int, amount: int = 1) -> None:
+        """Count datagrams with a verdict."""
+        self._memory.add(self._verdicts[verdict], amount)
+
+    def count_sent(self) -> None:
+        self._numbers.add("sent")
+
+    def count_reopened(self) -> None:
+        self._numbers.add("reopened")
 
     @property
     def verdicts(self) -> list[int]:
-        """Datagrams by verdict; a copy."""
-        return self.verdict_counts.values()
+        """Datagrams by verdict, as numbered by verdicts.py."""
+        return [self._memory.value(cell) for cell in self._verdicts]
 
-    def send_failed(self, error: str) -> None:
-        self.send_errors[error] = self.send_errors.get(error, 0) + 1
+    @property
+    def received(self) -> int:
+        """Datagrams received: each has a verdict."""
+        return sum(self.verdicts)
+
+    @property
+    def sent(self) -> int:
+        return self._numbers["sent"]
+
+    @property
+    def reopened(self) -> int:
+        """How often its socket was opened anew."""
+        return self._numbers["reopened"]
 
 
 class BusCounters:
-    """Counts of the local bus since the start."""
+    """Counts of the local bus."""
 
-    __slots__ = ("deliveries", "dropped", "ended", "errors", "held", "published", "refused", "untold")
+    __slots__ = ("_numbers", "dropped", "ended", "errors", "held", "refused")
 
-    def __init__(self) -> None:
-        self.deliveries = 0
-        self.published = 0
+    def __init__(self, memory: SlotMemory | None = None) -> None:
+        memory = private_memory(1) if memory is None else memory
+        #: messages delivered and published, and control messages dropped because the client's queue was full
+        self._numbers = NamedCounts(memory, "bus", ("deliveries", "published", "untold"))
         #: connections refused, clients disconnected by the daemon, publishers delayed
-        self.refused: dict[str, int] = dict.fromkeys(REFUSE_REASONS, 0)
-        self.ended: dict[str, int] = dict.fromkeys(END_REASONS, 0)
-        self.held: dict[str, int] = dict.fromkeys(HOLD_REASONS, 0)
-        #: control messages dropped because the client's queue was full
-        self.untold = 0
-        self.dropped: dict[str, int] = dict.fromkeys(DROP_REASONS, 0)
+        self.refused = NamedCounts(memory, "refused", REFUSE_REASONS)
+        self.ended = NamedCounts(memory, "ended", END_REASONS)
+        self.held = NamedCounts(memory, "held", HOLD_REASONS)
+        self.dropped = NamedCounts(memory, "dropped", DROP_REASONS)
         #: errors sent to clients as !/bccn/error, by those of `ERROR_REASONS` that occurred
-        self.errors: dict[str, int] = {}
+        self.errors = NamedCounts(memory, "errors")
+
+    def delivered(self, messages: int) -> None:
+        self._numbers.add("deliveries", messages)
+
+    def count_published(self) -> None:
+        self._numbers.add("published")
+
+    def count_untold(self) -> None:
+        self._numbers.add("untold")
+
+    @property
+    def deliveries(self) -> int:
+        return self._numbers["deliveries"]
+
+    @property
+    def published(self) -> int:
+        return self._numbers["published"]
+
+    @property
+    def untold(self) -> int:
+        return self._numbers["untold"]
 
 
 #: why a message for a client was dropped

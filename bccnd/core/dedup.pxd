@@ -1,7 +1,8 @@
 cimport cython
-from bccnd.core.lru cimport LruTable, Source
-from bccnd.core.sender_counts cimport SenderTable
-from bccnd.native.slice_dict cimport Index
+from bccnd.core.counters cimport NamedCounts
+from bccnd.core.sender_counts cimport SenderCounts, SenderTable
+from bccnd.core.source_table cimport SourceTable
+from bccnd.native.slots cimport SlotMemory, SlotPointer, Source
 
 cdef int ACCEPTED
 cdef int LAST_ACCEPTED
@@ -16,24 +17,19 @@ cdef class LocalIdentity:
 
 
 cdef class TrackerTable:
-    cdef LruTable _lru
-    cdef public SenderTable senders
-    cdef readonly object reported
-    cdef Index _index
+    cdef readonly SlotMemory memory
+    cdef readonly SourceTable table
     cdef readonly dict _own
+    cdef object _own_kept
     cdef readonly object _released
     cdef readonly object _gaps
     cdef public object missing
-    cdef public object lost
     cdef public dict lost_by_source
-    cdef public object restarts
-    cdef public object jumps
-    cdef public object conflicts
-    cdef public object own_evicted
-    cdef public object restarts_evicted
-    cdef public object expired
-    cdef public object evicted
-    cdef public object tracker_log
+    cdef object _lost_kept
+    cdef readonly NamedCounts counted
+    cdef public SenderTable senders
+    cdef readonly object reported
+    cdef list _sender_of
     cdef object _sanity
     cdef object _mask
     cdef double _horizon
@@ -41,35 +37,44 @@ cdef class TrackerTable:
     cdef bint _monotonic
     cdef bint _linked
     cdef dict _ended
+    cdef object _ended_kept
     cdef double _expire
     cdef Py_ssize_t _max
 
-    @cython.locals(source=Source)
+    @cython.locals(number=Py_ssize_t)
     cpdef int judge(self, bytes src, unsigned long long seq, double now, bint from_link=*) except -100
-    @cython.locals(found=Source)
-    cpdef Source get_slice(self, bytes raw, Py_ssize_t start, Py_ssize_t end)
-    @cython.locals(verdict=int)
-    cpdef int follow(self, Source source, unsigned long long seq, double now, bint from_link=*) except -100
+    cpdef Py_ssize_t find(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -2
+    @cython.locals(verdict=int, at=SlotPointer, sender=SenderCounts)
+    cpdef int follow(self, Py_ssize_t number, unsigned long long seq, double now, bint from_link=*) except -100
+    cdef _set_sender(self, Py_ssize_t number, bytes src, double now)
+    @cython.locals(sender=SenderCounts)
+    cdef _hear_sender(self, Py_ssize_t number, double now)
+    @cython.locals(sender=SenderCounts)
     cpdef count_duplicate(self, bytes src)
+    cdef Source _source(self, Py_ssize_t number)
     cpdef bint is_local(self, bytes src) except -1
     @cython.locals(source=Source)
     cpdef int judge_new(self, bytes src, object seq, double now) except -100
-    cdef int _place(self, Source source, object seq, double now, bint from_link) except -100
-    cdef int _backward(self, Source source, object seq, double now, bint from_link) except -100
-    cdef _advance(self, Source source, object step, double now)
-    cdef _mark(self, Source source, object seq, int verdict)
-    cdef _hear_sender(self, Source source, double now)
-    cdef _remember_restart(self, Source source, double now)
-    cdef _new_epoch(self, Source source, object seq)
-    cdef _lose_missing(self, Source source)
-    cdef _lose(self, Source source, object gone)
+    cpdef Py_ssize_t start(self, bytes src, object seq, double now) except -2
+    @cython.locals(at=SlotPointer)
+    cdef int _place(self, Py_ssize_t number, object seq, double now, bint from_link) except -100
+    @cython.locals(at=SlotPointer)
+    cdef int _backward(self, Py_ssize_t number, object seq, double now, bint from_link) except -100
+    @cython.locals(number=Py_ssize_t, at=SlotPointer)
+    cpdef int predict(self, bytes src, object seq, double now) except -100
+    @cython.locals(at=SlotPointer)
+    cdef _advance(self, Py_ssize_t number, object step, double now)
+    cdef _set_window(self, Py_ssize_t number, object absent, object missing)
+    @cython.locals(at=SlotPointer, late=bint)
+    cdef _mark(self, Py_ssize_t number, object seq, int verdict)
+    @cython.locals(at=SlotPointer)
+    cdef _new_epoch(self, Py_ssize_t number, object seq)
+    @cython.locals(at=SlotPointer)
+    cdef _lose_missing(self, Py_ssize_t number)
+    cdef _lose(self, Py_ssize_t number, object gone)
     cdef _open_gap(self, Source source, object low, object high, double now)
-    cdef _remove(self, Source source)
-    cpdef Source start(self, bytes src, object seq, double now)
+    @cython.locals(source=Source, number=Py_ssize_t)
+    cdef _close_gap(self)
+    cdef _evict(self)
+    cdef _remove(self, Py_ssize_t number)
     cpdef drop(self, bytes src)
-    cpdef pass_time(self, double now)
-    cdef _open_gap_for_all(self, Source source, double now)
-    @cython.locals(source=Source)
-    cpdef Source restore(self, bytes src, tuple seqs, double heard, double rank, double now)
-    @cython.locals(source=Source)
-    cpdef settle(self, double now)

@@ -25,12 +25,15 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from bccnd.core.bccn1 import UNKNOWN_SRC
-from bccnd.core.lru import LruTable, Source
+from bccnd.core.bccn1 import MAX_SEQ, UNKNOWN_SRC
+from bccnd.core.counters import NamedCounts
+from bccnd.core.record_table import RecordTable
 from bccnd.core.reported_loss import ReportedLoss
-from bccnd.core.sender_counts import SenderTable
-from bccnd.core.tracker_log import TrackerLog
+from bccnd.core.sender_counts import NOBODY, SenderCounts, SenderTable
+from bccnd.core.source_table import SourceTable, private_memory
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
+from bccnd.native import slot_layout as layout
+from bccnd.native.slots import SlotMemory, Source
 
 #: open gaps: a few MB at one gap per datagram at line rate; an evicted gap is only counted as lost early
 MAX_GAPS: Final = 65_536
@@ -53,6 +56,13 @@ _CLOCK_END: Final = 4 * 10**15
 MAX_LOST_BY_SOURCE: Final = 256
 #: restarts remembered to recognize copies from before them
 MAX_ENDED: Final = 4096
+
+#: seqs that may have been used beyond those known, under an identity that the daemon before had in use. Seqs follow
+#: the wall clock, but are ahead of it where that was set back; a seq that is used twice loses a message.
+SPARE: Final = 1 << 20
+
+#: what trackers count
+_COUNTED: Final = ("lost", "restarts", "jumps", "conflicts", "expired", "evicted", "own_evicted", "restarts_evicted")
 
 #: not verdicts: an untracked src, for `judge_new`, and the anonymous src, for `AnonymousDedup`
 UNHEARD: Final = -1
@@ -90,37 +100,34 @@ class LocalIdentity:
 
 
 class TrackerTable:
-    """All trackers, one per src, shared by all segments."""
+    """All trackers, one per src, shared by all segments; a source is named by its slot in ``memory``."""
 
-    def __init__(self, rules: DedupRules) -> None:
-        self._lru = LruTable(rules.max_sources)
-        self._index = self._lru.index
-        #: logs removals and local identities; the caller logs datagrams
-        self.tracker_log: TrackerLog | None = None
+    def __init__(self, rules: DedupRules, memory: SlotMemory | None = None) -> None:
+        self.memory = private_memory() if memory is None else memory
+        self.table = SourceTable(self.memory)
         #: local identities, with released ones until they expire
         self._own: dict[bytes, LocalIdentity] = {}
+        self._own_kept = RecordTable(self.memory, layout.IDENTITY, "=dQQ")
         self._released: deque[tuple[float, bytes]] = deque()
         #: by src: the time of the last restart, and the last seq before it
         self._ended: dict[bytes, tuple[float, int]] = {}
+        self._ended_kept = RecordTable(self.memory, layout.ENDED, "=dQ")
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
         self._gaps: deque[tuple[float, Source, int, int, int]] = deque()
         self.missing = 0
-        self.lost = 0
-        #: the sources that have lost most since the start, and how much
+        #: the sources that have lost most, and how much
         self.lost_by_source: dict[bytes, int] = {}
-        self.restarts = 0
-        self.jumps = 0
-        #: counters by sending host
+        self._lost_kept = RecordTable(self.memory, layout.LOSSES, "=Q")
+        #: conflicts: datagrams under a local identity that this host has not sent; evicted: before they expired, also
+        #: local identities (own) and remembered restarts
+        self.counted = NamedCounts(self.memory, "sources", _COUNTED)
+        #: counters by sending host, and those of each source by its slot
         self.senders = SenderTable()
         #: losses that reports of senders show
-        self.reported = ReportedLoss(self._lose_reported, self._count_jump)
-        #: datagrams under a local identity that this host has not sent
-        self.conflicts = 0
-        self.expired = 0
-        self.evicted = 0
-        #: evicted before they expired: local identities, and remembered restarts
-        self.own_evicted = 0
-        self.restarts_evicted = 0
+        self.reported = ReportedLoss(
+            self._lose_reported, self._count_jump, RecordTable(self.memory, layout.SETTLED, "=QQ")
+        )
+        self._sender_of: list[SenderCounts] = []
         self.configure(rules)
 
     def configure(self, rules: DedupRules) -> None:
@@ -135,40 +142,73 @@ class TrackerTable:
         #: `sweep` evicts what exceeds a lowered cap
         self._max = rules.max_sources
 
+    def load(self, now: float, clock_us: int) -> None:
+        """Continue with what the memory has from the daemon before; missing seqs have the horizon's time from now.
+
+        Released identities are local for `RELEASE_DELAY` from now on, since broadcasts wait in the sockets meanwhile;
+        so are those in use, until they are claimed. Of these, the last seq is not known: it is taken to be below
+        ``clock_us`` (wall clock in microseconds), or the last known one, plus `SPARE`.
+        """
+        self.table.load()
+        for src, (until, first, following) in list(self._own_kept.load()):
+            if until == float("inf"):
+                following = max(following, clock_us) + SPARE
+            own = self._own[src] = LocalIdentity()
+            own.first, own.next = first, following
+            self.release(src, now + RELEASE_DELAY)
+        self._ended = {src: (when, last) for src, (when, last) in self._ended_kept.load()}
+        self.lost_by_source = {src: lost for src, (lost,) in self._lost_kept.load()}
+        self.reported.load()
+        for source in self.all():
+            self._set_sender(source.number, source.src, now)
+            if source.window:
+                self.missing += source.missing.bit_count()
+                self._open_gap_for_all(source, now)
+
     def __len__(self) -> int:
-        return len(self._lru)
+        return self.table.count
 
     def __contains__(self, src: bytes) -> bool:
-        return self._lru.get(src) is not None
+        return self.find(src, 0, len(src)) >= 0
+
+    def all(self) -> list[Source]:
+        """Return all sources."""
+        return [self.memory.source(number) for number in self.memory.numbers(layout.SOURCE)]
 
     def latest(self, count: int) -> list[Source]:
         """Return up to ``count`` sources, the most recently heard first."""
-        return list(islice(self._lru.newest_first(), count))
+        return list(islice(self.table.newest_first(), count))
 
     def alive(self, now: float, seconds: float) -> int:
         """Count the sources that were heard within the last ``seconds``."""
-        return self._lru.count_heard_since(now - seconds, RANK_SECONDS)
+        return self.table.count_heard_since(now - seconds, RANK_SECONDS)
 
     def get(self, src: bytes) -> Source | None:
-        return self._lru.get(src)
+        number = self.find(src, 0, len(src))
+        return None if number < 0 else self._source(number)
+
+    def _source(self, number: int) -> Source:
+        """Return the source in a slot, with the counters of its host."""
+        source = self.memory.source(number)
+        source.sender = self._sender_of[number]
+        return source
 
     def epoch(self, src: bytes) -> int:
         """Return a source's number of epochs, from 1; 0 if it is not tracked."""
-        source = self._lru.get(src)
+        source = self.get(src)
         return 0 if source is None else source.epoch
 
     def forget(self, source: Source) -> None:
         """Remove a tracker, as if its source had never been heard."""
-        self._remove(source)
-        self.expired += 1
+        self._remove(source.number)
+        self.counted.add("expired")
 
     def claim(self, src: bytes) -> LocalIdentity:
         """Make ``src`` a local identity: datagrams under it are this host's own broadcasts."""
         own = self._own.setdefault(src, LocalIdentity())
         own.until = float("inf")
         self.drop(src)
-        if self.tracker_log is not None:
-            self.tracker_log.log_identity(src, own.until, own.first, own.next)
+        self._keep_identity(src, own)
         return own
 
     def release(self, src: bytes, until: float) -> None:
@@ -178,16 +218,19 @@ class TrackerTable:
             own.until = until
             self._released.append((until, src))
             if len(self._released) > MAX_RELEASED:
-                self.own_evicted += 1
+                self.counted.add("own_evicted")
                 self._expire_identity()
-            if self.tracker_log is not None:
-                self.tracker_log.log_identity(src, own.until, own.first, own.next)
+            self._keep_identity(src, own)
+
+    def _keep_identity(self, src: bytes, own: LocalIdentity) -> None:
+        self._own_kept.put(src, own.until, own.first, min(own.next, MAX_SEQ))
 
     def _expire_identity(self) -> None:
         until, src = self._released.popleft()
         own = self._own.get(src)
         if own is not None and own.until == until:
             del self._own[src]
+            self._own_kept.drop(src)
 
     def check_conflict(self, src: bytes, seq: int) -> bool:
         """Count a LOOPED datagram with a seq that this host never used: another sender uses the identity.
@@ -197,44 +240,61 @@ class TrackerTable:
         own = self._own[src]
         if own.first <= seq < own.next:
             return False
-        self.conflicts += 1
+        self.counted.add("conflicts")
         first_time, own.reported = not own.reported, True
         return first_time
 
+    def is_local(self, src: bytes) -> bool:
+        return src in self._own
+
+    def local_identity(self, src: bytes) -> LocalIdentity | None:
+        return self._own.get(src)
+
+    def local_srcs(self) -> list[bytes]:
+        return list(self._own)
+
     def judge(self, src: bytes, seq: int, now: float, from_link: bool = False) -> int:
         """Return the verdict on a well-formed datagram, or UNHEARD."""
-        source = self._lru.get(src)
-        return UNHEARD if source is None else self.follow(source, seq, now, from_link)
+        number = self.find(src, 0, len(src))
+        return UNHEARD if number < 0 else self.follow(number, seq, now, from_link)
 
-    def get_slice(self, raw: bytes, start: int, end: int) -> Source | None:
-        """Return the source whose src is ``raw[start:end]``, if it is tracked."""
-        found: Source | None = self._index.get_slice(raw, start, end)
-        return found
+    def find(self, raw: bytes, start: int, end: int) -> int:
+        """Return the slot of the source whose src is ``raw[start:end]``; -1 if it is not tracked."""
+        return self.memory.find(raw, start, end)
 
-    def follow(self, source: Source, seq: int, now: float, from_link: bool = False) -> int:
-        """Return the verdict on the next datagram of a tracked source."""
-        # Not `last + 1`, which overflows at the highest seq; and compiled, `== 0` calls nothing, while `not` does.
-        if seq > source.last and seq - source.last == 1 and source.absent == 0:
-            source.last = seq
+    def follow(self, number: int, seq: int, now: float, from_link: bool = False) -> int:
+        """Return the verdict on the next datagram of the tracked source in a slot."""
+        at = self.memory.at(number)
+        self.memory.save_head(at)
+        # Not `last + 1`, which overflows at the highest seq.
+        if seq > at.last and seq - at.last == 1 and at.absent_size == 0:
+            at.last = seq
             verdict = ACCEPTED
         else:
-            verdict = self._place(source, seq, now, from_link)
+            verdict = self._place(number, seq, now, from_link)
             if verdict > LAST_ACCEPTED:
                 return verdict
-        if now > source.heard:  # what waited in a link or in another socket is older
-            source.heard = now
-            if now >= source.rank:
-                self._lru.touch(source)
-                source.rank = now + RANK_SECONDS
-                self._hear_sender(source, now)
-        source.sender.received += 1
+        if now > at.heard:  # what waited in a link or in another socket is older
+            at.heard = now
+            if now >= at.rank:
+                self.table.touch(number)
+                at.rank = now + RANK_SECONDS
+                self._hear_sender(number, now)
+        sender = self._sender_of[number]
+        sender.received += 1
         return verdict
 
-    def _hear_sender(self, source: Source, now: float) -> None:
+    def _set_sender(self, number: int, src: bytes, now: float) -> None:
+        """Remember the counters of the host of a source."""
+        senders = self._sender_of
+        senders.extend([NOBODY] * (number + 1 - len(senders)))
+        senders[number] = self.senders.of(src, now)
+
+    def _hear_sender(self, number: int, now: float) -> None:
         """Note that the host of a source was heard."""
-        if source.sender.evicted:
-            source.sender = self.senders.of(source.src, now)
-        source.sender.heard = now
+        if self._sender_of[number].evicted:
+            self._set_sender(number, self.memory.key(number), now)
+        self._sender_of[number].heard = now
 
     def count_duplicate(self, src: bytes) -> None:
         """Count a datagram found to be a duplicate for its sending host."""
@@ -248,59 +308,70 @@ class TrackerTable:
             return UNKNOWN_SENDER
         if src in self._own:
             return LOOPED
-        if len(self._lru) >= self._max:
+        if self.table.count >= self._max:
             self._evict()
-        source = self.start(src, seq, now)
-        source.sender.received += 1
+        number = self.start(src, seq, now)
+        if number >= 0:
+            self._sender_of[number].received += 1
         return ACCEPTED
 
-    def start(self, src: bytes, seq: int, now: float) -> Source:
-        """Track a legal src that is neither tracked nor local from this datagram on, whatever the cap."""
-        source = Source(src, seq, now)
-        source.rank = now + RANK_SECONDS
-        source.sender = self.senders.of(src, now)
-        self._lru.add(source)
-        return source
+    def start(self, src: bytes, seq: int, now: float) -> int:
+        """Track a legal src that is neither tracked nor local from this datagram on, whatever the cap; return its slot,
+        or -1 if there is no memory for it."""
+        number = self.table.add(src, seq, now, now + RANK_SECONDS)
+        if number < 0 and self.table.count:
+            self._evict()
+            number = self.table.add(src, seq, now, now + RANK_SECONDS)
+        if number >= 0:
+            self._set_sender(number, src, now)
+        return number
 
-    def _place(self, source: Source, seq: int, now: float, from_link: bool) -> int:
+    def _place(self, number: int, seq: int, now: float, from_link: bool) -> int:
         """Judge any seq but the next one of a source without gaps."""
-        step = seq - source.last
+        at = self.memory.at(number)
+        last: int = at.last
+        step = seq - last
         if step >= self._sanity:
-            if from_link and self._predates_restart(source.src, seq, now):
+            if from_link and self._predates_restart(self.memory.key(number), seq, now):
                 return DUPLICATE
-            self.reported.skip(source, seq, now)
-            self._new_epoch(source, seq)
+            self.reported.skip(self._source(number), seq, now)
+            self._new_epoch(number, seq)
             return ACCEPTED
         if step > 0:
-            self._advance(source, step, now)
+            self._advance(number, step, now)
             return ACCEPTED
-        verdict = self._backward(source, seq, now, from_link)
+        verdict = self._backward(number, seq, now, from_link)
         if verdict == RESTART:
-            self.restarts += 1
-            self._remember_restart(source, now)
-            self.reported.forget(source.src)
-            self._new_epoch(source, seq)
+            self.counted.add("restarts")
+            self._remember_restart(self.memory.key(number), max(now, at.heard), last, now)
+            self.reported.forget(self.memory.key(number))
+            self._new_epoch(number, seq)
         elif verdict == self._late:
-            self._mark(source, seq, verdict)
+            self._mark(number, seq, verdict)
         return verdict
 
-    def _backward(self, source: Source, seq: int, now: float, from_link: bool) -> int:
+    def _backward(self, number: int, seq: int, now: float, from_link: bool) -> int:
         """Return the verdict on a seq that is not above the last one."""
-        back = source.last - seq
-        by_clock = self._linked and not self._monotonic and is_clock(seq) and is_clock(source.last)
+        at = self.memory.at(number)
+        last: int = at.last
+        back = last - seq
+        by_clock = self._linked and not self._monotonic and is_clock(seq) and is_clock(last)
         careful = from_link or by_clock
         patience = LINK_PATIENCE if careful else self._horizon
-        if now - source.heard > patience or (back >= self._sanity and not careful):
+        if now - at.heard > patience or (back >= self._sanity and not careful):
             return REPLAYED if self._monotonic else RESTART
         if back >= self._sanity:
             return DUPLICATE
-        return self._late if seq < source.first or source.absent >> back & 1 else DUPLICATE
+        return self._late if seq < at.first or self.memory.absent(number) >> back & 1 else DUPLICATE
 
-    def _remember_restart(self, source: Source, now: float) -> None:
+    def _remember_restart(self, src: bytes, when: float, last: int, now: float) -> None:
         if len(self._ended) >= MAX_ENDED:
             oldest = next(iter(self._ended))
-            self.restarts_evicted += now - self._ended.pop(oldest)[0] <= LINK_PATIENCE
-        self._ended[source.src] = (max(now, source.heard), source.last)
+            if now - self._ended.pop(oldest)[0] <= LINK_PATIENCE:
+                self.counted.add("restarts_evicted")
+            self._ended_kept.drop(oldest)
+        self._ended[src] = when, last
+        self._ended_kept.put(src, when, last)
 
     def _predates_restart(self, src: bytes, seq: int, now: float) -> bool:
         """Whether a seq may be from before the last restart."""
@@ -309,29 +380,37 @@ class TrackerTable:
 
     def predict(self, src: bytes, seq: int, now: float) -> int:
         """Return the verdict that a datagram would get, or UNKNOWN_SENDER; changes nothing."""
-        source = self._lru.get(src)
-        if source is not None:
-            return ACCEPTED if seq > source.last else self._backward(source, seq, now, False)
+        number = self.find(src, 0, len(src))
+        if number >= 0:
+            at = self.memory.at(number)
+            return ACCEPTED if seq > at.last else self._backward(number, seq, now, False)
         if src == UNKNOWN_SRC:
             return UNKNOWN_SENDER
         return LOOPED if src in self._own else ACCEPTED
 
-    def _advance(self, source: Source, step: int, now: float) -> None:
+    def _advance(self, number: int, step: int, now: float) -> None:
         """Move the window by ``step``; the seqs in between are missing."""
+        at = self.memory.at(number)
         passed = ((1 << (step - 1)) - 1) << 1
         fresh = step - 1
         if self.reported.settled:
-            fresh = self.reported.pass_over(source, source.last + step)
-        missing = source.missing << step
+            fresh = self.reported.pass_over(self._source(number), at.last + step)
+        missing = self.memory.missing(number) << step
         gone = (missing >> self._sanity).bit_count()
         if gone:
-            self._lose(source, gone)
-        source.last += step
-        source.absent = (source.absent << step | passed) & self._mask
-        source.missing = (missing | ((1 << fresh) - 1) << 1) & self._mask
+            self._lose(number, gone)
+        at.last += step
+        absent = (self.memory.absent(number) << step | passed) & self._mask
+        self._set_window(number, absent, (missing | ((1 << fresh) - 1) << 1) & self._mask)
         if fresh:
             self.missing += fresh
-            self._open_gap(source, source.last - fresh, source.last - 1, now)
+            last: int = at.last
+            self._open_gap(self.memory.source(number), last - fresh, last - 1, now)
+
+    def _set_window(self, number: int, absent: int, missing: int) -> None:
+        """Set which seqs were not seen. Where the system has no memory for them, they are lost, and all were seen."""
+        if not self.memory.set_window(number, absent, missing):
+            self._lose(number, missing.bit_count())
 
     def _open_gap(self, source: Source, low: int, high: int, now: float) -> None:
         """Count what is missing of these seqs as lost after the horizon."""
@@ -339,149 +418,128 @@ class TrackerTable:
             self._close_gap()
         self._gaps.append((now + self._horizon, source, source.epoch, low, high))
 
-    def _mark(self, source: Source, seq: int, verdict: int) -> None:
+    def _mark(self, number: int, seq: int, verdict: int) -> None:
         """Mark a seq as seen."""
-        if verdict == STALE:
-            source.sender.late += 1
-        if seq < source.first:
+        at = self.memory.at(number)
+        late = verdict == STALE
+        first: int = at.first
+        last: int = at.last
+        absent, missing = self.memory.absent(number), self.memory.missing(number)
+        if seq < first:
             # Before the first seq. The seqs in between were not seen either, but are not missing.
-            between = ((1 << (source.first - seq - 1)) - 1) << (source.last - source.first + 1)
-            source.absent |= between
-            source.first = seq
-            return
-        bit = 1 << (source.last - seq)
-        source.absent ^= bit
-        if source.missing & bit:
-            source.missing ^= bit
-            self.missing -= 1
-        elif verdict != STALE:
-            source.sender.late += 1
+            self.memory.save(at)
+            absent |= ((1 << (first - seq - 1)) - 1) << (last - first + 1)
+            at.first = seq
+        else:
+            bit = 1 << (last - seq)
+            absent ^= bit
+            if missing & bit:
+                missing ^= bit
+                self.missing -= 1
+            else:
+                late = True
+        if late:
+            self._sender_of[number].late += 1
+        self._set_window(number, absent, missing)
 
-    def _new_epoch(self, source: Source, seq: int) -> None:
-        self._lose_missing(source)
-        source.epoch += 1
-        source.first = source.last = seq
-        source.absent = 0
+    def _new_epoch(self, number: int, seq: int) -> None:
+        at = self.memory.at(number)
+        self._lose_missing(number)
+        self.memory.save(at)
+        at.epoch += 1
+        at.first = at.last = seq
 
-    def _lose_missing(self, source: Source) -> None:
-        """Count all missing seqs of this epoch as lost."""
-        if source.missing:
-            self._lose(source, source.missing.bit_count())
-            source.missing = 0
+    def _lose_missing(self, number: int) -> None:
+        """Count all missing seqs of this epoch as lost; none is absent then."""
+        at = self.memory.at(number)
+        if at.absent_size:
+            missing = self.memory.missing(number)
+            if missing:
+                self._lose(number, missing.bit_count())
+            self.memory.set_window(number, 0, 0)
 
-    def _lose(self, source: Source, gone: int) -> None:
+    def _lose(self, number: int, gone: int) -> None:
         """Count missing messages as lost."""
         self.missing -= gone
-        self.lost += gone
-        source.sender.lost += gone
-        lost = self.lost_by_source
-        lost[source.src] = lost.get(source.src, 0) + gone
+        self.counted.add("lost", gone)
+        self._sender_of[number].lost += gone
+        src, lost = self.memory.key(number), self.lost_by_source
+        lost[src] = lost.get(src, 0) + gone
+        self._lost_kept.put(src, lost[src])
         if len(lost) > 2 * MAX_LOST_BY_SOURCE:
             self.lost_by_source = dict(nlargest(MAX_LOST_BY_SOURCE, lost.items(), key=itemgetter(1)))
+            for src in lost.keys() - self.lost_by_source.keys():
+                self._lost_kept.drop(src)
 
     def _lose_reported(self, source: Source, gone: int) -> None:
         """Count messages as lost that only a report has shown to be missing."""
         self.missing += gone
-        self._lose(source, gone)
+        self._lose(source.number, gone)
 
     def _count_jump(self) -> None:
-        self.jumps += 1
+        self.counted.add("jumps")
 
     def take_report(self, src: bytes, first: int, following: int, now: float) -> bool:
         """Take what a report says about a source: the first number of its run, and the next one. False if that cannot
         be."""
-        source = self._lru.get(src)
+        source = self.get(src)
         return source is None or self.reported.report(source, first, following, now, self._horizon)
 
     def _close_gap(self) -> None:
         """Count what is missing of the oldest gap as lost."""
         _, source, epoch, low, high = self._gaps.popleft()
-        back = source.last - high
-        if source.epoch != epoch or not source.missing or back >= self._sanity:
+        if not source.valid or source.epoch != epoch:
             return
-        seqs = ((1 << (high - low + 1)) - 1) << back
-        late = source.missing & seqs
-        source.missing ^= late
+        number, last = source.number, source.last
+        back = last - high
+        missing = self.memory.missing(number)
+        if not missing or back >= self._sanity:
+            return
+        late = missing & ((1 << (high - low + 1)) - 1) << back
         if late:
-            self._lose(source, late.bit_count())
+            self._set_window(number, self.memory.absent(number), missing ^ late)
+            self._lose(number, late.bit_count())
 
     def _evict(self) -> None:
-        source = self._lru.oldest
-        if source is not None:
-            self._remove(source)
-            self.evicted += 1
+        number = self.table.oldest()
+        if number:
+            self._remove(number)
+            self.counted.add("evicted")
 
-    def _remove(self, source: Source) -> None:
-        self._lru.remove(source)
-        self._lose_missing(source)
-        self.reported.forget(source.src)
-        if self.tracker_log is not None:
-            self.tracker_log.log_removal(source.src)
+    def _remove(self, number: int) -> None:
+        self._lose_missing(number)
+        self.reported.forget(self.memory.key(number))
+        self.table.remove(number)
 
     def sweep(self, now: float) -> bool:
         """Count old gaps as losses and remove expired trackers and identities; True if more can be done now. Cheap;
         call it often."""
-        lost, more = self.lost, all(self._sweep_one(now) for _ in range(SWEEP_STEP))
-        if self.lost > lost and self.tracker_log is not None:
-            self.tracker_log.log_losses(now)
-        return more
+        return all(self._sweep_one(now) for _ in range(SWEEP_STEP))
 
     def _sweep_one(self, now: float) -> bool:
         """Do one thing that is due; False if there is none."""
+        mine = self.memory.start()
+        more = self._do_one(now)
+        if mine:
+            self.memory.commit()
+        return more
+
+    def _do_one(self, now: float) -> bool:
         if self._gaps and self._gaps[0][0] <= now:
             self._close_gap()
         elif self._released and self._released[0][0] <= now:
             self._expire_identity()
-        elif self.reported.sweep(self._lru.get, now):
+        elif self.reported.sweep(self.get, now):
             pass
-        elif len(self._lru) > self._max:
+        elif self.table.count > self._max:
             self._evict()
         else:
-            source = self._lru.oldest
+            number = self.table.oldest()
             # The order is at most RANK_SECONDS late, so the next source is hardly older.
-            if source is None or source.heard + self._expire > now:
+            if not number or self.memory.source(number).heard + self._expire > now:
                 return False
-            self.forget(source)
+            self.forget(self.memory.source(number))
         return True
-
-    # -- snapshot and replay (`tracker_snapshot`, `tracker_replay`)
-
-    def shards(self) -> int:
-        """Return the number of parts into which the trackers are divided."""
-        return self._index.shards()
-
-    def shard(self, number: int) -> list[Source]:
-        """Return the trackers of one part. A src stays in its part."""
-        return self._index.values(number)
-
-    def is_local(self, src: bytes) -> bool:
-        return src in self._own
-
-    def local_identity(self, src: bytes) -> LocalIdentity | None:
-        return self._own.get(src)
-
-    def local_srcs(self) -> list[bytes]:
-        return list(self._own)
-
-    def restore(
-        self, src: bytes, seqs: tuple[int, int, int, int, int], heard: float, rank: float, now: float
-    ) -> Source:
-        """Replace or add a tracker as it was at a time; ``seqs`` are first, last, absent, missing and epoch. `settle`
-        must follow."""
-        first, last, absent, missing, epoch = seqs
-        source = self._lru.get(src)
-        if source is None:
-            source = self.start(src, last, heard)
-        self.missing -= source.missing.bit_count()
-        source.first, source.last, source.epoch = first, last, epoch
-        source.heard, source.rank = heard, rank
-        source.absent = source.missing = 0
-        if absent:
-            source.absent = absent & self._mask & ~1
-            source.missing = missing & source.absent
-            self.missing += source.missing.bit_count()
-            self._open_gap_for_all(source, now)
-        return source
 
     def _open_gap_for_all(self, source: Source, now: float) -> None:
         """Open one gap for all that is missing of a source."""
@@ -490,32 +548,11 @@ class TrackerTable:
             low, high = missing.bit_length() - 1, (missing & -missing).bit_length() - 1
             self._open_gap(source, source.last - low, source.last - high, now)
 
-    def restore_own(self, src: bytes, until: float, first: int, following: int) -> None:
-        """Restore a local identity under which the daemon before used the seqs from ``first`` up to ``following``. It
-        expires then, unless it is claimed."""
-        own = self._own.get(src)
-        if own is None:
-            own = self._own[src] = LocalIdentity()
-            self.release(src, until)
-        if own.next:
-            first, following = min(first, own.first), max(following, own.next)
-        own.first, own.next = first, following
-
     def drop(self, src: bytes) -> None:
         """Remove a tracker without counting it as expired."""
-        source = self._lru.get(src)
-        if source is not None:
-            self._remove(source)
-
-    def pass_time(self, now: float) -> None:
-        """Count all due gaps as losses."""
-        while self._gaps and self._gaps[0][0] <= now:
-            self._close_gap()
-
-    def settle(self, now: float) -> None:
-        """Finish a replay: order the trackers, and give missing seqs the horizon's time from now."""
-        self._lru.sort()
-        self.senders.reset()
-        self._gaps.clear()
-        for source in self._lru.oldest_first():
-            self._open_gap_for_all(source, now)
+        number = self.find(src, 0, len(src))
+        if number >= 0:
+            mine = self.memory.start()
+            self._remove(number)
+            if mine:
+                self.memory.commit()

@@ -1,14 +1,11 @@
 cimport cython
-from bccnd.core.tracker_log cimport TrackerLog
 from bccnd.core.counters cimport SegmentCounters
 from bccnd.core.dedup cimport TrackerTable
 from bccnd.core.deliveries cimport Deliveries
 from bccnd.core.integrity cimport IntegrityChecker
-from bccnd.core.lru cimport Source
 from bccnd.core.receivers cimport Receivers
 from bccnd.core.routes cimport Route, RouteTables
 from bccnd.native cimport scan
-from bccnd.native.counts cimport Counts
 from bccnd.native.slice_dict cimport Index
 from bccnd.native.spare_bytes cimport SpareBytes
 
@@ -18,7 +15,6 @@ cdef int DUPLICATE
 cdef int INTERNAL_ERROR
 cdef int LAST_ACCEPTED
 cdef int NOT_ADDRESSED
-cdef int STALE
 cdef int UNHEARD
 cdef int _BAR
 cdef int _COLON
@@ -27,7 +23,6 @@ cdef int _COLON
 @cython.final
 cdef class Ingress:
     cdef public IntegrityChecker checker
-    cdef public TrackerLog tracker_log
     cdef readonly Py_ssize_t ceiling
     cdef public long long max_age_ns
     cdef public object too_old_for_links
@@ -44,10 +39,10 @@ cdef class Ingress:
     cdef dict _relayed
 
     @cython.locals(
-        tracker_log=TrackerLog, verdicts=Counts, checker=IntegrityChecker, sources=TrackerTable, routes=RouteTables,
+        checker=IntegrityChecker, sources=TrackerTable, routes=RouteTables,
         known=Index, taps=tuple, tap=Receivers, links=Receivers, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
-        found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
+        found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Py_ssize_t, src=bytes,
     )
     cpdef feed_into(
         self, Deliveries deliveries, SegmentCounters counters, list datagrams, object peers, double now,

@@ -12,7 +12,7 @@ from typing import Final
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.arrival_times import spans
-from bccnd.core.bccn1 import MAX_RECEIVE, UNKNOWN_SRC, read_body
+from bccnd.core.bccn1 import MAX_RECEIVE, read_body
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
 from bccnd.core.deliveries import Deliveries
@@ -20,7 +20,6 @@ from bccnd.core.frames import forwarded
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.receivers import NOBODY
 from bccnd.core.routes import Routes
-from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.verdicts import (
     ACCEPTED,
     DUPLICATE,
@@ -30,7 +29,6 @@ from bccnd.core.verdicts import (
     NAMES,
     NOT_ADDRESSED,
     NUMBERS,
-    STALE,
 )
 from bccnd.errors import BadDatagram
 from bccnd.native import scan
@@ -58,7 +56,6 @@ class Ingress:
         routes: Routes[int],
         *,
         ceiling: int = MAX_RECEIVE,
-        tracker_log: TrackerLog | None = None,
         on_heartbeat: Callable[[bytes, float], None] = lambda _src, _now: None,
         on_report: Callable[[bytes, int, bytes, bytes, float], None] = lambda _src, _seq, _chan, _payload, _now: None,
         on_conflict: Callable[[bytes, str], None] = lambda _src, _peer: None,
@@ -66,12 +63,10 @@ class Ingress:
     ) -> None:
         """``on_heartbeat`` gets the src of an accepted heartbeat and the time; ``on_report`` src, seq, channel and
         payload of an accepted report, and the time; ``on_conflict`` a local identity that another sender uses, and its
-        address, once each; ``on_bug`` the datagram that raised. ``tracker_log`` logs the
-        datagrams that changed a tracker."""
+        address, once each; ``on_bug`` the datagram that raised."""
         self.checker = checker
         #: nanoseconds after reception at which a datagram is too old for links
         self.max_age_ns = 2_000_000_000
-        self.tracker_log = tracker_log
         self.ceiling = ceiling
         #: accepted datagrams that were too old for links
         self.too_old_for_links = 0
@@ -124,15 +119,12 @@ class Ingress:
         monotonic, in seconds, ``received_ns`` the wall clock. ``link_head`` is the head of the frame in which accepted
         datagrams go to links, empty if they do not.
         """
-        verdicts = counters.verdict_counts
         checker, sources, routes = self.checker, self._sources, self._routes
         known, taps = routes.known, routes.taps
-        tracker_log = self.tracker_log
         links = NOBODY
         if link_head:
             links = routes.links if from_link else routes.links_here
         accepted = 0
-        counters.received += len(datagrams)
         for number, raw in enumerate(datagrams):
             try:
                 if len(raw) > self.ceiling:
@@ -146,14 +138,14 @@ class Ingress:
                 found = scan.parse_uint(raw, first + 1, second)
                 verdict = UNHEARD
                 if found >= 0 and bar >= 0:
-                    source = sources.get_slice(raw, at, first)
-                    if source is not None or sources.is_local(raw[at:first]):
+                    source = sources.find(raw, at, first)
+                    if source >= 0 or sources.is_local(raw[at:first]):
                         remembered = known.get_slice(raw, second + 1, bar)
                         if remembered is None and not 0 <= scan.find(raw, _COLON, second + 1) < bar:
                             remembered = routes.find(raw[second + 1 : bar])
                             known = routes.known
-                        if remembered is not None and source is not None:
-                            route, src, seq, behind = remembered, source.src, found, bar + 1
+                        if remembered is not None and source >= 0:
+                            route, src, seq, behind = remembered, raw[at:first], found, bar + 1
                             verdict = sources.follow(source, seq, now, from_link)
                         elif remembered is not None:
                             route, src, seq, behind = remembered, raw[at:first], found, bar + 1
@@ -164,13 +156,6 @@ class Ingress:
                     known = routes.known
                     verdict = self._judge_parsed(src, seq, now, peers, number, raw, at, from_link)
                     behind = len(raw) - len(payload)
-                if (
-                    tracker_log is not None
-                    and (verdict <= LAST_ACCEPTED or verdict == STALE)  # stale datagrams change the window too
-                    and (first - at > 1 or src != UNKNOWN_SRC)  # compares only if src has one byte
-                    and not tracker_log.entries.add(raw, at, second)
-                ):
-                    tracker_log.log_datagram(src, seq)
                 if verdict <= LAST_ACCEPTED:
                     route.carried += 1
                     if route.plain.all:
@@ -201,7 +186,7 @@ class Ingress:
             if verdict == ACCEPTED:
                 accepted += 1
             else:
-                verdicts.add(verdict)
+                counters.judged(verdict)
                 if verdict == DUPLICATE:
                     sources.count_duplicate(src)
             if taps:
@@ -210,9 +195,8 @@ class Ingress:
                     epoch = sources.epoch(src) if verdict <= NOT_ADDRESSED else 0
                     tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
                     deliveries.put(tap, tapped)
-        verdicts.add(ACCEPTED, accepted)
-        if tracker_log is not None:
-            tracker_log.flush(now, from_link)
+        if accepted:
+            counters.judged(ACCEPTED, accepted)
 
     def feed_late(
         self,

@@ -14,18 +14,19 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from bccnd.core.counters import NamedCounts
 from bccnd.core.dedup import TrackerTable
-from bccnd.core.lru import Source
-from bccnd.core.tracker_log import TrackerLog
+from bccnd.core.record_table import RecordTable
+from bccnd.core.source_table import ALIVE as ALIVE
+from bccnd.core.source_table import DEAD as DEAD
+from bccnd.core.source_table import SILENT as SILENT
+from bccnd.core.source_table import UNWATCHED as UNWATCHED
+from bccnd.native import slot_layout as layout
+from bccnd.native.slots import Source
 
 #: the channel of a heartbeat, before the src of its sender
 HEARTBEAT: Final = b"heartbeat/"
 
-#: not watched: no heartbeat was received yet
-UNWATCHED: Final = 0
-ALIVE: Final = 1
-SILENT: Final = 2
-DEAD: Final = 3
 STATE_NAMES: Final = ("", "alive", "silent", "dead")
 
 #: seconds between heartbeats of a source whose interval is unknown, if this daemon sends none
@@ -70,7 +71,6 @@ class Liveness:
 
     def __init__(self, sources: TrackerTable, rules: LivenessRules, now: float) -> None:
         self._sources = sources
-        self.tracker_log: TrackerLog | None = None
         self._wheel: dict[int, list[Source]] = {}
         self._tick = int(now / TICK)
         self._entries = 0
@@ -82,12 +82,9 @@ class Liveness:
         self.changes: list[Change] = []
         #: by src, the latest last
         self.dead: OrderedDict[bytes, Death] = OrderedDict()
-        self.silent = 0
-        self.deaths = 0
-        #: heartbeats ignored because too many sources are watched
-        self.unwatched = 0
-        #: deaths evicted from `dead`
-        self.dead_evicted = 0
+        self._dead_kept = RecordTable(sources.memory, layout.DEATH, "=ddd")
+        #: deaths, heartbeats ignored because too many sources are watched, and deaths evicted from `dead`
+        self.counted = NamedCounts(sources.memory, "liveness", ("deaths", "unwatched", "dead_evicted"))
         self.configure(rules)
 
     def configure(self, rules: LivenessRules) -> None:
@@ -101,10 +98,8 @@ class Liveness:
             return
         was = source.state
         if was == UNWATCHED and self._entries >= self.rules.max_watched:
-            self.unwatched += 1
+            self.counted.add("unwatched")
             return
-        if self.tracker_log is not None:
-            self.tracker_log.log_heartbeat(src)
         self._update_interval(source, now)
         if was != ALIVE:
             self._change(source, ALIVE)
@@ -117,6 +112,7 @@ class Liveness:
             # Also learns an interval that is so long that the source dies between heartbeats.
             before = self.dead.pop(source.src, None)
             if before is not None:
+                self._dead_kept.drop(source.src)
                 source.gap = before.gap
                 self._learn(source, now - before.beat)
         else:
@@ -145,14 +141,14 @@ class Liveness:
         self._entries += 1
 
     def _change(self, source: Source, state: int) -> None:
-        self.silent += (state == SILENT) - (source.state == SILENT)
+        self._sources.table.silent += (state == SILENT) - (source.state == SILENT)
         source.state = state
         self.changes.append((source.src, state))
 
-    def _change_and_log(self, source: Source, state: int) -> None:
-        self._change(source, state)
-        if self.tracker_log is not None:
-            self.tracker_log.log_state(source.src, state)
+    @property
+    def silent(self) -> int:
+        """The number of silent sources."""
+        return self._sources.table.silent
 
     def sweep(self, now: float) -> bool:
         """Check the sources that are due; True if more are due now. Cheap; call it often."""
@@ -174,8 +170,7 @@ class Liveness:
         return False
 
     def _check(self, source: Source, now: float) -> None:
-        if self._sources.get(source.src) is not source:  # evicted or expired in the meantime
-            self.silent -= source.state == SILENT
+        if not source.valid:  # evicted or expired in the meantime
             return
         source.interval = max(source.interval, self.rules.interval)
         sign = max(source.heard, self._listening_since)
@@ -184,11 +179,11 @@ class Liveness:
         if quiet < self._patience(source):
             # A source that was silent before a restart stays so until it is heard.
             if source.state != ALIVE and (source.heard >= self._resumed or self._resumed != self._listening_since):
-                self._change_and_log(source, ALIVE)
+                self._change(source, ALIVE)
             self._schedule(source, now, sign + self._patience(source))
         elif quiet < death:
             if source.state != SILENT:
-                self._change_and_log(source, SILENT)
+                self._change(source, SILENT)
             # Checked early, because messages other than heartbeats make it alive again too.
             self._schedule(source, now, min(sign + death, now + source.interval / 2))
         else:
@@ -196,55 +191,33 @@ class Liveness:
 
     def _die(self, source: Source) -> None:
         self._change(source, DEAD)
-        self.deaths += 1
-        death = Death(source.heard, source.beat, source.gap)
-        self._remember_death(source.src, death)
-        if self.tracker_log is not None:
-            self.tracker_log.log_death(source.src, *death)
+        self.counted.add("deaths")
+        self.remember_death(source.src, Death(source.heard, source.beat, source.gap))
         if self.rules.keep_dead:
             source.state = UNWATCHED
         else:
             self._sources.forget(source)
 
-    def _remember_death(self, src: bytes, death: Death) -> None:
+    def remember_death(self, src: bytes, death: Death) -> None:
+        """Remember when a source has died, also for the next daemon."""
         self.dead[src] = death
         self.dead.move_to_end(src)
+        self._dead_kept.put(src, *death)
         if len(self.dead) > MAX_DEAD:
-            self.dead.popitem(last=False)
-            self.dead_evicted += 1
+            self._dead_kept.drop(self.dead.popitem(last=False)[0])
+            self.counted.add("dead_evicted")
 
-    # -- replay of the tracker log, which reports no changes
-
-    def restore_heartbeat(self, src: bytes, when: float) -> None:
-        source = self._sources.get(src)
-        if source is None:  # it is a local identity by now
-            self.dead.pop(src, None)
-        else:
-            self._update_interval(source, when)
-            source.state = ALIVE
-
-    def restore_state(self, src: bytes, state: int) -> None:
-        source = self._sources.get(src)
-        if source is not None and source.state != UNWATCHED:
-            source.state = state
-
-    def restore_death(self, src: bytes, death: Death) -> None:
-        source = self._sources.get(src)
-        if source is not None:
-            source.state = UNWATCHED
-        self._remember_death(src, death)
-
-    def settle(self, now: float) -> None:
-        """Finish a replay: schedule the watched sources; silence counts from now on."""
+    def load(self, now: float) -> None:
+        """Continue with the sources of the daemon before, once `TrackerTable.load` has; silence counts from now on."""
+        self.dead.update((src, Death(*times)) for src, times in self._dead_kept.load())
         self._tick = int(now / TICK)
         self._swept = self._listening_since = self._resumed = now
-        for shard in range(self._sources.shards()):
-            for source in self._sources.shard(shard):
-                if source.state == UNWATCHED:
-                    continue
-                if self._entries >= self.rules.max_watched:
-                    source.state = UNWATCHED
-                    self.unwatched += 1
-                    continue
-                self.silent += source.state == SILENT
-                self._schedule(source, now, now + self._patience(source))
+        for source in self._sources.all():
+            if source.state == UNWATCHED:
+                continue
+            if source.state not in (ALIVE, SILENT) or self._entries >= self.rules.max_watched:
+                source.state = UNWATCHED
+                self.counted.add("unwatched")
+                continue
+            self._sources.table.silent += source.state == SILENT
+            self._schedule(source, now, now + self._patience(source))

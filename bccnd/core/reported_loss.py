@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from bccnd.core.record_table import RecordTable
 from bccnd.core.sender_counts import SenderCounts
 
 #: numbers that a source can use in a second, and at once: a report of more is not believed
@@ -64,29 +65,41 @@ class _Due(NamedTuple):
     last: int
 
 
-class _Settled:
+class _Settled(NamedTuple):
     """What was counted as lost of a source, up to ``until``; ``passed`` is the number up to which it has gone on since:
     what arrived in between was late."""
 
-    __slots__ = ("passed", "until")
-
-    def __init__(self, passed: int, until: int) -> None:
-        self.passed = passed
-        self.until = until
+    passed: int
+    until: int
 
 
 class ReportedLoss(Generic[S]):
     """Losses of tracked sources that reports show. ``lose`` counts messages of a source as lost, ``jumped`` a hole that
     no report explains; ``is_reported`` says whether the sender of a source tells its numbers."""
 
-    def __init__(self, lose: Callable[[S, int], None], jumped: Callable[[], None]) -> None:
+    def __init__(self, lose: Callable[[S, int], None], jumped: Callable[[], None], kept: RecordTable) -> None:
+        """``kept`` is where the next daemon finds `settled`, so that it counts nothing again."""
         self._lose = lose
         self._jumped = jumped
         self.is_reported: Callable[[bytes], bool] = lambda _src: False
         #: by src
         self.settled: dict[bytes, _Settled] = {}
+        self._kept = kept
         self._holes: dict[bytes, list[Hole]] = {}
         self._due: deque[_Due] = deque()
+
+    def load(self) -> None:
+        """Continue with what the daemon before has counted."""
+        self.settled = {src: _Settled(passed, until) for src, (passed, until) in self._kept.load()}
+
+    def _settle(self, src: bytes, passed: int, until: int) -> None:
+        """Remember up to which number a source was counted, and has gone on."""
+        self.settled[src] = _Settled(passed, until)
+        self._kept.put(src, passed, until)
+
+    def _unsettle(self, src: bytes) -> None:
+        if self.settled.pop(src, None) is not None:
+            self._kept.drop(src)
 
     def settled_up_to(self, source: S) -> int:
         """Return the number up to which all that has not arrived was counted as lost, at least the last one."""
@@ -100,9 +113,9 @@ class ReportedLoss(Generic[S]):
             passed = min(source.last, settled.until)
             if passed > settled.passed:
                 source.sender.late += passed - settled.passed
-                settled.passed = passed
+                self._settle(source.src, passed, settled.until)
             if passed == settled.until:
-                del self.settled[source.src]
+                self._unsettle(source.src)
 
     def pass_over(self, source: S, seq: int) -> int:
         """Take a source's step forward to ``seq``, before its tracker does; return how many of the numbers in between
@@ -111,7 +124,7 @@ class ReportedLoss(Generic[S]):
         settled = self.settled.get(source.src)
         if settled is None:
             return seq - source.last - 1
-        settled.passed = min(seq, settled.until)
+        self._settle(source.src, min(seq, settled.until), settled.until)
         if seq <= settled.until:
             source.sender.late += 1
         return max(0, seq - 1 - settled.until)
@@ -175,11 +188,12 @@ class ReportedLoss(Generic[S]):
         if due.last > settled and due.epoch == source.epoch:
             lost += due.last - settled
             self._count_late(source)
-            before = self.settled.pop(source.src, None)
+            before = self.settled.get(source.src)
             passed = source.last if before is None else before.passed
-            self.settled[source.src] = _Settled(passed, due.last)
+            self._unsettle(source.src)
+            self._settle(source.src, passed, due.last)
             if len(self.settled) > MAX_SETTLED:
-                del self.settled[next(iter(self.settled))]
+                self._unsettle(next(iter(self.settled)))
         if lost:
             self._lose(source, lost)
 
@@ -189,5 +203,5 @@ class ReportedLoss(Generic[S]):
 
     def forget(self, src: bytes) -> None:
         """Forget a source that is not tracked any more."""
-        self.settled.pop(src, None)
+        self._unsettle(src)
         self._holes.pop(src, None)

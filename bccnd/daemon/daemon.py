@@ -48,6 +48,7 @@ from bccnd.daemon.sockets import open_entrances, open_segments
 from bccnd.errors import ConfigError, StartError
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
+from bccnd.handover.memory_keeper import MemoryKeeper
 from bccnd.monitoring import program_pages
 from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
 from bccnd.monitoring.listings import Listings
@@ -132,8 +133,9 @@ class Daemon:
 
     def _build(self, configuration: Configuration, cleanup: ExitStack, *, external_gateways: bool) -> None:
         cleanup.callback(self.recent_lines.close)
-        self._build_trackers(configuration)
         self._open_loop(cleanup)
+        self._open_state(cleanup)
+        self._build_trackers(configuration)
         self._open_sockets(configuration, cleanup)
         self._build_ingress()
         self._gateways = GatewayProcesses(self.loop, self.links, self._path, external=external_gateways)
@@ -149,11 +151,11 @@ class Daemon:
         self.identity = self._make_identity(PROGRAM, os.getpid())
         checker = rules.integrity_checker(configuration, self.identity.partition(b"/")[0])
         self.keys_since = time.monotonic()
-        self.sources = TrackerTable(rules.dedup_rules(settings))
+        self.sources = TrackerTable(rules.dedup_rules(settings), self._memory)
         self.sources.senders.since_ms = round(self.started * 1000)
         self.sources.senders.configure(settings.reports.max_hosts)
         self.liveness = Liveness(self.sources, rules.liveness_rules(settings), time.monotonic())
-        self.anonymous = AnonymousDedup(settings.dedup.horizon)
+        self.anonymous = AnonymousDedup(settings.dedup.horizon, self._memory)
         self.routes: Routes[int] = Routes(dialect)
         self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon)
         self._egress = Egress(checker, self.sources, perl_safe=perl_safe)
@@ -170,12 +172,18 @@ class Daemon:
         self.loop.on_signal(signal.SIGINT, self._on_stop)
         self.loop.on_signal(signal.SIGHUP, self._on_hangup)
 
-    def _open_sockets(self, configuration: Configuration, cleanup: ExitStack) -> None:
-        """Open the sockets; that of the bus is the last, so that a client finds a daemon that can start."""
+    def _open_state(self, cleanup: ExitStack) -> None:
+        """Open the memory of this daemon, and what the one before it has left."""
         cleanup.callback(self._manager.close)
         cleanup.callback(self._sockets.close)
-        self._handover = takeover.open_handover(self._manager, self._sockets, self.loop, self._settings.bus.max_clients)
-        self.segments = open_segments(self._sockets, self._settings, cleanup, self._handover)
+        settings = self._settings
+        self._handover = takeover.open_handover(self._manager, self._sockets, self.loop, settings.bus.max_clients)
+        self._memory = takeover.open_memory(self._handover, rules.dedup_rules(settings), rules.liveness_rules(settings))
+        self._keeper = None if self._handover is None else MemoryKeeper(self._handover, self._memory)
+
+    def _open_sockets(self, configuration: Configuration, cleanup: ExitStack) -> None:
+        """Open the sockets; that of the bus is the last, so that a client finds a daemon that can start."""
+        self.segments = open_segments(self._sockets, self._settings, cleanup, self._handover, self._memory)
         self._transmitter = Transmitter(self.loop, [one.sender for one in self.segments], self.repeater)
         self._open_metrics(cleanup)
         self._open_bus(configuration, cleanup)
@@ -212,6 +220,7 @@ class Daemon:
             trace=self._listings.trace,
             recorders=self.recorders,
             handover=self._handover,
+            memory=self._memory,
         )
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
@@ -245,18 +254,18 @@ class Daemon:
             self._transmitter.send,
             copies=len(self.segments),
             transaction=self.bus.transaction,
+            memory=self._memory,
         )
         self.bus.links = self.links
 
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""
-        self._tracker_log_writer = None
+        self._memory.free_counters()
+        self._drop_reporter.start()
         if self._handover is not None:
-            restored = takeover.restore(
+            self.taken_over, self.state_dropped = takeover.restore(
                 self._handover, self.ingress, self.sources, self.anonymous, self.liveness, self.bus, self.segments
             )
-            self.taken_over, self.state_dropped = restored.clients, restored.dropped
-            self._tracker_log_writer = restored.tracker_log_writer
         # Restoring has replaced the segments' receivers.
         self._readers = [
             SegmentReader(one, self.ingress, self.bus.fanout, self.forward, self.bus.transaction)
@@ -317,8 +326,8 @@ class Daemon:
         """Expire what is too old, in steps short enough to delay no datagram noticeably."""
         now = time.monotonic()
         more = [self.sources.sweep(now), self.liveness.sweep(now)]
-        if self._tracker_log_writer is not None:
-            more.append(self._tracker_log_writer.step(now))
+        if self._keeper is not None:
+            self._keeper.step(now)
         if self.liveness.changes:
             self._announcer.announce()
         pause = SWEEP_AGAIN if any(more) else SWEEP_INTERVAL
@@ -453,7 +462,7 @@ class Daemon:
 
     @property
     def sources_not_kept(self) -> int:
-        return 0 if self._tracker_log_writer is None else self._tracker_log_writer.failures
+        return 0 if self._keeper is None else self._keeper.failures
 
     @property
     def notifications_lost(self) -> int:

@@ -13,16 +13,18 @@ from bccnd.bus.access import Admission, admit_all, by_mode
 from bccnd.bus.server import Entrance
 from bccnd.config import Configuration, Settings
 from bccnd.core.address import read_address
+from bccnd.core.counters import SegmentCounters
 from bccnd.core.patterns import DIALECTS
 from bccnd.daemon.settings_rules import segment_options
 from bccnd.handover.stored_state import Handover
 from bccnd.native.inflight_layout import read_drops
+from bccnd.native.slots import SlotMemory
 from bccnd.net.segment import Segment
 from bccnd.net.socket_activation import ActivatedSockets
 
 
 def open_segments(
-    sockets: ActivatedSockets, settings: Settings, cleanup: ExitStack, handover: Handover | None
+    sockets: ActivatedSockets, settings: Settings, cleanup: ExitStack, handover: Handover | None, memory: SlotMemory
 ) -> list[Segment]:
     wanted = segment_options(settings)
     buses = [one.path for one in settings.bus.all_sockets]
@@ -32,7 +34,7 @@ def open_segments(
         logged_drops = None
         if handover is not None:
             logged_drops = read_drops(handover.inflight.memory, number, options.name.encode())
-        segment = sockets.open_segment(options, logged_drops)
+        segment = sockets.open_segment(options, logged_drops, SegmentCounters(options.name, memory))
         cleanup.callback(segment.close)
         segments.append(segment)
         log.repeats.resume(("socket_drops", "socket_drops", options.name), segment.logged_drops)

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
+from mmap import mmap
 from typing import NamedTuple
 
 from bccnd import log
@@ -16,18 +17,17 @@ from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.arrival_times import arrival
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import TrackerTable
+from bccnd.core.dedup import MAX_RELEASED, DedupRules, TrackerTable
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
-from bccnd.core.liveness import Liveness
-from bccnd.core.tracker_log import TrackerLog
-from bccnd.core.tracker_replay import replay
-from bccnd.core.tracker_snapshot import start_log
+from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.handover.earlier_version import convert
 from bccnd.handover.stored_state import Handover
-from bccnd.handover.tracker_log_writer import TrackerLogWriter, first_file
 from bccnd.monitoring.service_status import count_of
 from bccnd.native import scan
 from bccnd.native.inflight_layout import DATAGRAMS, InflightInput, was_broadcast
+from bccnd.native.slot_layout import size_for
+from bccnd.native.slots import SlotMemory
 from bccnd.net.loop import Loop
 from bccnd.net.segment import Peers, Segment
 from bccnd.net.service_manager import ServiceManager
@@ -39,7 +39,6 @@ class Restored(NamedTuple):
 
     clients: int
     dropped: int
-    tracker_log_writer: TrackerLogWriter
 
 
 def open_handover(manager: ServiceManager, sockets: ActivatedSockets, loop: Loop, max_clients: int) -> Handover | None:
@@ -61,6 +60,18 @@ def open_handover(manager: ServiceManager, sockets: ActivatedSockets, loop: Loop
     return Handover(manager, sockets.stored, loop.soon)
 
 
+def open_memory(handover: Handover | None, dedup: DedupRules, liveness: LivenessRules) -> SlotMemory:
+    """Open the memory of sources and counters, with what the daemon before has left. Raises OSError."""
+    # Beside the sources: windows of those with gaps, identities, and datagrams of anonymous senders.
+    slots = 2 * dedup.max_sources + 2 * MAX_RELEASED
+    if handover is None:
+        return SlotMemory(mmap(-1, size_for(slots)), expected=dedup.max_sources)
+    memory, interrupted = handover.open_memory(slots, dedup.max_sources)
+    if logs := list(handover.take_logs()):
+        handover.dropped += convert(logs, memory, dedup, liveness, time.monotonic(), skip=interrupted)
+    return memory
+
+
 def restore(
     handover: Handover,
     ingress: Ingress,
@@ -73,48 +84,38 @@ def restore(
     """Continue where the daemon before this one ended, and record the state for the next one."""
     unfinished = handover.unfinished
     gc.disable()  # nothing that is made from here on is garbage
-    replayed = replay(
-        handover.take_tracker_logs(),
-        sources,
-        anonymous,
-        liveness,
-        now=time.monotonic(),
-        clock_us=time.time_ns() // 1000,
-        skip_serial=unfinished.serial if unfinished is not None else 0,
-    )
-    tracker_log = start_log(sources, anonymous, liveness, first_file(handover), time.monotonic())
-    ingress.tracker_log = bus.transaction.tracker_log = tracker_log
+    now = time.monotonic()
+    sources.load(now, time.time_ns() // 1000)
+    anonymous.load()
+    liveness.load(now)
+    sources.memory.record()
     inflight = handover.inflight
     from_client = unfinished is not None and unfinished.kind != DATAGRAMS
     broadcast = [from_client and was_broadcast(inflight.memory, number) for number in range(len(segments))]
     for number, segment in enumerate(segments):
         segment.record_sends(inflight, number, already_sent=broadcast[number])
-    found_any = bool(handover.clients or replayed.records)
+    found_any = bool(handover.clients or len(sources))
+    known = len(sources)
     received = restore_clients(bus, handover)
     if unfinished is not None:
-        feed = partial(_feed, ingress, bus, segments, tracker_log)
+        sources.memory.begin(unfinished.serial)
+        feed = partial(_feed, ingress, bus, segments)
         replay_input(bus, handover, unfinished, received, feed, broadcast=any(broadcast))
     for number, segment in enumerate(segments):
         segment.record_receives(inflight, number)
-    writer = TrackerLogWriter(handover, tracker_log)
-    # Complete the new file now: daemons that end early, one after the other, must not leave a file each.
-    while writer.step(time.monotonic()):
-        pass
-    restored = Restored(len(bus.clients), len(handover.dropped) + len(replayed.problems), writer)
-    for what in [*handover.dropped, *replayed.problems]:
+    for what in handover.dropped:
         text = f"state of the previous daemon dropped, as it is not understood: {what}"
         log.event("state_dropped", text, reason=what, drop="state_dropped")
+    restored = Restored(len(bus.clients), len(handover.dropped))
     if found_any:
-        found = f"{count_of(restored.clients, 'client')}, {count_of(replayed.sources, 'source')}"
+        found = f"{count_of(restored.clients, 'client')}, {count_of(known, 'source')}"
         if unfinished is not None:
             found += ", and the input that was being processed"
         log.event("taken_over", f"taken over: {found}", count=restored.clients)
     return restored
 
 
-def _feed(
-    ingress: Ingress, bus: Bus, segments: Sequence[Segment], tracker_log: TrackerLog, unfinished: InflightInput
-) -> None:
+def _feed(ingress: Ingress, bus: Bus, segments: Sequence[Segment], unfinished: InflightInput) -> None:
     """Judge and deliver datagrams that the daemon before this one had received."""
     segment = next((one for one in segments if one.options.name.encode() == unfinished.label), None)
     counters = SegmentCounters(unfinished.label.decode(errors="replace")) if segment is None else segment.counters
@@ -123,7 +124,6 @@ def _feed(
     stamps = [unfinished.stamps[0] or wall, *unfinished.stamps[1:]]
     latest = time.monotonic()
     now = unfinished.now or arrival(latest, wall - stamps[0])
-    tracker_log.serial = unfinished.serial
     deliveries = Deliveries()
     ingress.feed_late(deliveries, counters, list(unfinished.datagrams), peers, now, stamps, latest=latest)
     bus.fanout.deliver(deliveries)

@@ -1,8 +1,8 @@
 """State that outlives the daemon: files in memory and connections in systemd's descriptor store, and their restoration.
 
 Invariant: whether the daemon is stopped, killed or aborted, the same descriptors are stored: each client's connection
-with its log (`core.client_records`), the input being processed (`native.inflight_layout`), and the logs of the trackers
-(`core.tracker_log`). What is not understood is dropped and reported. Source: sd_notify(3), "FDSTORE=1".
+with its log (`core.client_records`), the input being processed (`native.inflight_layout`), and the memory of sources
+and counters (`native.slot_layout`). What is not understood is dropped and reported. Source: sd_notify(3), "FDSTORE=1".
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ from bccnd.core import client_log_format
 from bccnd.handover.client_log import NOTHING, StoredClientLog
 from bccnd.handover.memfd import File, create, map_whole
 from bccnd.native import inflight_layout as layout
+from bccnd.native import slot_layout
 from bccnd.native.inflight import InflightState
+from bccnd.native.slots import SlotMemory
 
 #: names of descriptors in the store
 INFLIGHT: Final = "ledger"
 CLIENT: Final = "client-"
+MEMORY: Final = "memory"
+#: logs of sources, by version 1.0
 SOURCES: Final = "sources-"
 _NAMED: Final = re.compile(r"(client-|sources-)([0-9]{1,18})")
 #: replays of an input; one that kills the daemon each time is dropped then
 MAX_TRIES: Final = 3
-#: logs of trackers at a time: the last complete one, one that could not be finished, and the one being written
-MAX_LOGS: Final = 3
+#: the largest memory of sources and counters that is taken over
+MAX_MEMORY: Final = 1 << 36
 
 
 class Store(Protocol):
@@ -68,8 +72,8 @@ class Stored:
 class Handover:
     """Stores clients and logs in ``store``; reads what ``passed`` (names and descriptors) has of the previous daemon.
 
-    ``clients`` are the stored clients, ``unfinished`` the input that was being processed, if any; ``tracker_log`` the
-    logs of the trackers, the oldest first; ``dropped`` lists what was not understood.
+    ``clients`` are the stored clients, ``unfinished`` the input that was being processed, if any; ``dropped`` lists
+    what was not understood.
     """
 
     def __init__(
@@ -81,7 +85,13 @@ class Handover:
         #: returns all that is known of a client as records
         self.image: Callable[[Any], bytes] = lambda _client: b""
         self.dropped: list[str] = []
-        self.tracker_log: list[tuple[int, int]] = []
+        #: logs of sources that version 1.0 has left, by number
+        self._logs: list[tuple[int, int]] = []
+        #: the memory of sources and counters
+        self._memories: list[int] = []
+        self._unstored_memory = False
+        #: the input that was not finished, if any, even if it is not processed again
+        self._interrupted = 0
         #: clients that could not be stored
         self.not_stored = 0
         #: the descriptor of `inflight` until it is stored
@@ -95,12 +105,14 @@ class Handover:
             if found is not None and found[1] == CLIENT:
                 pairs.setdefault(int(found[2]), []).append(fd)
             elif found is not None:
-                self.tracker_log.append((int(found[2]), fd))
+                self._logs.append((int(found[2]), fd))
+            elif name == MEMORY:
+                self._memories.append(fd)
             elif name == INFLIGHT:
                 states.append(fd)
             else:
                 self._drop(f"a descriptor called {name!r}", name, fd)
-        self.tracker_log.sort()
+        self._logs.sort()
         self.inflight, self.unfinished = self._open_inflight(states)
         self.clients = [
             one for number in sorted(pairs) if (one := self._open_client(number, pairs[number])) is not None
@@ -135,6 +147,7 @@ class Handover:
                 if layout.is_valid(memory):
                     os.close(fd)
                     unfinished = layout.read_unfinished(memory)
+                    self._interrupted = 0 if unfinished is None else unfinished.serial
                     if unfinished is not None and layout.tries(memory, unfinished.serial) >= MAX_TRIES:
                         size = len(unfinished.packet) + sum(map(len, unfinished.datagrams))
                         what = f"{len(unfinished.datagrams)} datagrams" if unfinished.datagrams else "a client's packet"
@@ -334,40 +347,56 @@ class Handover:
         stored.file.close()
         self._store.forget(f"{CLIENT}{stored.number}")
 
-    # -- logs of trackers
+    # -- sources and counters
 
-    def take_tracker_logs(self) -> Iterator[bytes]:
-        """Yield the logs of the trackers, the oldest first."""
-        for _, fd in self.tracker_log:
+    def open_memory(self, slots: int, expected: int) -> tuple[SlotMemory, int]:
+        """Open the memory of sources and counters with room for so many slots, of which so many ``expected`` sources;
+        return it with the number of slots that were dropped as damaged. Raises OSError if there is no memory."""
+        fd = -1
+        for number, one in enumerate(self._memories):
+            size = os.fstat(one).st_size
+            magic = os.pread(one, len(slot_layout.MAGIC), 0)
+            if number == 0 and slot_layout.SLOTS < size <= MAX_MEMORY and magic == slot_layout.MAGIC:
+                fd = one
+            else:
+                self._drop("what a daemon of another version knew of its sources, and its counters", MEMORY, one)
+        if fd < 0:
+            fd = create(MEMORY)
+            os.ftruncate(fd, slot_layout.size_for(slots))
+            os.posix_fallocate(fd, 0, slot_layout.SLOTS + slot_layout.STEP)
+            self._unstored_memory = True
+        mapped = map_whole(fd, max(os.fstat(fd).st_size, slot_layout.size_for(slots)))
+        self._memories = [fd]
+        memory = SlotMemory(mapped, partial(_reserve, fd), expected)
+        dropped = memory.restore(self._interrupted)
+        if dropped:
+            self.dropped.append(f"what was known of {dropped} sources, which is damaged")
+        self.inflight.attach(memory)
+        self.store_memory()
+        return memory, self._interrupted
+
+    def store_memory(self) -> bool:
+        """Store the memory unless that was done; False if systemd refuses it."""
+        if self._unstored_memory and self._store.store(MEMORY, self._memories[0]):
+            self._unstored_memory = False
+        return not self._unstored_memory
+
+    def take_logs(self) -> Iterator[bytes]:
+        """Yield the logs of sources that version 1.0 has left, the oldest first, and remove them."""
+        for number, fd in self._logs:
             yield os.pread(fd, os.fstat(fd).st_size, 0)
-
-    def new_tracker_log(self) -> Callable[[bytes], int]:
-        """Begin another log of the trackers; return the function that writes to it. Raises OSError if it cannot be
-        created or stored.
-
-        The older logs are still needed, except the later ones beyond `MAX_LOGS`, which could not be completed.
-        """
-        number = max((number for number, _ in self.tracker_log), default=0) + 1
-        for old, fd in self.tracker_log[MAX_LOGS - 1 :]:
-            self._forget_log(old, fd)
-        del self.tracker_log[MAX_LOGS - 1 :]
-        fd = create(f"{SOURCES}{number}")
-        if not self._store.store(f"{SOURCES}{number}", fd):
+            self._store.forget(f"{SOURCES}{number}")
             os.close(fd)
-            raise OSError(0, "systemd does not take it")
-        self.tracker_log.append((number, fd))
-        return partial(os.write, fd)
+        self._logs.clear()
 
-    def drop_old_tracker_logs(self) -> None:
-        """Remove the older logs: the last one is complete."""
-        for number, fd in self.tracker_log[:-1]:
-            self._forget_log(number, fd)
-        del self.tracker_log[:-1]
 
-    def _forget_log(self, number: int, fd: int) -> None:
-        self._store.forget(f"{SOURCES}{number}")
-        with contextlib.suppress(OSError):
-            os.close(fd)
+def _reserve(fd: int, start: int, size: int) -> bool:
+    """Reserve memory, so that it is there when it is written to; False if there is none."""
+    try:
+        os.posix_fallocate(fd, start, min(size, os.fstat(fd).st_size - start))
+    except OSError:
+        return False
+    return True
 
 
 def _is_connection(fd: int) -> bool:

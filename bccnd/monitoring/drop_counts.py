@@ -45,25 +45,22 @@ def drop_counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, 
     for counters in all_counters(daemon):
         yield "datagrams", counters.name, dict(zip(VERDICTS, counters.verdicts, strict=True))
     for segment in daemon.segments:
-        refused = sum(segment.counters.send_errors.values())
+        refused = sum(segment.counters.errors.all().values())
         yield "send_errors", segment.options.name, {"send_errors": refused}
     forgotten = {
-        "expired": sources.expired,
-        "evicted": sources.evicted,
-        "nameless_evicted": daemon.anonymous.evicted,
-        "own_evicted": sources.own_evicted,
-        "restarts_evicted": sources.restarts_evicted,
-        "dead_evicted": daemon.liveness.dead_evicted,
+        **{name: sources.counted[name] for name in ("expired", "evicted", "own_evicted", "restarts_evicted")},
+        "nameless_evicted": daemon.anonymous.counted["evicted"],
+        "dead_evicted": daemon.liveness.counted["dead_evicted"],
     }
     yield "sources_forgotten", "", forgotten
-    yield "deliveries_dropped", "", bus.dropped
-    yield "clients_refused", "", bus.refused
-    yield "clients_ended", "", bus.ended
-    yield "client_errors", "", {**dict.fromkeys(ERROR_REASONS, 0), **bus.errors}
+    yield "deliveries_dropped", "", bus.dropped.all()
+    yield "clients_refused", "", bus.refused.all()
+    yield "clients_ended", "", bus.ended.all()
+    yield "client_errors", "", {**dict.fromkeys(ERROR_REASONS, 0), **bus.errors.all()}
     for name, count in (
         ("fleet_hosts_evicted", daemon.reports.matrix.evicted + sources.senders.evicted),
-        ("identity_conflicts", sources.conflicts),
-        ("heartbeats_unwatched", daemon.liveness.unwatched),
+        ("identity_conflicts", sources.counted["conflicts"]),
+        ("heartbeats_unwatched", daemon.liveness.counted["unwatched"]),
         ("copies_dropped", daemon.repeater.dropped),
         ("control_dropped", bus.untold),
         ("state_dropped", daemon.state_dropped),

@@ -32,6 +32,13 @@ class DropReporter:
     def __init__(self, daemon: DaemonState) -> None:
         self._daemon = daemon
 
+    def start(self) -> None:
+        """Take as logged what the daemon before has counted."""
+        for family, where, counts in drop_counters(self._daemon):
+            for name, total in counts.items():
+                if family != "socket_drops":  # those were resumed as they were logged
+                    log.repeats.resume((family, name, where), total)
+
     def report(self) -> None:
         """Log serious drops that were not logged yet; to be called every second and at the end."""
         for family, where, counts in drop_counters(self._daemon):

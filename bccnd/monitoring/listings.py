@@ -104,10 +104,10 @@ class Listings:
             "kernel_drops": sum(segment.kernel_drops() for segment in daemon.segments),
             "verdicts": {name: sum(one.verdicts[number] for one in counters) for number, name in enumerate(NAMES)},
             "missing": daemon.sources.missing,
-            "lost": daemon.sources.lost,
+            "lost": daemon.sources.counted["lost"],
             "published": bus.counters.published,
             "deliveries": bus.counters.deliveries,
-            "dropped": bus.counters.dropped,
+            "dropped": bus.counters.dropped.all(),
             "queue_bytes": bus.queue_bytes,
         }
 

@@ -136,10 +136,10 @@ class DaemonCollector(Collector):
             counters = segment.counters
             drops.add_metric([counters.name], segment.kernel_drops())
             sent.add_metric([counters.name], counters.sent)
-            for error, count in counters.send_errors.items():
+            for error, count in counters.errors.all().items():
                 errors.add_metric([counters.name, error], count)
             up.add_metric([counters.name], int(segment.up))
-            reopened.add_metric([counters.name], segment.reopened)
+            reopened.add_metric([counters.name], counters.reopened)
         yield from (received, by_verdict, drops, sent, errors, up, reopened)
 
     def _sources(self) -> Iterator[Metric]:
@@ -151,15 +151,21 @@ class DaemonCollector(Collector):
         alive = sources.alive(self._daemon.now(), within)
         yield _gauge("sources_alive", f"Sources that sent a datagram within the last {within:g} s", alive)
         yield _gauge("sources_silent", "Sources whose heartbeats are missing, not yet dead", liveness.silent)
-        yield _counter_of("source_deaths", "Sources declared dead: too many heartbeats missing", liveness.deaths)
+        yield _counter_of(
+            "source_deaths", "Sources declared dead: too many heartbeats missing", liveness.counted["deaths"]
+        )
         missing = "Messages that may still arrive: sequence numbers missing for less than dedup.horizon"
         yield _gauge("messages_missing", missing, sources.missing)
         yield _counter_of(
-            "messages_lost", "Messages that never arrived: sequence numbers missing past dedup.horizon", sources.lost
+            "messages_lost",
+            "Messages that never arrived: sequence numbers missing past dedup.horizon",
+            sources.counted["lost"],
         )
-        yield _counter_of("source_restarts", "Restarts of sources: sequence numbers began again", sources.restarts)
+        yield _counter_of(
+            "source_restarts", "Restarts of sources: sequence numbers began again", sources.counted["restarts"]
+        )
         jumps = "Jumps of sources: dedup.sanity or more numbers were skipped, and no report says that they were sent"
-        yield _counter_of("source_jumps", jumps, sources.jumps)
+        yield _counter_of("source_jumps", jumps, sources.counted["jumps"])
 
     def _bus(self) -> Iterator[Metric]:
         bus = self._daemon.bus
@@ -170,7 +176,7 @@ class DaemonCollector(Collector):
         yield _counter_of("deliveries", "Messages delivered to clients", counters.deliveries)
         yield _counter_of("published", "Messages published by clients", counters.published)
         held = "Times that a publisher was made to wait, by reason"
-        yield _counters("publishers_held", held, "reason", counters.held)
+        yield _counters("publishers_held", held, "reason", counters.held.all())
         yield self._forward()
 
     def _gateways(self) -> Iterator[Metric]:

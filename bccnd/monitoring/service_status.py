@@ -12,15 +12,17 @@ class ServiceStatus:
 
     def __init__(self, daemon: DaemonState) -> None:
         self._daemon = daemon
-        self._last = (time.monotonic(), 0)
+        #: when the line was made last, and the datagrams received until then
+        self._last: tuple[float, int] | None = None
 
     def line(self) -> str:
         daemon = self._daemon
-        (before, received), now = self._last, time.monotonic()
-        self._last = now, sum(segment.counters.received for segment in daemon.segments)
+        now, received = time.monotonic(), sum(segment.counters.received for segment in daemon.segments)
+        before, received_before = self._last or (now, received)
+        self._last = now, received
         if daemon.refused:
             return daemon.refused
-        rate = (self._last[1] - received) / max(now - before, 0.001)
+        rate = (received - received_before) / max(now - before, 0.001)
         # Two digits are enough, and make the line change seldom.
         rate = round(rate, min(0, 2 - len(str(int(rate)))))
         clients, segments, sources = len(daemon.bus.clients), len(daemon.segments), len(daemon.sources)

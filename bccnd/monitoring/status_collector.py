@@ -78,8 +78,7 @@ class StatusCollector:
         """Take the first sample, and list the sources that are silent already."""
         sources = self._daemon.sources
         if self._daemon.liveness.silent:
-            for number in range(sources.shards()):
-                self.update_sources((one.src, SILENT) for one in sources.shard(number) if one.state == SILENT)
+            self.update_sources((one.src, SILENT) for one in sources.all() if one.state == SILENT)
         self.sample()
 
     def update_sources(self, changes: Iterable[Change]) -> None:
@@ -108,7 +107,7 @@ class StatusCollector:
                 if count:
                     yield ("verdict", counters.name, name), count
         yield "accepted", accepted
-        yield "lost", daemon.sources.lost
+        yield "lost", daemon.sources.counted["lost"]
         dropped = 0
         for one in self._drop_counts():
             if one.total:
@@ -117,12 +116,12 @@ class StatusCollector:
         yield "dropped", dropped
         for src, lost in daemon.sources.lost_by_source.items():
             yield ("source", src), lost
-        yield "deaths", daemon.liveness.deaths
+        yield "deaths", daemon.liveness.counted["deaths"]
         yield "deliveries", daemon.bus.counters.deliveries
         yield "published", daemon.bus.counters.published
 
     def _drop_counts(self) -> Iterator[DropCount]:
-        yield DropCount(LOST, "", self._daemon.sources.lost)
+        yield DropCount(LOST, "", self._daemon.sources.counted["lost"])
         yield from count_drops(self._daemon)
 
     # -- collecting
@@ -246,7 +245,7 @@ class StatusCollector:
                 kernel_drops=0 if segment is None else segment.kernel_drops(),
                 sent=counters.sent,
                 sent_rate=view.rate(("sent", counters.name), counters.sent),
-                send_errors=sum(counters.send_errors.values()),
+                send_errors=sum(counters.errors.all().values()),
             )
 
     def _verdicts(self, view: _HistoryView) -> list[VerdictRow]:
@@ -276,9 +275,9 @@ class StatusCollector:
             within=within,
             silent=liveness.silent,
             dead=len(liveness.dead),
-            restarts=sources.restarts,
+            restarts=sources.counted["restarts"],
             missing=sources.missing,
-            lost=sources.lost,
+            lost=sources.counted["lost"],
         )
 
     def _sources(self, view: _HistoryView) -> tuple[list[SourceRow], int]:

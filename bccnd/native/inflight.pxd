@@ -1,5 +1,6 @@
 cimport cython
 from bccnd.native cimport sockio
+from bccnd.native.slots cimport SlotMemory
 
 ctypedef unsigned long long u64
 
@@ -11,6 +12,7 @@ cdef class InflightState:
     cdef char *_base
     cdef bytearray _slots
     cdef int _casts
+    cdef SlotMemory _attached
 
     cdef volatile u64 *_slot(self, int fd) noexcept
     cdef Py_ssize_t _slot_number(self, int fd) noexcept

@@ -8,6 +8,7 @@ from __future__ import annotations
 from mmap import mmap
 
 from bccnd.native import sockio
+from bccnd.native.slots import SlotMemory
 
 
 class InflightState:
@@ -21,6 +22,9 @@ class InflightState:
     serial: int
 
     def __init__(self, memory: mmap) -> None: ...
+
+    def attach(self, slots: SlotMemory) -> None:
+        """Begin and commit a change of ``slots`` with each input."""
 
     def assign(self, fd: int, slot: int) -> None:
         """Assign a slot to a client. Raises IndexError for an invalid slot."""

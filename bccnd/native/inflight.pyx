@@ -67,6 +67,9 @@ cdef class InflightState:
         PyBuffer_Release(&view)
         self._slots = bytearray()
 
+    def attach(self, SlotMemory slots):
+        self._attached = slots
+
     @property
     def serial(self):
         return _at(self._base, AT_SERIAL)[0]
@@ -108,10 +111,14 @@ cdef class InflightState:
         _at(base, AT_NUMBER)[0] = <u64> number
         _at(base, AT_NOW)[0] = 0
         _at(base, AT_SEQ)[0] = slot[3] if slot != NULL else 0
+        if self._attached is not None:
+            self._attached.begin(_at(base, AT_SERIAL)[0])
         _at(base, AT_OPEN)[0] = 1
 
     cpdef finish(self):
         _at(self._base, AT_OPEN)[0] = 0
+        if self._attached is not None:
+            self._attached.commit()
 
     cpdef set_time(self, double now):
         (<volatile double *> (self._base + AT_NOW))[0] = now

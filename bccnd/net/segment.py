@@ -105,14 +105,18 @@ class Segment:
     """An open segment. ``warnings`` lists what limits it; ``interface`` is that of its socket, empty for none."""
 
     def __init__(
-        self, options: SegmentOptions, passed: socket.socket | None = None, logged_drops: int | None = None
+        self,
+        options: SegmentOptions,
+        passed: socket.socket | None = None,
+        logged_drops: int | None = None,
+        counters: SegmentCounters | None = None,
     ) -> None:
         """Open the segment, or take over the socket ``passed`` by a socket unit. Raises StartError.
 
         ``logged_drops`` are the kernel's drops on a passed socket that an earlier daemon has logged, if that is known.
         """
         self.options = options
-        self.counters = SegmentCounters(options.name)
+        self.counters = counters or SegmentCounters(options.name)
         self.warnings: list[str] = []
         #: whether a socket unit has opened the socket, which outlives this process then
         self.passed = passed is not None
@@ -122,8 +126,8 @@ class Segment:
             self.sock = passed
             self.warnings += adopt_udp(passed, options)
         self.interface = options.interface or bound_device(self.sock)
-        #: whether the socket is bound to the interface that has this name now, and how often it was bound to a new one
-        self.up, self.reopened = True, 0
+        #: whether the socket is bound to the interface that has this name now
+        self.up = True
         #: those of sockets that were replaced
         self._earlier_drops = 0
         self._to = destination(options)
@@ -182,7 +186,7 @@ class Segment:
                 drops = self.kernel_drops()
                 os.dup2(sock.fileno(), self.fileno(), inheritable=False)
             self._earlier_drops = drops
-        self.reopened += 1
+        self.counters.count_reopened()
         self.up = True
 
     def record_sends(self, inflight: InflightState, number: int, *, already_sent: bool) -> None:

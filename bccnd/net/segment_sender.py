@@ -23,7 +23,7 @@ class SegmentSender:
         failed = self.sender.cast(datagram)
         if failed:
             name = errno.errorcode.get(failed, "UNKNOWN")
-            self.counters.send_failed(name)
+            self.counters.errors.add(name)
             return name
-        self.counters.sent += 1
+        self.counters.count_sent()
         return None

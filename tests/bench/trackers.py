@@ -76,7 +76,8 @@ def main(count: int) -> None:
         longest, mean = max(calls) / 1000, sum(calls) / 1000 / len(calls)
         print(f"{name:<42} longest {longest:9.1f} us, mean {mean:7.2f} us ({len(calls):,} calls)")
     print(
-        f"evicted {sources.evicted:,}, dead {liveness.deaths:,}, unwatched {liveness.unwatched:,}, left {len(sources)}"
+        f"evicted {sources.counted['evicted']:,}, dead {liveness.counted['deaths']:,}, "
+        f"unwatched {liveness.counted['unwatched']:,}, left {len(sources)}"
     )
 
 

@@ -61,7 +61,7 @@ def test_what_is_set_is_set_without_an_answer(hub: Hub, key: bytes) -> None:
         assert one.all() == [b"MSG a\0x"]
         one.close()
         hub.settle()
-    assert hub.bus.counters.errors == {}
+    assert hub.bus.counters.errors.all() == {}
 
 
 @pytest.mark.parametrize("key", ANSWERED)
@@ -94,7 +94,7 @@ def test_unknown_request_is_refused_and_changes_nothing(hub: Hub) -> None:
             assert (client.echo, client.soft, client.hard, client.queue.order) == (True, b"queue", b"discard", 0)
             assert client.identity == client.base == me(hub)
             assert client.subscriptions == 1
-    assert hub.bus.counters.errors == {"unknown_control": 3 * len(WRONG)}
+    assert hub.bus.counters.errors.all() == {"unknown_control": 3 * len(WRONG)}
 
 
 def test_the_last_word_counts(hub: Hub) -> None:
@@ -210,7 +210,7 @@ def test_where_there_is_no_segment_every_key_is_a_good_one(tmp_path: Path) -> No
             exact.close()
             hub.settle()
         assert other.all() == []
-        assert hub.bus.counters.errors == {}
+        assert hub.bus.counters.errors.all() == {}
         assert hub.sent == []
         one.send(frames.request(frames.TRACE, b"x"), frames.request(frames.TAG, b"x"), frames.request(frames.WHOAMI))
         refused, answer = one.all()

@@ -43,7 +43,7 @@ def test_a_user_has_so_many_clients_and_one_more_is_refused(tmp_path: Path, capl
         assert len(os.listdir("/proc/self/fd")) == before
         assert len(hub.bus.quota) == 1
         every_charge_is_what_is_kept(hub)
-        assert {reason: count for reason, count in hub.bus.counters.refused.items() if count} == {
+        assert {reason: count for reason, count in hub.bus.counters.refused.all().items() if count} == {
             "too_many_clients_of_user": 3
         }
         (record,) = [one for one in caplog.records if "refused" in one.getMessage()]

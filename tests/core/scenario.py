@@ -26,7 +26,9 @@ def receive(sources: TrackerTable, src: bytes, seq: int, now: float, from_link: 
 def counter(sources: TrackerTable, name: str) -> int:
     if name == "epoch":
         return sources.epoch(SRC)
-    return len(sources) if name == "tracked" else int(getattr(sources, name))
+    if name == "tracked":
+        return len(sources)
+    return int(sources.missing) if name == "missing" else sources.counted[name]
 
 
 def play(sources: TrackerTable, scenario: str) -> None:

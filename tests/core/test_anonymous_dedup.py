@@ -29,7 +29,7 @@ def test_only_the_same_from_the_same_is_a_duplicate(history: list[tuple[str, byt
             accepted[peer, body] = now
         assert NAMES[anonymous.predict(peer, body, now)] == NAMES[expected]
         assert NAMES[anonymous.judge(peer, body, now)] == NAMES[expected]
-    assert anonymous.evicted == 0
+    assert anonymous.counted["evicted"] == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 4)), max_size=80), st.integers(1, 5))
@@ -50,7 +50,7 @@ def test_a_flood_of_nameless_ones_is_capped_and_only_forgets(history: list[tuple
             # To forget means to deliver twice, never to lose a message.
             assert now - accepted[number] <= 2.0
         elif number in accepted and now - accepted[number] <= 2.0:
-            assert anonymous.evicted > 0
+            assert anonymous.counted["evicted"] > 0
         if verdict == ACCEPTED:
             accepted[number] = now
 
@@ -61,7 +61,7 @@ def test_one_that_waited_in_a_link_makes_nothing_forgotten() -> None:
         anonymous.judge("10.0.0.1:1", b"?:1:c|%d" % number, 1000.0)
     anonymous.judge("link", b"?:1:c|2", 970.0)
     assert NAMES[anonymous.judge("10.0.0.1:1", b"?:1:c|1", 1000.5)] == "duplicate"
-    assert anonymous.evicted == 0
+    assert anonymous.counted["evicted"] == 0
 
 
 def test_the_last_ones_up_to_the_cap_are_never_forgotten() -> None:
@@ -71,4 +71,4 @@ def test_the_last_ones_up_to_the_cap_are_never_forgotten() -> None:
         for recent in range(max(0, number - 3), number + 1):
             assert anonymous.judge("10.0.0.1:1", b"%d" % recent, 0.0) == DUPLICATE
     # 100 were let in, and two generations of 4 are the most that is held.
-    assert 92 <= anonymous.evicted < 100
+    assert 92 <= anonymous.counted["evicted"] < 100

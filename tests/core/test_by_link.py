@@ -86,7 +86,7 @@ def test_the_latest_restarts_are_remembered() -> None:
         assert receive(sources, b"%d" % number, 1, 0) == RESTART
     assert receive(sources, b"0", 999, 0, from_link=True) == ACCEPTED
     assert receive(sources, b"%d" % MAX_ENDED, 999, 0, from_link=True) == DUPLICATE
-    assert sources.restarts_evicted == 1
+    assert sources.counted["restarts_evicted"] == 1
 
 
 @given(

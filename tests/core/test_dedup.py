@@ -15,7 +15,7 @@ from bccnd.core.dedup import MAX_LOST_BY_SOURCE, UNHEARD, UNKNOWN_SENDER, DedupR
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core import scenario
 from tests.core.material import examples
-from tests.core.scenario import COUNTERS, SRC, receive
+from tests.core.scenario import COUNTERS, SRC, counter, receive
 
 RULES = DedupRules(sanity=16, horizon=2.0, expire=200.0)
 
@@ -177,8 +177,8 @@ def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[DedupRules,
             verdict = receive(sources, src, seq, now)
             assert NAMES[foreseen] == NAMES[verdict] == NAMES[model.receive(src, seq, now)]
         for name in COUNTERS:
-            assert (name, getattr(sources, name)) == (name, getattr(model, name))
-        assert sum(sources.lost_by_source.values()) == sources.lost
+            assert (name, counter(sources, name)) == (name, getattr(model, name))
+        assert sum(sources.lost_by_source.values()) == sources.counted["lost"]
     assert {source.src: (source.epoch, source.last, source.heard) for source in sources.latest(10)} == {
         src: (tracker.epoch, tracker.last, tracker.heard) for src, tracker in model.trackers.items()
     }
@@ -229,7 +229,7 @@ def test_the_cap_evicts_the_oldest_and_a_sweep_forgets_the_silent(history: list[
             expired += 1
         assert {source.src for source in sources.latest(100)} == set(heard)
         assert {name for name in (b"host/%d" % n for n in range(8)) if name in sources} == set(heard)
-        assert (len(sources), sources.evicted, sources.expired) == (len(heard), evicted, expired)
+        assert (len(sources), sources.counted["evicted"], sources.counted["expired"]) == (len(heard), evicted, expired)
 
 
 @given(st.one_of(SLOW_TOUCHES, FAST_TOUCHES), st.integers(0, 24), st.integers(0, 20))
@@ -254,12 +254,12 @@ def test_eviction_and_expiry_give_up_what_is_missing() -> None:
     receive(sources, b"a", 1, 0.0)
     receive(sources, b"a", 4, 0.0)
     receive(sources, b"b", 1, 1.0)
-    assert (sources.missing, sources.lost, sources.evicted) == (0, 2, 1)
+    assert (sources.missing, sources.counted["lost"], sources.counted["evicted"]) == (0, 2, 1)
     receive(sources, b"b", 6, 1.0)
     # The gaps come due later, and are not counted again.
     for now in (11.0, 100.0):
         sources.sweep(now)
-        assert (sources.missing, sources.lost, sources.expired, len(sources)) == (0, 6, 1, 0)
+        assert (sources.missing, sources.counted["lost"], sources.counted["expired"], len(sources)) == (0, 6, 1, 0)
 
 
 def test_a_sweep_never_looks_at_more_than_its_share() -> None:
@@ -270,7 +270,7 @@ def test_a_sweep_never_looks_at_more_than_its_share() -> None:
     for left in (count - dedup.SWEEP_STEP, 10, 0):
         assert sources.sweep(10.0) is (left > 0)
         assert len(sources) == left
-    assert sources.expired == count
+    assert sources.counted["expired"] == count
 
 
 def test_open_gaps_are_capped_and_the_oldest_is_lost_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_sources_with_most_losses_are_listed() -> None:
         receive(sources, src, 3, 0.0)
     while sources.sweep(10.0):
         pass
-    assert sources.lost == 28 + len(crowd)
+    assert sources.counted["lost"] == 28 + len(crowd)
     assert sources.lost_by_source[b"worst"] == 28
     assert MAX_LOST_BY_SOURCE <= len(sources.lost_by_source) <= 2 * MAX_LOST_BY_SOURCE
 
@@ -302,7 +302,7 @@ def test_forgotten_source_is_new() -> None:
     assert SRC not in sources
     assert [one.src for one in sources.latest(5)] == [b"b", b"a"]
     assert (len(sources), sources.alive(0.0, 5.0)) == (2, 2)
-    assert (sources.expired, sources.evicted) == (1, 0)
+    assert (sources.counted["expired"], sources.counted["evicted"]) == (1, 0)
     assert sources.judge(SRC, 5, 0.0) == UNHEARD
 
 
@@ -319,7 +319,7 @@ def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:
     ):
         sources.configure(rules)
         assert receive(sources, SRC, seq, now) == verdict
-    assert sources.jumps == 1
+    assert sources.counted["jumps"] == 1
 
 
 def test_a_lower_cap_evicts_with_the_next_sweeps_the_oldest_first() -> None:
@@ -329,7 +329,7 @@ def test_a_lower_cap_evicts_with_the_next_sweeps_the_oldest_first() -> None:
     sources.configure(DedupRules(max_sources=2))
     assert sources.sweep(5.0) is False
     assert [source.src for source in sources.latest(5)] == [b"host/4", b"host/3"]
-    assert sources.evicted == 3
+    assert sources.counted["evicted"] == 3
 
 
 @given(st.lists(st.integers(1, 20), max_size=20), st.integers(16, 40), st.integers(16, 40))
@@ -342,13 +342,13 @@ def test_a_change_of_window_loses_no_count(steps: list[int], before: int, after:
         if number == len(steps) // 2:
             sources.configure(DedupRules(sanity=after))
         seq += step
-        jumps = sources.jumps
+        jumps = sources.counted["jumps"]
         receive(sources, SRC, seq, 0.0)
-        skipped += step - 1 if sources.jumps == jumps else 0
-        assert sources.missing + sources.lost == skipped
+        skipped += step - 1 if sources.counted["jumps"] == jumps else 0
+        assert sources.missing + sources.counted["lost"] == skipped
     sources.sweep(100.0)
     receive(sources, SRC, seq + 1000, 100.0)
-    assert (sources.missing, sources.lost) == (0, skipped)
+    assert (sources.missing, sources.counted["lost"]) == (0, skipped)
 
 
 # -- local identities
@@ -362,7 +362,7 @@ def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: p
         sources.release(b"own/%d" % number, 10.0 + number)
     verdicts = [receive(sources, b"own/%d" % number, 1, 0.0) for number in range(3)]
     assert verdicts == [ACCEPTED, LOOPED, LOOPED]
-    assert sources.own_evicted == 1
+    assert sources.counted["own_evicted"] == 1
 
 
 def own(sources: TrackerTable, first: int, beyond: int, src: bytes = SRC) -> LocalIdentity:
@@ -384,7 +384,7 @@ def test_unused_seq_of_a_local_identity_is_a_conflict(first: int, count: int, se
     for number, seq in enumerate(seqs, 1):
         assert receive(sources, SRC, seq, 0.0) == LOOPED
         reported.append(sources.check_conflict(SRC, seq))
-        assert sources.conflicts == sum(foreign[:number])
+        assert sources.counted["conflicts"] == sum(foreign[:number])
     assert reported == [foreign[n] and not any(foreign[:n]) for n in range(len(seqs))]
 
 
@@ -404,7 +404,7 @@ def test_used_seqs_and_the_report_stay_while_the_identity_is_local() -> None:
     anew = sources.claim(SRC)
     assert (anew.first, anew.next, anew.reported) == (0, 0, False)
     assert sources.check_conflict(SRC, 99)
-    assert sources.conflicts == 4
+    assert sources.counted["conflicts"] == 4
 
 
 def test_the_unknown_sender_has_no_tracker() -> None:

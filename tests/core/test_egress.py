@@ -208,7 +208,7 @@ def test_used_seqs_are_local_and_a_refused_message_uses_none(local: Local) -> No
         assert seq_of(local.out) == CLOCK + number
         assert local.given == (CLOCK, CLOCK + number + 1)
     assert local.conflicts(CLOCK, CLOCK + 1, CLOCK + 2, CLOCK - 1) == [False] * 4
-    assert local.sources.conflicts == 2
+    assert local.sources.counted["conflicts"] == 2
 
 
 @pytest.mark.parametrize("clock", [CLOCK + 5_000_000, CLOCK - 1, CLOCK - 5_000_000])
@@ -223,4 +223,4 @@ def test_seqs_used_before_an_identity_returned_are_local(local: Local, clock: in
     first = max(clock, CLOCK + 5)
     assert after == [first, first + 1]
     assert not any(local.conflicts(*before, *after))
-    assert (local.given, local.sources.conflicts) == ((CLOCK, first + 2), 0)
+    assert (local.given, local.sources.counted["conflicts"]) == ((CLOCK, first + 2), 0)

@@ -17,7 +17,6 @@ from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.integrity_algorithms import Hmac
-from bccnd.core.lru import Source
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Route, Routes
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
@@ -246,10 +245,10 @@ class BrokenRoutes(Routes[int]):
 
 
 class BrokenSources(TrackerTable):
-    def follow(self, source: Source, seq: int, now: float, from_link: bool = False) -> int:
+    def follow(self, number: int, seq: int, now: float, from_link: bool = False) -> int:
         if seq == 666:
             raise ZeroDivisionError("a bug")
-        return super().follow(source, seq, now, from_link)
+        return super().follow(number, seq, now, from_link)
 
     def judge_new(self, src: bytes, seq: int, now: float) -> int:
         if seq == 666:
@@ -291,7 +290,7 @@ def test_without_callbacks_a_bug_is_tapped_and_counted_and_so_is_a_conflict() ->
     found = Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(counters, raws, [PEER] * 3, 0.0, NS)
     tapped = frames.tapped("internal_error", "one", 0, NS, PEER, raws[2])
     assert [(receivers.all, frame) for receivers, frame in found] == [((1,), tapped)]
-    assert (counters.verdicts[NUMBERS["internal_error"]], sources.conflicts) == (1, 1)
+    assert (counters.verdicts[NUMBERS["internal_error"]], sources.counted["conflicts"]) == (1, 1)
 
 
 # -- heartbeats
@@ -383,7 +382,7 @@ def test_our_own_broadcasts_that_come_back_are_looped_and_no_conflict() -> None:
     sent = emitting(world, 4)
     assert world.feed(*sent, *sent) == []
     assert world.totals() == {"looped": 8}
-    assert (world.conflicts, world.sources.conflicts) == ([], 0)
+    assert (world.conflicts, world.sources.counted["conflicts"]) == ([], 0)
 
 
 def test_each_identity_in_conflict_is_reported_once_and_counted_each_time() -> None:
@@ -395,13 +394,13 @@ def test_each_identity_in_conflict_is_reported_once_and_counted_each_time() -> N
     world.sources.claim(b"own/q/2")
     world.feed(datagram(b"own/q/2"), datagram(b"own/q/2"))
     assert world.conflicts == [(OWN, "10.0.0.0:5400"), (b"own/q/2", PEER)]
-    assert world.sources.conflicts == 6
+    assert world.sources.counted["conflicts"] == 6
 
 
 def test_what_is_refused_or_has_another_identity_is_no_conflict() -> None:
     world = World(SIGNED)
     world.feed(datagram(OWN), datagram(OWN, key=OTHER_KEY), datagram(OWN, chan=b"c 1", key=KEY), datagram(OWN)[:-1])
     world.feed(*(datagram(src, key=KEY) for src in (b"own/p/2", b"own", b"own/p/1/2", b"?")))
-    assert (world.conflicts, world.sources.conflicts) == ([], 0)
+    assert (world.conflicts, world.sources.counted["conflicts"]) == ([], 0)
     world.feed(datagram(OWN, key=KEY))
-    assert (world.conflicts, world.sources.conflicts) == ([(OWN, PEER)], 1)
+    assert (world.conflicts, world.sources.counted["conflicts"]) == ([(OWN, PEER)], 1)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from bccnd.core import liveness
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, Liveness, LivenessRules
-from bccnd.core.lru import Source
 from bccnd.core.verdicts import ACCEPTED, REPLAYED
+from bccnd.native.slots import Source
 from tests.core.material import examples
 from tests.core.scenario import receive
 
@@ -226,7 +226,12 @@ def test_expired_and_local_sources_are_not_watched() -> None:
     world.until(5.0)
     world.sources.sweep(5.0)
     world.until(30.0)
-    assert (world.states(), world.sources.expired, world.liveness.deaths, world.standing()) == ("alive", 1, 0, [])
+    assert (world.states(), world.sources.counted["expired"], world.liveness.counted["deaths"], world.standing()) == (
+        "alive",
+        1,
+        0,
+        [],
+    )
     world.beat()
     world.until(36.25)
     world.sources.claim(SRC)
@@ -240,8 +245,8 @@ def test_death_removes_the_tracker_and_its_missing_seqs() -> None:
     assert world.sources.judge(SRC, 4, 0.0) == ACCEPTED
     assert world.sources.missing == 2
     world.until(14.25)
-    assert (len(world.sources), world.sources.missing, world.sources.lost) == (0, 0, 2)
-    assert world.sources.expired == 1
+    assert (len(world.sources), world.sources.missing, world.sources.counted["lost"]) == (0, 0, 2)
+    assert world.sources.counted["expired"] == 1
 
 
 def test_keep_dead_keeps_trackers_against_replay() -> None:
@@ -249,7 +254,7 @@ def test_keep_dead_keeps_trackers_against_replay() -> None:
     world.beat()
     world.until(14.25)
     assert world.states() == "alive silent dead"
-    assert (world.sources.expired, world.liveness.deaths, world.liveness.silent) == (0, 1, 0)
+    assert (world.sources.counted["expired"], world.liveness.counted["deaths"], world.liveness.silent) == (0, 1, 0)
     assert world.sources.judge(SRC, 1, world.now) == REPLAYED
     assert world.source().state == UNWATCHED
     world.until(50.0)
@@ -272,7 +277,7 @@ def test_only_the_latest_deaths_are_remembered(keep_dead: bool, monkeypatch: pyt
     assert [(src, death.heard) for src, death in world.liveness.dead.items()] == [
         (srcs[number], float(number)) for number in (3, 4, 5)
     ]
-    assert (world.liveness.deaths, world.liveness.dead_evicted) == (6, 3)
+    assert (world.liveness.counted["deaths"], world.liveness.counted["dead_evicted"]) == (6, 3)
     assert [src for src, name in world.changes() if name == "dead"] == srcs
 
 
@@ -280,11 +285,11 @@ def test_sources_above_the_cap_are_counted_and_not_watched() -> None:
     world = World(replace(RULES, max_watched=2))
     world.liveness.on_heartbeat(b"?", 0.0)  # the unknown sender has no tracker
     world.beat(b"a", b"b", b"c", b"c")
-    assert (world.changes(), world.liveness.unwatched) == ([(b"a", "alive"), (b"b", "alive")], 2)
+    assert (world.changes(), world.liveness.counted["unwatched"]) == ([(b"a", "alive"), (b"b", "alive")], 2)
     assert world.source(b"c").state == UNWATCHED
     # Those that are watched stay so, and do not count against themselves.
     world.beat(b"a", b"b")
-    assert world.liveness.unwatched == 2
+    assert world.liveness.counted["unwatched"] == 2
     world.until(14.25)
     assert sorted(world.changes()) == [(b"a", "dead"), (b"a", "silent"), (b"b", "dead"), (b"b", "silent")]
     world.beat(b"c")
@@ -475,26 +480,26 @@ def test_liveness_agrees_with_the_model(rules: LivenessRules, history: list[Act]
         if act.kind:
             world.receive_message(src)
             # A new tracker of the same name is another one.
-            for name in [name for name, one in model.watched.items() if world.sources.get(name) is not one.source]:
+            for name in [name for name, one in model.watched.items() if not one.source.valid]:
                 del model.watched[name]
             model.receive_message(src, world.now)
         if act.kind == "beat":
             full = len(world.standing()) >= rules.max_watched
-            before = world.liveness.unwatched
+            before = world.liveness.counted["unwatched"]
             world.liveness.on_heartbeat(src, world.now)
             source = world.source(src)
             if src in model.watched:
                 model.beat(src, world.now)
                 assert (source.interval, source.state) == (model.watched[src].interval, ALIVE)
             elif full:
-                assert world.liveness.unwatched == before + 1
+                assert world.liveness.counted["unwatched"] == before + 1
                 assert world.changes() == []
             else:
                 model.watch(source, world.now)
                 assert (world.liveness.changes, source.state) == ([(src, ALIVE)], ALIVE)
         deaths += follow(world, model)
         must_hold(world, model)
-    assert world.liveness.deaths == deaths
+    assert world.liveness.counted["deaths"] == deaths
     # In the end all that were watched are dead, and leave nothing behind.
     world.until(world.now + (rules.dead_after + 0.5) * liveness.MAX_STRETCH * rules.interval + 10.0)
     assert (world.liveness.silent, world.standing(), world.liveness._wheel) == (0, [], {})
@@ -527,11 +532,11 @@ def must_hold(world: World, model: Naive) -> None:
     assert len(standing) == world.liveness._entries <= model.rules.max_watched
     # Every watched source has one place in the wheel; others there have lost their trackers.
     assert len({id(source) for source in standing}) == len(standing)
-    live = {source.src: source for source in standing if world.sources.get(source.src) is source}
-    assert {src: one.source for src, one in model.watched.items()} == live
-    assert world.liveness.silent == sum(source.state == SILENT for source in standing)
+    live = {source.src: source.number for source in standing if source.valid}
+    assert {src: one.source.number for src, one in model.watched.items()} == live
+    assert world.liveness.silent == sum(source.valid and source.state == SILENT for source in standing)
     for src, one in model.watched.items():
         assert STATE_NAMES[one.source.state] == one.state
         assert one.state in model.may_be(one, world.now), (src, world.now, one)
     assert not set(world.liveness.dead) & set(model.watched)
-    assert len(world.liveness.dead) <= world.liveness.deaths
+    assert len(world.liveness.dead) <= world.liveness.counted["deaths"]

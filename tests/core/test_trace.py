@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from bccnd.core.dedup import DedupRules
 from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.lru import Source
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from tests.core.material import KEY, OTHER_KEY, examples
 from tests.core.world import BATCHES, OPEN, OWN, SIGNED, Batch, World, datagram
@@ -16,7 +15,7 @@ from tests.core.world import BATCHES, OPEN, OWN, SIGNED, Batch, World, datagram
 STAGES = ["size", "envelope", "check", "body", "dedup", "match"]
 ACCEPTING = NAMES[: LAST_ACCEPTED + 1]
 #: what is known of a source, but for its neighbours in line
-KNOWN = [name for name in Source.__slots__ if name not in ("older", "newer")]
+KNOWN = ("absent", "epoch", "first", "heard", "last", "missing", "rank", "src", "beat", "gap", "interval", "state")
 
 
 def all_that_is_kept(world: World) -> object:
@@ -26,10 +25,16 @@ def all_that_is_kept(world: World) -> object:
         (world.counters.received, list(world.counters.verdicts)),
         (list(world.ingress.group_messages), list(world.ingress.group_bytes)),
         [[getattr(source, name) for name in KNOWN] for source in sources.latest(1000)],
-        (sources.missing, sources.lost, sources.restarts, sources.jumps, sources.conflicts),
-        (sources.expired, sources.evicted, len(sources._gaps), len(sources._released)),
+        (
+            sources.missing,
+            sources.counted["lost"],
+            sources.counted["restarts"],
+            sources.counted["jumps"],
+            sources.counted["conflicts"],
+        ),
+        (sources.counted["expired"], sources.counted["evicted"], len(sources._gaps), len(sources._released)),
         {src: (own.first, own.next, own.until, own.reported) for src, own in sources._own.items()},
-        (dict(anonymous._young), dict(anonymous._old), anonymous._since, anonymous.evicted),
+        (dict(anonymous._young), dict(anonymous._old), anonymous._since, anonymous.counted["evicted"]),
         (list(world.bugs), list(world.beats), list(world.conflicts)),
         world.routes.subscriptions,
     )

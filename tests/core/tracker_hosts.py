@@ -1,14 +1,14 @@
-"""Hosts whose trackers are logged, and random histories of them."""
+"""Hosts whose trackers have successors, and random histories of them."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from mmap import mmap
 from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from bccnd.core import bccn1, tracker_log
+from bccnd.core import bccn1
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules, TrackerTable
@@ -16,13 +16,13 @@ from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.liveness import HEARTBEAT, SILENT, STATE_NAMES, Liveness, LivenessRules
-from bccnd.core.lru import Source
 from bccnd.core.patterns import DIALECTS
+from bccnd.core.record_table import RecordTable
 from bccnd.core.routes import Routes
-from bccnd.core.tracker_log import TrackerLog
-from bccnd.core.tracker_replay import ReplayResult, replay
-from bccnd.core.tracker_snapshot import start_log
+from bccnd.core.source_table import private_memory
 from bccnd.core.verdicts import NAMES
+from bccnd.native import slot_layout
+from bccnd.native.slots import SlotMemory, Source
 from tests.core.world import datagram
 
 PEERS: Final = ("10.0.0.9:5400", "10.0.0.8:1")
@@ -32,48 +32,10 @@ LOCAL: Final = SRCS[3:]
 RULES: Final = DedupRules(sanity=16, horizon=1.0)
 #: silent after 1.5 s, dead after 3.5
 WATCH: Final = LivenessRules(interval=1.0, dead_after=3)
+#: room in the memory of a host
+SLOTS: Final = 2048
 #: the wall clock in microseconds at the monotonic clock's zero
 EPOCH_US: Final = 1_700_000_000_000_000
-HEADER: Final = tracker_log.MAGIC + struct.pack("=I", tracker_log.VERSION)
-
-
-class Killed(BaseException):
-    """Ends the writing process."""
-
-
-class LogFiles:
-    """The files that a process writes, record by record; the ``left``-th write raises Killed."""
-
-    def __init__(self, left: int = -1) -> None:
-        self.left = left
-        self.written: list[list[bytes]] = []
-
-    def create(self) -> Callable[[bytes], int]:
-        file: list[bytes] = []
-        self.written.append(file)
-
-        def write(record: bytes) -> int:
-            file.append(bytes(record))
-            self.left -= 1
-            if not self.left:
-                raise Killed
-            return len(record)
-
-        return write
-
-    @property
-    def data(self) -> list[bytes]:
-        return [b"".join(file) for file in self.written]
-
-    @property
-    def records(self) -> list[bytes]:
-        return [record for file in self.written for record in file]
-
-    @property
-    def latest(self) -> float:
-        """When the last record was written."""
-        times = [struct.unpack_from("=d", record, 13)[0] for record in self.records if record != HEADER]
-        return float(times[-1]) if times else 0.0
 
 
 class Host:
@@ -84,18 +46,18 @@ class Host:
         dedup: DedupRules = RULES,
         watch: LivenessRules = WATCH,
         now: float = 1000.0,
-        files: LogFiles | None = None,
+        memory: SlotMemory | None = None,
     ) -> None:
         self.now = now
-        self.files = files or LogFiles()
-        self.sources = TrackerTable(dedup)
-        self.anonymous = AnonymousDedup(dedup.horizon)
+        self.memory = memory or private_memory(SLOTS)
+        self.sources = TrackerTable(dedup, self.memory)
+        self.anonymous = AnonymousDedup(dedup.horizon, self.memory)
         self.liveness = Liveness(self.sources, watch, now)
         self.egress = Egress(IntegrityChecker(), self.sources)
         self.routes: Routes[int] = Routes(DIALECTS["path"])
         self.routes.join(1, LOCAL[0])
         self.routes.subscribe(1, b"c/")
-        self.counters = SegmentCounters("one")
+        self.counters = SegmentCounters("one", self.memory)
         self.ingress = Ingress(
             IntegrityChecker(),
             self.sources,
@@ -104,11 +66,19 @@ class Host:
             on_heartbeat=self.liveness.on_heartbeat,
             on_bug=self.on_bug,
         )
-        self.tracker_log: TrackerLog | None = None
+        #: that of the last input
+        self.serial = 0
         #: local identities in use, datagrams sent under them, and the last seqs
         self.open: set[bytes] = set()
         self.sent: list[bytes] = []
         self.given: dict[bytes, int] = {}
+
+    def load(self) -> None:
+        """Continue with what the memory has, and let a successor do the same."""
+        self.sources.load(self.now, self.clock_us)
+        self.anonymous.load()
+        self.liveness.load(self.now)
+        self.memory.record()
 
     @staticmethod
     def on_bug(raw: bytes) -> None:
@@ -118,23 +88,14 @@ class Host:
     def clock_us(self) -> int:
         return EPOCH_US + int(self.now * 1e6)
 
-    def start_logging(self) -> TrackerLog:
-        """Start a tracker log."""
-        self.tracker_log = start_log(self.sources, self.anonymous, self.liveness, self.files.create(), self.now)
-        self.ingress.tracker_log = self.tracker_log
-        return self.tracker_log
-
-    def stop_logging(self) -> None:
-        """Stop logging."""
-        self.tracker_log = self.ingress.tracker_log = None
-        self.sources.tracker_log = self.anonymous.tracker_log = self.liveness.tracker_log = None
-
-    def feed(self, *raws: bytes, peer: str = PEERS[0]) -> list[str]:
-        """Receive datagrams in one batch; return their verdicts."""
+    def feed(self, *raws: bytes, peer: str = PEERS[0], commit: bool = True) -> list[str]:
+        """Receive datagrams in one batch; return their verdicts. Without ``commit`` the input is never finished."""
         before = list(self.counters.verdicts)
-        if self.tracker_log is not None:
-            self.tracker_log.serial += 1
+        self.serial += 1
+        self.memory.begin(self.serial)
         self.ingress.feed(self.counters, list(raws), [peer] * len(raws), self.now, 0)
+        if commit:
+            self.memory.commit()
         after = self.counters.verdicts
         return [NAMES[n] for n in range(len(NAMES)) for _ in range(after[n] - before[n])]
 
@@ -151,26 +112,11 @@ class Host:
             pass
         while self.liveness.sweep(self.now):
             pass
-        if self.tracker_log is not None:
-            self.tracker_log.step(self.now)
 
     def until(self, then: float) -> None:
         while self.now < then:
             self.now += 0.25
             self.sweep()
-
-    def finish(self) -> None:
-        """Write the snapshot to its end."""
-        assert self.tracker_log is not None
-        while self.tracker_log.step(self.now):
-            pass
-        assert self.tracker_log.complete
-
-    def rotate(self) -> None:
-        """Start another file with a complete snapshot."""
-        assert self.tracker_log is not None
-        self.tracker_log.rotate(self.files.create())
-        self.finish()
 
     def claim(self, src: bytes = LOCAL[0]) -> None:
         if src not in self.open:
@@ -200,20 +146,22 @@ class Host:
         return " ".join(STATE_NAMES[state] for _, state in taken)
 
 
-def replay_into(host: Host, files: Iterable[bytes], **given: Any) -> ReplayResult:
-    return replay(
-        files, host.sources, host.anonymous, host.liveness, **{"now": host.now, "clock_us": host.clock_us, **given}
-    )
+def copied(memory: SlotMemory) -> SlotMemory:
+    """Return memory with the same contents, as a killed process leaves it."""
+    copy = mmap(-1, len(memory.memory))
+    used = slot_layout.SLOTS + slot_layout.SLOT * int.from_bytes(memory.memory[40:48], "little")
+    copy[:used] = memory.memory[:used]
+    return SlotMemory(copy)
 
 
-def restored(files: Iterable[bytes], like: Host, rules: DedupRules | None = None, watch: LivenessRules = WATCH) -> Host:
-    """Return a host that has replayed files, at the time of another one."""
-    host = Host(rules or RULES, watch, like.now)
-    host.sent, host.given = like.sent, like.given
-    account = replay_into(host, files)
-    assert account.problems == ()
-    assert account.sources == len(host.sources)
-    return host
+def successor_of(host: Host, rules: DedupRules | None = None, watch: LivenessRules = WATCH) -> Host:
+    """Return a host that goes on with what another one has left, at the same time."""
+    memory = copied(host.memory)
+    assert memory.restore(host.serial) == 0
+    heir = Host(rules or RULES, watch, host.now, memory)
+    heir.load()
+    heir.sent, heir.given, heir.serial = host.sent, host.given, host.serial
+    return heir
 
 
 def tracker(source: Source) -> tuple[Any, ...]:
@@ -227,7 +175,6 @@ def tracker(source: Source) -> tuple[Any, ...]:
 def state_of(host: Host) -> dict[str, Any]:
     """Return the state of a host in a comparable form."""
     sources = host.sources.latest(10**6)
-    now, anonymous = host.now, host.anonymous
     owns = {src: host.sources.local_identity(src) for src in host.sources.local_srcs()}
     return {
         "trackers": {source.src: tracker(source) for source in sources},
@@ -236,10 +183,10 @@ def state_of(host: Host) -> dict[str, Any]:
         "dead": dict(host.liveness.dead),
         "nameless": {
             key: when
-            for key in anonymous.digests()
-            if (when := anonymous.when(key)) is not None and now - when <= anonymous.horizon
+            for key, (when,) in RecordTable(copied(host.memory), slot_layout.ANONYMOUS, "=d").load()
+            if host.now - when <= host.anonymous.horizon
         },
-        "own": {src: own.until for src, own in owns.items() if own is not None},
+        "own": set(owns),
         "released": {
             src: (own.first, own.next) for src, own in owns.items() if own is not None and src not in host.open
         },
@@ -295,7 +242,7 @@ def acts(crowded: bool) -> st.SearchStrategy[Act]:
     together = st.lists(ARRIVALS, min_size=1, max_size=1 if crowded else 5).map(tuple)
     none: st.SearchStrategy[tuple[()]] = st.just(())
     feed = st.builds(Act, quarters, st.just("feed"), st.just(0), together, none)
-    kinds = st.sampled_from(["sweep", "sweep", "claim", "release", "send", "echo", "rotate"])
+    kinds = st.sampled_from(["sweep", "sweep", "claim", "release", "send", "echo"])
     other = st.builds(Act, quarters, kinds, st.integers(0, 1), none, none)
     return st.one_of(feed, feed, other)
 
@@ -334,23 +281,6 @@ def do(host: Host, act: Act) -> None:
         host.send(src)
     elif act.kind == "echo" and host.sent:
         host.feed(host.sent[-1])
-    elif act.kind == "rotate" and host.tracker_log is not None and host.tracker_log.complete:
-        host.tracker_log.rotate(host.files.create())
-
-
-def run_life(life: Life, writes: int = -1) -> tuple[Host, int]:
-    """Play a history, or up to a number of writes; return the host and the number of events done."""
-    host = Host(life.dedup, life.watch, files=LogFiles(writes))
-    done = 0
-    try:
-        host.start_logging()
-        for act in life.history:
-            done += 1
-            do(host, act)
-    except Killed:
-        done = max(done, 1)
-    host.stop_logging()
-    return host, done
 
 
 class Life(NamedTuple):
@@ -373,5 +303,7 @@ def lives(draw: st.DrawFn) -> Life:
     return Life(rules, watch, with_datagrams(history))
 
 
-def is_complete(data: bytes) -> bool:
-    return replay_into(Host(now=1e9), [data]).complete
+def counters_of(host: Host) -> dict[str, Any]:
+    """Return all counters of a host but gauges."""
+    sources = host.sources
+    return {**sources.counted.all(), **host.liveness.counted.all(), "lost_by_source": dict(sources.lost_by_source)}

@@ -35,8 +35,7 @@ from bccnd.core.latency_histogram import LatencyHistogram
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
-from bccnd.core.tracker_replay import replay
-from bccnd.core.tracker_snapshot import start_log
+from bccnd.daemon.takeover import open_memory
 from bccnd.errors import BadFrame
 from bccnd.handover.stored_state import Handover
 from bccnd.native.inflight_layout import InflightInput
@@ -168,15 +167,16 @@ class Site(Hub):
         undo = self.reachable
         self.loop = Loop()
         undo.append(partial(_close_loop, self.loop))
-        self.sources = TrackerTable(DedupRules())
-        self.anonymous = AnonymousDedup(2.0)
+        handover = self.handover = Handover.__new__(Handover)
+        undo.append(partial(drop, handover))
+        handover.__init__(self.store, self.store.passed(), self.loop.soon)  # type: ignore[misc]
+        self.memory = open_memory(handover, DedupRules(max_sources=1000), LivenessRules())
+        self.sources = TrackerTable(DedupRules(), self.memory)
+        self.anonymous = AnonymousDedup(2.0, self.memory)
         self.liveness = Liveness(self.sources, LivenessRules(), time.monotonic())
         self.routes = Routes(self.dialect)
         self.egress = Egress(IntegrityChecker(), self.sources)
         self.ingress: Ingress = Ingress(IntegrityChecker(), self.sources, self.anonymous, self.routes)
-        handover = self.handover = Handover.__new__(Handover)
-        undo.append(partial(drop, handover))
-        handover.__init__(self.store, self.store.passed(), self.loop.soon)  # type: ignore[misc]
         entrances = []
         for listener, name in zip(self._listeners, self.names, strict=True):
             own = listener.dup()
@@ -196,26 +196,20 @@ class Site(Hub):
             egress=self.egress,
             broadcast=self._broadcast,
             handover=handover,
+            memory=self.memory,
         )
         unfinished = handover.unfinished
-        self.found = replay(
-            handover.take_tracker_logs(),
-            self.sources,
-            self.anonymous,
-            self.liveness,
-            now=time.monotonic(),
-            clock_us=time.time_ns() // 1000,
-            skip_serial=unfinished.serial if unfinished is not None else 0,
-        )
-        self.tracker_log = start_log(
-            self.sources, self.anonymous, self.liveness, handover.new_tracker_log(), time.monotonic()
-        )
-        self.ingress.tracker_log = bus.transaction.tracker_log = self.tracker_log
+        self.sources.load(time.monotonic(), time.time_ns() // 1000)
+        self.anonymous.load()
+        self.liveness.load(time.monotonic())
+        self.memory.record()
         had = restore_clients(bus, handover)
         if unfinished is not None:
+            self.memory.begin(unfinished.serial)
             replay_input(bus, handover, unfinished, had, self._replay_datagrams, broadcast=self.was_broadcast)
         if self.options is not None and self.wire is not None:
-            segment = self.segment = Segment(self.options, self.wire.dup())
+            counters = SegmentCounters(self.options.name, self.memory)
+            segment = self.segment = Segment(self.options, self.wire.dup(), counters=counters)
             undo.append(segment.close)
             segment.record_receives(handover.inflight, 0)
             self.counters = segment.counters
@@ -228,9 +222,8 @@ class Site(Hub):
     def _replay_datagrams(self, unfinished: InflightInput) -> None:
         peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
         stamps = [unfinished.stamps[0] or time.time_ns(), *unfinished.stamps[1:]]
-        self.tracker_log.serial = unfinished.serial
         now = unfinished.now or time.monotonic()
-        counters = SegmentCounters(unfinished.label.decode())
+        counters = SegmentCounters(unfinished.label.decode(), self.memory)
         deliveries = Deliveries()
         self.ingress.feed_late(deliveries, counters, list(unfinished.datagrams), peers, now, stamps)
         self.bus.fanout.deliver(deliveries)
@@ -259,10 +252,6 @@ class Site(Hub):
         super().settle()
         while self.wire is not None and select.select([self.wire], [], [], 0)[0]:
             super().settle()
-        while self.tracker_log.step(time.monotonic()):
-            pass
-        if self.tracker_log.complete:
-            self.handover.drop_old_tracker_logs()
 
     def broadcast(self, *datagrams: bytes) -> None:
         """Send datagrams from another program of the segment."""
@@ -294,7 +283,7 @@ def drop(handover: Handover) -> None:
         one.file.close()
     for kept in getattr(handover, "_by_number", {}).values():
         kept.file.close()
-    for _, fd in getattr(handover, "tracker_log", ()):
+    for fd in getattr(handover, "_memories", ()):
         with suppress(OSError):
             os.close(fd)
 
@@ -315,7 +304,7 @@ def nothing_left_open() -> Iterator[None]:
         found = []
         for name in set(os.listdir("/proc/self/fd")) - before:
             with suppress(OSError):
-                if os.readlink(f"/proc/self/fd/{name}").startswith(("/memfd:client-", "/memfd:sources-")):
+                if os.readlink(f"/proc/self/fd/{name}").startswith(("/memfd:client-", "/memfd:memory")):
                     found.append(int(name))
         return found
 

@@ -843,7 +843,6 @@ def test_remaining_receivers_get_a_received_datagram(tmp_path: Path, judged: boo
         got: list[list[bytes]] = [[]] * 5
         if judged:
             inflight.set_time(time.monotonic())
-            site.tracker_log.serial = inflight.serial
             deliveries = site.ingress.feed(site.counters, datagrams, segment.peers, time.monotonic(), time.time_ns())
             site.bus.fanout.deliver(deliveries)
             got = [*unsend(site, peers, reached, armed=armed), []]

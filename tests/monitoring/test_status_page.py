@@ -281,7 +281,7 @@ def test_a_daemon_to_which_nothing_has_happened_is_well(daemon: Daemon) -> None:
     # What was counted before is shown, and needs no attention now.
     assert [one.name for one in facts.drops if one.now or one.since] == []
     assert facts.host == "relay<01>"
-    daemon.segments[0].counters.verdict_counts.add(DUPLICATE, 5)
+    daemon.segments[0].counters.judged(DUPLICATE, 5)
     daemon.go_on(STEP)
     assert daemon.facts().state == WELL
     assert not daemon.drop("duplicate").serious
@@ -291,7 +291,7 @@ def test_the_first_view_shows_what_has_happened_since_the_start(daemon: Daemon) 
     daemon.begin()
     daemon.clock += 1.0
     daemon.channels = [(b"demo/1", 100, 1)]
-    daemon.segments[0].counters.verdict_counts.add(INTEGRITY_FAILED, 7)
+    daemon.segments[0].counters.judged(INTEGRITY_FAILED, 7)
     for _ in range(2):
         facts = daemon.facts()
         assert [(one.chan, one.messages, one.receivers) for one in facts.channels] == [("demo/1", 100, 1)]
@@ -307,8 +307,7 @@ def test_a_drop_is_shown_with_rate_and_times_until_it_is_long_over(daemon: Daemo
     daemon.go_on(60)
     counters = daemon.segments[0].counters
     for _ in range(4):
-        counters.verdict_counts.add(INTEGRITY_FAILED, 10)
-        counters.received += 10
+        counters.judged(INTEGRITY_FAILED, 10)
         daemon.go_on(STEP)
     one = daemon.drop("integrity_failed")
     wall = time.time()
@@ -330,7 +329,7 @@ def test_a_drop_is_shown_with_rate_and_times_until_it_is_long_over(daemon: Daemo
 def test_every_drop_has_its_place_on_the_page(daemon: Daemon) -> None:
     daemon.begin()
     for reason in DROP_REASONS:
-        daemon.bus.counters.dropped[reason] += 1
+        daemon.bus.counters.dropped.add(reason)
     daemon.repeater.dropped += 1
     daemon.go_on(STEP)
     text = render(daemon.facts())
@@ -375,7 +374,7 @@ def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
         *(("h/quiet/1", "silent"), ("h/late/3", "dead"), ("h/well/2", "alive"))
     ]
     assert summary_of(facts.findings) == "1 thing needs attention: 1 source is silent."
-    daemon.liveness.deaths += 1
+    daemon.liveness.counted.add("deaths")
     daemon.collector.update_sources([(b"h/quiet/1", DEAD)])
     daemon.go_on(STEP)
     assert "sources died" in summary_of(daemon.facts().findings)
@@ -422,7 +421,7 @@ def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: 
     assert pages["/"]("")[2] is first
     data = json.loads(pages["/status.json"]("")[2])
     assert data["segments"][0]["accepted"] == 0
-    daemon.segments[0].counters.verdict_counts.add(ACCEPTED, 7)
+    daemon.segments[0].counters.judged(ACCEPTED, 7)
     assert json.loads(pages["/status.json"]("")[2]) == data
     daemon.clock += CACHE_TIME
     assert json.loads(pages["/status.json"]("")[2])["segments"][0]["accepted"] == 7

@@ -147,7 +147,7 @@ def test_a_segment_continues_on_an_interface_that_was_made_anew(
     assert watched.check()
     assert logged(caplog) == ["interface_back"]
     watched.hears_itself()
-    assert (segment.fileno(), segment.receiver, segment.reopened) == (descriptor, receiver, 2)
+    assert (segment.fileno(), segment.receiver, segment.counters.reopened) == (descriptor, receiver, 2)
     assert segment.kernel_drops() == drops
 
 
@@ -180,7 +180,7 @@ def test_a_renamed_interface_is_used_until_another_one_has_its_name(
     make()
     assert watched.check()
     watched.hears_itself()
-    assert watched.segment.reopened == 1
+    assert watched.segment.counters.reopened == 1
 
 
 @pytest.mark.root

@@ -163,7 +163,7 @@ class Host:
             if handover is not None:
                 for state_log in handover._by_number.values():
                     state_log.file.close()
-                for _, fd in handover.tracker_log:
+                for fd in handover._memories:
                     os.close(fd)
                 handover._by_number.clear()
         interposer.disarm()

@@ -57,16 +57,16 @@ _ALL: Final = (
     KnownFault(
         "heard_backward",
         "the time at which a source was last heard moves backward, when a datagram waited in a link",
-        (Change("core/dedup.py", "if now > source.heard:", "if True:"),),
+        (Change("core/dedup.py", "if now > at.heard:", "if True:"),),
     ),
     KnownFault(
         "lost_by_source",
         "after a restart, losses by source count what the daemon before has counted",
         (
             Change(
-                "core/tracker_replay.py",
-                "sources.lost_by_source, liveness.dead_evicted = lost_by_source, dead_evicted",
-                "liveness.dead_evicted = dead_evicted",
+                "core/dedup.py",
+                "{src: lost for src, (lost,) in self._lost_kept.load()}",
+                "{src: 2 * lost for src, (lost,) in self._lost_kept.load()}",
             ),
         ),
     ),

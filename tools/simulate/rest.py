@@ -177,7 +177,7 @@ class Rest:
         wrong = {name: count for name, count in held.items() if count}
         if wrong:
             raise Violation(f"{host.name} still holds {wrong}")
-        lost = daemon.sources.lost, sum(daemon.sources.lost_by_source.values())
+        lost = daemon.sources.counted["lost"], sum(daemon.sources.lost_by_source.values())
         if lost[0] != lost[1]:
             raise Violation(f"{host.name} has counted {lost[0]} messages as lost, and {lost[1]} by source")
         sizes = measure(daemon)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from bccnd.core.lru import Source
+from bccnd.native.slots import Source
 
 MUST: Final = "must"
 MAY: Final = "may"

@@ -1,4 +1,4 @@
-"""Files that a daemon left for its successor: tracker log, client logs, in-flight input; all possibly damaged."""
+"""Files that a daemon left for its successor, possibly damaged: clients' logs, in-flight input, logs of version 1.0."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ from mmap import mmap
 from typing import Final
 
 from bccnd.core import client_log_format as log_format
-from bccnd.core import tracker_log as tracker_log_format
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.dedup import DedupRules, TrackerTable
-from bccnd.core.liveness import Liveness, LivenessRules
-from bccnd.core.tracker_replay import replay
+from bccnd.core.dedup import DedupRules
+from bccnd.core.liveness import LivenessRules
+from bccnd.core.source_table import private_memory
+from bccnd.handover.earlier_version import MAGIC, convert
 from bccnd.native import inflight_layout as layout
+from tests.core.tracker_hosts import Host
 
 #: between the files of an input
 SPLIT: Final = b"\n--\n"
 _NOW: Final = 1000.0
 _RULES: Final = DedupRules(sanity=16, horizon=1.0, max_sources=4)
 _RECORD: Final = struct.Struct("=IBQd")
+_HEADER: Final = MAGIC + struct.pack("=I", 1)
 
 
 def tracker_log(data: bytes) -> object:
-    """A tracker log, or records from the second byte on: replayed as far as it is whole, within the tables' bounds."""
+    """Logs of version 1.0, or records from the second byte on: converted as far as they are whole, within the tables'
+    bounds."""
     files = data.split(SPLIT)[:2]
     if data[:1] == b"\1":  # notes that are framed as they should be
         notes = data[1:]
-        record = _RECORD.pack(len(notes) + _RECORD.size - 4, 1, 7, 5.0) + notes
-        files = [tracker_log_format.MAGIC + struct.pack("=I", tracker_log_format.VERSION) + record]
-    sources, anonymous = TrackerTable(_RULES), AnonymousDedup(2.0)
-    watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), _NOW)
-    found = replay(files, sources, anonymous, watch, now=_NOW, clock_us=10**15, skip_serial=len(data) % 3)
-    assert len(sources) <= _RULES.max_sources
+        files = [_HEADER + _RECORD.pack(len(notes) + _RECORD.size - 4, 1, 7, 5.0) + notes]
+    memory = private_memory(4000)
+    problems = convert(files, memory, _RULES, LivenessRules(interval=1.0, dead_after=3), _NOW, skip=len(data) % 3)
+    heir = Host(_RULES, now=_NOW, memory=memory)
+    heir.load()
+    sources = heir.sources
     known = [(one.src, one.first, one.last, one.epoch, one.missing, one.absent) for one in sources.latest(10)]
-    for step in range(4):  # and life goes on
-        sources.sweep(_NOW + step)
-        watch.sweep(_NOW + step)
+    heir.until(_NOW + 4)  # and life goes on
+    assert len(sources) <= _RULES.max_sources
     for src, _, last, *_ in known:
         sources.judge(src, min(last + 1, 2**64 - 1), _NOW + 5)
-    return vars(found), known
+    return problems, known
 
 
 def client_log(data: bytes) -> object:

@@ -8,18 +8,16 @@ import zlib
 from typing import Final
 
 from bccnd.core import bccn1
-from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.integrity_algorithms import Crc32, Hmac
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.tap_record import observe
-from bccnd.core.tracker_replay import replay
-from bccnd.core.tracker_snapshot import start_log
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests import vectors
 from tests.core.material import KEY, OTHER_KEY, sign
+from tests.core.tracker_hosts import copied
 from tests.core.world import NS, OPEN, OWN, PEER, SIGNED, World
 
 _SIG: Final = vectors.DOORS["sig"]
@@ -107,18 +105,12 @@ _STEP: Final = struct.Struct("<BBH")
 
 def stream(data: bytes) -> object:
     """Steps of four bytes: who, on which channel, by which way, how much later, and how far the number is from the last
-    one. Whatever comes: one verdict each, tables within their bounds, a tracker log that a successor understands."""
+    one. Whatever comes: one verdict each, tables within their bounds, memory that a successor understands."""
     rules = _RULES[data[0] % len(_RULES)] if data else _RULES[0]
     world = World(rules=rules)
-    written: list[bytes] = []
-
-    def write(record: bytes) -> int:
-        written.append(bytes(record))
-        return len(record)
-
+    memory = world.sources.memory
+    memory.record()
     liveness = Liveness(world.sources, LivenessRules(interval=1.0, dead_after=3), 0.0)
-    tracker_log = start_log(world.sources, world.anonymous, liveness, write, 0.0)
-    world.ingress.tracker_log = tracker_log
     now, outcome = 1.0, []
     last = dict.fromkeys(_SRCS, 20)
     for number, (who, how, far) in enumerate(_STEP.iter_unpack(data[1 : 1 + len(data[1:]) // 4 * 4]), 1):
@@ -130,7 +122,7 @@ def stream(data: bytes) -> object:
         body = bccn1.build_body(src % (far & 7) if b"%" in src else src, seq, _CHANS[how & 7], b"x")
         raw = bccn1.build(body)
         before = list(world.counters.verdicts)
-        tracker_log.serial = number
+        memory.begin(number)
         if how & 0x40:
             found, passed = world.ingress.feed_link(
                 world.counters, 1 + (how >> 4 & 1), raw, _PEERS[0], now, NS, late=bool(how & 0x20), copies=how >> 3 & 1
@@ -138,36 +130,35 @@ def stream(data: bytes) -> object:
             deliveries: object = ([(sorted(who_gets.all), frame) for who_gets, frame in found], passed)
         else:
             deliveries = world.feed(raw, now=now, peer=_PEERS[how >> 3 & 1])
+        memory.commit()
         changed = [NAMES[n] for n, count in enumerate(world.counters.verdicts) if count != before[n]]
         outcome.append((changed, deliveries))
         world.sources.sweep(now)
         liveness.sweep(now)
-        tracker_log.step(now)
         assert len(changed) == 1, changed
         assert len(world.sources) <= rules.max_sources
     assert sum(world.counters.verdicts) == world.counters.received == len(outcome)
     assert not world.bugs
     sources = world.sources
     state = [(one.src, one.last, one.epoch, one.missing, one.state) for one in sources.latest(100)]
-    while tracker_log.step(now):
-        pass
-    heirs = _take_over(written, rules, world, now)
-    return outcome, state, sources.lost, sources.missing, sources.restarts, heirs
+    counted = sources.counted.all()
+    return outcome, state, counted, sources.missing, _take_over(rules, world, now)
 
 
-def _take_over(written: list[bytes], rules: DedupRules, world: World, now: float) -> object:
-    """A successor understands the whole tracker log, and knows of each source what was known."""
-    sources = TrackerTable(rules)
+def _take_over(rules: DedupRules, world: World, now: float) -> object:
+    """A successor knows of each source what was known, and goes on counting."""
+    memory = copied(world.sources.memory)
+    assert memory.restore(0) == 0
+    sources = TrackerTable(rules, memory)
     watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), now)
-    account = replay([b"".join(written)], sources, AnonymousDedup(2.0), watch, now=now, clock_us=1)
-    assert not account.problems, account.problems
-    assert account.complete
+    sources.load(now, 1)
+    watch.load(now)
     wanted, found = (_known(one) for one in (world.sources, sources))
-    assert found == wanted, f"{found} from the tracker log, {wanted} was known"
-    return found, account.datagrams
+    assert found == wanted, f"{found} from the memory, {wanted} was known"
+    assert sources.counted.all() == world.sources.counted.all()
+    return found, sources.missing
 
 
-def _known(sources: TrackerTable) -> dict[bytes, tuple[int, int, int]]:
-    """What is known of each source: the last seq, the epoch, what has come of the latest. What became lost is told by
-    time, which a successor gives a little more of."""
-    return {one.src: (one.last, one.epoch, one.first) for one in sources.latest(100)}
+def _known(sources: TrackerTable) -> dict[bytes, tuple[int, int, int, int, int]]:
+    """What is known of each source: the last seq, the epoch, and what has come of the latest."""
+    return {one.src: (one.last, one.epoch, one.first, one.absent, one.missing) for one in sources.latest(100)}
