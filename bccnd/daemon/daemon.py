@@ -156,6 +156,7 @@ class Daemon:
         self.sources.senders.configure(settings.reports.max_hosts)
         self.liveness = Liveness(self.sources, rules.liveness_rules(settings), time.monotonic())
         self.anonymous = AnonymousDedup(settings.dedup.horizon, self._memory)
+        takeover.load_trackers(self.sources, self.anonymous, self.liveness)
         self.routes: Routes[int] = Routes(dialect)
         self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon)
         self._egress = Egress(checker, self.sources, perl_safe=perl_safe)
@@ -264,7 +265,7 @@ class Daemon:
         self._drop_reporter.start()
         if self._handover is not None:
             self.taken_over, self.state_dropped = takeover.restore(
-                self._handover, self.ingress, self.sources, self.anonymous, self.liveness, self.bus, self.segments
+                self._handover, self.ingress, self.sources, self.bus, self.segments
             )
         # Restoring has replaced the segments' receivers.
         self._readers = [

@@ -72,22 +72,24 @@ def open_memory(handover: Handover | None, dedup: DedupRules, liveness: Liveness
     return memory
 
 
+def load_trackers(sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness) -> None:
+    """Continue with what the memory has. No identity may be in use yet."""
+    now = time.monotonic()
+    sources.load(now, time.time_ns() // 1000)
+    anonymous.load()
+    liveness.load(now)
+
+
 def restore(
     handover: Handover,
     ingress: Ingress,
     sources: TrackerTable,
-    anonymous: AnonymousDedup,
-    liveness: Liveness,
     bus: Bus,
     segments: Sequence[Segment],
 ) -> Restored:
     """Continue where the daemon before this one ended, and record the state for the next one."""
     unfinished = handover.unfinished
     gc.disable()  # nothing that is made from here on is garbage
-    now = time.monotonic()
-    sources.load(now, time.time_ns() // 1000)
-    anonymous.load()
-    liveness.load(now)
     sources.memory.record()
     inflight = handover.inflight
     from_client = unfinished is not None and unfinished.kind != DATAGRAMS

@@ -19,14 +19,25 @@ _AWAY: Final = (0.0, 0.05, 0.5, 3.0)
 _PAGES: Final = ("/metrics", "/healthz", "/", "/metrics", "/status.json")
 
 
+#: counters that go on in the next daemon
+_CONTINUING: Final = tuple(
+    "bccnd_" + name
+    for name in (
+        *("datagrams_total", "datagrams_received", "datagrams_sent", "send_errors", "segment_reopened", "deliveries_total"),
+        *("published", "messages_lost", "source_", "sources_forgotten", "deliveries_dropped", "clients_refused"),
+        *("clients_ended", "client_errors", "publishers_held", "identity_conflicts", "heartbeats_unwatched"),
+    )
+)
+
+
 class Operators:
     """Of all hosts; they restart what has ended."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         world.on_down = self.restart_later
-        #: counters of pages, by host and life, which may only rise
-        self._seen: dict[tuple[str, int], dict[str, float]] = {}
+        #: by host: which life of it was looked at last, and the counters of its page, which may only rise
+        self._seen: dict[str, tuple[int, dict[str, float]]] = {}
 
     def _up(self) -> Host | None:
         up = [host for host in self._world.hosts if host.alive and not host.stalled and not host.out_of_descriptors]
@@ -47,6 +58,8 @@ class Operators:
         failed = interposer.failed()
         begun = host.start(kill_at=kill_at)
         world.lose_track(host)
+        if world.forgot[host.name]:
+            self._seen.pop(host.name, None)
         if not begun:
             excused = (
                 host.store.refused or interposer.failed() > failed or host.out_of_descriptors or "more" in host.settings
@@ -186,11 +199,12 @@ class Operators:
             name: float(value)
             for name, value in re.findall(r"^(bccnd_\w+_total(?:\{[^}]*\})?) (\S+)$", page, re.MULTILINE)
         }
-        before = self._seen.get((host.name, host.starts), {})
+        life, before = self._seen.get(host.name, (host.starts, {}))
         for name, count in before.items():
-            if found.get(name, count) < count and "group" not in name:
-                raise Violation(f"{host.name}: {name} has fallen from {count} to {found[name]}")
-        self._seen[host.name, host.starts] = found
+            continues = life == host.starts or name.startswith(_CONTINUING)
+            if continues and found.get(name, count) < count and "group" not in name:
+                raise Violation(f"{host.name}: {name} has fallen from {count} to {found.get(name)}")
+        self._seen[host.name] = host.starts, found
         verdicts = sum(n for name, n in found.items() if name.startswith("bccnd_datagrams_total{"))
         received = sum(n for name, n in found.items() if name.startswith("bccnd_datagrams_received_total{"))
         if verdicts != received:
