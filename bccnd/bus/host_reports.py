@@ -119,8 +119,7 @@ class HostReports:
                 self.sent += 1
 
     def _count_refused(self, refused: str) -> None:
-        errors = self._bus.counters.errors
-        errors[refused] = errors.get(refused, 0) + 1
+        self._bus.counters.errors.add(refused)
         remedy = AFTER_REFUSAL[refused][1] if refused in AFTER_REFUSAL else "set reports.interval: 0"
         text = "this daemon's own reports cannot be sent"
         log.event("dropped", text, about=("report", refused), remedy=remedy, drop=refused)

@@ -23,8 +23,16 @@ _PAGES: Final = ("/metrics", "/healthz", "/", "/metrics", "/status.json")
 _CONTINUING: Final = tuple(
     "bccnd_" + name
     for name in (
-        *("datagrams_total", "datagrams_received", "datagrams_sent", "send_errors", "segment_reopened", "deliveries_total"),
-        *("published", "messages_lost", "source_", "sources_forgotten", "deliveries_dropped", "clients_refused"),
+        *("datagrams_total", "datagrams_received", "datagrams_sent", "send_errors", "segment_reopened"),
+        *(
+            "deliveries_total",
+            "published",
+            "messages_lost",
+            "source_",
+            "sources_forgotten",
+            "deliveries_dropped",
+            "clients_refused",
+        ),
         *("clients_ended", "client_errors", "publishers_held", "identity_conflicts", "heartbeats_unwatched"),
     )
 )
