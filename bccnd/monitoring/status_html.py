@@ -212,7 +212,7 @@ def _segments(status: Status) -> Markup:
     counts = status.source_counts
     figures = figure_list(
         ("Missing now", count_text(counts.missing), "may still arrive"),
-        ("Lost", count_text(counts.lost), "messages since the start"),
+        ("Lost", count_text(counts.lost), "messages in all"),
         ("Delivered", count_text(status.deliveries), f"{rate_text(status.deliveries_rate)}/s to clients"),
         ("Published", count_text(status.published), f"{rate_text(status.published_rate)}/s by clients"),
     )

@@ -65,9 +65,9 @@ def test_the_tool_publishes_lines_and_prints_messages(signed: Daemon) -> None:
     assert {row["chan"] for row in rows} == {"logs/a"}
     assert rows[1]["seq"] == rows[0]["seq"] + 1
     refused = signed.tool("pub", "no good", "x")
-    assert refused.returncode == 1
+    assert refused.returncode == 3
     assert b"is no legal channel" in refused.stderr
-    assert signed.tool("sub", "-n", "1", "-t", "0.1").returncode == 1
+    assert signed.tool("sub", "-n", "1", "-t", "0.1").returncode == 5
 
 
 @pytest.mark.parametrize(("pattern", "wanted"), [("x", b"x yes\n"), ("!", b"! all\n"), ("", b"! all\n")])
