@@ -23,8 +23,8 @@ DROPS: Final = (
     ),
     serious(
         "sources_not_kept",
-        "State of sources could not be stored for the next daemon, so that duplicates may be delivered after a restart; or "
-        "there was no memory for more sources, and the one silent for longest was forgotten.",
+        "State of sources could not be stored for the next daemon, so that duplicates may be delivered after a "
+        "restart; or there was no memory for more sources, and the one silent for longest was forgotten.",
         "Raise LimitNOFILE= or MemoryMax= of the service.",
         "`journalctl -u bccnd BCCND_DROP=sources_not_kept`: the kernel's error",
     ),
