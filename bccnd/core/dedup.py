@@ -510,6 +510,10 @@ class TrackerTable:
         self._lose_missing(number)
         self.reported.forget(self.memory.key(number))
         self.table.remove(number)
+        senders = self._sender_of
+        senders[number] = NOBODY
+        while senders and senders[-1] is NOBODY:
+            senders.pop()
 
     def sweep(self, now: float) -> bool:
         """Count old gaps as losses and remove expired trackers and identities; True if more can be done now. Cheap;
