@@ -65,7 +65,8 @@ def replay(
       bccn replay /var/lib/bccnd/journal --since 2026-11-21T10:00 --until 2026-11-21T10:05
       bccn replay eth0.pcap --speed max --channel 'cardsys/>'
 
-    Only messages that were accepted, and of which the payload was recorded. Programs see this command as the sender.
+    Only messages that were accepted, and of which the payload was recorded; no reports of daemons. Programs see this
+    command as the sender.
     With --segment ADDRESS:PORT and --onto-the-network they are broadcast there, without the daemon of this host; --name
     to --algorithm are for that.
     """
@@ -105,7 +106,9 @@ def replay(
 
 def _left_out(counts: Counts) -> str:
     return count_left_out(
-        (counts.unrecorded, "of which the payload was not recorded"), (counts.not_accepted, "that were not accepted")
+        (counts.unrecorded, "of which the payload was not recorded"),
+        (counts.not_accepted, "that were not accepted"),
+        (counts.reports, "that are reports of daemons"),
     )
 
 

@@ -1,8 +1,8 @@
 """Yields the messages of a journal or of captures in their order, for replay.
 
-Only messages that were accepted and whose payload is known are yielded; the others are counted. Times are those of the
-receiving host; of a journal of several hosts one must be chosen, as each has received the same messages. Nothing here
-needs Spark.
+Only messages that were accepted and whose payload is known are yielded, and no reports of daemons: they speak of
+numbers that a replay does not use. The others are counted. Times are those of the receiving host; of a journal of
+several hosts one must be chosen, as each has received the same messages. Nothing here needs Spark.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bccnd.core import bccn1
+from bccnd.core.frames import REPORT
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.tap_record import seq_of
@@ -29,6 +30,7 @@ from bccnd.journal.file_names import HASHED
 _CHECKS: Final = {None: 0, "hmac": 22, "crc32": 15, "sig": 133}
 #: verdicts that are replayed, and that of what the recording host itself has sent
 _ACCEPTED, _OWN = {"accepted", "reordered", "restart"}, {"looped"}
+_REPORT: Final = REPORT.decode()
 _COLUMNS: Final = ["ts", "verdict", "algo", "src", "seq_key", "chan", "len", "payload"]
 
 
@@ -44,11 +46,13 @@ class RecordedMessage(NamedTuple):
 
 @dataclass
 class Counts:
-    """Numbers of messages: yielded, without a recorded payload, and with a verdict that is not replayed."""
+    """Numbers of messages: yielded, without a recorded payload, with a verdict that is not replayed, and reports of
+    daemons."""
 
     replayed: int = 0
     unrecorded: int = 0
     not_accepted: int = 0
+    reports: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,8 @@ def read_messages(
         for ts, row in zip(times, batch.to_pylist(), strict=True):
             if row["verdict"] not in verdicts:
                 counts.not_accepted += 1
+            elif row["chan"] is not None and row["chan"].startswith(_REPORT):
+                counts.reports += 1
             elif row["src"] is not None and channels.fit(row["chan"]):
                 seq = seq_of(row["seq_key"])
                 if is_recorded(row["payload"], row["len"], row["algo"], row["src"], seq, row["chan"]):

@@ -43,6 +43,14 @@ def test_only_what_was_accepted_comes(tmp_path: Path) -> None:
     assert [one.seq for one in play(tmp_path, own=True)] == [0, 2, 3, 4]
 
 
+def test_reports_of_daemons_are_not_replayed(tmp_path: Path) -> None:
+    named = ["a/b", "bccn/report/relay01", "bccn/reports"]
+    put(tmp_path, "a", ONE, 0, [row(number, chan=chan) for number, chan in enumerate(named)])
+    counts = Counts()
+    assert [one.chan for one in play(tmp_path, counts)] == ["a/b", "bccn/reports"]
+    assert counts == Counts(replayed=2, reports=1)
+
+
 def test_a_time_can_be_chosen(tmp_path: Path) -> None:
     put(tmp_path, "a", ONE, 0, rows(0, 10))
     put(tmp_path, "a", TWO, 0, rows(86_400, 10))
