@@ -18,7 +18,7 @@ from tests.support import ROOT
 #: documents whose commands are run in every run of the tests; those of the others take too long for that
 QUICK: Final = ("docs/monitoring.md", "docs/operations.md", "docs/runbook.md", "docs/systemd.md")
 #: blocks that no test runs, at the most: each has its reason beside it
-NOT_RUN: Final = 9
+NOT_RUN: Final = 10
 #: what only a booted host has
 _BOOTED: Final = re.compile(r"\b(?:systemctl|journalctl|systemd-analyze)\b")
 
