@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -30,8 +31,8 @@ def recorded(journal: Path, *spans: tuple[int, int]) -> None:
 def opened(journal: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> list[tuple[int, int]]:
     """The sessions of a journal whose recorder does something while its files are listed."""
 
-    def listing(where: str, *, may_be_empty: bool) -> Journal:
-        listed = Journal(where, may_be_empty=may_be_empty)
+    def listing(where: str, **given: Any) -> Journal:
+        listed = Journal(where, **given)
         meanwhile()
         return listed
 
