@@ -81,6 +81,7 @@ class HostReports:
         if not interval:
             self.end()
         self._interval = interval
+        self._egress.keep_ended(interval > 0)
         if interval:
             self._schedule()
 

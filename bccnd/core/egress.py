@@ -69,7 +69,7 @@ class Egress:
         self._ceiling = ceiling
         self._perl_safe = perl_safe
         self._counters: dict[bytes, _SeqCounter] = {}
-        self._ended: deque[tuple[bytes, int, int]] = deque(maxlen=_MAX_ENDED)
+        self._ended: deque[tuple[bytes, int, int]] = deque(maxlen=0)
 
     def open(self, identity: bytes) -> None:
         """Register a client under an identity."""
@@ -119,6 +119,10 @@ class Egress:
             if counter.started and counter.own.next > counter.run:
                 runs.append((identity, counter.run, counter.own.next))
         return runs
+
+    def keep_ended(self, keep: bool) -> None:
+        """Remember for `take_ended` which identities are released, or no longer; at first they are not."""
+        self._ended = deque(self._ended, _MAX_ENDED if keep else 0)
 
     def take_ended(self) -> list[tuple[bytes, int, int]]:
         """Return the same of the identities that were released since the last call."""

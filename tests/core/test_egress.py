@@ -224,3 +224,21 @@ def test_seqs_used_before_an_identity_returned_are_local(local: Local, clock: in
     assert after == [first, first + 1]
     assert not any(local.conflicts(*before, *after))
     assert (local.given, local.sources.counted["conflicts"]) == ((CLOCK, first + 2), 0)
+
+
+def test_runs_of_released_identities_are_kept_only_for_reports(local: Local) -> None:
+    def use(number: int) -> bytes:
+        name = b"host/prog/%d" % number
+        local.out.open(name)
+        local.out.emit(name, b"c", b"x", CLOCK)
+        local.out.close(name, 0.0)
+        return name
+
+    use(1)
+    assert local.out.take_ended() == []
+    local.out.keep_ended(True)
+    told = use(2)
+    assert local.out.take_ended() == [(told, CLOCK, CLOCK + 1)]
+    use(3)
+    local.out.keep_ended(False)
+    assert local.out.take_ended() == []
