@@ -59,9 +59,9 @@ HEAD: Final = """/* The functions that each message runs, together in the librar
 STAGES: Final = (
     ("wait", r"3net_4loop|poller|epoll"),
     ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg|spare_bytes"),
-    ("record the input", r"input_transaction|inflight|tracker_log|record_buffer"),
+    ("record the input", r"input_transaction|inflight|native_5slots"),
     ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
-    ("parse, judge", r"4core_7ingress|native_4scan|memchr|4core_5dedup|4core_3lru|counters"),
+    ("parse, judge", r"4core_7ingress|native_4scan|memchr|4core_5dedup|4core_12source_table|counters"),
     ("look up", r"slice_dict|4core_6routes"),
     ("send", r"fanout|deliveries|receivers|send_queues|publisher|egress|transmitter|Sender|\bsend(mmsg|to)?\b"),
     ("clocks", r"clock_gettime|vdso"),
