@@ -66,9 +66,9 @@ def open_memory(handover: Handover | None, dedup: DedupRules, liveness: Liveness
     slots = 2 * dedup.max_sources + 2 * MAX_RELEASED
     if handover is None:
         return SlotMemory(mmap(-1, size_for(slots)), expected=dedup.max_sources)
-    memory, interrupted = handover.open_memory(slots, dedup.max_sources)
+    memory = handover.open_memory(slots, dedup.max_sources)
     if logs := list(handover.take_logs()):
-        handover.dropped += convert(logs, memory, dedup, liveness, time.monotonic(), skip=interrupted)
+        handover.dropped += convert(logs, memory, dedup, liveness, time.monotonic(), skip=handover.interrupted)
     return memory
 
 

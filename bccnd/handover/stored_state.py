@@ -73,7 +73,7 @@ class Handover:
     """Stores clients and logs in ``store``; reads what ``passed`` (names and descriptors) has of the previous daemon.
 
     ``clients`` are the stored clients, ``unfinished`` the input that was being processed, if any; ``dropped`` lists
-    what was not understood.
+    what was not understood. ``interrupted`` is the serial of the unfinished input, also of one that is given up; or 0.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Handover:
         self._memories: list[int] = []
         self._unstored_memory = False
         #: the input that was not finished, if any, even if it is not processed again
-        self._interrupted = 0
+        self.interrupted = 0
         #: clients that could not be stored
         self.not_stored = 0
         #: the descriptor of `inflight` until it is stored
@@ -147,7 +147,7 @@ class Handover:
                 if layout.is_valid(memory):
                     os.close(fd)
                     unfinished = layout.read_unfinished(memory)
-                    self._interrupted = 0 if unfinished is None else unfinished.serial
+                    self.interrupted = 0 if unfinished is None else unfinished.serial
                     if unfinished is not None and layout.tries(memory, unfinished.serial) >= MAX_TRIES:
                         size = len(unfinished.packet) + sum(map(len, unfinished.datagrams))
                         what = f"{len(unfinished.datagrams)} datagrams" if unfinished.datagrams else "a client's packet"
@@ -349,9 +349,9 @@ class Handover:
 
     # -- sources and counters
 
-    def open_memory(self, slots: int, expected: int) -> tuple[SlotMemory, int]:
+    def open_memory(self, slots: int, expected: int) -> SlotMemory:
         """Open the memory of sources and counters with room for so many slots, of which so many ``expected`` sources;
-        return it with the number of slots that were dropped as damaged. Raises OSError if there is no memory."""
+        what an unfinished input has changed is taken back. Raises OSError if there is no memory."""
         fd = -1
         for number, one in enumerate(self._memories):
             size = os.fstat(one).st_size
@@ -368,12 +368,12 @@ class Handover:
         mapped = map_whole(fd, max(os.fstat(fd).st_size, slot_layout.size_for(slots)))
         self._memories = [fd]
         memory = SlotMemory(mapped, partial(_reserve, fd), expected)
-        dropped = memory.restore(self._interrupted)
+        dropped = memory.restore(self.interrupted)
         if dropped:
             self.dropped.append(f"what was known of {dropped} sources, which is damaged")
         self.inflight.attach(memory)
         self.store_memory()
-        return memory, self._interrupted
+        return memory
 
     def store_memory(self) -> bool:
         """Store the memory unless that was done; False if systemd refuses it."""
