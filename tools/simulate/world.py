@@ -75,6 +75,8 @@ class World:
         #: messages of which it is not known yet what became of them: their channels, by host and token
         self.in_flight: dict[str, dict[bytes, bytes]] = {host.name: {} for host in self.hosts}
         self._flying: dict[str, Counter[bytes]] = {host.name: Counter() for host in self.hosts}
+        #: what daemons have broadcast and not yet read back, with the number of the event
+        self._looping: dict[str, list[tuple[Datagram, int]]] = {host.name: [] for host in self.hosts}
         self._unsure: dict[str, list[tuple[bytes, bytes, int]]] = {host.name: [] for host in self.hosts}
         self.models: dict[tuple[str, bytes], SourceModel] = {}
         self._cut: Counter[str] = Counter()
@@ -279,7 +281,10 @@ class World:
     def _resolve(self, host: Host) -> None:
         """Work out what each client must have got of the datagrams that a host has processed."""
         port = self.network.ports[host.name]
-        if not port.arrivals or not host.has_read_all():
+        if not (port.arrivals or self._looping[host.name]) or not host.has_read_all():
+            return
+        self._tap_looped(host)
+        if not port.arrivals:
             return
         cut = self._was_cut(host)
         uncertain: set[bytes] = set()
@@ -288,6 +293,14 @@ class World:
         sources = host.serving.sources
         for src in sorted(uncertain):
             self.models[host.name, src].follow(sources.get(src))
+
+    def _tap_looped(self, host: Host) -> None:
+        """The daemon has read back what was broadcast on its host, which the tap shows."""
+        for datagram, step in self._looping[host.name]:
+            for client in self.clients[host.name]:
+                if isinstance(client, Tap):
+                    client.judged(datagram, NOT, step)
+        self._looping[host.name].clear()
 
     def resolve_unsure(self) -> None:
         """Allow for what clients have sent last before they left, now that all of it was processed."""
@@ -335,11 +348,9 @@ class World:
     def _on_broadcast(self, host: Host, datagram: Datagram) -> None:
         own = datagram.src.startswith(host.name.encode() + b"/")
         key = host.name, datagram.src, datagram.seq
+        self._looping[host.name].append((datagram, self.events))
         for client in self.clients[host.name]:
-            # It comes back to the daemon, which tells the tap.
-            if isinstance(client, Tap):
-                client.judged(datagram, NOT, self.events)
-            elif isinstance(client, Gateway) and own and key not in self.broadcasts:
+            if isinstance(client, Gateway) and own and key not in self.broadcasts:
                 client.sent(datagram, self.events)
         if not own:
             return  # passed on for a link
