@@ -22,7 +22,7 @@ EMPTY: Final = 100.0
 SLACK: Final = 400
 #: objects of the package that may be garbage where memory is frozen
 _GARBAGE: Final = 6
-#: tables that fill up to a size of their own, whatever comes and goes
+#: tables that fill up to a size of their own, whatever comes and goes: by class, attribute, or the kind of container
 _BOUNDED: Final = (
     "Allowed._answers",
     "Index",
@@ -32,9 +32,12 @@ _BOUNDED: Final = (
     "History._rises",
     "RecentLines._lines",
     "StatusPage._status",
+    "TrackerTable.list",  # as long as the memory has slots; compiled, plain
+    "TrackerTable._sender_of",
 )
 #: what does not belong to one daemon
 _SHARED: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, type(os.environ))
+_CONTAINERS: Final = (dict, list, set, tuple, frozenset, deque, bytearray)
 #: seconds by which copies may be late
 _LATE: Final = 0.1
 
@@ -185,7 +188,7 @@ class Rest:
         grown = {
             name: (base[name], count)
             for name, count in sizes.items()
-            if count > base[name] + SLACK and name not in _BOUNDED
+            if count > base[name] + SLACK and not {name, name.partition(".")[0]} & {*_BOUNDED}
         }
         for name, count in sizes.items():
             base[name] = max(base[name], min(count, base[name] + SLACK // 8))
@@ -213,19 +216,26 @@ class Rest:
 
 
 def measure(root: Any) -> Counter[str]:
-    """Count the entries of all containers that an object refers to, by the attribute that leads to them."""
+    """Count the entries of all containers that an object refers to, by the attribute that leads to them.
+
+    A compiled object does not name its attributes: there it is the kind of container that tells them apart.
+    """
     sizes: Counter[str] = Counter()
     seen = {id(root)}
     todo: list[tuple[Any, str]] = [(root, "")]
     while todo:
         one, path = todo.pop()
-        if isinstance(one, dict | list | set | tuple | frozenset | deque | bytearray):
+        if isinstance(one, _CONTAINERS):
             sizes[path] += len(one)
             following = [(other, path) for other in gc.get_referents(one)]
         elif hasattr(one, "__dict__"):
             following = [(value, f"{type(one).__name__}.{name}") for name, value in vars(one).items()]
         else:
-            following = [(other, type(one).__name__) for other in gc.get_referents(one)]
+            kind = type(one).__name__
+            following = [
+                (other, f"{kind}.{type(other).__name__}" if isinstance(other, _CONTAINERS) else kind)
+                for other in gc.get_referents(one)
+            ]
         for other, place in following:
             if id(other) not in seen and not isinstance(other, (*_SHARED, str, bytes, int, float)):
                 seen.add(id(other))
