@@ -14,6 +14,7 @@ COMPILED: Final = (
     "bccnd.native.counts",
     "bccnd.native.slots",
     "bccnd.native.slice_dict",
+    "bccnd.native.header",
     "bccnd.native.hmac8",
     "bccnd.native.inflight",
     "bccnd.native.poller",

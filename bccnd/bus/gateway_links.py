@@ -17,6 +17,7 @@ from bccnd.bus.input_transaction import InputTransaction
 from bccnd.core import frames
 from bccnd.core.arrival_times import MAX_WAIT_NS
 from bccnd.core.counters import SegmentCounters
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.errors import BadFrame
 from bccnd.native.slots import SlotMemory
@@ -78,8 +79,9 @@ class GatewayLinks:
         now = max(0.0, time.monotonic() - waited * 1e-9)  # a clock may have been set since the boot
         late = waited > self._ingress.max_age_ns
         self._transaction.begin(now)
-        deliveries, accepted = self._ingress.feed_link(
-            counters, way, datagram, peer, now, received_ns, late=late, copies=self._copies
+        deliveries = Deliveries()
+        accepted = self._ingress.feed_link(
+            deliveries, counters, way, datagram, peer, now, received_ns, late=late, copies=self._copies
         )
         for receivers, frame in deliveries:
             self._fanout.send(receivers, frame)

@@ -107,7 +107,7 @@ class SegmentReader(Handler):
                 stamps[0] = stamp
                 self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest)
             else:
-                self._ingress.feed_into(deliveries, self._counters, datagrams, self._peers, now, stamp)
+                self._ingress.feed(deliveries, self._counters, datagrams, self._peers, now, stamp)
             delivers = deliveries.count > 0
             if delivers:
                 self._fanout.deliver(deliveries)

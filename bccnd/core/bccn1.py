@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from bccnd.core import targets
 from bccnd.errors import BadDatagram
+from bccnd.native.header import Header
 
 MAGIC: Final = b"BCCN1"
 #: the hard ceiling for sent datagrams (BCCN, WIRE FORMAT: "Working datagram size limit")
@@ -26,6 +27,10 @@ MAX_SEQ: Final = 2**64 - 1
 #: long enough for any magic, short enough to refuse binary noise
 MAX_MAGIC: Final = 32
 UNKNOWN_SRC: Final = b"?"
+
+#: what is wrong with such a body
+BAD_BODY: Final = "not <src>:<seq>:<chan>|<payload>"
+BAD_SEQ: Final = "seq must be decimal digits and fit in 64 bits"
 
 _GRAPHIC: Final = bytes(range(0x21, 0x7F))
 #: bytes of src and chan: graphic ASCII without the two delimiters
@@ -87,18 +92,6 @@ def check_src(src: bytes) -> None:
         raise BadDatagram("bad_src", "src must be 1 to 128 graphic ASCII bytes without : | * and no / at its end")
 
 
-def read_seq(digits: bytes) -> int:
-    """Read a sequence number: ASCII digits only, unsigned, 64 bits. Raises BadDatagram: bad_seq."""
-    if digits.isdigit():
-        # Leading zeros are legal, but int() of thousands of digits is slow.
-        significant = digits.lstrip(b"0")
-        if len(significant) <= 20:
-            seq = int(significant or b"0")
-            if seq <= MAX_SEQ:
-                return seq
-    raise BadDatagram("bad_seq", "seq must be decimal digits and fit in 64 bits")
-
-
 def check_chan(chan: bytes) -> None:
     """Raises BadDatagram: bad_channel, unless chan is 1 to 1024 legal bytes; bad_target for an impossible target."""
     if not chan or len(chan) > MAX_CHAN or chan.translate(None, FIELD_BYTES):
@@ -112,15 +105,16 @@ def read_body(body: bytes) -> tuple[bytes, int, bytes, bytes]:
 
     Raises BadDatagram: bad_body, bad_src, bad_seq, bad_channel, bad_target.
     """
-    head, bar, payload = body.partition(b"|")
-    fields = head.split(b":")
-    if not bar or len(fields) != 3:
-        raise BadDatagram("bad_body", "not <src>:<seq>:<chan>|<payload>")
-    src, digits, chan = fields
+    header = Header()
+    if not header.parse(body, 0):
+        raise BadDatagram("bad_body", BAD_BODY)
+    src = body[: header.src_end]
     check_src(src)
-    seq = read_seq(digits)
+    if not header.seq_valid:
+        raise BadDatagram("bad_seq", BAD_SEQ)
+    chan = body[header.chan : header.bar]
     check_chan(chan)
-    return src, seq, chan, payload
+    return src, header.seq, chan, body[header.bar + 1 :]
 
 
 def read(raw: bytes) -> Datagram:

@@ -5,7 +5,7 @@ from bccnd.core.deliveries cimport Deliveries
 from bccnd.core.integrity cimport IntegrityChecker
 from bccnd.core.receivers cimport Receivers
 from bccnd.core.routes cimport Route, RouteTables
-from bccnd.native cimport scan
+from bccnd.native.header cimport Header
 from bccnd.native.slice_dict cimport Index
 from bccnd.native.spare_bytes cimport SpareBytes
 
@@ -15,9 +15,10 @@ cdef int DUPLICATE
 cdef int INTERNAL_ERROR
 cdef int LAST_ACCEPTED
 cdef int NOT_ADDRESSED
-cdef int UNHEARD
-cdef int _BAR
-cdef int _COLON
+cdef int LAST_OF_SOURCE
+cdef int LOOPED
+cdef int UNKNOWN_SENDER
+cdef Route NOWHERE
 
 
 @cython.final
@@ -36,20 +37,28 @@ cdef class Ingress:
     cdef object _on_conflict
     cdef object _on_bug
     cdef SpareBytes _frames
+    cdef Header _header
+    cdef Route _route
     cdef dict _relayed
 
     @cython.locals(
-        checker=IntegrityChecker, sources=TrackerTable, routes=RouteTables,
-        known=Index, taps=tuple, tap=Receivers, links=Receivers, accepted=long, number=Py_ssize_t,
-        raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
-        found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Py_ssize_t, src=bytes,
+        routes=RouteTables, header=Header, taps=tuple, tap=Receivers, links=Receivers, accepted=long,
+        number=Py_ssize_t, raw=bytes, verdict=int, route=Route, verdicts=list,
     )
-    cpdef feed_into(
+    cpdef list feed(
         self, Deliveries deliveries, SegmentCounters counters, list datagrams, object peers, double now,
         long long received_ns, bytes link_head=*, bint from_link=*,
     )
-    cdef int _judge_parsed(
-        self, bytes src, object seq, double now, object peers, Py_ssize_t number, bytes raw, Py_ssize_t at, bint from_link
+    @cython.locals(
+        header=Header, sources=TrackerTable, routes=RouteTables, checker=IntegrityChecker,
+        at=Py_ssize_t, source=Py_ssize_t, src=bytes, verdict=int,
+    )
+    cdef int _judge(
+        self, bytes raw, object peers, Py_ssize_t number, double now, bint from_link
+    ) except -100
+    @cython.locals(route=Route, header=Header, behind=Py_ssize_t, src=bytes)
+    cdef int _deliver_special(
+        self, Deliveries deliveries, int verdict, bytes raw, object peers, Py_ssize_t number, double now,
+        long long received_ns,
     ) except -100
     cdef bint _came_back(self, bytes raw) except -1
-    cdef _count_groups(self, tuple groups, Py_ssize_t size)

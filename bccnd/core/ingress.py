@@ -12,26 +12,28 @@ from typing import Final
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.arrival_times import spans
-from bccnd.core.bccn1 import MAX_RECEIVE, read_body
+from bccnd.core.bccn1 import BAD_BODY, BAD_SEQ, MAX_RECEIVE, check_src
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
+from bccnd.core.dedup import UNKNOWN_SENDER, TrackerTable
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.frames import forwarded
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.receivers import NOBODY
-from bccnd.core.routes import Routes
+from bccnd.core.routes import NOWHERE, Routes
 from bccnd.core.verdicts import (
     ACCEPTED,
     DUPLICATE,
     INTERNAL_ERROR,
     LAST_ACCEPTED,
+    LAST_OF_SOURCE,
     LOOPED,
     NAMES,
     NOT_ADDRESSED,
     NUMBERS,
+    was_accepted,
 )
 from bccnd.errors import BadDatagram
-from bccnd.native import scan
+from bccnd.native.header import Header
 from bccnd.native.spare_bytes import SpareBytes
 
 #: head of the frame in which datagrams from segments go to links
@@ -40,9 +42,6 @@ FORWARDED: Final = forwarded(0, b"")
 MAX_RELAYED: Final = 8192
 #: stands for the address of anonymous senders of datagrams from links
 _LINK_PEER: Final = "link"
-
-_COLON: Final = ord(":")
-_BAR: Final = ord("|")
 
 
 class Ingress:
@@ -80,6 +79,9 @@ class Ingress:
         self._on_conflict = on_conflict
         self._on_bug = on_bug
         self._frames = SpareBytes()
+        self._header = Header()
+        #: the route of the last parsed datagram
+        self._route = NOWHERE
         #: datagrams broadcast for links, and the number of copies that are still to come back
         self._relayed: dict[bytes, int] = {}
 
@@ -91,19 +93,6 @@ class Ingress:
 
     def feed(
         self,
-        counters: SegmentCounters,
-        datagrams: list[bytes],
-        peers: Sequence[str],
-        now: float,
-        received_ns: int,
-    ) -> Deliveries:
-        """Judge a batch from a segment and return the deliveries in order; see `feed_into`."""
-        deliveries = Deliveries()
-        self.feed_into(deliveries, counters, datagrams, peers, now, received_ns)
-        return deliveries
-
-    def feed_into(
-        self,
         deliveries: Deliveries,
         counters: SegmentCounters,
         datagrams: list[bytes],
@@ -112,91 +101,127 @@ class Ingress:
         received_ns: int,
         link_head: bytes = FORWARDED,
         from_link: bool = False,
-    ) -> None:
-        """Judge a batch of datagrams and add the deliveries in order.
+    ) -> list[int]:
+        """Judge a batch of datagrams, add the deliveries in order, and return the verdict on each.
 
         ``peers[i]`` is the sender of ``datagrams[i]`` as ``address:port``, read only where needed; ``now`` is
         monotonic, in seconds, ``received_ns`` the wall clock. ``link_head`` is the head of the frame in which accepted
         datagrams go to links, empty if they do not.
         """
-        checker, sources, routes = self.checker, self._sources, self._routes
-        known, taps = routes.known, routes.taps
+        routes, header = self._routes, self._header
+        taps = routes.taps
         links = NOBODY
         if link_head:
             links = routes.links if from_link else routes.links_here
+        verdicts: list[int] = []
         accepted = 0
         for number, raw in enumerate(datagrams):
             try:
-                if len(raw) > self.ceiling:
-                    raise BadDatagram("oversize")
-                at = checker.verify(raw)
-                # Short cut if the source is known, by its tracker or as a local identity whose broadcast has returned:
-                # then it was checked before, and so was a known channel.
-                first = scan.find(raw, _COLON, at)
-                second = scan.find(raw, _COLON, first + 1)
-                bar = scan.find(raw, _BAR, second + 1)
-                found = scan.parse_uint(raw, first + 1, second)
-                verdict = UNHEARD
-                if found >= 0 and bar >= 0:
-                    source = sources.find(raw, at, first)
-                    if source >= 0 or sources.is_local(raw[at:first]):
-                        remembered = known.get_slice(raw, second + 1, bar)
-                        if remembered is None and not 0 <= scan.find(raw, _COLON, second + 1) < bar:
-                            remembered = routes.find(raw[second + 1 : bar])
-                            known = routes.known
-                        if remembered is not None and source >= 0:
-                            route, src, seq, behind = remembered, raw[at:first], found, bar + 1
-                            verdict = sources.follow(source, seq, now, from_link)
-                        elif remembered is not None:
-                            route, src, seq, behind = remembered, raw[at:first], found, bar + 1
-                            verdict = self._judge_parsed(src, seq, now, peers, number, raw, at, from_link)
-                if verdict == UNHEARD:
-                    src, seq, chan, payload = read_body(raw[at:])
-                    route = routes.find(chan)
-                    known = routes.known
-                    verdict = self._judge_parsed(src, seq, now, peers, number, raw, at, from_link)
-                    behind = len(raw) - len(payload)
+                verdict = self._judge(raw, peers, number, now, from_link)
                 if verdict <= LAST_ACCEPTED:
+                    route = self._route
                     route.carried += 1
                     if route.plain.all:
-                        deliveries.put(route.plain, self._frames.join(route.frame_head, raw, behind))
+                        deliveries.put(route.plain, self._frames.join(route.frame_head, raw, header.bar + 1))
                     if route.special:
-                        if route.cut:
-                            routes.report_cut(route)
-                        if route.meta.all:
-                            meta = frames.meta(src, seq, received_ns, peers[number])
-                            deliveries.put(route.meta, route.frame_head + meta + raw[behind:])
-                        if route.unaddressed:
-                            verdict = NOT_ADDRESSED
-                        else:
-                            self._count_groups(route.groups, len(raw) - behind)
-                            if route.heartbeat and route.heartbeat == src:
-                                self._on_heartbeat(src, now)
-                            if route.report:
-                                self._on_report(src, seq, route.frame_head[4:-1], raw[behind:], now)
+                        verdict = self._deliver_special(deliveries, verdict, raw, peers, number, now, received_ns)
                     if links.all:
                         deliveries.put(links, link_head + raw)
-                elif verdict == DUPLICATE and self._relayed and not from_link and self._came_back(raw):
-                    verdict = LOOPED
+                elif verdict == DUPLICATE:
+                    if self._relayed and not from_link and self._came_back(raw):
+                        verdict = LOOPED
+                    else:
+                        self._sources.count_duplicate(header.src_of(raw))
             except BadDatagram as bad:
                 verdict = NUMBERS[bad.reason]
             except Exception:  # a bug costs only this datagram
                 verdict = INTERNAL_ERROR
                 self._on_bug(raw)
+            verdicts.append(verdict)
             if verdict == ACCEPTED:
                 accepted += 1
             else:
                 counters.judged(verdict)
-                if verdict == DUPLICATE:
-                    sources.count_duplicate(src)
             if taps:
                 tap = taps[verdict]
                 if tap.all:
-                    epoch = sources.epoch(src) if verdict <= NOT_ADDRESSED else 0
+                    epoch = self._sources.epoch(header.src_of(raw)) if verdict <= LAST_OF_SOURCE else 0
                     tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
                     deliveries.put(tap, tapped)
         if accepted:
             counters.judged(ACCEPTED, accepted)
+        self._route = NOWHERE  # else its receivers would be kept
+        return verdicts
+
+    def _judge(self, raw: bytes, peers: Sequence[str], number: int, now: float, from_link: bool) -> int:
+        """Return the verdict on a datagram, whose header is parsed and whose route is found then. Raises BadDatagram.
+
+        The src of a tracked source or local identity and the channel of a cached route were checked before.
+        """
+        if len(raw) > self.ceiling:
+            raise BadDatagram("oversize")
+        header, sources, routes = self._header, self._sources, self._routes
+        at = self.checker.verify(raw)
+        if not header.parse(raw, at):
+            raise BadDatagram("bad_body", BAD_BODY)
+        source = sources.find(raw, at, header.src_end)
+        if source < 0:
+            src = header.src_of(raw)
+            if not sources.is_local(src):
+                check_src(src)
+        if not header.seq_valid:
+            raise BadDatagram("bad_seq", BAD_SEQ)
+        route = routes.known.get_slice(raw, header.chan, header.bar)
+        self._route = routes.find(raw[header.chan : header.bar]) if route is None else route
+        if source >= 0:
+            return sources.follow(source, header.seq, now, from_link)
+        verdict = sources.judge_new(src, header.seq, now)
+        if verdict == UNKNOWN_SENDER:
+            return self._judge_anonymous(peers[number], raw, at, now, from_link)
+        if verdict == LOOPED and sources.check_conflict(src, header.seq):
+            self._on_conflict(src, peers[number])
+        return verdict
+
+    def _judge_anonymous(self, peer: str, raw: bytes, at: int, now: float, from_link: bool) -> int:
+        """Return the verdict on a datagram of an anonymous sender. Copies over links have any address."""
+        if from_link:
+            return self._anonymous.judge(_LINK_PEER, raw[at:], now)
+        if self._relayed and self._came_back(raw):
+            return LOOPED
+        verdict = self._anonymous.judge(peer, raw[at:], now)
+        if verdict == ACCEPTED and self._routes.links_here.all:
+            self._anonymous.judge(_LINK_PEER, raw[at:], now)
+        return verdict
+
+    def _deliver_special(
+        self,
+        deliveries: Deliveries,
+        verdict: int,
+        raw: bytes,
+        peers: Sequence[str],
+        number: int,
+        now: float,
+        received_ns: int,
+    ) -> int:
+        """Do what few routes need beside sending to plain receivers; return the verdict, which may be NOT_ADDRESSED."""
+        route, header = self._route, self._header
+        behind = header.bar + 1
+        if route.cut:
+            self._routes.report_cut(route)
+        if route.unaddressed:
+            return NOT_ADDRESSED
+        src = header.src_of(raw)
+        if route.meta.all:
+            meta = frames.meta(src, header.seq, received_ns, peers[number])
+            deliveries.put(route.meta, route.frame_head + meta + raw[behind:])
+        for group in route.groups:
+            self.group_messages[group] += 1
+            self.group_bytes[group] += len(raw) - behind
+        if route.heartbeat and route.heartbeat == src:
+            self._on_heartbeat(src, now)
+        if route.report:
+            self._on_report(src, header.seq, raw[header.chan : header.bar], raw[behind:], now)
+        return verdict
 
     def feed_late(
         self,
@@ -218,14 +243,14 @@ class Ingress:
         for start, end, after in spans(stamps):
             stamp = stamps[start] or stamps[0]
             link_head = FORWARDED if wall_ns - stamp <= self.max_age_ns else b""
-            before = self._count_accepted(counters.verdicts)
             some, senders = datagrams[start:end], peers[start:end]
-            self.feed_into(deliveries, counters, some, senders, min(now + after, latest), stamp, link_head)
+            verdicts = self.feed(deliveries, counters, some, senders, min(now + after, latest), stamp, link_head)
             if not link_head and self._routes.links_here.all:
-                self.too_old_for_links += self._count_accepted(counters.verdicts) - before
+                self.too_old_for_links += sum(map(was_accepted, verdicts))
 
     def feed_link(
         self,
+        deliveries: Deliveries,
         counters: SegmentCounters,
         origin: int,
         datagram: bytes,
@@ -235,27 +260,22 @@ class Ingress:
         *,
         late: bool = False,
         copies: int = 0,
-    ) -> tuple[Deliveries, bool]:
-        """Judge a datagram from a link, which may be a late copy; ``origin`` is the link peer that sent it.
+    ) -> bool:
+        """Judge a datagram from a link, which may be a late copy, and add the deliveries; ``origin`` is the link peer
+        that sent it.
 
-        Returns the deliveries, and whether it was accepted and is to be broadcast on the segments, from where so many
-        ``copies`` come back. A ``late`` one stays on this host.
+        Returns whether it was accepted and is to be broadcast on the segments, from where so many ``copies`` come back.
+        A ``late`` one stays on this host.
         """
-        before = self._count_accepted(counters.verdicts)
         link_head = b"" if late else forwarded(origin, b"")
-        deliveries = Deliveries()
-        self.feed_into(deliveries, counters, [datagram], (peer,), now, received_ns, link_head, True)
-        accepted = self._count_accepted(counters.verdicts) > before
-        if accepted and copies and not late:
+        (verdict,) = self.feed(deliveries, counters, [datagram], (peer,), now, received_ns, link_head, True)
+        if not was_accepted(verdict):
+            return False
+        if copies and not late:
             if len(self._relayed) >= MAX_RELAYED:
                 del self._relayed[next(iter(self._relayed))]
             self._relayed[datagram] = copies
-        return deliveries, accepted
-
-    @staticmethod
-    def _count_accepted(verdicts: list[int]) -> int:
-        """Count the datagrams that go to other segments; those for no local client are among them."""
-        return sum(verdicts[: LAST_ACCEPTED + 1]) + verdicts[NOT_ADDRESSED]
+        return True
 
     def _came_back(self, raw: bytes) -> bool:
         """Whether a datagram from a segment is one that was broadcast here for a link."""
@@ -265,32 +285,3 @@ class Ingress:
         elif left:
             del self._relayed[raw]
         return left > 0
-
-    def _count_groups(self, groups: tuple[int, ...], size: int) -> None:
-        for group in groups:
-            self.group_messages[group] += 1
-            self.group_bytes[group] += size
-
-    def _judge_parsed(
-        self, src: bytes, seq: int, now: float, peers: Sequence[str], number: int, raw: bytes, at: int, from_link: bool
-    ) -> int:
-        """Return the verdict on a parsed datagram, whose body begins at ``at``."""
-        verdict = self._sources.judge(src, seq, now, from_link)
-        if verdict == UNHEARD:
-            verdict = self._sources.judge_new(src, seq, now)
-            if verdict == UNKNOWN_SENDER:
-                verdict = self._judge_anonymous(peers[number], raw, at, now, from_link)
-            elif verdict == LOOPED and self._sources.check_conflict(src, seq):
-                self._on_conflict(src, peers[number])
-        return verdict
-
-    def _judge_anonymous(self, peer: str, raw: bytes, at: int, now: float, from_link: bool) -> int:
-        """Return the verdict on a datagram of an anonymous sender. Copies over links have any address."""
-        if from_link:
-            return self._anonymous.judge(_LINK_PEER, raw[at:], now)
-        if self._relayed and self._came_back(raw):
-            return LOOPED
-        verdict = self._anonymous.judge(peer, raw[at:], now)
-        if verdict == ACCEPTED and self._routes.links_here.all:
-            self._anonymous.judge(_LINK_PEER, raw[at:], now)
-        return verdict

@@ -72,6 +72,10 @@ class Route:
         self.special = bool(self.unaddressed or meta.all or groups or self.heartbeat or self.report or cut)
 
 
+#: stands for no route
+NOWHERE: Final = Route(b"", targets.PLAIN, NOBODY, NOBODY, ())
+
+
 class RouteTables:
     """What is read of `Routes` for each datagram."""
 

@@ -24,7 +24,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from bccnd.core.bccn1 import UNKNOWN_SRC, check_src, read_seq
+from bccnd.core.bccn1 import MAX_SEQ, UNKNOWN_SRC, check_src
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.liveness import Death, Liveness, LivenessRules
 from bccnd.core.record_table import RecordTable
@@ -140,7 +140,8 @@ class _Reader:
 
     def _apply_datagram(self, text: bytes, when: float, from_link: bool) -> None:
         src, _, digits = text.partition(b":")
-        seq = read_seq(digits)
+        if not digits.isdigit() or (seq := int(digits)) > MAX_SEQ:
+            raise _Damaged("an impossible seq")
         number = self._sources.find(src, 0, len(src))
         if number >= 0:
             self._sources.follow(number, seq, when, from_link)

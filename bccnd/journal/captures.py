@@ -24,6 +24,7 @@ from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.capture import CaptureCounts, Datagram, Packet, Reader, unwrap
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.liveness import Liveness, LivenessRules
@@ -226,7 +227,8 @@ class Judge:
 
     def judge(self, datagram: Datagram) -> Observation:
         self._pass_time(datagram.stamp)
-        deliveries = self._ingress.feed(self._counters, [datagram.payload], [datagram.peer], self._now, datagram.stamp)
+        deliveries = Deliveries()
+        self._ingress.feed(deliveries, self._counters, [datagram.payload], [datagram.peer], self._now, datagram.stamp)
         # The tap's subscriber is the last, and here the only one.
         _, key, payload = frames.read(deliveries.frames[deliveries.count - 1])
         row = observe(*frames.read_tapped(key, payload))

@@ -13,6 +13,7 @@ from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
@@ -259,16 +260,17 @@ class Mesh:
         host.busy = host.start(self.now)
         now = host.spend(costs.brought if way else costs.heard)
         stamp = BEGIN + int(self.now * 1e9)
+        deliveries = Deliveries()
         if way:
             self.outcome.received[host.number] += 1
             late = now - self.now > self.world.rules.horizon
-            deliveries, accepted = host.ingress.feed_link(
-                host.brought, way, datagram, peer, now, stamp, late=late, copies=1
+            accepted = host.ingress.feed_link(
+                deliveries, host.brought, way, datagram, peer, now, stamp, late=late, copies=1
             )
             if accepted and not late:
                 self._broadcast(host, host.segment, datagram, hops)
         else:
-            deliveries = host.ingress.feed(host.heard, [datagram], [peer], now, stamp)
+            host.ingress.feed(deliveries, host.heard, [datagram], [peer], now, stamp)
         for _, frame in deliveries:
             if frame.startswith(_FORWARDED):
                 origin, raw = frames.read_forwarded(frame[len(_FORWARDED) :])

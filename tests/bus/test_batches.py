@@ -17,6 +17,7 @@ from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.fanout_groups import LENGTH, MAX_PORTION
 from bccnd.core.frames import MAX_BATCH
 from bccnd.core.ingress import Ingress
@@ -113,7 +114,8 @@ class Wire:
     def bring(self, chan: str, *payloads: bytes) -> None:
         datagrams = [datagram("relay02/x/1", next(self.seqs), chan, payload) for payload in payloads]
         peers = ["10.0.0.9:5400"] * len(datagrams)
-        found = self.ingress.feed(self.counters, datagrams, peers, time.monotonic(), time.time_ns())
+        found = Deliveries()
+        self.ingress.feed(found, self.counters, datagrams, peers, time.monotonic(), time.time_ns())
         self.hub.bus.fanout.deliver(found)
 
 

@@ -124,15 +124,18 @@ class Host:
     ) -> tuple[str, bool]:
         """Receive a datagram from a link; return the verdict, and whether it is to be broadcast."""
         before = list(self.counters.verdicts)
-        self.delivered, accepted = self.world.ingress.feed_link(
-            self.counters, way, raw, PEER, now, NS, late=late, copies=copies
+        self.delivered = Deliveries()
+        accepted = self.world.ingress.feed_link(
+            self.delivered, self.counters, way, raw, PEER, now, NS, late=late, copies=copies
         )
         (name,) = [NAMES[n] for n, count in enumerate(self.counters.verdicts) if count != before[n]]
         return name, accepted
 
     def passed(self, raws: list[bytes], now: float = 0.0) -> list[tuple[int, bytes]]:
         """Receive datagrams from the segment; return what the carrier gets."""
-        return self.carried(self.world.ingress.feed(self.world.counters, raws, ["10.0.0.9:1"] * len(raws), now, NS))
+        found = Deliveries()
+        self.world.ingress.feed(found, self.world.counters, raws, ["10.0.0.9:1"] * len(raws), now, NS)
+        return self.carried(found)
 
     @staticmethod
     def carried(deliveries: Deliveries) -> list[tuple[int, bytes]]:

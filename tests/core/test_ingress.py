@@ -13,6 +13,7 @@ from bccnd.core import bccn1, frames, ingress, targets
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
@@ -23,7 +24,7 @@ from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests.core import naive
 from tests.core.material import KEY, OTHER_KEY, examples, sign
-from tests.core.world import BATCHES, GROUPS, NS, OPEN, OWN, PEER, RECEIVERS, SIGNED, Batch, Deliveries, World, datagram
+from tests.core.world import BATCHES, GROUPS, NS, OPEN, OWN, PEER, RECEIVERS, SIGNED, Batch, Delivered, World, datagram
 
 ACCEPTING = set(NAMES[: LAST_ACCEPTED + 1])
 #: verdicts that depend on what came before
@@ -42,7 +43,7 @@ class Oracle:
         self.messages = [0] * len(GROUPS)
         self.bytes = [0] * len(GROUPS)
 
-    def feed(self, raw: bytes, peer: str, now: float) -> tuple[str, Deliveries]:
+    def feed(self, raw: bytes, peer: str, now: float) -> tuple[str, Delivered]:
         if len(raw) > self.ceiling:
             return "oversize", []
         try:
@@ -159,7 +160,7 @@ def test_ingress_follows_the_rules(
     now, expected_totals = 0.0, dict.fromkeys(NAMES, 0)
     for batch in fed:
         now += batch.quarters / 4
-        expected: Deliveries = []
+        expected: Delivered = []
         for raw, peer in batch.arrived:
             verdict, deliveries = oracle.feed(raw, peer, now)
             expected_totals[verdict] += 1
@@ -175,14 +176,15 @@ def test_ingress_follows_the_rules(
     assert world.bugs == []
 
 
-def test_tracked_source_and_channel_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracked_source_and_a_cached_channel_are_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(SIGNED)
     world.feed(datagram(seq=5008, key=KEY))
 
-    def unexpected(body: bytes) -> NoReturn:
-        raise AssertionError(f"{body!r} was parsed")
+    def unexpected(field: bytes) -> NoReturn:
+        raise AssertionError(f"{field!r} was checked")
 
-    monkeypatch.setattr(ingress, "read_body", unexpected)
+    monkeypatch.setattr(ingress, "check_src", unexpected)
+    monkeypatch.setattr("bccnd.core.routes.check_chan", unexpected)
     assert world.verdict(datagram(seq=5009, key=KEY)) == "accepted"
     assert world.verdict(datagram(seq=5009, key=KEY)) == "duplicate"
     assert world.bugs == []
@@ -220,9 +222,9 @@ def test_a_peer_is_looked_up_only_where_it_matters() -> None:
     own.first, own.next = 20, 21
     mine, foreign = datagram(src=OWN, seq=20), datagram(src=OWN, seq=21)
     raws = [datagram(), datagram(), datagram(seq=21), datagram(chan=b"!nobody", seq=22), mine, b"noise"]
-    world.ingress.feed(world.counters, raws, unasked, 0.0, NS)
+    world.ingress.feed(Deliveries(), world.counters, raws, unasked, 0.0, NS)
     assert world.bugs == []
-    world.ingress.feed(world.counters, [datagram(src=b"?"), foreign], unasked, 0.0, NS)
+    world.ingress.feed(Deliveries(), world.counters, [datagram(src=b"?"), foreign], unasked, 0.0, NS)
     assert world.bugs == [datagram(src=b"?"), foreign]
 
 
@@ -272,8 +274,9 @@ def test_bug_drops_one_datagram_only(bad: bytes) -> None:
     way_in, bugs = broken()
     counters = SegmentCounters("one")
     raws = [datagram(seq=1, payload=b"before"), bad, datagram(seq=2, payload=b"behind")]
-    frames = [frame for _, frame in way_in.feed(counters, raws, [PEER] * 3, 0.0, NS)]
-    assert frames == [b"MSG c/1\0before", b"MSG c/1\0behind"]
+    found = Deliveries()
+    way_in.feed(found, counters, raws, [PEER] * 3, 0.0, NS)
+    assert [frame for _, frame in found] == [b"MSG c/1\0before", b"MSG c/1\0behind"]
     assert bugs == [bad]
     assert counters.verdicts[NUMBERS["internal_error"]] == 1
     assert counters.verdicts[NUMBERS["accepted"]] == 2
@@ -287,7 +290,8 @@ def test_without_callbacks_a_bug_is_tapped_and_counted_and_so_is_a_conflict() ->
     sources, counters = TrackerTable(DedupRules()), SegmentCounters("one")
     sources.claim(OWN)
     raws = [datagram(OWN), datagram(b"a", chan=b"heartbeat/a"), datagram(chan=b"broken")]
-    found = Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(counters, raws, [PEER] * 3, 0.0, NS)
+    found = Deliveries()
+    Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(found, counters, raws, [PEER] * 3, 0.0, NS)
     tapped = frames.tapped("internal_error", "one", 0, NS, PEER, raws[2])
     assert [(receivers.all, frame) for receivers, frame in found] == [((1,), tapped)]
     assert (counters.verdicts[NUMBERS["internal_error"]], sources.counted["conflicts"]) == (1, 1)

@@ -11,7 +11,7 @@ from bccnd.core.dedup import DedupRules
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from tests import vectors
 from tests.core.material import OF_THE_PARSE, reason_of
-from tests.core.world import NS, PEER, Deliveries, World
+from tests.core.world import NS, PEER, Delivered, World
 from tests.vectors import AT_DOORS, DELIVERED, DOORS, SEQUENCES, UNCHECKED, VECTORS, DoorVectors, Rules, Vector
 
 #: each door with all vectors for it
@@ -81,7 +81,7 @@ def world_at(at: DoorVectors, rules: Rules = Rules(), name: str = vectors.RECEIV
     return World(door_of(at), dedup, ceiling=vectors.LARGEST, receivers=receivers)
 
 
-def delivered(raw: bytes, peer: str = PEER) -> Deliveries:
+def delivered(raw: bytes, peer: str = PEER) -> Delivered:
     """What must be delivered of a datagram."""
     src, digits, rest = raw.partition(b"]")[2].split(b":", 2)
     chan, _, payload = rest.partition(b"|")

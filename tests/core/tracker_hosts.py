@@ -12,6 +12,7 @@ from bccnd.core import bccn1
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
@@ -90,14 +91,12 @@ class Host:
 
     def feed(self, *raws: bytes, peer: str = PEERS[0], commit: bool = True) -> list[str]:
         """Receive datagrams in one batch; return their verdicts. Without ``commit`` the input is never finished."""
-        before = list(self.counters.verdicts)
         self.serial += 1
         self.memory.begin(self.serial)
-        self.ingress.feed(self.counters, list(raws), [peer] * len(raws), self.now, 0)
+        verdicts = self.ingress.feed(Deliveries(), self.counters, list(raws), [peer] * len(raws), self.now, 0)
         if commit:
             self.memory.commit()
-        after = self.counters.verdicts
-        return [NAMES[n] for n in range(len(NAMES)) for _ in range(after[n] - before[n])]
+        return [NAMES[verdict] for verdict in verdicts]
 
     def receive(self, src: bytes = SRCS[0], *seqs: int, chan: bytes = b"c/1") -> list[str]:
         """Receive datagrams one by one; return their verdicts."""

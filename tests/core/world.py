@@ -11,6 +11,7 @@ from bccnd.core import bccn1
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.integrity_algorithms import Hmac
@@ -37,7 +38,7 @@ RECEIVERS = {
 }
 GROUPS = (b"c/", b"", b"!own")
 
-Deliveries = list[tuple[list[int], bytes]]
+Delivered = list[tuple[list[int], bytes]]
 
 
 def datagram(
@@ -84,21 +85,24 @@ class World:
         self.ingress.set_groups(GROUPS)
         self.counters = SegmentCounters("one")
 
-    def feed(self, *raws: bytes, now: float = 0.0, peer: str = PEER) -> Deliveries:
+    def feed(self, *raws: bytes, now: float = 0.0, peer: str = PEER) -> Delivered:
         return self.feed_from(raws, [peer] * len(raws), now)
 
-    def feed_from(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> Deliveries:
-        found = self.ingress.feed(self.counters, list(raws), peers, now, NS)
-        return [(sorted(receivers.all), frame) for receivers, frame in found]
+    def feed_from(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> Delivered:
+        return self.take(raws, peers, now)[1]
 
-    def judge(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> tuple[str, Deliveries]:
+    def take(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> tuple[list[str], Delivered]:
+        """The verdicts on some datagrams, and what was delivered."""
+        found = Deliveries()
+        verdicts = self.ingress.feed(found, self.counters, list(raws), peers, now, NS)
+        return [NAMES[one] for one in verdicts], [(sorted(receivers.all), frame) for receivers, frame in found]
+
+    def judge(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> tuple[str, Delivered]:
         """The verdict on one datagram, and what was delivered; there is just one, whatever the datagram."""
-        before = list(self.counters.verdicts)
-        deliveries = self.feed(raw, now=now, peer=peer)
-        changed = [number for number, count in enumerate(self.counters.verdicts) if count != before[number]]
-        assert sum(self.counters.verdicts) == sum(before) + 1 == self.counters.received
-        (number,) = changed
-        return NAMES[number], deliveries
+        before = self.totals()
+        (verdict,), deliveries = self.take([raw], [peer], now)
+        assert self.totals() == {**before, verdict: before.get(verdict, 0) + 1}
+        return verdict, deliveries
 
     def verdict(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> str:
         return self.judge(raw, now, peer)[0]

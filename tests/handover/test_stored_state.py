@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from bccnd.bus.access import Access, Allowed, Rule
 from bccnd.bus.client import BusLimits
 from bccnd.core import bccn1, client_log_format, frames
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.send_queue import ENTRY
 from bccnd.core.user_quota import UserLimits
@@ -843,7 +844,8 @@ def test_remaining_receivers_get_a_received_datagram(tmp_path: Path, judged: boo
         got: list[list[bytes]] = [[]] * 5
         if judged:
             inflight.set_time(time.monotonic())
-            deliveries = site.ingress.feed(site.counters, datagrams, segment.peers, time.monotonic(), time.time_ns())
+            deliveries = Deliveries()
+            site.ingress.feed(deliveries, site.counters, datagrams, segment.peers, time.monotonic(), time.time_ns())
             site.bus.fanout.deliver(deliveries)
             got = [*unsend(site, peers, reached, armed=armed), []]
         for _ in range(2):

@@ -9,6 +9,7 @@ from typing import Final
 
 from bccnd.core import bccn1
 from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.deliveries import Deliveries
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.integrity_algorithms import Crc32, Hmac
 from bccnd.core.liveness import Liveness, LivenessRules
@@ -124,8 +125,9 @@ def stream(data: bytes) -> object:
         before = list(world.counters.verdicts)
         memory.begin(number)
         if how & 0x40:
-            found, passed = world.ingress.feed_link(
-                world.counters, 1 + (how >> 4 & 1), raw, _PEERS[0], now, NS, late=bool(how & 0x20), copies=how >> 3 & 1
+            found, way, late, copies = Deliveries(), 1 + (how >> 4 & 1), bool(how & 0x20), how >> 3 & 1
+            passed = world.ingress.feed_link(
+                found, world.counters, way, raw, _PEERS[0], now, NS, late=late, copies=copies
             )
             deliveries: object = ([(sorted(who_gets.all), frame) for who_gets, frame in found], passed)
         else:
