@@ -113,7 +113,7 @@ class Ingress:
         links = NOBODY
         if link_head:
             links = routes.links if from_link else routes.links_here
-        verdicts: list[int] = []
+        verdicts = [ACCEPTED] * len(datagrams)
         accepted = 0
         for number, raw in enumerate(datagrams):
             try:
@@ -137,10 +137,10 @@ class Ingress:
             except Exception:  # a bug costs only this datagram
                 verdict = INTERNAL_ERROR
                 self._on_bug(raw)
-            verdicts.append(verdict)
             if verdict == ACCEPTED:
                 accepted += 1
             else:
+                verdicts[number] = verdict
                 counters.judged(verdict)
             if taps:
                 tap = taps[verdict]
