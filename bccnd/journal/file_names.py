@@ -39,6 +39,11 @@ class ObsFile(NamedTuple):
     last: int | None = None
 
     @property
+    def journal(self) -> tuple[str, str]:
+        """The journal, by the host that has written it and its name."""
+        return self.host, self.journal_id
+
+    @property
     def path(self) -> str:
         numbers = f"{self.first:012d}" if self.last is None else f"{self.first:012d}_{self.last:012d}"
         return f"{OBS}/host={self.host}/day={self.day}/{self.journal_id}-{numbers}.parquet"

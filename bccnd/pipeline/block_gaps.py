@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.epoch_alignment import ENDLESS
+from bccnd.pipeline.source_runs import ENDLESS
 from bccnd.pipeline.task_records import KINDS, RECORD, frame_of, make_records, of_kind
 
 

@@ -22,9 +22,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.epoch_alignment import HORIZON
 from bccnd.pipeline.input_history import Session
 from bccnd.pipeline.row_batch import Numbers, grouped
+from bccnd.pipeline.source_runs import HORIZON
 from bccnd.pipeline.task_records import DAY, MINUTE, beside, day_of
 
 #: rows of a day by which clocks are compared, at most: enough for percentiles to the microsecond or so

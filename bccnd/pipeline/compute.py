@@ -29,7 +29,7 @@ from bccnd.pipeline import clocks, day_state, input_history, schema
 from bccnd.pipeline.block_gaps import BlockGaps
 from bccnd.pipeline.clocks import Clock
 from bccnd.pipeline.damaged_files import DamagedFile, find_damaged
-from bccnd.pipeline.epoch_alignment import Piece, Run, align, joined
+from bccnd.pipeline.epoch_alignment import align, joined
 from bccnd.pipeline.epoch_assignment import EpochAssignment
 from bccnd.pipeline.input_history import Session
 from bccnd.pipeline.journal_files import MARGIN, Input, Journal
@@ -39,6 +39,7 @@ from bccnd.pipeline.reach import find_reach
 from bccnd.pipeline.receivers import JournalSpan, Seen, find_receivers, recorded
 from bccnd.pipeline.scan import BUCKET, Plan, block_of, counted, estimate, scan, spans_of
 from bccnd.pipeline.session_files import without_damaged
+from bccnd.pipeline.source_runs import Piece, Run
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery
 from bccnd.pipeline.tables.epochs import epochs as epochs_table

@@ -52,16 +52,21 @@ def find_damaged(
     before it and before those of the next one; ``spans`` has the times of the files that are usable."""
     files = list(inputs)
     before: dict[str, int] = {}
-    for one, other in pairwise(files):
-        if one.file[:3] == other.file[:3]:
-            before[other.path] = spans[one.path][1] if one.path in spans else before.get(one.path, 0)
+    for earlier, file in pairwise(files):
+        if _adjacent(earlier, file):
+            before[file.path] = spans[earlier.path][1] if earlier.path in spans else before.get(earlier.path, 0)
     behind: dict[str, int] = {}
-    for one, other in pairwise(reversed(files)):
-        if one.file[:3] == other.file[:3] and (one.path in spans or one.path in behind):
-            behind[other.path] = spans[one.path][0] if one.path in spans else behind[one.path]
-    for file, path, size in files:
+    for later, file in pairwise(reversed(files)):
+        if _adjacent(later, file) and (later.path in spans or later.path in behind):
+            behind[file.path] = spans[later.path][0] if later.path in spans else behind[later.path]
+    for name, path, size in files:
         if path in problems:
-            start = date_of(file.day) * DAY
+            start = date_of(name.day) * DAY
             low = max(start, before.get(path, start))
             high = min(start + DAY - 1, behind.get(path, start + DAY - 1))
-            yield DamagedFile(path, size, problems[path], file.host, file.journal_id, low, high)
+            yield DamagedFile(path, size, problems[path], name.host, name.journal_id, low, high)
+
+
+def _adjacent(one: Input, other: Input) -> bool:
+    """Whether two files that follow each other are of the same journal and day."""
+    return (one.file.journal, one.file.day) == (other.file.journal, other.file.day)

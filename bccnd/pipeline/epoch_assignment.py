@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bccnd.pipeline.epoch_alignment import Piece
 from bccnd.pipeline.row_batch import Numbers, Origin, grouped
+from bccnd.pipeline.source_runs import Piece
 
 #: the epoch of a row that belongs to none
 NOWHERE: Final = -(2**63)

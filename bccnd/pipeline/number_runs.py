@@ -11,11 +11,12 @@ is never used again (a source that begins anew within two seconds is taken for a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from bccnd.pipeline.epoch_alignment import ENDLESS, SANITY, Run, went_back
 from bccnd.pipeline.scan_records import ANY_PORT, MAX_PORTS
+from bccnd.pipeline.source_runs import ENDLESS, SANITY, Run, went_back
 
 #: less than any number, also than that of seq 0
 _LEAST: Final = -ENDLESS - 2
@@ -44,25 +45,34 @@ class Stretch(NamedTuple):
     first_key: int
     last_key: int
 
+    @property
+    def journal(self) -> tuple[str, str, str]:
+        """The day and the journal that it is of."""
+        return self.day, self.host, self.journal_id
+
     def run(self, *, loose: bool = False, masked: bool = False) -> Run:
         """The stretch as a run of its own."""
-        return Run(*self[:4], *self[7:], loose=loose or self.epoch == 0, masked=masked)
+        fields = {name: value for name, value in self._asdict().items() if name in Run._fields}
+        return Run(**fields, loose=loose or self.epoch == 0, masked=masked)
+
+    def behind(self, key: int) -> Stretch | None:
+        """What the stretch has behind a number, as if it began there; None if that is nothing."""
+        if self.last_key <= key:
+            return None
+        return self._replace(first_key=key + 1, lo_key=key + 1)
 
 
 def runs(stretches: Iterable[Stretch]) -> list[Run]:
     """The runs of one source."""
     found: list[Run] = []
-    for _, each in groupby(sorted(stretches, key=_place), key=lambda one: one[:3]):
-        some = list(each)
-        if any(one.new for one in some):
-            found += _joined(_begun(some))
+    ordered = sorted(stretches, key=lambda stretch: (*stretch.journal, stretch.from_rec, stretch.to_rec))
+    for _, group in groupby(ordered, key=lambda stretch: stretch.journal):
+        of_journal = list(group)
+        if any(stretch.new for stretch in of_journal):
+            found += _joined(_parts(of_journal))
         else:
-            found += _joined(one.run(loose=True) for one in some)
+            found += _joined(stretch.run(loose=True) for stretch in of_journal)
     return found
-
-
-def _place(one: Stretch) -> tuple[str, str, str, int, int]:
-    return (*one[:3], one.from_rec, one.to_rec)
 
 
 def _joined(parts: Iterable[Run]) -> Iterator[Run]:
@@ -92,59 +102,86 @@ def _joined(parts: Iterable[Run]) -> Iterator[Run]:
         yield run
 
 
-def _begun(stretches: Sequence[Stretch]) -> Iterator[Run]:
+class _PortUse:
+    """In which records of a journal each port of a source was used; nothing if ports prove nothing."""
+
+    def __init__(self, stretches: Sequence[Stretch]) -> None:
+        self._first: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        ports = {stretch.port for stretch in stretches}
+        if ANY_PORT in ports or len(ports) > MAX_PORTS:
+            return
+        for stretch in stretches:
+            self._first[stretch.port] = min(stretch.from_rec, self._first.get(stretch.port, ENDLESS))
+            self._last[stretch.port] = max(stretch.to_rec, self._last.get(stretch.port, -1))
+
+    def is_replaced(self, port: int, by: Stretch) -> bool:
+        """Whether a stretch is the first from its port, and behind all that came from another one."""
+        is_first = self._first.get(by.port) == by.from_rec
+        return is_first and by.port != port and self._last.get(port, ENDLESS) < by.from_rec
+
+
+@dataclass
+class _Count:
+    """What is known of a source while its receiver counts one epoch. ``swallows``: the source has begun anew, and the
+    receiver takes its messages for copies."""
+
+    epoch: int = -1
+    port: int = ANY_PORT
+    last_key: int = _LEAST
+    swallows: bool = False
+
+    def take_new(self, stretch: Stretch) -> Run | None:
+        """The part of a run that messages make which were new; None if they are late, and for other hosts."""
+        went_on = stretch.epoch == self.epoch
+        masked = went_on and stretch.first_key <= self.last_key
+        if masked and not stretch.addressed and self.last_key - stretch.first_key < SANITY:
+            # What is behind the late ones goes on.
+            masked, rest = False, stretch.behind(self.last_key)
+            if rest is None:
+                return None
+            stretch = rest
+        if masked or not went_on:
+            self.swallows = False
+        self.epoch, self.port, self.last_key = stretch.epoch, stretch.port, stretch.last_key
+        return stretch.run(masked=masked)
+
+    def take_copies(self, stretch: Stretch, high: int, ports: _PortUse) -> Run | None:
+        """The part of a run that messages up to ``high`` make which the receiver took for copies; None if they are."""
+        begins = stretch.first_key < self.last_key and ports.is_replaced(self.port, stretch)
+        if not begins and not self.swallows:
+            return None
+        low = stretch.first_key if begins else max(stretch.first_key, self.last_key + 1)
+        if high < low:
+            return None
+        self.port, self.last_key, self.swallows = stretch.port, high, True
+        return stretch.run(masked=begins)._replace(lo_key=low, hi_key=high, first_key=low, last_key=high)
+
+
+def _parts(stretches: Sequence[Stretch]) -> Iterator[Run]:
     """The parts of runs in a receiver's journal, those `masked` that begin a run though the receiver counted on."""
-    ports = {one.port for one in stretches}
-    by_port = ANY_PORT not in ports and len(ports) <= MAX_PORTS
-    since: dict[int, int] = {}
-    until: dict[int, int] = {}
-    for one in stretches if by_port else ():
-        since[one.port] = min(one.from_rec, since.get(one.port, one.from_rec))
-        until[one.port] = max(one.to_rec, until.get(one.port, one.to_rec))
-    epoch, port, last_key, swallowed = -1, ANY_PORT, _LEAST, False
-    for number, one in enumerate(stretches):
-        if one.epoch == 0:
-            if one.new:
-                yield one.run()
-        elif one.new:
-            masked = False
-            if one.epoch != epoch:
-                swallowed = False
-            elif one.first_key <= last_key:
-                if not one.addressed and last_key - one.first_key < SANITY:
-                    # Meant for others, and late: what is behind it goes on.
-                    if one.last_key <= last_key:
-                        continue
-                    one = one._replace(first_key=last_key + 1, lo_key=last_key + 1)
-                else:
-                    masked, swallowed = True, False
-            epoch, port, last_key = one.epoch, one.port, one.last_key
-            yield one.run(masked=masked)
-        elif one.epoch == epoch:
-            begins = (
-                by_port
-                and one.port != port
-                and until.get(port, ENDLESS) < one.from_rec == since[one.port]
-                and one.first_key < last_key
-            )
-            if begins or (swallowed and one.hi_key > last_key):
-                high = _reached(stretches, number)
-                low = one.first_key if begins else max(one.first_key, last_key + 1)
-                if high < low:
-                    continue
-                swallowed = True
-                port, last_key = one.port, high
-                part = one.run(masked=begins)
-                yield part._replace(lo_key=low, hi_key=high, first_key=low, last_key=high)
+    ports = _PortUse(stretches)
+    count = _Count()
+    for number, stretch in enumerate(stretches):
+        part = None
+        if stretch.epoch == 0:
+            # A receiver does not count what it has sent itself.
+            part = stretch.run() if stretch.new else None
+        elif stretch.new:
+            part = count.take_new(stretch)
+        elif stretch.epoch == count.epoch:
+            part = count.take_copies(stretch, _reached(stretches, number), ports)
+        if part is not None:
+            yield part
 
 
 def _reached(stretches: Sequence[Stretch], number: int) -> int:
     """The highest number of the copies in a stretch that came before messages were new again."""
-    one = stretches[number]
+    copies = stretches[number]
     for index in range(number + 1, len(stretches)):
-        other = stretches[index]
-        if other.from_rec > one.to_rec:
+        following = stretches[index]
+        if following.from_rec > copies.to_rec:
             break
-        if other.new and other.epoch == one.epoch:
-            return min(one.hi_key, other.first_key - 1)
-    return one.hi_key
+        if following.new and following.epoch == copies.epoch:
+            return min(copies.hi_key, following.first_key - 1)
+    return copies.hi_key

@@ -59,7 +59,7 @@ def counted(inputs: Sequence[Input]) -> Iterator[tuple[Input, int | None]]:
         file = one.file
         if file.last is not None:
             yield one, file.last - file.first + 1
-        elif following is not None and following.file[:3:2] == file[:3:2]:
+        elif following is not None and following.file.journal == file.journal:
             yield one, following.file.first - file.first
         else:
             yield one, None

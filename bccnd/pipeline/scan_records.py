@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from bccnd.core.tap_record import JOURNAL_GAP
 from bccnd.pipeline import task_records
-from bccnd.pipeline.epoch_alignment import SANITY
 from bccnd.pipeline.row_batch import GOLDEN, Batch, Groups, Numbers, changes, grouped, mixed, sorted_by
+from bccnd.pipeline.source_runs import SANITY
 from bccnd.pipeline.task_records import ARRIVED, COMPARED, NAMELESS, NEW, ONCE
 
 #: microseconds: silences that are not longer are none, and messages closer to each other are one stretch
@@ -68,8 +68,8 @@ def stretches(batch: Batch) -> Iterator[pa.RecordBatch]:
     rows = sorted_by(batch.origin, batch.src.codes, batch.date, among=np.flatnonzero(batch.tracked))
     new = batch.verdict.among(NEW)[rows]
     ports = _ports(batch, rows)
-    for some, are_new in ((rows[new], True), (rows[~new], False)):
-        yield _rising(batch, some, ports, new=are_new)
+    yield _rising(batch, rows[new], ports, new=True)
+    yield _rising(batch, rows[~new], ports, new=False)
 
 
 def _ports(batch: Batch, rows: Numbers) -> Numbers:
@@ -85,29 +85,14 @@ def _ports(batch: Batch, rows: Numbers) -> Numbers:
 def _rising(batch: Batch, rows: Numbers, ports: Numbers, *, new: bool) -> pa.RecordBatch:
     """Stretches of rows that are sorted by journal, source and day; of those that were ``new``, or of the others."""
     not_addressed = batch.verdict.among(("not_addressed",))
-    own = changes(rows, batch.origin, batch.src.codes, batch.date)
-    keys = batch.seq_key[rows].astype(np.uint64)  # differences of numbers may be as large as 64 bits
     if new:
-        # What was meant for other hosts may come late without being a copy: it begins nothing.
-        for _ in range(_ROUNDS):
-            back = np.zeros(len(rows), bool)
-            back[1:] = ~own[1:] & not_addressed[rows[1:]] & (keys[:-1] - keys[1:] < np.uint64(SANITY))
-            if not back.any():
-                break
-            rows, own, keys = (each[~back] for each in (rows, own, keys))
-    elsewhere = not_addressed[rows]
-    starts = own | changes(rows, batch.epoch, ports)
-    up, down = keys[1:] - keys[:-1], keys[:-1] - keys[1:]
-    near = (up < np.uint64(SANITY)) | (down < np.uint64(SANITY))
+        rows = _without_late(batch, rows, not_addressed)
+    begins = _first_of_source(batch, rows)
+    starts = begins | changes(rows, batch.epoch, ports)
+    starts[1:] |= ~_follow(batch, rows, new=new)
     if new:
-        tracked = batch.epoch[rows][1:] > 0  # a receiver does not track what it has sent itself
-        near = np.where(tracked, (up > 0) & (up < np.uint64(SANITY)), near)
-        # Whether those that come first have come late is known only from what was before.
-        addressed = np.cumsum(~elsewhere)
-        before = (addressed - ~elsewhere)[own][np.cumsum(own) - 1]
-        leading = addressed == before
-        starts[1:] |= leading[:-1] & ~elsewhere[1:]
-    starts[1:] |= ~near
+        leading = _leading(not_addressed[rows], begins)
+        starts[1:] |= leading[:-1] & ~not_addressed[rows[1:]]
     groups = Groups(rows, np.flatnonzero(starts))
     first, last = groups.heads, groups.tails
     return task_records.make_records(
@@ -126,6 +111,44 @@ def _rising(batch: Batch, rows: Numbers, ports: Numbers, *, new: bool) -> pa.Rec
         last_key=batch.seq_key[last],
         **batch.labels(first),
     )
+
+
+def _first_of_source(batch: Batch, rows: Numbers) -> Numbers:
+    """Which of these rows is the first one of a source, journal and day."""
+    return changes(rows, batch.origin, batch.src.codes, batch.date)
+
+
+def _without_late(batch: Batch, rows: Numbers, not_addressed: Numbers) -> Numbers:
+    """Rows without those for other hosts that came behind a higher number: they are no copies, and begin nothing."""
+    for _ in range(_ROUNDS):
+        keys = batch.seq_key[rows].astype(np.uint64)
+        late = np.zeros(len(rows), bool)
+        late[1:] = not_addressed[rows[1:]] & (keys[:-1] - keys[1:] < np.uint64(SANITY))
+        late &= ~_first_of_source(batch, rows)
+        if not late.any():
+            break
+        rows = rows[~late]
+    return rows
+
+
+def _follow(batch: Batch, rows: Numbers, *, new: bool) -> Numbers:
+    """Which rows, from the second one on, can be in a stretch with the one before, by their numbers."""
+    keys = batch.seq_key[rows].astype(np.uint64)  # differences of numbers may be as large as 64 bits
+    up, down = keys[1:] - keys[:-1], keys[:-1] - keys[1:]
+    near: Numbers = (up < np.uint64(SANITY)) | (down < np.uint64(SANITY))
+    if not new:
+        return near
+    tracked = batch.epoch[rows][1:] > 0  # a receiver does not track what it has sent itself
+    return np.where(tracked, (up > 0) & (up < np.uint64(SANITY)), near)
+
+
+def _leading(not_addressed: Numbers, begins: Numbers) -> Numbers:
+    """Which rows are for other hosts, as are all before them of their source: whether these have come late is known
+    only from what was before."""
+    addressed = np.cumsum(~not_addressed)
+    before = (addressed - ~not_addressed)[begins][np.cumsum(begins) - 1]
+    leading: Numbers = addressed == before
+    return leading
 
 
 def _heard(batch: Batch) -> pa.RecordBatch:

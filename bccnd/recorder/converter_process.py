@@ -1,7 +1,15 @@
 """The process that converts logs to files, apart from the recording, which it must not delay.
 
-Invariant: one request and one answer, a line each; an error is an answer too. It exits when its input ends, and ignores
-signals, which are for its parent. Two of them never work on one spool: the later one waits for the earlier to exit.
+Invariant: one request on its input and one answer on its output, each a line of JSON; an error is an answer too. It
+exits when its input ends, and ignores signals, which are for its parent. Two of them never work on one spool: the later
+one waits for the earlier to exit, which ends its request first even if its parent was killed.
+
+- ``{"journal", "log"}`` converts a log to the journal's files: ``{"rows", "files", "bytes", "end", "saved"}``
+  (`convert.Converted`).
+- ``{"journal", "host", "current", "age", "size"}`` removes what is too old or too much, but not of the journal that is
+  ``current``: ``{"files", "bytes"}``.
+- Instead of either: ``{"errno", "text"}`` for an OSError, ``{"bad", "remedy"}`` for a log that cannot be read,
+  ``{"bug"}`` with a traceback for anything else.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from bccnd.core.tap_record import seq_key
 from bccnd.pipeline import epoch_alignment, task_records
-from bccnd.pipeline.epoch_alignment import ALWAYS, FIRST, JUMP, MASKED, RESTART, Alignment, Run
+from bccnd.pipeline.epoch_alignment import ALWAYS, Alignment
 from bccnd.pipeline.number_runs import Stretch, runs
 from bccnd.pipeline.scan_records import stretches
+from bccnd.pipeline.source_runs import FIRST, JUMP, MASKED, RESTART, Run, went_back
 from examples.simulation import SECOND, Fleet, Loss, Recording, Restart, Simulation, Source
 from tests.pipeline import frames
 from tests.support import examples
@@ -209,5 +210,5 @@ def test_numbers_across_journals_go_back_for_certain_only_by_a_jump_or_after_a_w
     new = old_run._replace(journal_id="j2", from_ts=1_500_000, to_ts=2_500_000)
     low = seq_key(6000 - back)
     new = new._replace(lo_key=low, first_key=low)
-    assert epoch_alignment.went_back(old_run, new) == (back == 1024)
-    assert epoch_alignment.went_back(old_run, new._replace(from_ts=3_000_001))
+    assert went_back(old_run, new) == (back == 1024)
+    assert went_back(old_run, new._replace(from_ts=3_000_001))
