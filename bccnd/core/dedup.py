@@ -4,7 +4,7 @@ Invariant: the verdict depends only on src, seq, time and whether a link brought
 and evictions are counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with these rules where that text is silent:
 
 - Ahead by less than ``sanity``: new; the seqs in between are missing. Ahead by more: a new epoch; the seqs in between
-  are lost if a report of the sender says that it has sent them (`reported_loss`).
+  are lost if a report of the sender, or else its rate, says that it has sent them (`reported_loss`).
 - Behind by ``sanity`` or more, or not new and later than ``horizon`` after the last accepted one: a restart.
 - Behind by less: a duplicate if it was seen, else late.
 - Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.

@@ -1,9 +1,10 @@
-"""Finds losses that only the report of a sender shows: what is missing behind the last number of a source, and holes of
-any length.
+"""Finds losses that the next number does not show: what is missing behind the last number of a source, and holes of any
+length.
 
 A report says that every number of a run up to ``next - 1`` was broadcast. What is still missing of them `horizon`
 seconds later is lost, counted once, and late if it arrives after that. What was sent before a source was first heard
-here is not a loss here.
+here is not a loss here. A hole of a source that no report speaks of is a loss if the source can have sent as much
+meanwhile, at the rate at which it goes on.
 
 Invariant: no verdict depends on it.
 """
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from bccnd.core.explained_holes import is_explained, rate_of_run
 from bccnd.core.record_table import RecordTable
 from bccnd.core.sender_counts import SenderCounts
 
@@ -21,6 +23,9 @@ from bccnd.core.sender_counts import SenderCounts
 MAX_SEQS_A_SECOND: Final = 2_000_000
 #: seconds for which a hole waits for the report that explains it: a few intervals of most senders
 HOLE_PATIENCE: Final = 60.0
+#: seconds for which a source's rate is measured behind a hole, and again while nothing comes
+RATE_SECONDS: Final = 10.0
+_MICROSECONDS: Final = 1_000_000
 #: sources with holes that wait, holes of one source, and sources whose last numbers were counted as lost
 MAX_HOLES: Final = 4096
 MAX_HOLES_OF_SOURCE: Final = 16
@@ -55,6 +60,27 @@ class Hole(NamedTuple):
     at: float
 
 
+class _RatedHole(NamedTuple):
+    """Numbers that a source without reports has skipped, up to ``high``, while nothing was received of it for some
+    seconds; ``until`` its rate is measured."""
+
+    skipped: int
+    high: int
+    silence: float
+    at: float
+    until: float
+
+
+class Trackers(Protocol[S]):
+    """What is needed of the trackers to count all that is missing."""
+
+    @property
+    def missing(self) -> int: ...
+    @property
+    def reported(self) -> ReportedLoss[S]: ...
+    def get(self, src: bytes) -> S | None: ...
+
+
 class _Due(NamedTuple):
     """What is to be counted: all of ``holes``, and what is missing of an epoch up to ``last``."""
 
@@ -86,6 +112,8 @@ class ReportedLoss(Generic[S]):
         self.settled: dict[bytes, _Settled] = {}
         self._kept = kept
         self._holes: dict[bytes, list[Hole]] = {}
+        #: the last hole of each source without reports, the one to be decided first at the front
+        self._rated: dict[bytes, _RatedHole] = {}
         self._due: deque[_Due] = deque()
 
     def load(self) -> None:
@@ -131,11 +159,12 @@ class ReportedLoss(Generic[S]):
 
     def skip(self, source: S, seq: int, now: float) -> None:
         """Take a jump of a source to ``seq``, before its tracker does."""
+        self._decide(source)
         fresh = self.pass_over(source, seq)
         if not fresh:
             return
         if not self.is_reported(source.src):
-            self._jumped()
+            self._measure(source, fresh, seq - 1, now)
             return
         holes = self._holes.setdefault(source.src, [])
         holes.append(Hole(seq - fresh, seq - 1, now))
@@ -144,6 +173,28 @@ class ReportedLoss(Generic[S]):
             self._jumped()
         if len(self._holes) > MAX_HOLES:
             self._give_up(next(iter(self._holes)))
+
+    def _measure(self, source: S, skipped: int, high: int, now: float) -> None:
+        """Measure from now on at which rate a source goes on that no report speaks of."""
+        silence = now - source.heard
+        if not is_explained(skipped, MAX_SEQS_A_SECOND // _MICROSECONDS, round(silence * _MICROSECONDS)):
+            self._jumped()
+            return
+        self._rated[source.src] = _RatedHole(skipped, high, silence, now, now + RATE_SECONDS)
+        if len(self._rated) > MAX_HOLES:
+            del self._rated[next(iter(self._rated))]
+            self._jumped()
+
+    def _decide(self, source: S) -> None:
+        """Decide whether the hole of a source that was measured is a loss, before its numbers jump again."""
+        hole = self._rated.pop(source.src, None)
+        if hole is None:
+            return
+        rate = rate_of_run(source.last - hole.high - 1, round((source.heard - hole.at) * _MICROSECONDS))
+        if is_explained(hole.skipped, rate, round(hole.silence * _MICROSECONDS)):
+            self._lose(source, hole.skipped)
+        else:
+            self._jumped()
 
     def report(self, source: S, first: int, following: int, now: float, horizon: float) -> bool:
         """Take what a report says about a source: the first number of its run, and the next one. False if that cannot
@@ -167,6 +218,20 @@ class ReportedLoss(Generic[S]):
                 self._due.popleft()
         return True
 
+    def count_missing(self, get: Callable[[bytes], S | None]) -> int:
+        """Count what reports have shown to be missing, and what is not yet lost."""
+        missing = 0
+        ends: dict[bytes, _Due] = {}
+        for due in self._due:
+            missing += due.holes
+            if due.last and (due.src not in ends or due.last > ends[due.src].last):
+                ends[due.src] = due
+        for src, due in ends.items():
+            source = get(src)
+            if source is not None and source.epoch == due.epoch:
+                missing += max(0, due.last - self.settled_up_to(source))
+        return missing
+
     def sweep(self, get: Callable[[bytes], S | None], now: float) -> bool:
         """Do one thing that is due; False if there is none."""
         if self._due and self._due[0].at <= now:
@@ -180,7 +245,25 @@ class ReportedLoss(Generic[S]):
             if self._holes[src][-1].at + HOLE_PATIENCE <= now:
                 self._give_up(src)
                 return True
+        if self._rated:
+            src, hole = next(iter(self._rated.items()))
+            if hole.until <= now:
+                self._end_measurement(get(src), src, hole, now)
+                return True
         return False
+
+    def _end_measurement(self, source: S | None, src: bytes, hole: _RatedHole, now: float) -> None:
+        if source is not None and source.last == hole.high + 1 and now < hole.at + HOLE_PATIENCE:
+            del self._rated[src]
+            self._rated[src] = hole._replace(until=now + RATE_SECONDS)
+        elif source is not None:
+            self._decide(source)
+        else:
+            self._forget_measurement(src)
+
+    def _forget_measurement(self, src: bytes) -> None:
+        if self._rated.pop(src, None) is not None:
+            self._jumped()
 
     def _count(self, source: S, due: _Due) -> None:
         lost = due.holes
@@ -205,3 +288,9 @@ class ReportedLoss(Generic[S]):
         """Forget a source that is not tracked any more."""
         self._unsettle(src)
         self._holes.pop(src, None)
+        self._forget_measurement(src)
+
+
+def count_missing(sources: Trackers[S]) -> int:
+    """Count all messages that may still arrive: those that were skipped, and those that only reports show."""
+    return sources.missing + sources.reported.count_missing(sources.get)

@@ -21,6 +21,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from bccnd.core.latency_histogram import LATENCY_BOUNDS
+from bccnd.core.reported_loss import count_missing
 from bccnd.core.verdicts import NAMES
 from bccnd.monitoring.daemon_state import DaemonState, all_counters, gateway_starts
 from bccnd.monitoring.drop_catalog import DROPS
@@ -155,7 +156,7 @@ class DaemonCollector(Collector):
             "source_deaths", "Sources declared dead: too many heartbeats missing", liveness.counted["deaths"]
         )
         missing = "Messages that may still arrive: sequence numbers missing for less than dedup.horizon"
-        yield _gauge("messages_missing", missing, sources.missing)
+        yield _gauge("messages_missing", missing, count_missing(sources))
         yield _counter_of(
             "messages_lost",
             "Messages that never arrived: sequence numbers missing past dedup.horizon",
@@ -164,7 +165,10 @@ class DaemonCollector(Collector):
         yield _counter_of(
             "source_restarts", "Restarts of sources: sequence numbers began again", sources.counted["restarts"]
         )
-        jumps = "Jumps of sources: dedup.sanity or more numbers were skipped, and no report says that they were sent"
+        jumps = (
+            "Jumps of sources: dedup.sanity or more numbers were skipped, and neither a report nor the source's rate "
+            "says that they were sent"
+        )
         yield _counter_of("source_jumps", jumps, sources.counted["jumps"])
 
     def _bus(self) -> Iterator[Metric]:

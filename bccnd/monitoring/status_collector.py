@@ -18,6 +18,7 @@ from bccnd.bus.client import Client as BusClient
 from bccnd.core.counter_history import SLOT, History, Rise
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.liveness import ALIVE, SILENT, STATE_NAMES, Change
+from bccnd.core.reported_loss import count_missing
 from bccnd.core.top_channels import WINDOW, TopChannels
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.log.handlers import LogLine, printable
@@ -276,7 +277,7 @@ class StatusCollector:
             silent=liveness.silent,
             dead=len(liveness.dead),
             restarts=sources.counted["restarts"],
-            missing=sources.missing,
+            missing=count_missing(sources),
             lost=sources.counted["lost"],
         )
 

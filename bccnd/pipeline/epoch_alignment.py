@@ -17,7 +17,7 @@ How it is done:
    new era already: the daemon had taken it for copies. All others are divided at the moment of the restart.
 4. Within an era, what all receivers heard is laid together: a hole of `SANITY` that no receiver's numbers bridge is a
    jump, unless it is a loss: receivers were recording for so long that the source can have sent these numbers at its
-   rate.
+   rate, which is that of its fastest run (`explained_holes`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from bccnd.core.explained_holes import is_explained, rate_of_run
 from bccnd.pipeline.source_runs import (
     ENDLESS,
     FIRST,
     HORIZON,
     JUMP,
-    LEAST,
     MASKED,
     RESTART,
     SANITY,
@@ -51,8 +50,6 @@ from bccnd.pipeline.source_runs import (
 TOLERANCE: Final = 20_000
 #: microseconds by which a datagram may reach one receiver earlier than another
 GUARD: Final = 1_000
-#: a hole is a loss up to so many times what the source sends at its rate, which is that of its fastest run
-RATES: Final = 2
 #: the time in which a receiver that never stops is recording
 ALWAYS: Final = ((-ENDLESS, ENDLESS),)
 
@@ -257,7 +254,7 @@ def _blocks(
 
 def _jumps(spans: Sequence[_Span], recorded: Sequence[tuple[int, int]]) -> list[_Block]:
     """The epochs of an era: holes that are too wide for a loss part them."""
-    fastest = max((Fraction(each.high - each.low, max(each.end - each.start, LEAST)) for each in spans), default=0)
+    fastest = max((rate_of_run(each.high - each.low, each.end - each.start) for each in spans), default=0)
     found: list[_Block] = []
     reached: _Span | None = None
     for each in spans:
@@ -265,7 +262,7 @@ def _jumps(spans: Sequence[_Span], recorded: Sequence[tuple[int, int]]) -> list[
             found.append(_Block(-ENDLESS - 1, each.start))
         elif each.low - reached.high >= SANITY:
             meanwhile = overlap(recorded, reached.end, each.start)
-            if each.low - reached.high - 1 > RATES * fastest * meanwhile:
+            if not is_explained(each.low - reached.high - 1, fastest, meanwhile):
                 found.append(_Block(each.low, each.start))
         found[-1] = found[-1]._replace(start=min(found[-1].start, each.start))
         if reached is None or each.high > reached.high:

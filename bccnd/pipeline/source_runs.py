@@ -14,8 +14,6 @@ SANITY: Final = 1024
 SECOND: Final = 1_000_000
 #: microseconds after which nothing is a late copy (`DedupRules.horizon`)
 HORIZON: Final = 2_000_000
-#: microseconds that a run lasts at least, for a few messages close to each other are no rate
-LEAST: Final = 1_000_000
 #: beyond any number, record or time
 ENDLESS: Final = 2**63 - 1
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.dedup import DedupRules, TrackerTable
-from bccnd.core.reported_loss import HOLE_PATIENCE, MAX_HOLES_OF_SOURCE, MAX_SEQS_A_SECOND
+from bccnd.core.reported_loss import HOLE_PATIENCE, MAX_HOLES_OF_SOURCE, MAX_SEQS_A_SECOND, RATE_SECONDS, count_missing
 from bccnd.core.verdicts import LAST_ACCEPTED
 
 SRC = b"a/app/1"
@@ -63,6 +63,22 @@ def test_a_tail_is_lost_a_horizon_after_the_report_that_shows_it() -> None:
     assert (receiver.sources.counted["jumps"], receiver.sources.missing) == (0, 0)
 
 
+def test_what_a_report_shows_is_missing_until_it_arrives_or_is_lost() -> None:
+    receiver = Receiver()
+    receiver.hear(FIRST)
+    receiver.hear(FIRST + 5000)
+    receiver.hear(FIRST + 5002)
+    assert count_missing(receiver.sources) == 1
+    receiver.report(FIRST + 5100)
+    receiver.report(FIRST + 5103)
+    assert count_missing(receiver.sources) == 4999 + 1 + 100
+    for seq in range(FIRST + 5003, FIRST + 5053):
+        receiver.hear(seq)
+    assert count_missing(receiver.sources) == 4999 + 1 + 50
+    receiver.wait(HORIZON + 1)
+    assert (count_missing(receiver.sources), receiver.counts) == (0, (53, 5050, 0))
+
+
 def test_an_outage_of_any_length_is_lost_exactly_however_the_reports_fall() -> None:
     receiver = Receiver()
     receiver.hear(FIRST)
@@ -102,6 +118,57 @@ def test_a_source_that_is_not_reported_jumps_as_before() -> None:
     receiver.wait(HOLE_PATIENCE + 1)
     assert receiver.counts == (2, 0, 0)
     assert receiver.sources.counted["jumps"] == 1
+
+
+def go_on(receiver: Receiver, following: int, rate: int, seconds: int) -> int:
+    """Hear a source for some time at its rate; return its next number."""
+    for _ in range(seconds * rate):
+        receiver.hear(following)
+        following += 1
+        receiver.wait(1 / rate)
+    return following
+
+
+def test_a_hole_of_a_source_without_reports_is_a_loss_as_far_as_its_rate_and_silence_explain_it() -> None:
+    receiver = Receiver(reported=False)
+    following = go_on(receiver, FIRST, 100, 5)
+    receiver.wait(15)
+    following = go_on(receiver, following + 1500, 100, 9)
+    receiver.wait(RATE_SECONDS)
+    assert receiver.counts == (1400, 1500, 0)
+    receiver.wait(5)
+    following = go_on(receiver, following + 50_000, 100, 9)  # more than it can have sent
+    receiver.wait(RATE_SECONDS)
+    assert receiver.counts == (2300, 1500, 0)
+    assert receiver.sources.counted["jumps"] == 1
+    assert receiver.sources.missing == 0
+
+
+def test_the_rate_of_a_slow_source_is_measured_for_longer() -> None:
+    receiver = Receiver(reported=False)
+    receiver.hear(1)
+    receiver.wait(12 * 3000)
+    for seq in (3000, 3001, 3002, 3003):
+        receiver.hear(seq)
+        receiver.wait(12)
+    assert receiver.counts == (5, 2998, 0)
+
+
+def test_each_of_several_holes_is_decided_and_a_source_that_stops_or_goes_has_jumped() -> None:
+    receiver = Receiver(reported=False)
+    following = FIRST
+    for _ in range(3):
+        receiver.wait(20)
+        following = go_on(receiver, following + 2000, 100, 2)
+    receiver.wait(RATE_SECONDS)
+    assert receiver.counts == (600, 4000, 0)
+    receiver.wait(20)
+    receiver.hear(following + 2000)
+    receiver.wait(HOLE_PATIENCE + RATE_SECONDS)
+    assert receiver.sources.counted["jumps"] == 1
+    receiver.hear(following + 4000)
+    receiver.sources.drop(SRC)
+    assert receiver.sources.counted["jumps"] == 2
 
 
 def test_a_hole_that_no_report_explains_is_a_jump() -> None:
