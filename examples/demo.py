@@ -230,6 +230,10 @@ def expecting(metrics: Metrics, verdict: str) -> Iterator[None]:
     show("refused", "red", f'bccnd_datagrams_total{{verdict="{verdict}"}} {before} → {after}')
 
 
+def read_output(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def free_port(kind: socket.SocketKind) -> int:
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.bind(("127.0.0.1", 0))
@@ -248,6 +252,7 @@ def daemon_of(folder: Path, undo: ExitStack, host: str, port: int, key: Path, co
                 "integrity": {"algorithm": "hmac", "keys": [str(key)], "required": False},
                 "bus": {"path": str(bus)},
                 "metrics": {"listen": f"127.0.0.1:{metrics}"},
+                "reports": {"interval": "1s"},
                 "access": [{"program": "bccn", "publish": ["demo/"]}],
             }
         )
@@ -374,7 +379,13 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
     for recorder in recorders:
         recorder.stop()
 
-    print_step("14. Both journals together explain it: tables made on Spark (half a minute or so), and a page of them.")
+    print_step("14. The hosts tell each other what they have lost, so each knows at once where messages are lost.")
+    fleet = [str(BIN / "bccn"), "--socket", str(other), "fleet"]
+    wait(lambda: "demo02 loses" in read_output(fleet), "bccn fleet to name the bad cable")
+    for line in [*read_output(fleet).splitlines()[:1], *read_output([*fleet, "--matrix"]).splitlines()]:
+        show("bccn fleet", "green", line)
+
+    print_step("15. Both journals together explain it: tables made on Spark (half a minute or so), and a page of them.")
     spark = ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.default.parallelism=2"]
     report = [
         "report",

@@ -144,8 +144,13 @@ class HostReports:
                 counts = one.received, one.lost, one.late, one.duplicate
                 yield HeardHost(one.host.decode("ascii"), one.since_ms, *counts)
 
+    def _notice_senders(self) -> None:
+        for one in self._sources.senders:
+            self.matrix.notice(one.host.decode("ascii"), one.heard)
+
     def refresh(self) -> None:
         """Bring this host's own row up to date."""
+        self._notice_senders()
         now = time.monotonic()
         received, lost = self.matrix.update_own(self.host, self._version, self._keys(), self._heard(), now)
         self.messages["received"] += received
@@ -153,6 +158,7 @@ class HostReports:
 
     def count_silent(self) -> int:
         """Count the other hosts that should report and do not."""
+        self._notice_senders()
         now = time.monotonic()
         return sum(row.silent(now) for row in self.matrix.rows if row.host != self.host)
 
@@ -184,4 +190,4 @@ class HostReports:
     def is_reported(self, src: bytes) -> bool:
         """Whether the daemon of a source's host tells what its programs send, and has done so lately."""
         row = self.matrix.get(sending_host(src).decode("ascii"))
-        return row is not None and row.interval > 0 and not row.silent(time.monotonic())
+        return row is not None and row.reports(time.monotonic())

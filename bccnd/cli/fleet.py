@@ -21,6 +21,8 @@ from bccnd.fleet.cell_counters import MINUTES
 _WATCH: Final = 2.0
 #: rows of links without --json
 _ROWS: Final = 20
+#: receivers and senders of a matrix
+_HOSTS: Final = 12
 
 Row = dict[str, Any]
 Fleet = dict[str, list[Row]]
@@ -31,9 +33,12 @@ Fleet = dict[str, list[Row]]
 @click.option("--watch", is_flag=True, help="Print it again every 2 s, until Ctrl-C.")
 @click.option("--for", "seconds", type=Duration(1.0, MINUTES * 60.0), metavar="TIME", help="Of this time, up to 10m.")
 @click.option("--sent", is_flag=True, help="Only what became of this host's messages at each other host.")
+@click.option("--matrix", is_flag=True, help="Which share each receiver loses of each sender, as a matrix.")
 @click.option("--versions", is_flag=True, help="The version and the keys of each host.")
 @click.pass_obj
-def fleet(path: str | None, as_json: bool, watch: bool, seconds: float | None, sent: bool, versions: bool) -> None:
+def fleet(
+    path: str | None, as_json: bool, watch: bool, seconds: float | None, sent: bool, matrix: bool, versions: bool
+) -> None:
     """Show who loses what of whom, the worst first, as all hosts report it, and what is wrong, in words.
 
     The counts are those since the start of each daemon, or with --for of the last minutes, in whole minutes. What is
@@ -45,6 +50,7 @@ def fleet(path: str | None, as_json: bool, watch: bool, seconds: float | None, s
       bccn fleet --for 5m --watch
       bccn fleet --json | jq '.findings[].text'
       bccn fleet --sent
+      bccn fleet --matrix --for 1m
     """
     topic = "fleet" if seconds is None else f"fleet {math.ceil(seconds / 60)}"
     with open_bus(path) as bus:
@@ -60,6 +66,8 @@ def fleet(path: str | None, as_json: bool, watch: bool, seconds: float | None, s
                 print_table(
                     ["host", "version", "algorithm", "signs with", "verifies with", "age"], map(_host, found["hosts"])
                 )
+            elif matrix:
+                _print_matrix(found["links"])
             else:
                 _print(found, host, sent=sent)
             if not watch:
@@ -103,11 +111,38 @@ def _print(found: Fleet, host: str, *, sent: bool) -> None:
         click.echo(f"{rest} {'more ' if shown else ''}links: {what}.")
 
 
-def _link(link: Row) -> Sequence[str]:
+def _print_matrix(links: Sequence[Row]) -> None:
+    """Print the rates of loss, a row for each receiver and a column for each sender: of many, the worst."""
+    receivers, senders = (list(dict.fromkeys(link[end] for link in links)) for end in ("receiver", "sender"))
+    rates = {(link["receiver"], link["sender"]): _rate(link) or "-" for link in links}
+    columns = sorted(senders[:_HOSTS])
+    rows = [
+        [receiver, *("" if receiver == sender else rates.get((receiver, sender), "-") for sender in columns)]
+        for receiver in sorted(receivers[:_HOSTS])
+    ]
+    print_table(["receiver \\ sender", *columns], rows)
+    more = len(receivers) - len(rows), len(senders) - len(columns)
+    if any(more):
+        click.echo(f"{more[0]} more receivers and {more[1]} more senders lose less; --json has them.")
+
+
+def _rate(link: Row) -> str:
+    """Return the share that is lost; empty if nothing was sent."""
     due = link["received"] + link["lost"]
-    rate = f"{100 * link['lost'] / due:.2g} %" if due else ""
+    return f"{100 * link['lost'] / due:.2g} %" if due else ""
+
+
+def _link(link: Row) -> Sequence[str]:
     numbers = (str(link[name]) for name in ("received", "lost"))
-    return [link["receiver"], link["sender"], *numbers, rate, str(link["late"]), str(link["duplicate"]), _age(link)]
+    return [
+        link["receiver"],
+        link["sender"],
+        *numbers,
+        _rate(link),
+        str(link["late"]),
+        str(link["duplicate"]),
+        _age(link),
+    ]
 
 
 def _host(host: Row) -> Sequence[str]:

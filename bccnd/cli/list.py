@@ -11,10 +11,14 @@ import click
 from bccnd.cli.connection import fetch_listing, open_bus
 from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.options import json_option
-from bccnd.cli.output import print_json, print_table
+from bccnd.cli.output import print_json, print_table, visible
+from bccnd.cli.top_model import span
+from bccnd.fleet.key_holders import key_holders
 
-#: sources that `bccn keys` names for each key
+#: sources and hosts that `bccn keys` names for each key
 _NAMED: Final = 5
+#: seconds of silence after which `bccn keys` leaves a source out
+_GONE: Final = 3600.0
 
 Row = dict[str, Any]
 
@@ -111,20 +115,24 @@ def _peer(name: str, peer: Row) -> list[str]:
 
 @click.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, shell_complete=complete_files)
+@click.option("--fleet", is_flag=True, help="Which hosts of the fleet sign with which key, have it, and lack it.")
 @json_option
 @click.pass_obj
-def keys(path: str | None, /, files: Sequence[str], as_json: bool) -> None:
+def keys(path: str | None, /, files: Sequence[str], fleet: bool, as_json: bool) -> None:
     """List the keys that the daemon verifies with, by fingerprint, and the sources that sign with each; or print the
     fingerprints of the keys in FILEs.
 
-    Verified counts datagrams since the start of the daemon, also before a reload. Sources are those whose latest
-    datagram was signed with the key. For sig, 'speaks for' names the sources that the key is valid for.
+    Verified counts datagrams since the start of the daemon, also before a reload, and 'last used' is when the last one
+    came, to ten seconds. Sources are those whose latest datagram was signed with the key, without those that are dead
+    or have sent nothing for an hour. For sig, 'speaks for' names the sources that the key is valid for.
 
-    When keys are changed, a new key has arrived everywhere once each host lists it, and an old one is no longer used
-    once no host lists a source with it. The metric is bccnd_key_verified_total.
+    When keys are changed, --fleet shows whether the new key has arrived everywhere, and which hosts still sign with the
+    old one, as their reports tell. Programs without a daemon report nothing: an old key is no longer used once no host
+    lists a source with it. The metric is bccnd_key_verified_total.
 
     \b
       bccn keys
+      bccn keys --fleet
       bccn keys --json | jq 'select(.sources == []).fingerprint'
       bccn keys /etc/bccnd/keys/hmac.key
     """
@@ -132,24 +140,50 @@ def keys(path: str | None, /, files: Sequence[str], as_json: bool) -> None:
         click.echo(f"{_read_fingerprint(file)}  {file}")
     if files:
         return
+    if fleet:
+        _print_holders(path, as_json)
+        return
     with open_bus(path) as bus:
         rows = list(fetch_listing(bus, "keys"))
         for row in rows:
             row["sources"] = []
         by_key = {row["fingerprint"]: row["sources"] for row in rows}
         for source in fetch_listing(bus, "sources"):
-            by_key.get(source.get("key"), []).append(source["src"])
+            if source["state"] != "dead" and source["silent_seconds"] < _GONE:
+                by_key.get(source.get("key"), []).append(source["src"])
     if as_json:
         print_json(rows)
     else:
-        print_table(["key", "algorithm", "signs", "speaks for", "verified", "sources"], map(_key, rows))
+        titles = ["key", "algorithm", "signs", "speaks for", "verified", "last used", "sources"]
+        print_table(titles, map(_key, rows))
 
 
 def _key(row: Row) -> list[str]:
-    names = row["sources"]
-    named = " ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     signers = " ".join(repr(prefix) for prefix in row["signers"])
-    return [row["fingerprint"], row["algorithm"], "yes" if row["signs"] else "", signers, str(row["verified"]), named]
+    used = "never" if row["last_used_s"] is None else f"{span(row['last_used_s'])} ago"
+    about = [row["fingerprint"], row["algorithm"], "yes" if row["signs"] else "", signers]
+    return [*about, str(row["verified"]), used, _list(row["sources"])]
+
+
+def _print_holders(path: str | None, as_json: bool) -> None:
+    with open_bus(path) as bus:
+        hosts = list(fetch_listing(bus, "hosts"))
+    holders = key_holders(hosts)
+    if as_json:
+        print_json(one._asdict() for one in holders)
+        return
+    titles = ["key", "algorithm", "hosts that sign with it", "that only verify with it", "that lack it"]
+    print_table(
+        titles,
+        ([one.fingerprint, one.algorithm, *map(_list, (one.signs, one.verifies, one.lacks))] for one in holders),
+    )
+    silent = [host for host in hosts if host["silent"]]
+    if silent:
+        click.echo(f"Silent, and as of their last report: {_list([visible(host['host']) for host in silent])}.")
+
+
+def _list(names: Sequence[str]) -> str:
+    return " ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _read_fingerprint(file: str) -> str:

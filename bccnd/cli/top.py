@@ -57,6 +57,7 @@ class Collector:
         self._traffic = TrafficCount()
         self._since = 0.0
         self._sources: tuple[Row, ...] = ()
+        self._worst_links: tuple[Row, ...] = ()
         self._sources_due = 0.0
         #: why no messages are counted; empty if they are
         self.deaf = ""
@@ -73,9 +74,11 @@ class Collector:
         started = time.monotonic()
         if started >= self._sources_due:
             self._sources = tuple(fetch_listing(bus, "sources"))
+            self._worst_links = tuple(fetch_listing(bus, "worst_links"))
             took = time.monotonic() - started
             self._sources_due = started + took / _SHARE if took > 0.01 else 0.0
-        snapshot = Snapshot(at, daemon, clients, self._sources, tuple(fetch_listing(bus, "gateways")))
+        gateways = tuple(fetch_listing(bus, "gateways"))
+        snapshot = Snapshot(at, daemon, clients, self._sources, gateways, self._worst_links)
         if not connected:
             bus.subscribe("")
             refusals = bus.sync()
@@ -144,6 +147,8 @@ def draw(shown: Figures, width: int, height: int, now: float, note: str = "", de
     below = 1 + max(1, len(shown.worst_clients), len(shown.troubled_sources))
     upper = min(1 + max(1, len(shown.busy_channels), len(shown.busy_senders)), room - min(below, room // 2))
     lower = room - upper
+    fleet = min(1 + len(shown.worst_links), max(2, lower // 3)) if shown.worst_links else 0
+    lower -= fleet + 1 if fleet else 0
     links = min(1 + max(len(shown.gateways), len(shown.peers)), lower // 2) if shown.gateways else 0
     lower -= links + 1 if links else 0
     missed = f" (missed {model.count(shown.unheard)})" if shown.unheard else ""
@@ -158,6 +163,8 @@ def draw(shown: Figures, width: int, height: int, now: float, note: str = "", de
         blank = (Text(" " * half), Text(""))
         for one, two in zip_longest(_table(left[:rows], half), _table(right[:rows], half)):
             lines.append((one or blank[0]) + Text("  ") + (two or blank[1]))
+    if fleet:
+        lines += [Text(""), *_table(_fleet(shown)[:fleet], width)]
     for line in lines:
         line.truncate(width)
     return lines[:height]
@@ -218,6 +225,15 @@ def _links(title: str, rows: Sequence[Row]) -> list[Line]:
     return lines
 
 
+def _fleet(shown: Figures) -> list[Line]:
+    lines: list[Line] = [(["who loses of whom, in the last minute or two", "lost", "of", "rate"], _TITLE)]
+    for row in shown.worst_links:
+        due = row["received"] + row["lost"]
+        texts = [f"{row['receiver']} of {row['sender']}", model.count(row["lost"]), model.count(due)]
+        lines.append(([*texts, f"{100 * row['lost'] / due:.2g} %"], "red"))
+    return lines
+
+
 def _table(lines: Sequence[Line], width: int) -> Iterator[Text]:
     """Draw a title and rows, ``width`` cells wide; the first column takes what the others, of 6 or 8 cells, leave."""
     from rich.text import Text
@@ -261,7 +277,7 @@ def _fit(name: str, width: int) -> str:
 @click.option("--json", "as_object", is_flag=True, help="With --once: as a JSON object.")
 @click.pass_obj
 def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> None:
-    """Watch the daemon: rates, losses, queues, the busiest channels and senders, clients and sources in trouble.
+    """Watch the daemon: rates, losses, queues, busiest channels and senders, who is in trouble, and the worst links.
 
     \b
       bccn top
@@ -272,7 +288,8 @@ def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> No
     since the start of the daemon, with what is new behind a +. Channels and senders are counted by subscribing to
     everything: that costs the daemon as much as any other client that does, leaves out what is meant for one program
     only, and is marked where this tool was too slow to count all of it. Clients are those that lose or wait first,
-    sources those that are silent, dead or have messages missing.
+    sources those that are silent, dead or have messages missing. Below are the worst links of the fleet: which hosts
+    lose of which others, as they report it.
     """
     if as_object and not once:
         raise click.UsageError("--json needs --once")

@@ -48,13 +48,15 @@ class TrafficCount:
 
 
 class Snapshot(NamedTuple):
-    """Listings of the daemon at a time (monotonic). ``sources`` may be older, as there may be many."""
+    """Listings of the daemon at a time (monotonic). ``sources`` and ``worst_links`` may be older, as there may be
+    many."""
 
     at: float
     daemon: Row
     clients: tuple[Row, ...] = ()
     sources: tuple[Row, ...] = ()
     gateways: tuple[Row, ...] = ()
+    worst_links: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Figures:
     troubled_sources: list[Row]
     gateways: list[Row]
     peers: list[Row]
+    worst_links: list[Row]
 
 
 def restarted(before: Snapshot | None, after: Snapshot) -> bool:
@@ -131,6 +134,7 @@ def figures(before: Snapshot | None, after: Snapshot, traffic: TrafficCount, hea
         troubled_sources=_troubled(after.sources),
         gateways=_links(_gateways(earlier_gateways), _gateways(after.gateways), seconds),
         peers=peers[:MAX_ROWS],
+        worst_links=list(after.worst_links[:MAX_ROWS]),
     )
 
 

@@ -301,6 +301,7 @@ class Daemon:
         tasks.every(STEP, self._page.collector.sample)
         tasks.every(STATUS_INTERVAL, self._send_status)
         tasks.every(STATUS_INTERVAL, self.reports.sweep)
+        tasks.every(STATUS_INTERVAL, self._listings.read_key_uses)
         self._manager.attach(loop)
         tasks.order_memory()
         log.event("ready", f"ready: {self._summary()}", version=VERSION)

@@ -7,7 +7,8 @@ counted, between the first and the last one that counted.
 from __future__ import annotations
 
 from array import array
-from operator import add
+from collections.abc import Sequence
+from operator import add, lt
 from typing import Final
 
 #: minutes of history, beside the one that runs
@@ -41,20 +42,35 @@ class CellCounters:
     def total(self, column: int) -> int:
         return self._totals[column] if column < len(self._totals) else 0
 
-    def set(self, column: int, total: int) -> None:
-        """Set the total of a column, which does not fall."""
-        if column >= len(self._totals):
-            if not total:
-                return
-            more = column + 1 - len(self._totals)
+    def falls(self, columns: Sequence[int], totals: Sequence[int]) -> bool:
+        """Whether one of these totals is below that of its column."""
+        known = self._totals
+        if not known:
+            return False
+        end = len(known)
+        if max(columns) < end:
+            return any(map(lt, totals, map(known.__getitem__, columns)))
+        return any(column < end and total < known[column] for column, total in zip(columns, totals, strict=True))
+
+    def raise_to(self, columns: Sequence[int], totals: Sequence[int]) -> None:
+        """Raise the totals of columns."""
+        if not any(totals):
+            return
+        if max(columns) >= len(self._totals):
+            self._grow(max(column for column, total in zip(columns, totals, strict=True) if total) + 1)
+        known, now = self._totals, self._now
+        for column, total in zip(columns, totals, strict=True):
+            if total and total > known[column]:
+                added = total - known[column] + now[column]
+                known[column] = total
+                now[column] = added if added < _FULL else _FULL
+
+    def _grow(self, size: int) -> None:
+        more = size - len(self._totals)
+        if more > 0:
             # Not `extend`, which takes more memory than it needs.
             self._totals = self._totals + array("Q", bytes(8 * more))
             self._now = self._now + array("I", bytes(4 * more))
-        added = total - self._totals[column]
-        if added:
-            self._totals[column] = total
-            added += self._now[column]
-            self._now[column] = added if added < _FULL else _FULL
 
     def begin(self, column: int) -> None:
         """Begin a column's total at 0; its history stays."""

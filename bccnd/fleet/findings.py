@@ -17,7 +17,7 @@ KINDS: Final = (
     *("host_silent", "segment_loses", "receiver_loses", "sender_lost", "link_loses", "key_differs", "version_differs"),
 )
 #: algorithms with which each host has a key of its own
-_OWN_KEYS: Final = "sig"
+OWN_KEYS: Final = "sig"
 #: hosts named in one sentence
 _NAMED: Final = 4
 
@@ -113,7 +113,7 @@ def _rate(rate: float) -> str:
 def _keys(rows: Sequence[HostRow]) -> Iterator[Finding]:
     def signed(row: HostRow) -> str:
         algorithm, fingerprints = row.keys
-        if algorithm == _OWN_KEYS or not fingerprints:
+        if algorithm == OWN_KEYS or not fingerprints:
             return algorithm
         return f"{algorithm} with key {fingerprints[0]}"
 

@@ -6,11 +6,11 @@ only what is shown of its own host, and only if its numbers can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bccnd.fleet.cell_counters import MINUTES, CellCounters
-from bccnd.fleet.report_format import BadReport, HeardHost, Report, SentRun
+from bccnd.fleet.report_format import BadReport, HeardHost, HeardHosts, Report, SentRun, heard_hosts
 
 #: seconds of one step of the history
 STEP: Final = 60.0
@@ -21,8 +21,8 @@ RATE: Final = 2.0
 BURST: Final = 32.0
 #: numbers that a source can use in a second, and at once: more have not been broadcast
 MAX_SEQS_A_SECOND: Final = 2_000_000
-#: intervals without a report after which a host is silent
-SILENT_AFTER: Final = 3
+#: intervals without a report after which a host is silent; each may be longer by a fifth
+SILENT_AFTER: Final = 3 * 1.2
 
 #: seconds after which a host that does not report is forgotten
 FORGET: Final = 3600.0
@@ -43,12 +43,13 @@ class Cell(NamedTuple):
 
 
 class HostRow:
-    """One reporting host. ``heard`` is when its last report came (monotonic), ``keys`` are an algorithm and
+    """One reporting host. ``heard`` is when its last report came (monotonic), ``noticed`` when anything else of it did,
+    ``keys`` are an algorithm and
     fingerprints, ``runs`` its sources with the numbers they have used."""
 
     __slots__ = (
-        *("counters", "heard", "host", "interval", "keys", "last", "other_since", "runs", "since_ms", "version"),
-        *("_refilled", "_tokens"),
+        *("counters", "heard", "host", "interval", "keys", "last", "noticed", "other_since", "runs", "since_ms"),
+        *("version", "_refilled", "_tokens"),
     )
 
     def __init__(self, host: str, now: float) -> None:
@@ -56,7 +57,7 @@ class HostRow:
         self.version = ""
         self.keys: tuple[str, tuple[str, ...]] = ("", ())
         self.interval = 0.0
-        self.heard = now
+        self.heard = self.noticed = now
         self.runs: dict[str, SentRun] = {}
         self.counters = tuple(CellCounters() for _ in FIELDS)
         #: the last report: its src and seq
@@ -95,8 +96,13 @@ class HostRow:
         """Whether anything was ever lost there."""
         return bool(self.counters[1])
 
+    def reports(self, now: float) -> bool:
+        """Whether it sends reports, and has done so lately."""
+        return self.interval > 0 and now - self.heard <= SILENT_AFTER * self.interval
+
     def silent(self, now: float) -> bool:
-        return self.interval > 0 and now - self.heard > SILENT_AFTER * self.interval
+        """Whether it should report, and nothing comes of it any more: single reports may be lost."""
+        return self.interval > 0 and now - max(self.heard, self.noticed) > SILENT_AFTER * self.interval
 
 
 class FleetMatrix:
@@ -109,6 +115,7 @@ class FleetMatrix:
         self._columns: dict[str, int] = {}
         self._updated: dict[str, float] = {}
         self._free: list[int] = []
+        self._none_free_until = 0.0
         self._stepped = now
         #: hosts evicted, and cells not shown because no column was free
         self.evicted = 0
@@ -133,6 +140,12 @@ class FleetMatrix:
 
     def get(self, host: str) -> HostRow | None:
         return self._rows.get(host)
+
+    def notice(self, host: str, heard: float) -> None:
+        """Take when anything of a host was last received."""
+        row = self._rows.get(host)
+        if row is not None and heard > row.noticed:
+            row.noticed = heard
 
     # -- reports arrive
 
@@ -163,9 +176,9 @@ class FleetMatrix:
             row.runs[run.src] = run
         while len(row.runs) > MAX_RUNS:
             del row.runs[next(iter(row.runs))]
-        added = self._count(row, report.heard, now)
+        received, lost = self._count(row, report.heard, now, {own})
         self._rows[host] = self._rows.pop(host)
-        return added.get(own, (0, 0))
+        return received, lost
 
     def update_own(
         self, host: str, version: str, keys: tuple[str, tuple[str, ...]], heard: Iterable[HeardHost], now: float
@@ -174,10 +187,10 @@ class FleetMatrix:
         since the last time."""
         row = self._rows.get(host) or self._add(host, now)
         row.version, row.keys, row.heard = version, keys, now
-        added = self._count(row, heard, now)
+        told = heard_hosts(heard)
+        added = self._count(row, told, now, {sender for sender in told.hosts if sender != host})
         self._rows[host] = self._rows.pop(host)
-        others = [counts for sender, counts in added.items() if sender != host]
-        return sum(received for received, _ in others), sum(lost for _, lost in others)
+        return added
 
     def _check(self, row: HostRow, report: Report, now: float) -> None:
         """Raise BadReport if the numbers of a report cannot be."""
@@ -189,12 +202,22 @@ class FleetMatrix:
                 run.next < known.next or (run.first <= known.next and run.next - known.next > possible)
             ):
                 raise BadReport("impossible")
-        for one in report.heard:
-            column = self._columns.get(one.host)
-            if column is not None and row.since_of(column) == one.since_ms:
-                for counter, total in zip(row.counters, one[2:], strict=True):
-                    if total < counter.total(column):
-                        raise BadReport("impossible")
+        heard = report.heard
+        columns = [self._columns.get(sender, -1) for sender in heard.hosts]
+        counts: Sequence[Sequence[int]] = heard.counts
+        # Compared are the counters that have not begun at 0 since.
+        same = [
+            place
+            for place, (column, since_ms) in enumerate(zip(columns, heard.since_ms, strict=True))
+            if column >= 0 and row.since_of(column) == since_ms
+        ]
+        if len(same) < len(columns):
+            columns = [columns[place] for place in same]
+            counts = [[totals[place] for place in same] for totals in counts]
+        if columns and any(
+            counter.falls(columns, totals) for counter, totals in zip(row.counters, counts, strict=True)
+        ):
+            raise BadReport("impossible")
 
     def _add(self, host: str, now: float) -> HostRow:
         if len(self._rows) >= self._max:
@@ -206,40 +229,47 @@ class FleetMatrix:
         del self._rows[next(iter(self._rows))]
         self.evicted += 1
 
-    def _count(self, row: HostRow, heard: Iterable[HeardHost], now: float) -> dict[str, tuple[int, int]]:
-        """Take the counters of a host; return what was received and lost by sender since the last time."""
-        added: dict[str, tuple[int, int]] = {}
-        received, lost = row.counters[:2]
-        for one in heard:
-            column = self._column(one.host, now)
-            if column < 0:
-                self.cells_ignored += 1
-                continue
-            if row.since_of(column) != one.since_ms:
-                row.begin(column, one.since_ms)
-            added[one.host] = one.received - received.total(column), one.lost - lost.total(column)
-            for counter, total in zip(row.counters, one[2:], strict=True):
-                if total:
-                    counter.set(column, total)
-        return added
+    def _count(self, row: HostRow, heard: HeardHosts, now: float, senders: set[str]) -> tuple[int, int]:
+        """Take the counters of a host; return what was received and lost of some senders since the last time."""
+        if not self._columns.keys() >= set(heard.hosts):
+            shown = [one for one in heard.rows if self._find_column(one.host, now)]
+            self.cells_ignored += len(heard.hosts) - len(shown)
+            heard = heard_hosts(shown)
+        if not heard.hosts:
+            return 0, 0
+        self._updated.update(dict.fromkeys(heard.hosts, now))
+        columns = [self._columns[sender] for sender in heard.hosts]
+        if row.other_since or any(since_ms != row.since_ms for since_ms in heard.since_ms):
+            for column, since_ms in zip(columns, heard.since_ms, strict=True):
+                if row.since_of(column) != since_ms:
+                    row.begin(column, since_ms)
+        told = [self._columns[sender] for sender in senders.intersection(heard.hosts)]
+        before = [[counter.total(column) for column in told] for counter in row.counters[:2]]
+        for counter, totals in zip(row.counters, heard.counts, strict=True):
+            counter.raise_to(columns, totals)
+        received, lost = (
+            sum(counter.total(column) - total for column, total in zip(told, totals, strict=True))
+            for counter, totals in zip(row.counters, before, strict=False)
+        )
+        return received, lost
 
-    def _column(self, sender: str, now: float) -> int:
-        """Return the column of a sender; -1 if all are in use."""
-        column = self._columns.get(sender)
-        if column is None:
+    def _find_column(self, sender: str, now: float) -> bool:
+        """Give a sender a column, if it has none; False if all are in use."""
+        if sender not in self._columns:
             if len(self._columns) >= self._max and not self._free_column(now):
-                return -1
-            column = self._free.pop() if self._free else len(self._columns)
-            self._columns[sender] = column
-        self._updated.pop(sender, None)
-        self._updated[sender] = now
-        return column
+                return False
+            self._columns[sender] = self._free.pop() if self._free else len(self._columns)
+            self._updated[sender] = now
+        return True
 
     def _free_column(self, now: float) -> bool:
         """Free the column that was not reported for longest, if it is older than the history: that takes a step for
         each row, so no sender can cause it often."""
-        sender = next(iter(self._updated))
-        if now - self._updated[sender] <= MINUTES * STEP:
+        if now <= self._none_free_until:
+            return False
+        sender = min(self._updated, key=self._updated.__getitem__)
+        self._none_free_until = self._updated[sender] + MINUTES * STEP
+        if now <= self._none_free_until:
             return False
         del self._updated[sender]
         column = self._columns.pop(sender)
@@ -273,6 +303,12 @@ class FleetMatrix:
             cell = [one[column] if column < len(one) else 0 for one in counts]
             if any(cell):
                 yield Cell(row.host, sender, *cell)
+
+    def losing_cells(self, minutes: int) -> Iterator[Cell]:
+        """Yield what each host has received of the senders of which it has lost something in the last minutes."""
+        for row in self._rows.values():
+            if row.loses and any(row.counters[1].recent(minutes)):
+                yield from (cell for cell in self.cells(row, minutes) if cell.lost and cell.receiver != cell.sender)
 
     def recent_counts(self, row: HostRow, senders: Iterable[str], minutes: int) -> list[list[int] | None]:
         """Return each counter of a host in the last minutes, in the order of ``senders``; None if it is all 0."""

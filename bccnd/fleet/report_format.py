@@ -6,8 +6,9 @@ that later versions can add some. Modelled on the sender and receiver reports of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from bccnd.core.frames import REPORT
 
@@ -19,6 +20,12 @@ FORMAT: Final = "1"
 MAX_LINES: Final = 256
 _MAX_NUMBER: Final = (1 << 64) - 1
 _MAX_NAME: Final = 128
+#: a name and numbers; all lines of a kind are found at once, which takes a third of the time of one after the other
+_NAME: Final = rf"([!-~]{{1,{_MAX_NAME}}})"
+_NUMBER: Final = r" ([0-9]{1,20})"
+_HEARD: Final = re.compile(rf"\nheard {_NAME}{5 * _NUMBER}(?![^ \n])")
+_SENT: Final = re.compile(rf"\nsent {_NAME}{2 * _NUMBER}(?![^ \n])")
+_KEYS: Final = re.compile(rf"\nkeys {_NAME}(?: ([!-~]*))?(?![^ \n])")
 
 
 class BadReport(ValueError):
@@ -53,6 +60,25 @@ class HeardHost(NamedTuple):
     duplicate: int
 
 
+class HeardHosts(NamedTuple):
+    """The same of several hosts, a list for each field: there may be thousands of lines a second."""
+
+    hosts: Sequence[str] = ()
+    since_ms: Sequence[int] = ()
+    received: Sequence[int] = ()
+    lost: Sequence[int] = ()
+    late: Sequence[int] = ()
+    duplicate: Sequence[int] = ()
+
+    @property
+    def counts(self) -> tuple[Sequence[int], ...]:
+        return self[2:]
+
+    @property
+    def rows(self) -> list[HeardHost]:
+        return list(map(HeardHost._make, zip(*self, strict=True)))
+
+
 class Report(NamedTuple):
     """One datagram of a report: number ``part`` of ``parts``. ``keys`` are an algorithm and fingerprints, the signing
     one first; None if this datagram names none."""
@@ -63,7 +89,12 @@ class Report(NamedTuple):
     parts: int
     keys: tuple[str, tuple[str, ...]] | None = None
     sent: Sequence[SentRun] = ()
-    heard: Sequence[HeardHost] = ()
+    heard: HeardHosts = HeardHosts()
+
+
+def heard_hosts(rows: Iterable[HeardHost]) -> HeardHosts:
+    """Put rows into lists."""
+    return HeardHosts(*zip(*rows, strict=True))
 
 
 def head_line(version: str, interval_ms: int, part: int, parts: int) -> bytes:
@@ -95,33 +126,46 @@ def reporting_host(src: bytes, chan: bytes) -> str:
 def read_report(payload: bytes) -> Report:
     """Read one datagram of a report. Raises BadReport."""
     try:
-        lines = payload.decode("ascii").split("\n", MAX_LINES)
-        report = _read_head(lines[0].split(" "))
-        sent: list[SentRun] = []
-        heard: list[HeardHost] = []
+        text = payload.decode("ascii")
+        if text.count("\n") > MAX_LINES:
+            raise ValueError
+        version, interval, part, parts = _read_head(text[: text.index("\n")].split(" "))
+        sent = list(map(SentRun._make, zip(*_columns(_SENT, "sent", text), strict=True)))
+        heard = HeardHosts(*_columns(_HEARD, "heard", text))
         keys = None
-        for line in lines[1:]:
-            word, *fields = line.split(" ")
-            if word == "heard":
-                host, *numbers = fields[:6]
-                heard.append(HeardHost(_name(host), *_numbers(numbers, 5)))
-            elif word == "sent":
-                src, *numbers = fields[:3]
-                sent.append(SentRun(_name(src), *_numbers(numbers, 2)))
-            elif word == "keys":
-                algorithm, *names = fields[:2]
-                keys = _name(algorithm), tuple(_name(one) for one in names[0].split(",")) if names and names[0] else ()
-    except (UnicodeDecodeError, ValueError, TypeError, IndexError):
+        for algorithm, names in _find_all(_KEYS, "keys", text):
+            keys = algorithm, tuple(_name(one) for one in names.split(",")) if names else ()
+    except ValueError:
         raise BadReport("bad_format") from None
-    return report._replace(sent=sent, heard=heard, keys=keys)
+    return Report(version, interval, part, parts, keys, sent, heard)
 
 
-def _read_head(fields: list[str]) -> Report:
+def _find_all(pattern: re.Pattern[str], word: str, text: str) -> list[tuple[str, ...]]:
+    """Return the fields of all lines that begin with a word. Raises ValueError if one is not as it should be."""
+    found: list[tuple[str, ...]] = pattern.findall(text)
+    if len(found) != text.count(f"\n{word} "):
+        raise ValueError
+    return found
+
+
+def _columns(pattern: re.Pattern[str], word: str, text: str) -> list[Any]:
+    """Return the names of all lines that begin with a word, and a list for each number behind it."""
+    found = _find_all(pattern, word, text)
+    if not found:
+        return []
+    names, *fields = zip(*found, strict=True)
+    numbers = [list(map(int, field)) for field in fields]
+    if any(max(field) > _MAX_NUMBER for field in numbers):
+        raise ValueError
+    return [names, *numbers]
+
+
+def _read_head(fields: list[str]) -> tuple[str, int, int, int]:
     word, number, version, *numbers = fields[:6]
     interval, part, parts = _numbers(numbers, 3)
     if word != "report" or number != FORMAT or not 1 <= part <= parts:
         raise ValueError
-    return Report(_name(version), interval, part, parts)
+    return _name(version), interval, part, parts
 
 
 def _name(text: str) -> str:
@@ -131,8 +175,7 @@ def _name(text: str) -> str:
 
 
 def _numbers(fields: Sequence[str], count: int) -> list[int]:
-    # All at once: for each alone it would take half of the time that a report takes.
-    if len(fields) != count or "" in fields or not "".join(fields).isdigit():
+    if len(fields) != count or not all(field.isdigit() for field in fields):
         raise ValueError
     numbers = [int(field) for field in fields]
     if max(numbers) > _MAX_NUMBER:

@@ -12,6 +12,8 @@ from bccnd.fleet.matrix import Cell, FleetMatrix, HostRow
 RECENT: Final = 10
 #: links in one answer
 MAX_LINKS: Final = 10_000
+#: links among the worst
+MAX_WORST: Final = 100
 
 Row = dict[str, Any]
 
@@ -38,8 +40,14 @@ def link_rows(matrix: FleetMatrix, own: str, now: float, minutes: int | None) ->
         if len(found) >= MAX_LINKS and not row.loses:
             break
         found += [(cell, row) for cell in matrix.cells(row, minutes) if cell.receiver != cell.sender]
-    found.sort(key=lambda one: (-_ratio(one[0]), -one[0].lost, one[0].receiver, one[0].sender))
+    found.sort(key=lambda one: _badness(one[0]))
     return [cell._asdict() | {"age_s": _age(row, own, now)} for cell, row in found[:MAX_LINKS]]
+
+
+def worst_links(matrix: FleetMatrix) -> Iterator[Row]:
+    """Yield up to `MAX_WORST` links that have lost something in this minute and the one before, the worst first."""
+    found = sorted(matrix.losing_cells(1), key=_badness)
+    return (cell._asdict() for cell in found[:MAX_WORST])
 
 
 def finding_rows(matrix: FleetMatrix, own: str, now: float, minutes: int | None) -> list[Row]:
@@ -94,5 +102,7 @@ def _age(row: HostRow, own: str, now: float) -> float:
     return 0.0 if row.host == own else round(now - row.heard, 3)
 
 
-def _ratio(cell: Cell) -> float:
-    return cell.lost / (cell.received + cell.lost) if cell.lost else 0.0
+def _badness(cell: Cell) -> tuple[float, int, str, str]:
+    """Return by what links are sorted."""
+    ratio = cell.lost / (cell.received + cell.lost) if cell.lost else 0.0
+    return -ratio, -cell.lost, cell.receiver, cell.sender

@@ -9,13 +9,16 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from bccnd.core.ingress import Ingress
+from bccnd.core.integrity_algorithms import KeyUse
 from bccnd.core.liveness import STATE_NAMES
+from bccnd.core.reported_loss import count_missing
 from bccnd.core.routes import Routes
 from bccnd.core.trace import trace
 from bccnd.core.verdicts import NAMES
 from bccnd.fleet import view
 from bccnd.fleet.cell_counters import MINUTES
 from bccnd.monitoring.daemon_state import DaemonState
+from bccnd.monitoring.key_use_times import KeyUseTimes
 from bccnd.version import VERSION
 
 #: rows of `bccn sources`
@@ -45,6 +48,7 @@ class Listings:
 
     def __init__(self, daemon: Inspected) -> None:
         self._daemon = daemon
+        self._key_use_times = KeyUseTimes()
 
     def list_sources(self) -> Iterator[dict[str, Any]]:
         daemon, sources, dead = self._daemon, self._daemon.sources, self._daemon.liveness.dead
@@ -74,17 +78,40 @@ class Listings:
         return iter(self._daemon.links)
 
     def list_keys(self) -> Iterator[dict[str, Any]]:
-        return (key._asdict() for key in self._daemon.ingress.checker.list_keys())
+        keys = self.read_key_uses()
+        now = time.monotonic()
+        for key in keys:
+            since = self._key_use_times.seconds_since(key.fingerprint, now)
+            yield key._asdict() | {"last_used_s": None if since is None else round(since, 3)}
+
+    def read_key_uses(self) -> list[KeyUse]:
+        """Note when keys were used, and return them; call it often."""
+        keys = self._daemon.ingress.checker.list_keys()
+        self._key_use_times.read(keys, time.monotonic())
+        return keys
 
     def fleet_listings(self) -> dict[bytes, Callable[[], Iterator[dict[str, Any]]]]:
         """Return the listings of the fleet, by name: since the start of each daemon, and of so many minutes."""
         recent = {b"fleet %d" % minutes: partial(self._list_fleet, minutes) for minutes in range(1, MINUTES + 1)}
-        return {b"fleet": partial(self._list_fleet, None), **recent}
+        return {b"fleet": partial(self._list_fleet, None), **recent} | {
+            b"hosts": self._list_hosts,
+            b"worst_links": self._list_worst_links,
+        }
 
     def _list_fleet(self, minutes: int | None) -> Iterator[dict[str, Any]]:
         reports = self._daemon.reports
         reports.refresh()
         return view.listing(reports.matrix, reports.host, time.monotonic(), minutes)
+
+    def _list_hosts(self) -> Iterator[dict[str, Any]]:
+        reports = self._daemon.reports
+        reports.refresh()
+        return iter(view.host_rows(reports.matrix, reports.host, time.monotonic()))
+
+    def _list_worst_links(self) -> Iterator[dict[str, Any]]:
+        reports = self._daemon.reports
+        reports.refresh()
+        return view.worst_links(reports.matrix)
 
     def describe_daemon(self) -> Iterator[dict[str, Any]]:
         daemon, bus = self._daemon, self._daemon.bus
@@ -103,7 +130,7 @@ class Listings:
             "sent": sum(one.sent for one in counters),
             "kernel_drops": sum(segment.kernel_drops() for segment in daemon.segments),
             "verdicts": {name: sum(one.verdicts[number] for one in counters) for number, name in enumerate(NAMES)},
-            "missing": daemon.sources.missing,
+            "missing": count_missing(daemon.sources),
             "lost": daemon.sources.counted["lost"],
             "published": bus.counters.published,
             "deliveries": bus.counters.deliveries,

@@ -45,6 +45,10 @@ def peer(address: str, **changes: int) -> dict[str, Any]:
     return {"peer": address, "name": "", "since": 1.0, "received": 0, "sent": 0, "dropped": 0, "queued": 0, **changes}
 
 
+def link(receiver: str, sender: str, received: int, lost: int) -> dict[str, Any]:
+    return {"receiver": receiver, "sender": sender, "received": received, "lost": lost, "late": 0, "duplicate": 0}
+
+
 def test_rates_are_what_came_between_two_looks_and_verdicts_are_counted_by_kind() -> None:
     before = Snapshot(10.0, daemon(received=100, deliveries=7, verdicts={"accepted": 90, "duplicate": 10}))
     now = {"accepted": 110, "restart": 2, "duplicate": 11, "stale": 1, "integrity_failed": 4, "bad_src": 5, "looped": 3}
@@ -173,7 +177,9 @@ def busy_figures(names: list[str], linked: bool = False) -> Figures:
     )
     sources = tuple(source(name, "dead", 1e6, 99) for name in names)
     ways = tuple(gateway(name, peers=[peer(name)]) for name in names) if linked else ()
-    return figures(Snapshot(0.0, one, clients, (), ways), Snapshot(1.0, two, clients, sources, ways), traffic, 1.0)
+    links = tuple(link(name, name, 1, 10**number) for number, name in enumerate(names)) if linked else ()
+    after = Snapshot(1.0, two, clients, sources, ways, links)
+    return figures(Snapshot(0.0, one, clients, (), ways), after, traffic, 1.0)
 
 
 @given(
@@ -219,6 +225,19 @@ def test_gateways_and_their_peers_have_rates_and_who_loses_comes_first() -> None
     text = "\n".join(line.plain for line in draw(shown, 120, 30, 1e6))
     for part in ("gateway", "nng (2 peers)", "broker (DOWN)", "peer", "nng c:1 tcp://c:1"):
         assert part in text
+
+
+def test_the_worst_links_of_the_fleet_are_shown_below_also_where_little_room_is_left() -> None:
+    links = (link("relay03", "relay01", 90, 10), link("relay02", "relay01", 999, 1))
+    shown = figures(None, Snapshot(0.0, daemon(), worst_links=links), TrafficCount(), 1.0)
+    lines = [line.plain.split() for line in draw(shown, 80, 24, 1e6)]
+    assert lines[-2:] == [
+        ["relay03", "of", "relay01", "10", "100", "10", "%"],
+        ["relay02", "of", "relay01", "1", "1,000", "0.1", "%"],
+    ]
+    names = [f"relay02/program-number-{number}/{4000 + number}" for number in range(30)]
+    lines = [line.plain.split() for line in draw(busy_figures(names, True), 80, 24, 1e6)]
+    assert (len(lines), lines[-1][-4:]) == (24, ["1", "2", "50", "%"])
 
 
 def test_a_usual_terminal_shows_all_that_there_is() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bccnd.core.integrity_algorithms import fingerprint
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
 
 HOSTS = ("relay01", "relay02", "relay03")
@@ -105,6 +106,47 @@ def test_a_long_outage_and_the_tail_of_a_burst_are_lost_exactly_on_every_host(fl
             for receiver in HOSTS:
                 wait(lambda daemon=daemon, receiver=receiver: link(daemon, receiver, "plant")["lost"] == 21_000)  # type: ignore[misc]
             assert daemon.metric("messages_missing") == 0
+
+
+def test_the_hosts_that_sign_with_each_key_are_known_while_it_is_changed(fleet: list[Daemon]) -> None:
+    second = b"another key, as long as it has to be"
+    old, new = fingerprint(KEY), fingerprint(second)
+
+    def holders() -> list[tuple[str, list[str], list[str], list[str]]]:
+        rows = map(json.loads, fleet[0].tool("keys", "--fleet", "--json").stdout.splitlines())
+        return [(row["fingerprint"], row["signs"], row["verifies"], row["lacks"]) for row in rows]
+
+    wait(lambda: holders() == [(old, list(HOSTS), [], [])])
+    for daemon in fleet[:2]:
+        daemon.configure({"integrity": daemon.with_key(KEY, second)})
+        daemon.reload()
+    wait(lambda: holders() == [(old, list(HOSTS), [], []), (new, [], ["relay01", "relay02"], ["relay03"])])
+    for daemon, keys in ((fleet[2], (KEY, second)), (fleet[1], (second, KEY))):
+        daemon.configure({"integrity": daemon.with_key(*keys)})
+        daemon.reload()
+    wait(
+        lambda: (
+            holders()
+            == [(old, ["relay01", "relay03"], ["relay02"], []), (new, ["relay02"], ["relay01", "relay03"], [])]
+        )
+    )
+    shown = fleet[2].tool("keys", "--fleet").stdout.decode().splitlines()
+    assert [line.split()[:3] for line in shown[1:]] == [[old, "hmac", "relay01"], [new, "hmac", "relay02"]]
+
+
+def test_the_matrix_and_the_worst_links_are_shown(fleet: list[Daemon]) -> None:
+    wait(lambda: all(len(seen_by(one)["hosts"]) == 3 for one in fleet))
+    with Wire(fleet[0].port) as wire:
+        for number in range(1, 101, 2):
+            wire.send(datagram("plant/sensor/7", number, "demo/x", b"x", KEY))
+    wait(lambda: all(link(fleet[0], host, "plant")["lost"] == 49 for host in HOSTS))
+    matrix = [line.split() for line in fleet[0].tool("fleet", "--matrix").stdout.decode().splitlines()]
+    assert matrix[0] == ["receiver", "\\", "sender", "plant", *HOSTS]
+    assert [line[:3] for line in matrix[1:]] == [[host, "49", "%"] for host in HOSTS]
+    top = json.loads(fleet[1].tool("top", "--once", "--json", "--interval", "0.1").stdout)
+    assert [(one["receiver"], one["sender"], one["lost"]) for one in top["worst_links"]] == [
+        (host, "plant", 49) for host in HOSTS
+    ]
 
 
 def test_a_host_that_stops_says_so_and_one_that_is_killed_is_silent(fleet: list[Daemon]) -> None:

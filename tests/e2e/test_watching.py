@@ -164,6 +164,7 @@ def test_keys_shows_which_sources_sign_with_which_key_while_keys_are_changed(tmp
         assert len(payloads(client, 12)) == 12
         assert shown() == [(old, True, ["a/p/1", "b/p/1"], 13), (new, False, [], 1)]
         assert old in daemon.tool("keys").stdout.decode()
+        assert "never" not in daemon.tool("keys").stdout.decode()
         daemon.configure({"integrity": {**section, "keys": section["keys"][::-1]}})
         daemon.reload()
         # What was signed before is not known to be signed with either.

@@ -57,7 +57,7 @@ def test_loss_is_found_with_its_cause(lost: Callable[[str, str], int], kind: str
 
 def test_a_silent_host_is_found_and_if_all_are_silent_it_is_this_host() -> None:
     fleet = rows()
-    fleet[2].heard = -100.0
+    fleet[2].heard = fleet[2].noticed = -100.0
     assert kinds(find(fleet, cells(), HOSTS[0], 1.0)) == [("host_silent", (HOSTS[2],))]
     assert kinds(find(rows(-100.0), cells(), HOSTS[0], 1.0)) == [("host_silent", (HOSTS[0],))]
 

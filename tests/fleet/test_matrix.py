@@ -9,13 +9,13 @@ import pytest
 
 from bccnd.fleet.cell_counters import MINUTES
 from bccnd.fleet.matrix import BURST, FORGET, MAX_SEQS_A_SECOND, STEP, Cell, FleetMatrix
-from bccnd.fleet.report_format import BadReport, HeardHost, Report, SentRun
+from bccnd.fleet.report_format import BadReport, HeardHost, Report, SentRun, heard_hosts
 
 SINCE = 1_700_000_000_000
 
 
 def report(heard: Sequence[HeardHost] = (), sent: Sequence[SentRun] = (), version: str = "1.0.0") -> Report:
-    return Report(version, 10_000, 1, 1, ("hmac", ("aa",)), sent, heard)
+    return Report(version, 10_000, 1, 1, ("hmac", ("aa",)), sent, heard_hosts(heard))
 
 
 def counts(host: str, received: int, lost: int = 0, since: int = SINCE) -> HeardHost:
@@ -137,8 +137,11 @@ def test_a_host_is_silent_after_three_of_its_intervals_and_forgotten_after_an_ho
     fleet = Fleet()
     fleet.tell("a", report(), 0.0)
     (row,) = fleet.matrix.rows
-    assert not row.silent(29.0)
-    assert row.silent(31.0)
+    assert (row.silent(35.0), row.reports(35.0)) == (False, True)
+    assert (row.silent(37.0), row.reports(37.0)) == (True, False)
+    fleet.matrix.notice("a", 30.0)  # its messages come, and only its reports were lost
+    assert (row.silent(37.0), row.reports(37.0)) == (False, False)
+    assert row.silent(70.0)
     fleet.tell("a", report()._replace(interval_ms=0), 31.0)  # it has said that no other report follows
     assert not row.silent(1000.0)
     fleet.matrix.sweep(FORGET + 32.0)

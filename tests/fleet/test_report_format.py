@@ -29,14 +29,14 @@ def test_what_is_written_is_read() -> None:
     text = head_line("1.0.0", 10_000, 1, 2) + keys_line("hmac", ["aa", "bb"]) + sent_line(run) + heard_line(heard)
     report = read_report(text)
     assert report[:4] == ("1.0.0", 10_000, 1, 2)
-    assert (report.keys, report.sent, report.heard) == (("hmac", ("aa", "bb")), [run], [heard])
+    assert (report.keys, report.sent, report.heard.rows) == (("hmac", ("aa", "bb")), [run], [heard])
 
 
 def test_lines_and_fields_of_later_versions_are_ignored() -> None:
     report = read_report(
         HEAD.replace(b" 2\n", b" 2 x y\n") + b"weather fine\nsent a 1 2 extra\nheard b 1 2 3 4 5 6 7\n"
     )
-    assert (report.sent, report.heard) == ([SentRun("a", 1, 2)], [HeardHost("b", 1, 2, 3, 4, 5)])
+    assert (report.sent, report.heard.rows) == ([SentRun("a", 1, 2)], [HeardHost("b", 1, 2, 3, 4, 5)])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def write(planner: ReportPlanner, sent: list[SentRun], heard: list[HeardHost]) -
 
 
 def hosts(reports: list[Report]) -> list[str]:
-    return [one.host for report in reports for one in report.heard]
+    return [one.host for report in reports for one in report.heard.rows]
 
 
 def test_a_small_fleet_fits_into_one_datagram_which_tells_all() -> None:
@@ -29,7 +29,7 @@ def test_a_small_fleet_fits_into_one_datagram_which_tells_all() -> None:
     planner = ReportPlanner()
     for _ in range(TOLD + 3):
         (report,) = write(planner, sent, others)
-        assert (report.sent, sorted(report.heard), report.keys) == (sent, others, ("hmac", ("aa",)))
+        assert (report.sent, sorted(report.heard.rows), report.keys) == (sent, others, ("hmac", ("aa",)))
 
 
 def test_two_hundred_hosts_are_told_within_the_budget() -> None:
