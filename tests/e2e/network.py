@@ -26,13 +26,14 @@ def ip(*words: str) -> None:
 
 
 class Net:
-    """Namespaces ``a``, ``b`` and ``c``, joined by two separate wires: ``lan0``, where they are 10.77.0.1, .2 and .3,
-    and ``lan1``, where they are 10.78.0.1, .2 and .3. The other ends, in the switch, are called ``toa0`` and so on."""
+    """Namespaces ``a``, ``b`` and ``c``, or others, joined by two separate wires: ``lan0``, where they are 10.77.0.1,
+    .2 and .3, and ``lan1``, where they are 10.78.0.1, .2 and .3. The other ends, in the switch, are called ``toa0`` and
+    so on."""
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: str = "abc") -> None:
         tag = f"bc{os.getpid() % 100_000}"
         self.switch = f"{tag}sw"
-        self.names = {host: f"{tag}{host}" for host in "abc"}
+        self.names = {host: f"{tag}{host}" for host in hosts}
 
     def open(self) -> None:
         ip("netns", "add", self.switch)
@@ -53,7 +54,7 @@ class Net:
         name, lan, end = self.names[host], f"lan{number}", f"to{host}{number}"
         ip("-n", name, "link", "add", lan, "type", "veth", "peer", "name", end, "netns", self.switch)
         ip("-n", self.switch, "link", "set", end, "master", f"br{number}", "up")
-        ip("-n", name, "address", "add", f"10.{77 + number}.0.{'_abc'.index(host)}/24", "brd", "+", "dev", lan)
+        ip("-n", name, "address", "add", f"10.{77 + number}.0.{ord(host) - ord('a') + 1}/24", "brd", "+", "dev", lan)
         # Nobody else is on this wire, so nobody has to be asked whether an address is free.
         self.run(host, "sh", "-c", f"echo 0 > /proc/sys/net/ipv6/conf/{lan}/accept_dad")
         ip("-n", name, "link", "set", lan, "up")
@@ -61,6 +62,24 @@ class Net:
     def unplug(self, host: str, number: int = 0) -> None:
         """Delete that interface."""
         ip("-n", self.names[host], "link", "delete", f"lan{number}")
+
+    def lose(self, percent: int, *, to: str = "", by: str = "") -> None:
+        """So many of a hundred datagrams to one host, or by one host, do not pass the switch of ``lan0``; 0: all pass.
+
+        By chance, with nft: not every kernel has netem.
+        """
+        device, hook = (f"to{to}0", "egress") if to else (f"to{by}0", "ingress")
+        lines = [f"table netdev {device}", f"delete table netdev {device}"]
+        if percent:
+            rule = f"ether type ip udp dport {PORT} numgen random mod 100 < {percent} drop"
+            chain = f"type filter hook {hook} device {device} priority 0; policy accept;"
+            lines.append(f"table netdev {device} {{ chain loss {{ {chain} {rule}; }}; }}")
+        command = ["ip", "netns", "exec", self.switch, "nft", "-f", "-"]
+        subprocess.run(command, input="\n".join(lines).encode(), check=True, capture_output=True)
+
+    def delay(self, host: str, rate: str) -> None:
+        """What a host sends waits at its interface while it is more than a rate."""
+        self.run(host, *f"tc qdisc add dev lan0 root tbf rate {rate} burst 2kb latency 2s".split())
 
     def run(self, host: str, *command: str) -> str:
         """Run a command on a host and return what it says."""
