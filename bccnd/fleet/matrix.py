@@ -16,9 +16,12 @@ from bccnd.fleet.report_format import BadReport, HeardHost, HeardHosts, Report, 
 STEP: Final = 60.0
 #: runs remembered of one host
 MAX_RUNS: Final = 1024
-#: datagrams of reports from one host that are read in a second, and at once
+#: datagrams of reports from one host that are read in a second, at least, and at once
 RATE: Final = 2.0
 BURST: Final = 32.0
+#: the most that a host sends in an interval, which may be shorter by a fifth, and the shortest interval
+_EACH_INTERVAL: Final = 8 / 0.8
+_SHORTEST: Final = 0.2
 #: numbers that a source can use in a second, and at once: more have not been broadcast
 MAX_SEQS_A_SECOND: Final = 2_000_000
 #: intervals without a report after which a host is silent; each may be longer by a fifth
@@ -70,7 +73,8 @@ class HostRow:
 
     def admit(self, now: float) -> bool:
         """Whether one more datagram is read: hosts that send too many reports are not."""
-        self._tokens = min(BURST, self._tokens + (now - self._refilled) * RATE)
+        rate = max(RATE, _EACH_INTERVAL / max(self.interval, _SHORTEST)) if self.interval else RATE
+        self._tokens = min(BURST, self._tokens + (now - self._refilled) * rate)
         self._refilled = now
         if self._tokens < 1:
             return False

@@ -71,7 +71,8 @@ class Net:
         device, hook = (f"to{to}0", "egress") if to else (f"to{by}0", "ingress")
         lines = [f"table netdev {device}", f"delete table netdev {device}"]
         if percent:
-            rule = f"ether type ip udp dport {PORT} numgen random mod 100 < {percent} drop"
+            chance = f"numgen random mod 100 < {percent}" if percent < 100 else ""
+            rule = f"ether type ip udp dport {PORT} {chance} drop"
             chain = f"type filter hook {hook} device {device} priority 0; policy accept;"
             lines.append(f"table netdev {device} {{ chain loss {{ {chain} {rule}; }}; }}")
         command = ["ip", "netns", "exec", self.switch, "nft", "-f", "-"]

@@ -112,6 +112,14 @@ def test_a_host_that_floods_with_reports_is_not_read() -> None:
     fleet.tell("a", report(), 20.0)
 
 
+@pytest.mark.parametrize("interval", [0.2, 1.0, 10.0])
+def test_all_that_a_host_may_send_in_its_interval_is_read(interval: float) -> None:
+    fleet = Fleet()
+    for number in range(100):
+        for _ in range(8):
+            fleet.tell("a", report()._replace(interval_ms=round(1000 * interval)), number * 0.8 * interval)
+
+
 def test_the_number_of_hosts_is_bounded_and_evictions_are_counted() -> None:
     fleet = Fleet(max_hosts=50)
     for number in range(300):
