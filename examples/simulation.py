@@ -19,9 +19,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from bccnd.config.schema import DedupSettings, HeartbeatSettings
 from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, TrackerTable
-from bccnd.core.liveness import HEARTBEAT, TICK, Liveness, LivenessRules
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
+from bccnd.core.liveness import HEARTBEAT, TICK, Liveness
 from bccnd.core.tap_record import Observation, seq_key
 from bccnd.core.targets import FORM_NAMES, PLAIN, form_of, is_directed
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
@@ -320,8 +321,8 @@ class _Daemon:
     def __init__(self, fleet: Fleet, host: str) -> None:
         self._names = [source.src.encode() for source in fleet.sources]
         self._beats = [HEARTBEAT + name for name in self._names]
-        self._sources = TrackerTable(DedupRules())
-        self._anonymous = AnonymousDedup(DedupRules().horizon)
+        self._sources = TrackerTable(DedupSettings())
+        self._anonymous = AnonymousDedup(DedupSettings().horizon)
         self._liveness: Liveness | None = None
         self._swept = 0.0
         for name, source in zip(self._names, fleet.sources, strict=True):
@@ -331,7 +332,7 @@ class _Daemon:
     def judge(self, message: Sent, address: str, now: float) -> tuple[str, int]:
         """Return the verdict on a datagram, and the daemon's epoch of its source."""
         if self._liveness is None:
-            self._liveness = Liveness(self._sources, LivenessRules(), now)
+            self._liveness = Liveness(self._sources, HeartbeatSettings(), now)
             self._swept = now
         while self._swept + TICK <= now:  # the daemon's timer runs without traffic, too
             self._swept += TICK

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from bccnd.bus.access import admit_all
-from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.counters import DROP_REASONS
 from bccnd.core.verdicts import NAMES
 from bccnd.net.loop import Loop
 from tests.monitoring.pages import HOSTILE, Observed, open_segment
+from tests.rules import bus_limits
 from tests.support import Hub, need_root
 
 #: little for each client, and a patience that does not end before a test does
-LITTLE = BusLimits(queue_messages=20, queue_bytes=100_000, patience=600.0)
+LITTLE = bus_limits(queue={"messages": 20, "bytes": 100_000}, patience=600.0)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def town(tmp_path: Path) -> Iterator[Hub]:
 def observed(tmp_path: Path) -> Iterator[Observed]:
     """What is measured of a daemon with two segments and room for three clients."""
     segments = [open_segment("here"), open_segment(HOSTILE)]
-    with Hub(tmp_path, limits=BusLimits(max_clients=3)) as hub:
+    with Hub(tmp_path, limits=bus_limits(max_clients=3)) as hub:
         yield Observed(hub, segments)
     for segment in segments:
         segment.close()

@@ -19,7 +19,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, Self
@@ -31,7 +30,7 @@ from bccnd.bus.access import Access, Admission, Rule, admit_all
 from bccnd.bus.client import BusLimits, Client
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core import frames
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
@@ -39,9 +38,9 @@ from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.receivers import Receivers
 from bccnd.core.routes import Routes
-from bccnd.core.user_quota import UserLimits
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
+from tests.rules import bus_limits, dedup_rules
 
 ROOT: Final = Path(__file__).parents[1]
 #: generous, because it only matters when something is broken
@@ -289,11 +288,9 @@ class Process:
             os.waitpid(self.pid, 0)
 
 
-def unhurried(limits: BusLimits) -> BusLimits:
-    """Limits with which no client's turn ends early, however slow the machine is, unless they are about that."""
-    if limits.user.round_seconds < UserLimits().round_seconds:
-        return limits
-    return replace(limits, user=replace(limits.user, round_seconds=3600.0))
+def unhurried(bus: Bus) -> None:
+    """Let no client's turn end early, however slow the machine is."""
+    bus.quota.round_seconds = 3600.0
 
 
 class Hub:
@@ -321,7 +318,7 @@ class Hub:
         self.sent: list[bytes] = []
         #: what the segment says to a broadcast: None for done, else an errno's name
         self.answer: str | None = None
-        self.sources = TrackerTable(DedupRules())
+        self.sources = TrackerTable(dedup_rules())
         self.routes: Routes[int] = Routes(DIALECTS[dialect], forms=bridged)
         self.loop = Loop()
         entrances = [Entrance(listen_unix(self.path, 0o600, None), self.dialect, admit_all)]
@@ -335,13 +332,14 @@ class Hub:
             partial(identity, b"relay01"),
             tagged,
             self.access(rules),
-            unhurried(limits or BusLimits()),
+            limits or bus_limits(),
             egress=self.egress if bridged else None,
             broadcast=self._broadcast,
             listings=listings,
             trace=trace,
             on_quiet=on_quiet,
         )
+        unhurried(self.bus)
         self._peers: list[Peer] = []
 
     def access(self, rules: Iterable[Rule]) -> Access:
@@ -350,7 +348,7 @@ class Hub:
 
     def reload(self, limits: BusLimits | None = None, rules: Iterable[Rule] = ()) -> None:
         """What SIGHUP does; without ``limits`` those in force stay."""
-        self.bus.configure(unhurried(limits or self.bus.limits), self.access(rules))
+        self.bus.configure(limits or self.bus.limits, self.access(rules))
 
     def _broadcast(self, _chan: bytes, datagram: bytes) -> str | None:
         self.sent.append(datagram)

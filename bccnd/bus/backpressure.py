@@ -175,7 +175,7 @@ class Backpressure:
             self._loop.later(0.0, partial(self._resume_all, postponed, blocker))
 
     def _share_left(self, account: UserAccount) -> float:
-        return account.left_of(self._loop.rounds, self._quota.limits.round_seconds)
+        return account.left_of(self._loop.rounds, self._quota.round_seconds)
 
     def _resume_charged(self, client: Client) -> None:
         """Resume a client, and charge the time that it takes to its user."""

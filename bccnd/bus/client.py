@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bccnd.bus.access import Rights
 from bccnd.core.patterns import Dialect
@@ -21,20 +20,31 @@ SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
 HARD_MODES: Final = (b"discard", b"block", b"error")
 
 
-@dataclass(frozen=True)
-class BusLimits:
-    """Limits of one client, one user and all of them.
+class QueueLimits(Protocol):
+    """Limits of the queue of one client (section ``bus.queue``)."""
+
+    @property
+    def messages(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+class BusLimits(Protocol):
+    """Limits of one client, one user and all of them (section ``bus``).
 
     ``patience``: seconds for which a client that reads nothing may block clients that publish to it.
     """
 
-    queue_messages: int = 1024
-    queue_bytes: int = 4 << 20
-    max_clients: int = 1000
-    max_subscriptions: int = 4096
-    max_pattern: int = 1024
-    patience: float = 5.0
-    user: UserLimits = field(default_factory=UserLimits)
+    @property
+    def queue(self) -> QueueLimits: ...
+    @property
+    def max_clients(self) -> int: ...
+    @property
+    def max_subscriptions(self) -> int: ...
+    @property
+    def patience(self) -> float: ...
+    @property
+    def user(self) -> UserLimits: ...
 
 
 class Client:

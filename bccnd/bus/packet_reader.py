@@ -101,12 +101,12 @@ class PacketReader:
 
     def _charge(self, account: UserAccount, begun: float) -> None:
         """Charge a user for the time since ``begun``."""
-        account.charge(self._loop.rounds, self._quota.limits.round_seconds, clock.monotonic() - begun)
+        account.charge(self._loop.rounds, self._quota.round_seconds, clock.monotonic() - begun)
 
     def read(self, client: Client) -> bool:
         """Process up to a turn of packets, within the user's seconds of this round; True when there may be more."""
         account, begun = client.account, clock.monotonic()
-        left = account.left_of(self._loop.rounds, self._quota.limits.round_seconds)
+        left = account.left_of(self._loop.rounds, self._quota.round_seconds)
         if left <= 0.0 and not self.draining:
             return True
         try:

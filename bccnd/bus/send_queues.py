@@ -114,7 +114,7 @@ class SendQueues:
     def enqueue_control(self, client: Client, frame: bytes) -> None:
         """Queue a control message; one that does not fit is dropped without a gap, and counted."""
         limits = self.limits
-        if len(client.queue) < 2 * limits.queue_messages and not self._too_many_bytes(client, len(frame)):
+        if len(client.queue) < 2 * limits.queue.messages and not self._too_many_bytes(client, len(frame)):
             self._put(client, frame)
         else:
             self.drop_control(client)
@@ -127,12 +127,12 @@ class SendQueues:
     def _no_room(self, client: Client, size: int) -> str:
         """Return why a message of so many bytes does not fit into a queue; empty if it does."""
         # Traffic between segments comes in bursts: a gateway has room for as many messages as fit.
-        if client.queue.messages >= self.limits.queue_messages and client.fd not in self._routes.links_here.all:
+        if client.queue.messages >= self.limits.queue.messages and client.fd not in self._routes.links_here.all:
             return "queue_messages"
         return self._too_many_bytes(client, size)
 
     def _too_many_bytes(self, client: Client, size: int) -> str:
-        if client.queue.bytes + size > self.limits.queue_bytes:
+        if client.queue.bytes + size > self.limits.queue.bytes:
             return "queue_bytes"
         of_user = client.account.queue_bytes + size + ENTRY
         return "user_queue_bytes" if of_user > self.limits.user.queue_bytes else ""
@@ -284,7 +284,7 @@ class SendQueues:
 
     def _half_full(self, client: Client) -> bool:
         limits, queue = self.limits, client.queue
-        return queue.messages * 2 > limits.queue_messages or queue.bytes * 2 > limits.queue_bytes
+        return queue.messages * 2 > limits.queue.messages or queue.bytes * 2 > limits.queue.bytes
 
     def keeping_up(self) -> frozenset[int]:
         """Return the clients for which nothing waits."""

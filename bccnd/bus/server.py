@@ -34,7 +34,7 @@ from bccnd.bus.subscriptions import Subscriptions
 from bccnd.core import frames
 from bccnd.core.egress import Egress
 from bccnd.core.pattern_tree import REFILL
-from bccnd.core.patterns import Dialect
+from bccnd.core.patterns import MAX_PATTERN, Dialect
 from bccnd.core.routes import Routes
 from bccnd.core.user_quota import Quota, UserAccount
 from bccnd.handover.client_log import NOTHING
@@ -225,7 +225,7 @@ class Bus:
 
     def _charge(self, account: UserAccount, begun: float) -> None:
         """Charge a user for the time since ``begun`` (monotonic)."""
-        account.charge(self.loop.rounds, self.limits.user.round_seconds, time.monotonic() - begun)
+        account.charge(self.loop.rounds, self.quota.round_seconds, time.monotonic() - begun)
 
     def admit(self, sock: socket.socket, number: int, peer: Peer, dialect: Dialect, account: UserAccount) -> Client:
         """Add a client, which is not yet read from."""
@@ -337,7 +337,7 @@ class Bus:
                 self.refuse(client, refused, key[:64] if refused == "pattern_too_long" else key)
         elif verb == frames.UNSUB:
             if not self.subscriptions.unsubscribe(client, key):
-                self.refuse(client, "not_subscribed", key[: self.limits.max_pattern])
+                self.refuse(client, "not_subscribed", key[:MAX_PATTERN])
         elif verb == frames.MSG:
             self._on_link_message(client, payload)
         else:

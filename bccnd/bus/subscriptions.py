@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from bccnd.bus.client import BusLimits, Client
 from bccnd.core import credential_keys, frames
-from bccnd.core.patterns import MAX_LEVELS
+from bccnd.core.patterns import MAX_LEVELS, MAX_PATTERN
 from bccnd.core.routes import Routes
+from bccnd.core.user_quota import pattern_bytes
 
 
 class Subscriptions:
@@ -20,7 +21,7 @@ class Subscriptions:
     def subscribe(self, client: Client, pattern: bytes) -> str:
         """Add a pattern; return why it was refused, empty if it was not."""
         limits = self.limits
-        if len(pattern) > limits.max_pattern or self._routes.levels_of(client.fd, pattern) > MAX_LEVELS:
+        if len(pattern) > MAX_PATTERN or self._routes.levels_of(client.fd, pattern) > MAX_LEVELS:
             return "pattern_too_long"
         patterns = _meant_by(client, pattern)
         if not patterns or not all(_may_hold(client, one) for one in patterns):
@@ -28,7 +29,7 @@ class Subscriptions:
         if (
             client.subscriptions + len(patterns) > limits.max_subscriptions
             or client.account.subscriptions + len(patterns) > limits.user.subscriptions
-            or self._routes.bytes_of(client.peer.uid) > limits.user.pattern_bytes
+            or self._routes.bytes_of(client.peer.uid) > pattern_bytes(limits.user)
         ):
             return "too_many_subscriptions"
         for one in patterns:

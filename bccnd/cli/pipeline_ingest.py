@@ -70,8 +70,7 @@ def ingest(
     Without keys, checks are not verified, and such datagrams are accepted.
     """
     require(["pyarrow"], RECORDER_EXTRA)
-    from bccnd.core.dedup import DedupRules
-    from bccnd.journal.captures import CaptureSettings
+    from bccnd.journal.captures import CaptureRules, CaptureSettings
     from bccnd.journal.captures import ingest as do_ingest
 
     check_host(host)
@@ -83,7 +82,7 @@ def ingest(
         keys=tuple(read["keys"]),
         signers={prefix.encode("utf-8", "surrogateescape"): public for prefix, public in read["signers"].items()},
         payload=not no_payload,
-        rules=DedupRules(deliver_late=late == "deliver"),
+        rules=CaptureRules(late),
     )
     try:
         settings.checker()

@@ -13,20 +13,18 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import click
 
 from bccnd import log
 from bccnd.bus.access import Access, admit_all, by_user
-from bccnd.bus.client import BusLimits
 from bccnd.bus.server import Bus, Entrance
 from bccnd.cli.lazy_group import complete_files
 from bccnd.core.address import read_address, write_address
 from bccnd.core.identity import identity, tagged
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
-from bccnd.core.user_quota import UserLimits
 from bccnd.errors import BadAddress
 from bccnd.net.listen import BACKLOG, adopt, bind_unix, listen_abstract
 from bccnd.net.loop import Loop
@@ -36,14 +34,31 @@ DEFAULT_ADDRESS: Final = "/run/sbus.socket"
 DEFAULT_PIDFILE: Final = "/run/sbus.pid"
 #: without a name behind it: a random abstract address
 _GENERATED: Final = "/dev/unix/abstract"
-#: sbusd has no limits; these are far beyond its uses, and bound the memory that a client can take
-LIMITS: Final = BusLimits(
-    queue_messages=65_536,
-    queue_bytes=16 << 20,
-    max_clients=65_536,
-    max_subscriptions=65_536,
-    user=UserLimits(clients=65_536, subscriptions=1_000_000, queue_bytes=256 << 20),
-)
+
+
+class _QueueLimits(NamedTuple):
+    messages: int = 65_536
+    bytes: int = 16 << 20
+
+
+class _UserLimits(NamedTuple):
+    clients: int = 65_536
+    subscriptions: int = 1_000_000
+    queue_bytes: int = 256 << 20
+    rate: float = 0.0
+
+
+class _Limits(NamedTuple):
+    """sbusd has no limits; these are far beyond its uses, and bound the memory that a client can take."""
+
+    queue: _QueueLimits = _QueueLimits()
+    max_clients: int = 65_536
+    max_subscriptions: int = 65_536
+    patience: float = 5.0
+    user: _UserLimits = _UserLimits()
+
+
+LIMITS: Final = _Limits()
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})

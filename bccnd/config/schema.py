@@ -31,7 +31,9 @@ from bccnd.config.values import (
 )
 from bccnd.core.address import read_address
 from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP
+from bccnd.core.dedup import EXPIRE, HORIZON, MAX_SOURCES, SANITY
 from bccnd.core.frames import DEFAULT_SOCKET, LINKS
+from bccnd.core.liveness import DEAD_AFTER
 
 #: least seconds between heartbeats: those of a fleet must not become its traffic
 MIN_HEARTBEAT: Final = 0.1
@@ -117,13 +119,12 @@ class DedupSettings(Section):
     """What is a duplicate, a restart, a loss."""
 
     #: below 16 any reordering would be a restart; above 65536 a tracker would take more than 8 KB
-    sanity: int = Field(default=1024, ge=16, le=65_536)
-    horizon: Seconds = Field(default=2.0, gt=0, le=3600)
+    sanity: int = Field(default=SANITY, ge=16, le=65_536)
+    horizon: Seconds = Field(default=HORIZON, gt=0, le=3600)
     late: Literal["drop", "deliver"] = "drop"
     freshness: Literal["restart", "monotonic"] = "restart"
-    expire: Seconds = Field(default=86_400.0, gt=0)
-    #: 100,000 trackers take some 55 MB at most (python -m tests.bench.trackers)
-    max_sources: int = Field(default=100_000, ge=1, le=10_000_000)
+    expire: Seconds = Field(default=EXPIRE, gt=0)
+    max_sources: int = Field(default=MAX_SOURCES, ge=1, le=10_000_000)
     linked: bool = False
 
     @model_validator(mode="after")
@@ -231,7 +232,7 @@ class HeartbeatSettings(Section):
 
     #: 0: none are sent, and others are expected every 5 s
     interval: Seconds = Field(default=0.0, le=3600)
-    dead_after: int = Field(default=3, ge=1, le=1000)
+    dead_after: int = Field(default=DEAD_AFTER, ge=1, le=1000)
 
     @field_validator("interval")
     @classmethod

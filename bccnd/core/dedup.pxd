@@ -30,6 +30,7 @@ cdef class TrackerTable:
     cdef public SenderTable senders
     cdef readonly object reported
     cdef list _sender_of
+    cdef public object rules
     cdef object _sanity
     cdef object _mask
     cdef double _horizon

@@ -19,11 +19,10 @@ A window stores the seqs *not* seen, one bit each, so that a source without gaps
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
-from typing import Final
+from typing import Final, Protocol
 
 from bccnd.core.bccn1 import MAX_SEQ, UNKNOWN_SRC
 from bccnd.core.counters import NamedCounts
@@ -69,17 +68,31 @@ UNHEARD: Final = -1
 UNKNOWN_SENDER: Final = -2
 
 
-@dataclass(frozen=True)
-class DedupRules:
-    """Settings of the trackers; times in seconds."""
+#: defaults of the rules
+SANITY: Final = 1024
+HORIZON: Final = 2.0
+EXPIRE: Final = 86_400.0
+#: 100,000 trackers take some 55 MB at most (python -m tests.bench.trackers)
+MAX_SOURCES: Final = 100_000
 
-    sanity: int = 1024
-    horizon: float = 2.0
-    deliver_late: bool = False
-    monotonic: bool = False
-    expire: float = 86_400.0
-    max_sources: int = 100_000
-    linked: bool = False
+
+class DedupRules(Protocol):
+    """What the trackers need of the configuration (section ``dedup``); times in seconds."""
+
+    @property
+    def sanity(self) -> int: ...
+    @property
+    def horizon(self) -> float: ...
+    @property
+    def late(self) -> str: ...
+    @property
+    def freshness(self) -> str: ...
+    @property
+    def expire(self) -> float: ...
+    @property
+    def max_sources(self) -> int: ...
+    @property
+    def linked(self) -> bool: ...
 
 
 def is_clock(seq: int) -> bool:
@@ -132,11 +145,12 @@ class TrackerTable:
 
     def configure(self, rules: DedupRules) -> None:
         """Change the rules; the trackers stay."""
+        self.rules = rules
         self._sanity = rules.sanity
         self._mask = (1 << rules.sanity) - 1
         self._horizon = rules.horizon
-        self._late = REORDERED if rules.deliver_late else STALE
-        self._monotonic = rules.monotonic
+        self._late = REORDERED if rules.late == "deliver" else STALE
+        self._monotonic = rules.freshness == "monotonic"
         self._expire = rules.expire
         self._linked = rules.linked
         #: `sweep` evicts what exceeds a lowered cap

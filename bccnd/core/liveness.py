@@ -11,8 +11,7 @@ A timer wheel lists the sources to check at each tick, so that there is no timer
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from bccnd.core.counters import NamedCounts
 from bccnd.core.dedup import TrackerTable
@@ -55,21 +54,24 @@ class Death(NamedTuple):
     gap: float
 
 
-@dataclass(frozen=True)
-class LivenessRules:
-    """``interval`` is the expected one, in seconds; ``keep_dead`` keeps the trackers of dead sources, so that their
-    datagrams cannot be replayed."""
+#: the default of ``dead_after``
+DEAD_AFTER: Final = 3
 
-    interval: float = USUAL_INTERVAL
-    dead_after: int = 3
-    keep_dead: bool = False
-    max_watched: int = 100_000
+
+class HeartbeatRules(Protocol):
+    """What is needed of the configuration (section ``heartbeat``): ``interval`` is the one that this host sends and
+    expects, in seconds, 0 for none."""
+
+    @property
+    def interval(self) -> float: ...
+    @property
+    def dead_after(self) -> int: ...
 
 
 class Liveness:
     """Watches the sources that send heartbeats. The caller empties ``changes``."""
 
-    def __init__(self, sources: TrackerTable, rules: LivenessRules, now: float) -> None:
+    def __init__(self, sources: TrackerTable, rules: HeartbeatRules, now: float) -> None:
         self._sources = sources
         self._wheel: dict[int, list[Source]] = {}
         self._tick = int(now / TICK)
@@ -87,9 +89,11 @@ class Liveness:
         self.counted = NamedCounts(sources.memory, "liveness", ("deaths", "unwatched", "dead_evicted"))
         self.configure(rules)
 
-    def configure(self, rules: LivenessRules) -> None:
+    def configure(self, rules: HeartbeatRules) -> None:
         """Change the rules, for each source when it is checked next."""
         self.rules = rules
+        #: the expected seconds between heartbeats
+        self.interval = rules.interval or USUAL_INTERVAL
 
     def on_heartbeat(self, src: bytes, now: float) -> None:
         """Handle an accepted heartbeat of a tracked source."""
@@ -97,7 +101,7 @@ class Liveness:
         if source is None:
             return
         was = source.state
-        if was == UNWATCHED and self._entries >= self.rules.max_watched:
+        if was == UNWATCHED and self._entries >= self._sources.rules.max_sources:
             self.counted.add("unwatched")
             return
         self._update_interval(source, now)
@@ -108,7 +112,7 @@ class Liveness:
 
     def _update_interval(self, source: Source, now: float) -> None:
         if source.state == UNWATCHED:
-            source.interval = self.rules.interval
+            source.interval = self.interval
             # Also learns an interval that is so long that the source dies between heartbeats.
             before = self.dead.pop(source.src, None)
             if before is not None:
@@ -122,7 +126,7 @@ class Liveness:
     def _learn(self, source: Source, gap: float) -> None:
         """Learn an interval from two gaps in a row that agree; one alone may be due to a lost heartbeat. An interval
         shorter than expected is ignored."""
-        expected = self.rules.interval
+        expected = self.interval
         if gap <= 0:  # they were queued and arrived at once
             return
         if abs(gap - source.gap) <= 0.25 * gap:
@@ -136,7 +140,7 @@ class Liveness:
 
     def _schedule(self, source: Source, now: float, when: float) -> None:
         """Check a source at ``when`` or earlier, since its interval may become the expected one."""
-        when = min(when, now + PATIENCE * self.rules.interval)
+        when = min(when, now + PATIENCE * self.interval)
         self._wheel.setdefault(max(int(when / TICK), self._tick) + 1, []).append(source)
         self._entries += 1
 
@@ -152,7 +156,7 @@ class Liveness:
 
     def sweep(self, now: float) -> bool:
         """Check the sources that are due; True if more are due now. Cheap; call it often."""
-        if now - self._swept > min(ASLEEP, max(2 * TICK, self.rules.interval / 2)):
+        if now - self._swept > min(ASLEEP, max(2 * TICK, self.interval / 2)):
             self._listening_since = now
         self._swept = now
         last = int(now / TICK)
@@ -172,7 +176,7 @@ class Liveness:
     def _check(self, source: Source, now: float) -> None:
         if not source.valid:  # evicted or expired in the meantime
             return
-        source.interval = max(source.interval, self.rules.interval)
+        source.interval = max(source.interval, self.interval)
         sign = max(source.heard, self._listening_since)
         quiet = now - sign
         death = (self.rules.dead_after + 0.5) * source.interval
@@ -193,7 +197,7 @@ class Liveness:
         self._change(source, DEAD)
         self.counted.add("deaths")
         self.remember_death(source.src, Death(source.heard, source.beat, source.gap))
-        if self.rules.keep_dead:
+        if self._sources.rules.freshness == "monotonic":  # else its datagrams could be replayed
             source.state = UNWATCHED
         else:
             self._sources.forget(source)
@@ -215,7 +219,7 @@ class Liveness:
         for source in self._sources.all():
             if source.state == UNWATCHED:
                 continue
-            if source.state not in (ALIVE, SILENT) or self._entries >= self.rules.max_watched:
+            if source.state not in (ALIVE, SILENT) or self._entries >= self._sources.rules.max_sources:
                 source.state = UNWATCHED
                 self.counted.add("unwatched")
                 continue

@@ -24,6 +24,8 @@ PREFIX: Final = 1
 MANY: Final = 2
 #: most levels of a client's pattern
 MAX_LEVELS: Final = 64
+#: bytes of a pattern
+MAX_PATTERN: Final = 1024
 
 Step = tuple[int, bytes]
 

@@ -22,6 +22,7 @@ cdef class UserAccount:
 
 @cython.final
 cdef class Quota:
+    cdef public double round_seconds
     cdef public object limits
     cdef dict _accounts
 

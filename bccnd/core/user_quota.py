@@ -8,36 +8,36 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 #: estimated bytes of patterns allowed per allowed subscription, and at least
 PATTERN_BYTES: Final = 1024
 LEAST_PATTERN_BYTES: Final = 64 << 10
 #: seconds of the publish rate that may be used at once
 BURST: Final = 1.0
+#: seconds that one round of the loop spends on packets of a user
+ROUND_SECONDS: Final = 0.005
 #: rounds whose share a user may have used up ahead, by work that could not be interrupted
 MAX_DEBT: Final = 20
 
 
-@dataclass(frozen=True)
-class UserLimits:
-    """Limits for all clients of one user together.
-
-    ``rate`` is in messages a second, 0 for no limit; ``round_seconds`` is what one round of the loop spends on packets
-    of the user.
-    """
-
-    clients: int = 750
-    subscriptions: int = 65_536
-    queue_bytes: int = 64 << 20
-    rate: float = 0.0
-    round_seconds: float = 0.005
+class UserLimits(Protocol):
+    """Limits for all clients of one user together (section ``bus.user``); ``rate`` is in messages a second, 0 for no
+    limit."""
 
     @property
-    def pattern_bytes(self) -> int:
-        """Most estimated bytes of all patterns."""
-        return max(LEAST_PATTERN_BYTES, PATTERN_BYTES * self.subscriptions)
+    def clients(self) -> int: ...
+    @property
+    def subscriptions(self) -> int: ...
+    @property
+    def queue_bytes(self) -> int: ...
+    @property
+    def rate(self) -> float: ...
+
+
+def pattern_bytes(limits: UserLimits) -> int:
+    """Return the most estimated bytes of all patterns of a user."""
+    return max(LEAST_PATTERN_BYTES, PATTERN_BYTES * limits.subscriptions)
 
 
 class UserAccount:
@@ -95,6 +95,7 @@ class Quota:
 
     def __init__(self, limits: UserLimits) -> None:
         self.limits = limits
+        self.round_seconds = ROUND_SECONDS
         self._accounts: dict[int, UserAccount] = {}
 
     def __len__(self) -> int:

@@ -154,7 +154,7 @@ class Daemon:
         self.sources = TrackerTable(rules.dedup_rules(settings), self._memory)
         self.sources.senders.since_ms = round(self.started * 1000)
         self.sources.senders.configure(settings.reports.max_hosts)
-        self.liveness = Liveness(self.sources, rules.liveness_rules(settings), time.monotonic())
+        self.liveness = Liveness(self.sources, settings.heartbeat, time.monotonic())
         self.anonymous = AnonymousDedup(settings.dedup.horizon, self._memory)
         takeover.load_trackers(self.sources, self.anonymous, self.liveness)
         self.routes: Routes[int] = Routes(dialect)
@@ -179,7 +179,7 @@ class Daemon:
         cleanup.callback(self._sockets.close)
         settings = self._settings
         self._handover = takeover.open_handover(self._manager, self._sockets, self.loop, settings.bus.max_clients)
-        self._memory = takeover.open_memory(self._handover, rules.dedup_rules(settings), rules.liveness_rules(settings))
+        self._memory = takeover.open_memory(self._handover, rules.dedup_rules(settings), settings.heartbeat)
         self._keeper = None if self._handover is None else MemoryKeeper(self._handover, self._memory)
 
     def _open_sockets(self, configuration: Configuration, cleanup: ExitStack) -> None:
@@ -208,7 +208,7 @@ class Daemon:
             self._make_identity,
             partial(tagged, perl_safe=settings.names == "perl-safe"),
             rules.access_rules(configuration, DIALECTS[settings.bus.dialect]),
-            rules.bus_limits(settings),
+            settings.bus,
             egress=self._egress,
             broadcast=self._transmitter.broadcast,
             listings={
@@ -415,7 +415,7 @@ class Daemon:
         self.ingress.checker = self._egress.checker = checker
         self.keys_since = time.monotonic()
         self.sources.configure(rules.dedup_rules(new))
-        self.liveness.configure(rules.liveness_rules(new))
+        self.liveness.configure(new.heartbeat)
         # The dialect is one of the settings that need a restart.
         dialect = DIALECTS[self._settings.bus.dialect]
         self.repeater.configure(rules.repeat_rules(new), dialect, horizon)
@@ -426,7 +426,7 @@ class Daemon:
         self.anonymous.horizon = horizon
         self.ingress.max_age_ns = int(horizon * 1e9)
         self._gateways.apply(new)
-        self.bus.configure(rules.bus_limits(new), rules.access_rules(configuration, dialect))
+        self.bus.configure(new.bus, rules.access_rules(configuration, dialect))
         if new.metrics.groups != self._groups:
             self._set_groups(new.metrics.groups)
 

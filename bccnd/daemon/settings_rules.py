@@ -6,57 +6,27 @@ import os
 
 from bccnd import log
 from bccnd.bus.access import Access, Rule
-from bccnd.bus.client import BusLimits
 from bccnd.config import Configuration, Settings
 from bccnd.core.dedup import DedupRules
 from bccnd.core.identity import token
 from bccnd.core.integrity import IntegrityChecker, make_checker
-from bccnd.core.liveness import USUAL_INTERVAL, LivenessRules
 from bccnd.core.patterns import Dialect
 from bccnd.core.redundancy import RepeatRule
-from bccnd.core.user_quota import UserLimits
 from bccnd.net.peer import MAX_PROGRAM
 from bccnd.net.segment import SegmentOptions
 
 
 def dedup_rules(settings: Settings) -> DedupRules:
-    dedup = settings.dedup
-    return DedupRules(
-        sanity=dedup.sanity,
-        horizon=dedup.horizon,
-        deliver_late=dedup.late == "deliver",
-        monotonic=dedup.freshness == "monotonic",
-        expire=dedup.expire,
-        max_sources=dedup.max_sources,
-        linked=dedup.linked or settings.gateways.nng is not None,
-    )
-
-
-def liveness_rules(settings: Settings) -> LivenessRules:
-    return LivenessRules(
-        interval=settings.heartbeat.interval or USUAL_INTERVAL,
-        dead_after=settings.heartbeat.dead_after,
-        keep_dead=settings.dedup.freshness == "monotonic",
-        max_watched=settings.dedup.max_sources,
-    )
+    """Return the section ``dedup``; a gateway with links brings copies by several ways."""
+    if settings.gateways.nng is None:
+        return settings.dedup
+    return settings.dedup.model_copy(update={"linked": True})
 
 
 def report_interval(settings: Settings) -> float:
     """Return the seconds between reports; 0 for none, as where nothing can be signed."""
     unsigned = settings.integrity.algorithm == "sig" and not settings.integrity.keys
     return 0.0 if unsigned else settings.reports.interval
-
-
-def bus_limits(settings: Settings) -> BusLimits:
-    bus = settings.bus
-    return BusLimits(
-        queue_messages=bus.queue.messages,
-        queue_bytes=bus.queue.bytes,
-        max_clients=bus.max_clients,
-        max_subscriptions=bus.max_subscriptions,
-        patience=bus.patience,
-        user=UserLimits(**bus.user.model_dump()),
-    )
 
 
 def segment_options(settings: Settings) -> list[SegmentOptions]:

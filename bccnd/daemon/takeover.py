@@ -20,7 +20,7 @@ from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import MAX_RELEASED, DedupRules, TrackerTable
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
-from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.liveness import HeartbeatRules, Liveness
 from bccnd.handover.earlier_version import convert
 from bccnd.handover.stored_state import Handover
 from bccnd.monitoring.service_status import count_of
@@ -60,7 +60,7 @@ def open_handover(manager: ServiceManager, sockets: ActivatedSockets, loop: Loop
     return Handover(manager, sockets.stored, loop.soon)
 
 
-def open_memory(handover: Handover | None, dedup: DedupRules, liveness: LivenessRules) -> SlotMemory:
+def open_memory(handover: Handover | None, dedup: DedupRules, liveness: HeartbeatRules) -> SlotMemory:
     """Open the memory of sources and counters, with what the daemon before has left. Raises OSError."""
     # Beside the sources: windows of those with gaps, identities, and datagrams of anonymous senders.
     slots = 2 * dedup.max_sources + 2 * MAX_RELEASED

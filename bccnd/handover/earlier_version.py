@@ -26,7 +26,7 @@ from typing import Final
 
 from bccnd.core.bccn1 import MAX_SEQ, UNKNOWN_SRC, check_src
 from bccnd.core.dedup import DedupRules, TrackerTable
-from bccnd.core.liveness import Death, Liveness, LivenessRules
+from bccnd.core.liveness import Death, HeartbeatRules, Liveness
 from bccnd.core.record_table import RecordTable
 from bccnd.core.source_table import ALIVE, SILENT, UNWATCHED
 from bccnd.errors import BadDatagram
@@ -62,7 +62,7 @@ class _Damaged(Exception):
 
 
 def convert(
-    files: Iterable[bytes], memory: SlotMemory, rules: DedupRules, watching: LivenessRules, now: float, *, skip: int
+    files: Iterable[bytes], memory: SlotMemory, rules: DedupRules, watching: HeartbeatRules, now: float, *, skip: int
 ) -> list[str]:
     """Apply logs, the oldest first, to new memory, and return what was not understood.
 
@@ -83,7 +83,7 @@ def convert(
 class _Reader:
     """Applies files to trackers that only fill the memory."""
 
-    def __init__(self, memory: SlotMemory, rules: DedupRules, watching: LivenessRules, now: float, skip: int) -> None:
+    def __init__(self, memory: SlotMemory, rules: DedupRules, watching: HeartbeatRules, now: float, skip: int) -> None:
         self._memory = memory
         self._mask = (1 << rules.sanity) - 2
         self._sources = TrackerTable(rules, memory)

@@ -23,11 +23,11 @@ from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.capture import CaptureCounts, Datagram, Packet, Reader, unwrap
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import EXPIRE, HORIZON, MAX_SOURCES, SANITY, TrackerTable
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker, make_checker
-from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.liveness import DEAD_AFTER, Liveness
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.core.tap_record import Observation, observe
@@ -61,6 +61,21 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
+class CaptureRules:
+    """The rules of a daemon without a configuration file: `DedupRules` and `HeartbeatRules`."""
+
+    late: str = "drop"
+    freshness: str = "restart"
+    sanity: int = SANITY
+    horizon: float = HORIZON
+    expire: float = EXPIRE
+    max_sources: int = MAX_SOURCES
+    linked: bool = False
+    interval: float = 0.0
+    dead_after: int = DEAD_AFTER
+
+
+@dataclass(frozen=True)
 class CaptureSettings:
     """The host that captured, and how datagrams are checked. Without keys and signers, checks that cannot be verified
     are let pass."""
@@ -73,7 +88,7 @@ class CaptureSettings:
     signers: Mapping[bytes, Sequence[bytes]] = field(default_factory=dict)
     required: bool = False
     payload: bool = True
-    rules: DedupRules = field(default_factory=DedupRules)
+    rules: CaptureRules = CaptureRules()
 
     def checker(self) -> IntegrityChecker:
         """Make the integrity check. Raises ValueError for keys that do not fit the algorithm."""
@@ -207,7 +222,7 @@ class Judge:
 
     def __init__(self, settings: CaptureSettings) -> None:
         self._sources = TrackerTable(settings.rules)
-        self._liveness = Liveness(self._sources, LivenessRules(), 0.0)
+        self._liveness = Liveness(self._sources, settings.rules, 0.0)
         routes: Routes[int] = Routes(DIALECTS["path"])
         routes.join(0, b"capture")
         routes.subscribe(0, frames.TAP)

@@ -147,8 +147,7 @@ class DaemonCollector(Collector):
         sources = self._daemon.sources
         yield _gauge("sources", "Sources tracked", len(sources))
         liveness = self._daemon.liveness
-        rules = liveness.rules
-        within = rules.interval * rules.dead_after
+        within = liveness.interval * liveness.rules.dead_after
         alive = sources.alive(self._daemon.now(), within)
         yield _gauge("sources_alive", f"Sources that sent a datagram within the last {within:g} s", alive)
         yield _gauge("sources_silent", "Sources whose heartbeats are missing, not yet dead", liveness.silent)

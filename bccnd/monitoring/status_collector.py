@@ -269,7 +269,7 @@ class StatusCollector:
 
     def _source_counts(self, now: float) -> SourceTotals:
         sources, liveness = self._daemon.sources, self._daemon.liveness
-        within = liveness.rules.interval * liveness.rules.dead_after
+        within = liveness.interval * liveness.rules.dead_after
         return SourceTotals(
             tracked=len(sources),
             alive=sources.alive(now, within),
@@ -339,7 +339,7 @@ class StatusCollector:
             queue_messages=queue.messages,
             queue_bytes=queue.bytes,
             fill=min(
-                1.0, max(queue.messages / max(1, limits.queue_messages), queue.bytes / max(1, limits.queue_bytes))
+                1.0, max(queue.messages / max(1, limits.queue.messages), queue.bytes / max(1, limits.queue.bytes))
             ),
             lost=client.lost,
             published=client.published,

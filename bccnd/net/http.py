@@ -15,7 +15,7 @@ from typing import Final
 import h11
 
 from bccnd import log
-from bccnd.core.user_quota import UserAccount, UserLimits
+from bccnd.core.user_quota import ROUND_SECONDS, UserAccount
 from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import EXHAUSTED, READABLE, WRITABLE, Loop, Timer
@@ -71,7 +71,7 @@ class HttpServer:
         pages: Mapping[str, Page],
         refused: dict[str, int],
         hosts: Iterable[str] = (),
-        round_seconds: float = UserLimits.round_seconds,
+        round_seconds: float = ROUND_SECONDS,
     ) -> None:
         self.loop = loop
         self.pages = pages

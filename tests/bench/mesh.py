@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import click
 
-from bccnd.core.dedup import DedupRules
 from tests.bench import document, mesh_formula, mesh_live, mesh_report
 from tests.bench.mesh_model import Costs, Mesh, World, run_through
 from tests.bench.mesh_topology import ALL, Topology, chain, chance, mesh, ring
 from tests.bench.runner import DOCS, names, out
+from tests.rules import dedup_rules
 
 PARTS: Final = ("costs", "model", "losses")
 #: segments of the model, and bridges on each
@@ -89,7 +89,7 @@ def losses() -> list[dict[str, Any]]:
         for lost in LOSSES:
             row: dict[str, Any] = {"topology": name, "bridges": bridges, "lost": lost}
             for late in (False, True):
-                world = World(segment_loss=lost, rules=DedupRules(deliver_late=late))
+                world = World(segment_loss=lost, rules=dedup_rules(deliver_late=late))
                 running = Mesh(topology, world)
                 for number in range(MESSAGES):
                     running.say(running.plain[0], b"%d" % number, number * 0.001)

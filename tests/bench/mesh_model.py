@@ -21,6 +21,7 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.core.verdicts import NAMES
 from tests.bench.mesh_topology import Topology
+from tests.rules import dedup_rules
 
 #: receivers on each host: its client, and its gateway where it is a bridge
 CLIENT: Final = 1
@@ -48,7 +49,7 @@ class Costs:
     broadcast: float = 10e-6
 
 
-_RULES: Final = DedupRules(linked=True)
+_RULES: Final = dedup_rules(linked=True)
 _COSTS: Final = Costs()
 
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bccnd.bus.client import BusLimits
 from bccnd.core.dedup import MAX_LOST_BY_SOURCE
 from bccnd.core.liveness import MAX_DEAD, SILENT, Death
 from bccnd.core.routes import CACHE
 from bccnd.monitoring.status_collector import MAX_SILENT
 from bccnd.monitoring.status_html import render
 from tests.monitoring.pages import Daemon, open_segment
+from tests.rules import bus_limits
 from tests.support import Hub
 
 SOURCES, CLIENTS = 100_000, 1000
@@ -47,7 +47,7 @@ def fill(daemon: Daemon) -> None:
 
 def main() -> None:
     """Print what a sample takes, what a look gathers, and the page that is made of it."""
-    with tempfile.TemporaryDirectory() as folder, Hub(Path(folder), limits=BusLimits()) as hub:
+    with tempfile.TemporaryDirectory() as folder, Hub(Path(folder), limits=bus_limits()) as hub:
         segment = open_segment("here")
         daemon = Daemon(hub, segment)
         fill(daemon)

@@ -8,9 +8,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from bccnd.core.dedup import UNHEARD, DedupRules, TrackerTable
-from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.dedup import UNHEARD, TrackerTable
+from bccnd.core.liveness import Liveness
 from tests.bench.procs import kib_of
+from tests.rules import dedup_rules, heartbeat_rules
 
 START = 1_700_000_000_000_000
 
@@ -26,10 +27,10 @@ class Calls(list[int]):
 
 def main(count: int) -> None:
     gc.disable()  # as the daemon does
-    rules = DedupRules(max_sources=count)
+    rules = dedup_rules(max_sources=count)
     before = kib_of(os.getpid())
     sources = TrackerTable(rules)
-    liveness = Liveness(sources, LivenessRules(interval=5.0, dead_after=3, max_watched=count), 0.0)
+    liveness = Liveness(sources, heartbeat_rules(interval=5.0, dead_after=3), 0.0)
 
     def receive(number: int, seq: int, now: float) -> None:
         src = b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)

@@ -55,7 +55,7 @@ def test_it_ends_when_the_patience_is_over_or_was_none(hub: Hub) -> None:
 def fill(hub: Hub, peer: Peer) -> None:
     """Until more than half of a client's queue is full."""
     client = peer.client
-    while client.queue.messages * 2 <= hub.bus.limits.queue_messages:
+    while client.queue.messages * 2 <= hub.bus.limits.queue.messages:
         hub.bus.fanout.send(Receivers((client.fd,)), b"MSG a\0x")
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 
-from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
@@ -23,8 +22,8 @@ from bccnd.core.frames import MAX_BATCH
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.receivers import Receivers
-from bccnd.core.user_quota import UserLimits
 from tests.bus.packets import LARGE, accounted, clog, collect, from_segment, mode, numbered, numbers, to, unbatched
+from tests.rules import bus_limits
 from tests.support import Hub, Peer, datagram, dropped, gaps, slow, turn_until
 
 ORDERS: Final = ["queue", "stack", "random"]
@@ -193,7 +192,7 @@ def test_a_message_that_no_packet_can_hold_is_a_gap_in_its_place(hub: Hub, toget
 @pytest.fixture
 def narrow(tmp_path: Path) -> Any:
     """A bus that keeps 20 messages for a client."""
-    limits = BusLimits(queue_messages=20, queue_bytes=20 * 40_000, user=UserLimits(queue_bytes=64 << 20))
+    limits = bus_limits(queue={"messages": 20, "bytes": 20 * 40_000}, user={"queue_bytes": 64 << 20})
     with Hub(tmp_path, limits=limits) as one:
         yield one
 
@@ -265,7 +264,7 @@ def test_blocked_client_loses_nothing(
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 def test_nor_do_many_that_publish_at_once_when_the_queue_is_nearly_full(tmp_path: Path, together: bool) -> None:
     # However many come in one round: none is published for which there is no room any more.
-    with Hub(tmp_path, limits=BusLimits(queue_messages=200, queue_bytes=60 << 20)) as hub:
+    with Hub(tmp_path, limits=bus_limits(queue={"messages": 200, "bytes": 60 << 20})) as hub:
         one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(5)]
         batch(hub, one, wanted=together)
         mode(one, hard="block")
@@ -300,7 +299,7 @@ def test_what_waits_goes_out_together_in_the_order_of_choice(narrow: Hub, order:
 
 
 def test_a_queue_that_is_full_in_bytes_is_full_for_batches_too(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_bytes=100_000)) as hub:
+    with Hub(tmp_path, limits=bus_limits(queue={"bytes": 100_000})) as hub:
         one = batched(hub, b"a")
         from_segment(hub, [one], numbered(0, 60, LARGE))
         assert 60_000 < one.client.queue.bytes <= 100_000
@@ -389,7 +388,7 @@ class Reader:
 @pytest.mark.parametrize("seed", range(8))
 def test_every_client_gets_its_messages_in_order_in_any_batch_mode(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    limits = BusLimits(queue_messages=30, queue_bytes=400_000, user=UserLimits(queue_bytes=900_000))
+    limits = bus_limits(queue={"messages": 30, "bytes": 400_000}, user={"queue_bytes": 900_000})
     with Hub(tmp_path, limits=limits) as hub:
         publisher = hub.connect()
         readers = []

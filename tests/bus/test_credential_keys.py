@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bccnd.bus.access import admit_all
-from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.patterns import DIALECTS
+from tests.rules import bus_limits
 from tests.support import ANN, BOB, Hub, Peer, Who, messages, refusals
 
 #: of Ann's group, but not Ann
@@ -58,7 +58,7 @@ def everything(victim: Peer) -> list[bytes]:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("meta", [False, True])
 def test_no_pattern_takes_what_names_another_client(tmp_path: Path, dialect: str, meta: bool) -> None:
-    with Hub(tmp_path, limits=BusLimits(), others=[(dialect, admit_all)]) as hub:
+    with Hub(tmp_path, limits=bus_limits(), others=[(dialect, admit_all)]) as hub:
         ann, bob, cid = hub.connect(key(), key(rest=b""), who=ANN), hub.connect(who=BOB), hub.connect(who=CID)
         root, publisher = hub.connect(), hub.connect()
         for spy in (bob, cid, root):

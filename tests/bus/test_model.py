@@ -16,25 +16,24 @@ import pytest
 from bccnd.bus.access import Rule, admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
 from bccnd.core import frames
-from bccnd.core.user_quota import UserLimits
+from bccnd.core.patterns import MAX_PATTERN
 from bccnd.native import scan
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
 from tests.bus.packets import unbatched
 from tests.core import naive
 from tests.handover.successors import Site
+from tests.rules import bus_limits
 from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, turn_until
 
 #: how long the tests go on
 STEPS: Final = int(os.environ.get("BCCND_STEPS", "250"))
-LIMITS: Final = BusLimits(
-    max_clients=9, max_subscriptions=24, max_pattern=40, user=UserLimits(clients=4, subscriptions=40)
-)
+LIMITS: Final = bus_limits(max_clients=9, max_subscriptions=24, user={"clients": 4, "subscriptions": 40})
 
 PATTERNS: Final = [
     *(b"", b"a", b"a/", b"a/*", b"*/b", b"a/>", b">", b"*", b"a*b", b"b", b"two words", b"+/b", b"*/+", b"a.b", b"a."),
     *(b"!", b"!x", b"!*", b"!/", b"!/app/", b"!/app/x", b"!/>", b"!/*/", b"!/bccn/", b"!/tap/", b"!/tap/accepted"),
     *(b"!/cred////x", b"!/cred////", b"!/cred/", b"!/cred/*", b"!/cred/*///x", b"!/cred/0/0//x", b"!/cred//4001//x"),
-    *(b"p" * 40, b"p" * 41),
+    *(b"p" * 40, b"p" * MAX_PATTERN, b"p" * (MAX_PATTERN + 1)),
 ]
 KEYS: Final = [
     *(b"a", b"a/b", b"a/b/c", b"b", b"", b"two words", b"a:b", b"a.b", b"a.b.c", b"p" * 40, b"!", b"!relay01/*"),
@@ -146,7 +145,7 @@ class Model:
     def subscribe(self, one: Account, pattern: bytes) -> None:
         meant = self.meant(one, pattern)
         together = sum(other.count for other in self.accounts if other.who == one.who)
-        if len(pattern) > LIMITS.max_pattern:
+        if len(pattern) > MAX_PATTERN:
             self.refuse(one, "pattern_too_long", pattern[:64])
         elif not meant or not all(self.may_hold(one, each) for each in (pattern, *meant)):
             self.refuse(one, "not_permitted", pattern)
@@ -163,7 +162,7 @@ class Model:
             if not one.patterns[each]:
                 del one.patterns[each]
         if not held:
-            self.refuse(one, "not_subscribed", pattern[: LIMITS.max_pattern])
+            self.refuse(one, "not_subscribed", pattern[:MAX_PATTERN])
 
     def control(self, one: Account, key: bytes, payload: bytes) -> None:
         peer = one.peer.client.peer
@@ -378,9 +377,8 @@ def test_every_client_gets_exactly_its_messages_and_nothing_is_left(tmp_path: Pa
 @pytest.mark.parametrize("seed", range(6))
 def test_where_publishers_wait_every_message_is_accounted_for_once_in_its_order(tmp_path: Path, seed: int) -> None:
     chance = random.Random(200 + seed)
-    limits = BusLimits(
-        queue_messages=8, queue_bytes=20_000, patience=chance.choice([60.0, 0.02]),
-        user=UserLimits(rate=chance.choice([0.0, 2000.0])),
+    limits = bus_limits(queue={"messages": 8, "bytes": 20_000}, patience=chance.choice([60.0, 0.02]),
+        user={"rate": chance.choice([0.0, 2000.0])},
     )  # fmt: skip
     lost = 0
     with open_hub(tmp_path, limits, ["path"]) as hub:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import time
 from functools import partial
@@ -11,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from bccnd.bus.access import admit_all
-from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.bus.client import HARD_MODES, SOFT_MODES
 from bccnd.core import frames
-from bccnd.core.user_quota import UserLimits
 from tests.bus import packets as net_packets
 from tests.bus.packets import accounted, collect, from_segment, mode, numbers, unbatched
+from tests.rules import bus_limits
 from tests.support import ANN, BOB, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
 
 #: small enough for a socket that keeps little, and too large for many of them
@@ -40,7 +39,7 @@ SELDOM = 0.01
 
 
 def rated(folder: Path, rate: float) -> Hub:
-    return Hub(folder, limits=BusLimits(user=UserLimits(rate=rate)), others=[("path", admit_all)])
+    return Hub(folder, limits=bus_limits(user={"rate": rate}), others=[("path", admit_all)])
 
 
 def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
@@ -102,7 +101,7 @@ def test_with_hard_block_publishers_wait_while_the_queue_is_full_and_go_on_when_
 
 @pytest.mark.parametrize("short", [0, 1, 10, 50, 100])
 def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(tmp_path: Path, short: int) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_messages=10_000, queue_bytes=20_000)) as hub:
+    with Hub(tmp_path, limits=bus_limits(queue={"messages": 10_000, "bytes": 20_000})) as hub:
         one, publisher = slow(hub, b"a"), hub.connect()
         mode(one, hard="block")
         one.send(frames.request(frames.META_ON))
@@ -119,7 +118,7 @@ def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(t
 
 
 def test_a_message_that_is_larger_than_the_whole_queue_does_not_block_for_ever(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_bytes=10_000)) as hub:
+    with Hub(tmp_path, limits=bus_limits(queue={"bytes": 10_000})) as hub:
         one, publisher = slow(hub, b"a"), hub.connect()
         mode(one, hard="block")
         publisher.send(*numbered(0, 5), b"MSG a\0" + b"y" * 20_000, *numbered(5, 1))
@@ -208,7 +207,7 @@ def test_no_client_waits_for_itself(small: Hub) -> None:
 
 
 def test_two_that_wait_for_each_other_and_do_not_read_wait_only_as_long_as_patience_lasts(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
+    with Hub(tmp_path, limits=bus_limits(queue={"messages": 20}, patience=0.05)) as hub:
         pair = slow(hub, b"a"), slow(hub, b"a")
         for one in pair:
             mode(one, soft="block")
@@ -306,7 +305,7 @@ def test_a_mode_that_still_blocks_lets_no_publisher_go_on(small: Hub) -> None:
 
 
 def test_reader_blocks_only_after_it_has_read_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
+    with Hub(tmp_path, limits=bus_limits(queue={"messages": 20}, patience=0.05)) as hub:
         one, publisher, count = blocked(hub)
         publisher.send(*numbered(count, 100))
         turn_until(hub.loop, lambda: hub.bus.counters.published == 100, "the end of patience")
@@ -319,7 +318,7 @@ def test_reader_blocks_only_after_it_has_read_all(tmp_path: Path, caplog: pytest
         assert gaps(packets) == sum(dropped(hub).values()) > 0
         # From now on it is waited for again.
         assert one.client.patient
-        hub.reload(dataclasses.replace(hub.bus.limits, patience=3600.0))
+        hub.reload(bus_limits(queue={"messages": 20}, patience=3600.0))
         clog(hub, one)
         publisher.publish(b"a", b"x")
         hub.settle()
@@ -342,7 +341,7 @@ def test_a_client_that_has_not_read_for_long_does_not_end_the_first_publisher(sm
 
 
 def test_without_patience_no_publisher_waits(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.0)) as hub:
+    with Hub(tmp_path, limits=bus_limits(queue={"messages": 20}, patience=0.0)) as hub:
         one, publisher, count = blocked(hub)
         publisher.send(*numbered(0, 100))
         assert publisher.all() == []
@@ -405,7 +404,7 @@ def test_all_clients_of_a_user_share_one_rate_for_messages_until_it_is_taken_awa
         pair[1].publish(b"a", *[b"x"] * 25)
         hub.settle()
         assert is_held(pair[1])
-        hub.reload(BusLimits())
+        hub.reload(bus_limits())
         turn_until(hub.loop, lambda: hub.bus.counters.published == 26)
         pair[1].publish(b"a", *[b"x"] * 500)
         pair[1].all()
@@ -481,7 +480,7 @@ def test_another_rate_holds_at_once_for_those_that_wait(tmp_path: Path) -> None:
         for number, publisher in enumerate(publishers):
             publisher.publish(b"a", b"%d" % number)
             hub.settle()
-        hub.reload(BusLimits(user=UserLimits(rate=2 * SELDOM)))
+        hub.reload(bus_limits(user={"rate": 2 * SELDOM}))
         hub.settle()
         assert hub.bus.counters.published == 1
         assert hub.bus.counters.held["rate"] == 3

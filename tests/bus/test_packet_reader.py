@@ -13,17 +13,15 @@ import pytest
 
 from bccnd.bus import packet_reader
 from bccnd.bus.access import Allowed, admit_all
-from bccnd.bus.client import BusLimits
 from bccnd.bus.packet_reader import TURN
-from bccnd.core.user_quota import MAX_DEBT, UserLimits
+from bccnd.core.user_quota import MAX_DEBT
 from bccnd.net.peer import is_shut_down
 from tests.support import ANN, Hub, messages, slow, turn_until
 
 
 def test_clients_of_one_user_come_by_turns_when_its_share_of_a_round_is_used_up(tmp_path: Path) -> None:
-    with Hub(
-        tmp_path, limits=BusLimits(user=UserLimits(round_seconds=1e-9))
-    ) as hub:  # one client of the user in each round
+    with Hub(tmp_path) as hub:
+        hub.bus.quota.round_seconds = 1e-9  # one client of the user in each round
         crowd = [hub.connect() for _ in range(6)]
         for _ in range(60):
             for one in crowd:
@@ -34,8 +32,8 @@ def test_clients_of_one_user_come_by_turns_when_its_share_of_a_round_is_used_up(
 
 
 def test_a_user_with_debts_waits_and_others_do_not(tmp_path: Path) -> None:
-    limits = BusLimits(user=UserLimits(round_seconds=0.004))
-    with Hub(tmp_path, limits=limits, others=[("path", admit_all)]) as hub:
+    with Hub(tmp_path, others=[("path", admit_all)]) as hub:
+        hub.bus.quota.round_seconds = 0.004
         mine, other = hub.connect(), hub.connect(who=ANN)
         mine.client.account.charge(hub.loop.rounds, 0.004, 1e9)
         mine.sock.send(b"MSG a\0x")

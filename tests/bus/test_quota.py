@@ -13,12 +13,12 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from bccnd.bus.access import admit_all
-from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.bus.client import HARD_MODES, SOFT_MODES
 from bccnd.bus.server import PORTION, PORTIONS
 from bccnd.core import frames
-from bccnd.core.user_quota import UserLimits
 from bccnd.net.loop import READABLE
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
+from tests.rules import bus_limits
 from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, slow, turn_until
 
 #: how long the randomised tests go on
@@ -26,8 +26,8 @@ STEPS = int(os.environ.get("BCCND_STEPS", "400"))
 
 
 def limited(folder: Path, *, queue_messages: int = 1000, **user: float) -> Hub:
-    limits = UserLimits(**user)  # type: ignore[arg-type]
-    return Hub(folder, limits=BusLimits(queue_messages=queue_messages, user=limits), others=[("path", admit_all)])
+    limits = bus_limits(queue={"messages": queue_messages}, user=user)
+    return Hub(folder, limits=limits, others=[("path", admit_all)])
 
 
 def test_a_user_has_so_many_clients_and_one_more_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -207,12 +207,12 @@ def sends(chance: random.Random, peer: Peer) -> bytes:
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    limits = BusLimits(
-        queue_messages=10,
+    limits = bus_limits(
+        queue={"messages": 10},
         queue_bytes=30_000,
         max_subscriptions=30,
         patience=0.01,
-        user=UserLimits(clients=4, subscriptions=50, queue_bytes=40_000, rate=0.0 if seed % 2 else 5000.0),
+        user={"clients": 4, "subscriptions": 50, "queue_bytes": 40_000, "rate": 0.0 if seed % 2 else 5000.0},
     )
     users: list[Who | None] = [None, ANN, BOB]
     gc.collect()  # what tests before this one have left open

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bccnd.bus.client import BusLimits
 from bccnd.bus.control import PAGE
 from bccnd.bus.server import PORTION
 from bccnd.core import frames
@@ -21,7 +20,7 @@ from bccnd.core.frames import MAX_PACKET
 from bccnd.core.integrity import make_checker
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.signatures import generate, public_of
-from bccnd.core.user_quota import UserLimits
+from tests.rules import bus_limits
 from tests.support import Hub, Peer, dropped, gaps, messages, refusals, slow, turn_until
 
 
@@ -31,7 +30,7 @@ def own_identity() -> bytes:
 
 
 def test_a_user_holds_no_more_patterns_than_their_memory_is_charged_for(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(user=UserLimits(subscriptions=20))) as hub:
+    with Hub(tmp_path, limits=bus_limits(user={"subscriptions": 20})) as hub:
         one, other = hub.connect(), hub.connect()
         deep = [b"%d/" % number + b"/".join([b"*"] * 63) for number in range(6)]
         for pattern in deep:
@@ -219,7 +218,7 @@ def test_slow_clients_are_named_in_the_log_once(small: Hub, caplog: pytest.LogCa
 
 
 def test_excess_clients_are_refused_and_others_served(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(max_clients=2)) as hub:
+    with Hub(tmp_path, limits=bus_limits(max_clients=2)) as hub:
         one, two = hub.connect(b"a"), hub.connect(b"a")
         third = hub.knock()
         hub.turn()

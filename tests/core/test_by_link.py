@@ -17,17 +17,18 @@ from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from tests.core import scenario
 from tests.core.scenario import SRC, receive
 from tests.core.world import ANY_BYTES, NS, OWN, SIGNED, World, datagram
+from tests.rules import dedup_rules
 
 #: the client that carries datagrams to other segments
 CARRIER = 9
 PEER = "192.0.2.7:5410"
 
-RULES = DedupRules(sanity=16, horizon=2.0)
+RULES = dedup_rules(sanity=16, horizon=2.0)
 LOW, HIGH = CLOCK_MIN + 1, CLOCK_MIN + 50
 FAR = LINK_PATIENCE + 0.25
-LATE = replace(RULES, deliver_late=True)
-MONOTONIC = replace(RULES, monotonic=True)
-LINKED = replace(RULES, linked=True)
+LATE = dedup_rules(sanity=16, horizon=2.0, deliver_late=True)
+MONOTONIC = dedup_rules(sanity=16, horizon=2.0, monotonic=True)
+LINKED = dedup_rules(sanity=16, horizon=2.0, linked=True)
 #: a clock in nanoseconds, and a number by chance
 NANOSECONDS, CHANCE = 1_795_000_000 * 10**9, 1 << 62
 HISTORIES: dict[str, tuple[DedupRules, str]] = {

@@ -16,8 +16,9 @@ from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, R
 from tests.core import scenario
 from tests.core.material import examples
 from tests.core.scenario import COUNTERS, SRC, counter, receive
+from tests.rules import dedup_rules
 
-RULES = DedupRules(sanity=16, horizon=2.0, expire=200.0)
+RULES = dedup_rules(sanity=16, horizon=2.0, expire=200.0)
 
 #: what the model does not have: local identities, removed trackers, epochs, and the largest seqs
 HISTORIES: dict[str, str] = {
@@ -96,7 +97,7 @@ class Model:
             tracker.heard = now
             return ACCEPTED
         if tracker.last - seq >= self.rules.sanity or now - tracker.heard > self.rules.horizon:
-            if self.rules.monotonic:
+            if self.rules.freshness == "monotonic":
                 return REPLAYED
             self.restarts += 1
             self.new_epoch(tracker, seq)
@@ -106,7 +107,7 @@ class Model:
             return DUPLICATE
         tracker.seen.add(seq)
         tracker.missing.pop(seq, None)
-        if self.rules.deliver_late:
+        if self.rules.late == "deliver":
             tracker.heard = now
             return REORDERED
         return STALE
@@ -150,7 +151,7 @@ def acts(sanity: int) -> st.SearchStrategy[Act]:
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[DedupRules, list[Act]]:
     sanity = draw(st.one_of(*[st.integers(16, 32)] * 4, st.just(1024)))
-    rules = DedupRules(
+    rules = dedup_rules(
         sanity=sanity, horizon=draw(st.sampled_from([0.25, 1.0, 2.0])), deliver_late=draw(st.booleans()),
         monotonic=draw(st.booleans()),
     )  # fmt: skip
@@ -220,7 +221,7 @@ def play(sources: TrackerTable, history: list[Touch]) -> Iterator[tuple[bytes, f
 @given(SLOW_TOUCHES, st.integers(1, 8), st.one_of(st.integers(2, 12), st.just(10**6)))
 @examples(400)
 def test_the_cap_evicts_the_oldest_and_a_sweep_forgets_the_silent(history: list[Touch], cap: int, expire: int) -> None:
-    sources = TrackerTable(DedupRules(sanity=16, horizon=0.5, max_sources=cap, expire=float(expire)))
+    sources = TrackerTable(dedup_rules(sanity=16, horizon=0.5, max_sources=cap, expire=float(expire)))
     heard: dict[bytes, float] = {}
     evicted = expired = 0
     for src, now in play(sources, history):
@@ -241,7 +242,7 @@ def test_the_cap_evicts_the_oldest_and_a_sweep_forgets_the_silent(history: list[
 @given(st.one_of(SLOW_TOUCHES, FAST_TOUCHES), st.integers(0, 24), st.integers(0, 20))
 @examples(300)
 def test_alive_counts_recently_active_sources(history: list[Touch], half_seconds: int, later: int) -> None:
-    sources = TrackerTable(DedupRules(sanity=16, horizon=0.5))
+    sources = TrackerTable(dedup_rules(sanity=16, horizon=0.5))
     heard: dict[bytes, float] = {}
     span = half_seconds / 2
     for src, now in play(sources, history):
@@ -252,11 +253,11 @@ def test_alive_counts_recently_active_sources(history: list[Touch], half_seconds
 
 def test_the_default_rules_are_those_of_the_example_configuration() -> None:
     # etc/bccnd.yaml
-    assert DedupRules() == DedupRules(1024, 2.0, deliver_late=False, monotonic=False, expire=86400, max_sources=100_000)
+    assert dedup_rules() == dedup_rules()
 
 
 def test_eviction_and_expiry_give_up_what_is_missing() -> None:
-    sources = TrackerTable(DedupRules(max_sources=1, expire=10.0, horizon=50.0))
+    sources = TrackerTable(dedup_rules(max_sources=1, expire=10.0, horizon=50.0))
     receive(sources, b"a", 1, 0.0)
     receive(sources, b"a", 4, 0.0)
     receive(sources, b"b", 1, 1.0)
@@ -269,7 +270,7 @@ def test_eviction_and_expiry_give_up_what_is_missing() -> None:
 
 
 def test_a_sweep_never_looks_at_more_than_its_share() -> None:
-    sources = TrackerTable(DedupRules(expire=10.0))
+    sources = TrackerTable(dedup_rules(expire=10.0))
     count = 2 * dedup.SWEEP_STEP + 10
     for number in range(count):
         receive(sources, b"host/%d" % number, 1, 0.0)
@@ -281,11 +282,11 @@ def test_a_sweep_never_looks_at_more_than_its_share() -> None:
 
 def test_open_gaps_are_capped_and_the_oldest_is_lost_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dedup, "MAX_GAPS", 2)
-    scenario.play(TrackerTable(DedupRules()), "1 3 6 10 missing=5 lost=1 2:stale")
+    scenario.play(TrackerTable(dedup_rules()), "1 3 6 10 missing=5 lost=1 2:stale")
 
 
 def test_sources_with_most_losses_are_listed() -> None:
-    sources = TrackerTable(DedupRules(horizon=2.0))
+    sources = TrackerTable(dedup_rules(horizon=2.0))
     crowd = [b"crowd/%d" % number for number in range(3 * MAX_LOST_BY_SOURCE)]
     for seq in (1, 30):
         receive(sources, b"worst", seq, 0.0)
@@ -300,7 +301,7 @@ def test_sources_with_most_losses_are_listed() -> None:
 
 
 def test_forgotten_source_is_new() -> None:
-    sources = TrackerTable(DedupRules())
+    sources = TrackerTable(dedup_rules())
     for src in (b"a", SRC, b"b"):
         receive(sources, src, 1, 0.0)
     scenario.play(sources, "5 forget lost=3")
@@ -313,15 +314,15 @@ def test_forgotten_source_is_new() -> None:
 
 
 def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:
-    sources = TrackerTable(DedupRules())
+    sources = TrackerTable(dedup_rules())
     for seq in (1, 2, 4, 5):
         receive(sources, SRC, seq, 0.0)
     for rules, seq, now, verdict in (
-        (DedupRules(deliver_late=True), 2, 0.0, DUPLICATE),
-        (DedupRules(deliver_late=True), 3, 0.0, REORDERED),
-        (DedupRules(monotonic=True), 5, 3.0, REPLAYED),
-        (DedupRules(horizon=5.0), 5, 3.0, DUPLICATE),
-        (DedupRules(sanity=16), 21, 3.0, ACCEPTED),
+        (dedup_rules(deliver_late=True), 2, 0.0, DUPLICATE),
+        (dedup_rules(deliver_late=True), 3, 0.0, REORDERED),
+        (dedup_rules(monotonic=True), 5, 3.0, REPLAYED),
+        (dedup_rules(horizon=5.0), 5, 3.0, DUPLICATE),
+        (dedup_rules(sanity=16), 21, 3.0, ACCEPTED),
     ):
         sources.configure(rules)
         assert receive(sources, SRC, seq, now) == verdict
@@ -329,10 +330,10 @@ def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:
 
 
 def test_a_lower_cap_evicts_with_the_next_sweeps_the_oldest_first() -> None:
-    sources = TrackerTable(DedupRules())
+    sources = TrackerTable(dedup_rules())
     for number in range(5):
         receive(sources, b"host/%d" % number, 1, float(number))
-    sources.configure(DedupRules(max_sources=2))
+    sources.configure(dedup_rules(max_sources=2))
     assert sources.sweep(5.0) is False
     assert [source.src for source in sources.latest(5)] == [b"host/4", b"host/3"]
     assert sources.counted["evicted"] == 3
@@ -341,12 +342,12 @@ def test_a_lower_cap_evicts_with_the_next_sweeps_the_oldest_first() -> None:
 @given(st.lists(st.integers(1, 20), max_size=20), st.integers(16, 40), st.integers(16, 40))
 @examples(200)
 def test_a_change_of_window_loses_no_count(steps: list[int], before: int, after: int) -> None:
-    sources = TrackerTable(DedupRules(sanity=before))
+    sources = TrackerTable(dedup_rules(sanity=before))
     seq, skipped = 100, 0
     receive(sources, SRC, seq, 0.0)
     for number, step in enumerate(steps):
         if number == len(steps) // 2:
-            sources.configure(DedupRules(sanity=after))
+            sources.configure(dedup_rules(sanity=after))
         seq += step
         jumps = sources.counted["jumps"]
         receive(sources, SRC, seq, 0.0)
@@ -362,7 +363,7 @@ def test_a_change_of_window_loses_no_count(steps: list[int], before: int, after:
 
 def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dedup, "MAX_RELEASED", 2)
-    sources = TrackerTable(DedupRules())
+    sources = TrackerTable(dedup_rules())
     for number in range(3):
         sources.claim(b"own/%d" % number)
         sources.release(b"own/%d" % number, 10.0 + number)
@@ -383,7 +384,7 @@ def own(sources: TrackerTable, first: int, beyond: int, src: bytes = SRC) -> Loc
 @example(0, 0, [0, 1, bccn1.MAX_SEQ])
 @examples(100)
 def test_unused_seq_of_a_local_identity_is_a_conflict(first: int, count: int, seqs: list[int]) -> None:
-    sources = TrackerTable(DedupRules())
+    sources = TrackerTable(dedup_rules())
     own(sources, first, first + count)
     foreign = [seq not in range(first, first + count) for seq in seqs]
     reported = []
@@ -395,7 +396,7 @@ def test_unused_seq_of_a_local_identity_is_a_conflict(first: int, count: int, se
 
 
 def test_used_seqs_and_the_report_stay_while_the_identity_is_local() -> None:
-    sources = TrackerTable(DedupRules())
+    sources = TrackerTable(dedup_rules())
     own(sources, 100, 105)
     assert sources.check_conflict(SRC, 99)
     sources.release(SRC, 10.0)
@@ -414,7 +415,7 @@ def test_used_seqs_and_the_report_stay_while_the_identity_is_local() -> None:
 
 
 def test_the_unknown_sender_has_no_tracker() -> None:
-    sources = TrackerTable(DedupRules())
+    sources = TrackerTable(dedup_rules())
     for seq in (1, 1, 5):
         assert receive(sources, b"?", seq, 0.0) == UNKNOWN_SENDER
     assert (len(sources), sources.missing) == (0, 0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import RELEASE_DELAY, DedupRules, TrackerTable
+from bccnd.core.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.egress import Egress
 from bccnd.core.identity import PERL_TOKEN_BYTES
 from bccnd.core.integrity import IntegrityChecker, make_checker
@@ -19,6 +19,7 @@ from bccnd.core.verdicts import ACCEPTED, LOOPED
 from tests.core import material
 from tests.core.material import KEY, examples, reason_of
 from tests.core.scenario import receive
+from tests.rules import dedup_rules
 
 ME = b"host/program/1"
 OTHER = b"host/program/2"
@@ -30,7 +31,7 @@ SIG = make_checker("sig", [PRIVATE], {b"host": [public_of(PRIVATE)]}, required=T
 
 
 def egress(checker: IntegrityChecker = UNSIGNED, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False) -> Egress:
-    out = Egress(checker, TrackerTable(DedupRules()), ceiling=ceiling, perl_safe=perl_safe)
+    out = Egress(checker, TrackerTable(dedup_rules()), ceiling=ceiling, perl_safe=perl_safe)
     out.open(ME)
     return out
 
@@ -180,7 +181,7 @@ class Local(NamedTuple):
 
 @pytest.fixture
 def local() -> Local:
-    sources = TrackerTable(DedupRules())
+    sources = TrackerTable(dedup_rules())
     out = Egress(UNSIGNED, sources)
     out.open(ME)
     return Local(sources, out)

@@ -25,6 +25,7 @@ from bccnd.errors import BadDatagram
 from tests.core import naive
 from tests.core.material import KEY, OTHER_KEY, examples, sign
 from tests.core.world import BATCHES, GROUPS, NS, OPEN, OWN, PEER, RECEIVERS, SIGNED, Batch, Delivered, World, datagram
+from tests.rules import dedup_rules
 
 ACCEPTING = set(NAMES[: LAST_ACCEPTED + 1])
 #: verdicts that depend on what came before
@@ -148,7 +149,7 @@ HEARD_BEFORE = (*(datagram(), datagram(b"b"), b"BCCN1[7]a/p/1:|", b"BCCN1[15]a/p
     st.integers(1, 4),
     st.booleans(),
 )
-@example([Batch(0, [(raw, PEER) for raw in HEARD_BEFORE])], None, DedupRules(), 4, False)
+@example([Batch(0, [(raw, PEER) for raw in HEARD_BEFORE])], None, dedup_rules(), 4, False)
 @examples(400)
 def test_ingress_follows_the_rules(
     fed: list[Batch], key: bytes | None, rules: DedupRules, cache: int, tapped: bool
@@ -263,7 +264,7 @@ def broken() -> tuple[Ingress, list[bytes]]:
     routes = BrokenRoutes(DIALECTS["path"])
     routes.join(1, b"h/p/1")
     routes.subscribe(1, b"")
-    return Ingress(OPEN, BrokenSources(DedupRules()), AnonymousDedup(2.0), routes, on_bug=bugs.append), bugs
+    return Ingress(OPEN, BrokenSources(dedup_rules()), AnonymousDedup(2.0), routes, on_bug=bugs.append), bugs
 
 
 @pytest.mark.parametrize(
@@ -287,7 +288,7 @@ def test_without_callbacks_a_bug_is_tapped_and_counted_and_so_is_a_conflict() ->
     routes = BrokenRoutes(DIALECTS["path"])
     routes.join(1, b"h/p/1")
     routes.subscribe(1, b"!/tap/internal_error")
-    sources, counters = TrackerTable(DedupRules()), SegmentCounters("one")
+    sources, counters = TrackerTable(dedup_rules()), SegmentCounters("one")
     sources.claim(OWN)
     raws = [datagram(OWN), datagram(b"a", chan=b"heartbeat/a"), datagram(chan=b"broken")]
     found = Deliveries()
@@ -308,10 +309,10 @@ SENDERS: list[tuple[bytes, bytes, bool]] = [
 ]
 #: times and seqs of datagrams on the heartbeat channel of their source, and which of them are heartbeats
 SERIES: list[tuple[DedupRules, list[tuple[float, int | bytes]], list[bool]]] = [
-    (DedupRules(), [(0, b"x"), (0, 1), (1, 1), (1, 2), (1, 4), (1, 3)], [False, True, False, True, True, False]),
-    (DedupRules(deliver_late=True), [(0, 1), (0, 3), (0, 2)], [True, True, True]),
-    (DedupRules(), [(0, 9000), (0, 1)], [True, True]),
-    (DedupRules(monotonic=True), [(0, 9000), (9, 9000)], [True, False]),
+    (dedup_rules(), [(0, b"x"), (0, 1), (1, 1), (1, 2), (1, 4), (1, 3)], [False, True, False, True, True, False]),
+    (dedup_rules(deliver_late=True), [(0, 1), (0, 3), (0, 2)], [True, True, True]),
+    (dedup_rules(), [(0, 9000), (0, 1)], [True, True]),
+    (dedup_rules(monotonic=True), [(0, 9000), (9, 9000)], [True, False]),
 ]
 
 

@@ -13,24 +13,34 @@ from hypothesis import strategies as st
 
 from bccnd.core import liveness
 from bccnd.core.dedup import DedupRules, TrackerTable
-from bccnd.core.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, Liveness, LivenessRules
+from bccnd.core.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, HeartbeatRules, Liveness
 from bccnd.core.verdicts import ACCEPTED, REPLAYED
 from bccnd.native.slots import Source
 from tests.core.material import examples
 from tests.core.scenario import receive
+from tests.rules import dedup_rules, heartbeat_rules
 
 STEP = liveness.STEP
 SRC = b"relay01/cardsys/7"
 OTHER = b"relay02/cardsys/7"
 #: silent after 6 s, dead after 14
-RULES = LivenessRules(interval=4.0, dead_after=3)
+RULES = heartbeat_rules(interval=4.0, dead_after=3)
 
 
 class World:
     """Trackers, their liveness, and a clock that the test sets."""
 
-    def __init__(self, rules: LivenessRules = RULES, dedup: DedupRules | None = None, now: float = 0.0) -> None:
-        self.sources = TrackerTable(dedup or DedupRules())
+    def __init__(
+        self,
+        rules: HeartbeatRules = RULES,
+        dedup: DedupRules | None = None,
+        now: float = 0.0,
+        *,
+        watching: DedupRules | None = None,
+    ) -> None:
+        """``watching`` are the rules that only the watch sees, if they differ."""
+        self.sources = TrackerTable(dedup or dedup_rules())
+        self.sources.rules = watching or self.sources.rules
         self.liveness = Liveness(self.sources, rules, now)
         self.now = now
         self._seqs: dict[bytes, int] = {}
@@ -96,7 +106,7 @@ class World:
 # -- short histories: at each time what the source does, "-" for nothing, and what has changed up to then
 
 ONE_MISSED = replace(RULES, dead_after=1)
-HISTORIES: dict[str, tuple[LivenessRules, str]] = {
+HISTORIES: dict[str, tuple[HeartbeatRules, str]] = {
     "the first heartbeat": (RULES, "0 beat alive"),
     "no heartbeat": (RULES, "0 message; 4 message; 100 -"),
     "late by less than half an interval": (RULES, "0 beat alive; 5.75 beat; 11.5 beat; 12 -"),
@@ -214,14 +224,14 @@ def test_a_short_pause_is_no_sleep(pause: float) -> None:
 @pytest.mark.parametrize("pause", [0.75, 1.0, ASLEEP])
 def test_with_a_short_interval_a_shorter_pause_is_a_sleep(pause: float) -> None:
     # What they sent meanwhile waits in the socket; it may be read after the look.
-    world = World(LivenessRules(interval=0.25, dead_after=3))
+    world = World(heartbeat_rules(interval=0.25, dead_after=3))
     world.beat_after([0.25] * 7)
     world.sleep_until(world.now + pause)
     assert world.states() == "alive"
 
 
 def test_expired_and_local_sources_are_not_watched() -> None:
-    world = World(dedup=DedupRules(expire=5.0))
+    world = World(dedup=dedup_rules(expire=5.0))
     world.beat()
     world.until(5.0)
     world.sources.sweep(5.0)
@@ -250,7 +260,7 @@ def test_death_removes_the_tracker_and_its_missing_seqs() -> None:
 
 
 def test_keep_dead_keeps_trackers_against_replay() -> None:
-    world = World(replace(RULES, keep_dead=True), DedupRules(monotonic=True))
+    world = World(dedup=dedup_rules(monotonic=True))
     world.beat()
     world.until(14.25)
     assert world.states() == "alive silent dead"
@@ -268,7 +278,7 @@ def test_keep_dead_keeps_trackers_against_replay() -> None:
 @pytest.mark.parametrize("keep_dead", [False, True])
 def test_only_the_latest_deaths_are_remembered(keep_dead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "MAX_DEAD", 3)
-    world = World(replace(RULES, keep_dead=keep_dead))
+    world = World(dedup=dedup_rules(monotonic=keep_dead))
     srcs = [b"host/p/%d" % number for number in range(6)]
     for number, src in enumerate(srcs):
         world.until(float(number))
@@ -282,7 +292,7 @@ def test_only_the_latest_deaths_are_remembered(keep_dead: bool, monkeypatch: pyt
 
 
 def test_sources_above_the_cap_are_counted_and_not_watched() -> None:
-    world = World(replace(RULES, max_watched=2))
+    world = World(watching=dedup_rules(max_sources=2))
     world.liveness.on_heartbeat(b"?", 0.0)  # the unknown sender has no tracker
     world.beat(b"a", b"b", b"c", b"c")
     assert (world.changes(), world.liveness.counted["unwatched"]) == ([(b"a", "alive"), (b"b", "alive")], 2)
@@ -352,7 +362,7 @@ def test_new_interval_applies_to_new_sources_and_a_longer_one_to_all() -> None:
 
 
 def test_shorter_expected_interval_is_learned() -> None:
-    world = World(LivenessRules(interval=10.0))
+    world = World(heartbeat_rules(interval=10.0))
     world.beat()
     world.liveness.configure(replace(RULES, interval=2.0))
     world.until(2.0)
@@ -407,7 +417,9 @@ class Watched:
 class Naive:
     """The rules, applied to every source at every moment; it has no wheel."""
 
-    rules: LivenessRules
+    rules: HeartbeatRules
+    keep_dead: bool
+    max_watched: int
     watched: dict[bytes, Watched] = field(default_factory=dict)
     #: the last heartbeat of the dead, and the gap before it
     former: dict[bytes, tuple[float, float]] = field(default_factory=dict)
@@ -454,19 +466,17 @@ class Naive:
         return {state for state, possible in {**found, "dead": quiet >= dead}.items() if possible}
 
 
-RULESETS = st.builds(
-    LivenessRules,
-    interval=st.sampled_from([1.0, 1.0, 2.0]),
-    dead_after=st.integers(1, 4),
-    keep_dead=st.booleans(),
-    max_watched=st.sampled_from([100, 100, 2]),
-)
+RULESETS = st.builds(heartbeat_rules, interval=st.sampled_from([1.0, 1.0, 2.0]), dead_after=st.integers(1, 4))
+WATCHING = st.builds(dedup_rules, monotonic=st.booleans(), max_sources=st.sampled_from([100, 100, 2]))
 
 
-@given(RULESETS, ACTS, st.sampled_from([100_000, 100_000, 1, 2, 3]))
+@given(RULESETS, WATCHING, ACTS, st.sampled_from([100_000, 100_000, 1, 2, 3]))
 @examples(600)
-def test_liveness_agrees_with_the_model(rules: LivenessRules, history: list[Act], cap: int) -> None:
-    world, model = World(rules, DedupRules(max_sources=cap)), Naive(rules)
+def test_liveness_agrees_with_the_model(
+    rules: HeartbeatRules, watching: DedupRules, history: list[Act], cap: int
+) -> None:
+    world = World(rules, dedup_rules(max_sources=cap), watching=watching)
+    model = Naive(rules, watching.freshness == "monotonic", watching.max_sources)
     deaths = 0
     for act in history:
         then = world.now + act.quarters * TICK
@@ -484,7 +494,7 @@ def test_liveness_agrees_with_the_model(rules: LivenessRules, history: list[Act]
                 del model.watched[name]
             model.receive_message(src, world.now)
         if act.kind == "beat":
-            full = len(world.standing()) >= rules.max_watched
+            full = len(world.standing()) >= watching.max_sources
             before = world.liveness.counted["unwatched"]
             world.liveness.on_heartbeat(src, world.now)
             source = world.source(src)
@@ -520,7 +530,7 @@ def follow(world: World, model: Naive) -> int:
         if state == "dead":
             assert model.quiet(one, now) >= (model.rules.dead_after + 0.5) * one.interval
             assert world.liveness.dead[src].heard == one.heard
-            assert (src in world.sources) == model.rules.keep_dead
+            assert (src in world.sources) == model.keep_dead
             deaths += 1
             del model.watched[src]
             model.former[src] = one.beat, one.gap
@@ -529,7 +539,7 @@ def follow(world: World, model: Naive) -> int:
 
 def must_hold(world: World, model: Naive) -> None:
     standing = world.standing()
-    assert len(standing) == world.liveness._entries <= model.rules.max_watched
+    assert len(standing) == world.liveness._entries <= model.max_watched
     # Every watched source has one place in the wheel; others there have lost their trackers.
     assert len({id(source) for source in standing}) == len(standing)
     live = {source.src: source.number for source in standing if source.valid}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
 from bccnd.core.reported_loss import HOLE_PATIENCE, MAX_HOLES_OF_SOURCE, MAX_SEQS_A_SECOND, RATE_SECONDS, count_missing
 from bccnd.core.verdicts import LAST_ACCEPTED
+from tests.rules import dedup_rules
 
 SRC = b"a/app/1"
 FIRST = 10**15
@@ -18,7 +19,7 @@ class Receiver:
     """Trackers that follow one source, and what they have counted of it."""
 
     def __init__(self, *, reported: bool = True, deliver_late: bool = True) -> None:
-        self.sources = TrackerTable(DedupRules(horizon=HORIZON, deliver_late=deliver_late))
+        self.sources = TrackerTable(dedup_rules(horizon=HORIZON, deliver_late=deliver_late))
         self.sources.reported.is_reported = lambda _src: reported
         self.now = 100.0
         self.accepted = 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
 from bccnd.core.sender_counts import SenderTable
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, REORDERED, STALE
+from tests.rules import dedup_rules
 
 
 def table(*, deliver_late: bool = False, max_hosts: int = 1000) -> TrackerTable:
-    sources = TrackerTable(DedupRules(deliver_late=deliver_late))
+    sources = TrackerTable(dedup_rules(deliver_late=deliver_late))
     sources.senders.configure(max_hosts)
     return sources
 

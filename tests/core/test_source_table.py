@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.dedup import UNHEARD, DedupRules, TrackerTable
-from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.dedup import UNHEARD, TrackerTable
+from bccnd.core.liveness import Liveness
 from bccnd.core.source_table import SourceTable, private_memory
 from bccnd.native import slot_layout
 from tests.core.material import examples
+from tests.rules import dedup_rules, heartbeat_rules
 
 #: operations and sources
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "touch", "remove"]), st.integers(0, 9)), max_size=60)
 
 
 def test_a_forgotten_source_is_freed_without_the_garbage_collector() -> None:
-    sources = TrackerTable(DedupRules(max_sources=10, horizon=1.0, expire=60.0))
+    sources = TrackerTable(dedup_rules(max_sources=10, horizon=1.0, expire=60.0))
     gc.collect()
     gc.disable()
     try:
@@ -85,8 +86,8 @@ def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        sources = TrackerTable(DedupRules(max_sources=100_000))
-        liveness = Liveness(sources, LivenessRules(max_watched=100_000), 0.0)
+        sources = TrackerTable(dedup_rules(max_sources=100_000))
+        liveness = Liveness(sources, heartbeat_rules(), 0.0)
         for later in (0, 1):
             for number in range(100_000):
                 src, now = name(number), 5.0 * later + number * 5e-5

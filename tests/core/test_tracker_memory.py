@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import RELEASE_DELAY, DedupRules
-from bccnd.core.liveness import ALIVE, SILENT, LivenessRules
+from bccnd.core.dedup import RELEASE_DELAY
+from bccnd.core.liveness import ALIVE, SILENT
 from bccnd.core.verdicts import DUPLICATE
 from bccnd.native import slot_layout as layout
 from tests.core.material import examples
@@ -29,6 +29,7 @@ from tests.core.tracker_hosts import (
     successor_of,
 )
 from tests.core.world import datagram
+from tests.rules import dedup_rules
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_missing_seqs_have_the_horizons_time_from_the_restart(host: Host) -> Non
 
 
 def test_windows_of_any_size_are_kept() -> None:
-    rules = DedupRules(sanity=65_536, horizon=1e6)
+    rules = dedup_rules(sanity=65_536, horizon=1e6)
     host = Host(rules)
     seqs = [1, *range(4, 60_000, 1009), 7, 9, 59_000]
     host.receive(SRCS[0], *seqs)
@@ -165,7 +166,7 @@ def test_liveness_goes_on(host: Host) -> None:
 def test_heartbeats_above_the_cap_are_not_watched(host: Host) -> None:
     for src in SRCS[:3]:
         host.heartbeat(src, 1)
-    heir = successor_of(host, watch=LivenessRules(interval=1.0, dead_after=3, max_watched=1))
+    heir = successor_of(host, watching=dedup_rules(max_sources=1))
     assert sorted(source.state for source in heir.sources.latest(9)) == [0, 0, ALIVE]
 
 

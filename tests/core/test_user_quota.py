@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.user_quota import BURST, MAX_DEBT, Quota, UserAccount, UserLimits
+from bccnd.core.user_quota import BURST, MAX_DEBT, Quota, UserAccount
 from tests.core.material import examples
+from tests.rules import user_limits
 
 
 def opened(quota: Quota, uid: int = 1000, now: float = 0.0) -> UserAccount:
@@ -42,7 +43,7 @@ ACTS = st.lists(st.builds(Act, WHATS, UIDS, st.sampled_from([0, 0, 1, 4, 40]), s
 @examples(300)
 def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
     limit, now = 2, 0.0
-    quota = Quota(UserLimits(clients=limit, rate=rate))
+    quota = Quota(user_limits(clients=limit, rate=rate))
     held: Counter[int] = Counter()
     for act in history:
         now += act.quarters / 4
@@ -53,7 +54,7 @@ def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
             held[act.uid] += got is not None
         elif act.what == "limit":
             limit = act.limit
-            quota.limits = UserLimits(clients=limit, rate=rate)
+            quota.limits = user_limits(clients=limit, rate=rate)
         elif held[act.uid]:
             assert account is not None
             if act.what == "close":
@@ -70,7 +71,7 @@ def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
 
 
 def test_charges_are_kept_as_long_as_a_client_is_there() -> None:
-    quota = Quota(UserLimits())
+    quota = Quota(user_limits())
     first, second = opened(quota), opened(quota)
     assert first is second
     assert (first.clients, first.subscriptions, first.queue_bytes) == (2, 0, 0)
@@ -83,7 +84,7 @@ def test_charges_are_kept_as_long_as_a_client_is_there() -> None:
 
 
 def test_the_default_limits_are_those_of_the_contract() -> None:
-    assert UserLimits() == UserLimits(clients=750, subscriptions=65_536, queue_bytes=64 << 20, rate=0.0)
+    assert user_limits() == user_limits(clients=750, subscriptions=65_536, queue_bytes=64 << 20, rate=0.0)
 
 
 @given(
@@ -92,7 +93,7 @@ def test_the_default_limits_are_those_of_the_contract() -> None:
 )
 @examples(400)
 def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list[tuple[int, str]]) -> None:
-    quota = Quota(UserLimits(rate=rate))
+    quota = Quota(user_limits(rate=rate))
     account, now = opened(quota), 0.0
     when: list[float] = []
     for quarters, what in history:
@@ -112,7 +113,7 @@ def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list
 @given(st.sampled_from([0.25, 1.0, 3.0, 7.0, 1000.0, 1e9]), st.lists(st.floats(0, 3), min_size=1, max_size=30))
 @examples(300)
 def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[float]) -> None:
-    quota = Quota(UserLimits(rate=rate))
+    quota = Quota(user_limits(rate=rate))
     account, now = opened(quota), 1000.0
     for pause in pauses:
         now += pause
@@ -126,24 +127,24 @@ def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[f
 
 @pytest.mark.parametrize(("rate", "burst"), [(0.25, 1), (1.0, 1), (1.5, 1), (10.0, 10), (1000.0, 1000)])
 def test_one_second_of_the_rate_may_come_at_once_and_at_least_one_message(rate: float, burst: int) -> None:
-    quota = Quota(UserLimits(rate=rate))
+    quota = Quota(user_limits(rate=rate))
     account = opened(quota)
     for now in (0.0, 1e6):  # after a long silence, too
         assert passed(quota, account, now, 2 * burst) == burst
 
 
 def test_all_clients_of_a_user_share_a_rate_and_keeping_to_it_never_waits() -> None:
-    quota = Quota(UserLimits(rate=4.0))
+    quota = Quota(user_limits(rate=4.0))
     one, two, other = opened(quota), opened(quota), opened(quota, 1001)
     assert passed(quota, one, 0.0, 3) + passed(quota, two, 0.0, 3) == 4
     assert passed(quota, other, 0.0, 9) == 4
     assert [quota.publish(one, tick / 4) for tick in range(1, 100)] == [0.0] * 99
-    unlimited = Quota(UserLimits())
+    unlimited = Quota(user_limits())
     assert passed(unlimited, opened(unlimited), 0.0, 10_000) == 10_000
 
 
 def test_account_stays_until_its_rate_has_recovered() -> None:
-    quota = Quota(UserLimits(rate=4.0))
+    quota = Quota(user_limits(rate=4.0))
     account = opened(quota)
     passed(quota, account, 10.0, 9)
     quota.close(account, 10.0)
@@ -161,10 +162,10 @@ def test_account_stays_until_its_rate_has_recovered() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(0.0, 4.0), (4.0, 16.0), (16.0, 4.0), (4.0, 0.0)])
 def test_another_rate_holds_at_once(before: float, after: float) -> None:
-    quota = Quota(UserLimits(rate=before))
+    quota = Quota(user_limits(rate=before))
     account = opened(quota)
     passed(quota, account, 0.0, 100)
-    quota.limits = UserLimits(rate=after)
+    quota.limits = user_limits(rate=after)
     assert passed(quota, account, 100.0, 100) == (after or 100)
     quota.close(account, 1000.0)
     assert len(quota) == 0

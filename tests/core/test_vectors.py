@@ -7,11 +7,11 @@ import pytest
 from bccnd.core import bccn1, targets, verdicts
 from bccnd.core.bccn1 import Datagram
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from tests import vectors
 from tests.core.material import OF_THE_PARSE, reason_of
 from tests.core.world import NS, PEER, Delivered, World
+from tests.rules import dedup_rules
 from tests.vectors import AT_DOORS, DELIVERED, DOORS, SEQUENCES, UNCHECKED, VECTORS, DoorVectors, Rules, Vector
 
 #: each door with all vectors for it
@@ -71,7 +71,7 @@ RECEIVER = 7
 
 def world_at(at: DoorVectors, rules: Rules = Rules(), name: str = vectors.RECEIVER) -> World:  # noqa: B008
     """Ingress with one receiver that takes everything, with its senders."""
-    dedup = DedupRules(
+    dedup = dedup_rules(
         sanity=rules.sanity,
         horizon=rules.horizon,
         deliver_late=rules.late == "deliver",

@@ -16,7 +16,7 @@ from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.liveness import HEARTBEAT, SILENT, STATE_NAMES, Liveness, LivenessRules
+from bccnd.core.liveness import HEARTBEAT, SILENT, STATE_NAMES, HeartbeatRules, Liveness
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.record_table import RecordTable
 from bccnd.core.routes import Routes
@@ -25,14 +25,15 @@ from bccnd.core.verdicts import NAMES
 from bccnd.native import slot_layout
 from bccnd.native.slots import SlotMemory, Source
 from tests.core.world import datagram
+from tests.rules import dedup_rules, heartbeat_rules
 
 PEERS: Final = ("10.0.0.9:5400", "10.0.0.8:1")
 #: the first three are programs of other hosts; the others are at times local
 SRCS: Final = (b"a/p/1", b"b/p/2", b"c", b"own/p/1", b"own/p/2")
 LOCAL: Final = SRCS[3:]
-RULES: Final = DedupRules(sanity=16, horizon=1.0)
+RULES: Final = dedup_rules(sanity=16, horizon=1.0)
 #: silent after 1.5 s, dead after 3.5
-WATCH: Final = LivenessRules(interval=1.0, dead_after=3)
+WATCH: Final = heartbeat_rules(interval=1.0, dead_after=3)
 #: room in the memory of a host
 SLOTS: Final = 2048
 #: the wall clock in microseconds at the monotonic clock's zero
@@ -45,7 +46,7 @@ class Host:
     def __init__(
         self,
         dedup: DedupRules = RULES,
-        watch: LivenessRules = WATCH,
+        watch: HeartbeatRules = WATCH,
         now: float = 1000.0,
         memory: SlotMemory | None = None,
     ) -> None:
@@ -153,11 +154,18 @@ def copied(memory: SlotMemory) -> SlotMemory:
     return SlotMemory(copy)
 
 
-def successor_of(host: Host, rules: DedupRules | None = None, watch: LivenessRules = WATCH) -> Host:
-    """Return a host that goes on with what another one has left, at the same time."""
+def successor_of(
+    host: Host,
+    rules: DedupRules | None = None,
+    watch: HeartbeatRules = WATCH,
+    watching: DedupRules | None = None,
+) -> Host:
+    """Return a host that goes on with what another one has left, at the same time; ``watching`` are the rules that only
+    the watch for heartbeats sees, if they differ."""
     memory = copied(host.memory)
     assert memory.restore(host.serial) == 0
     heir = Host(rules or RULES, watch, host.now, memory)
+    heir.sources.rules = watching or heir.sources.rules
     heir.load()
     heir.sent, heir.given, heir.serial = host.sent, host.given, host.serial
     return heir
@@ -284,19 +292,19 @@ def do(host: Host, act: Act) -> None:
 
 class Life(NamedTuple):
     dedup: DedupRules
-    watch: LivenessRules
+    watch: HeartbeatRules
     history: list[Act]
 
 
 @st.composite
 def lives(draw: st.DrawFn) -> Life:
     crowded = draw(st.booleans())
-    rules = DedupRules(
+    rules = dedup_rules(
         sanity=draw(st.sampled_from([16, 40])), horizon=draw(st.sampled_from([0.5, 2.0])),
         deliver_late=draw(st.booleans()), monotonic=draw(st.booleans()),
         expire=draw(st.sampled_from([3.0, 1000.0])) if crowded else 1000.0, max_sources=2 if crowded else 600,
     )  # fmt: skip
-    watch = LivenessRules(interval=1.0, dead_after=draw(st.sampled_from([1, 3])), keep_dead=draw(st.booleans()))
+    watch = heartbeat_rules(interval=1.0, dead_after=draw(st.sampled_from([1, 3])))
     # Most drawn lists are short.
     history = draw(st.lists(acts(crowded), min_size=draw(st.sampled_from([0, 10, 30])), max_size=60))
     return Life(rules, watch, with_datagrams(history))

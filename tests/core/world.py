@@ -21,6 +21,7 @@ from bccnd.core.trace import Trace, trace
 from bccnd.core.verdicts import NAMES
 from tests.core import material
 from tests.core.material import KEY, OTHER_KEY, sign
+from tests.rules import dedup_rules
 
 PEER = "10.0.0.9:5400"
 NS = 1_700_000_000_000_000_000
@@ -55,7 +56,7 @@ class World:
     def __init__(
         self,
         checker: IntegrityChecker = OPEN,
-        rules: DedupRules = DedupRules(),  # noqa: B008 - it cannot be changed
+        rules: DedupRules = dedup_rules(),  # noqa: B008 - it cannot be changed
         *,
         cache: int = 4096,
         ceiling: int = bccn1.MAX_RECEIVE,

@@ -10,13 +10,13 @@ from typing import Final
 
 from bccnd.core import signatures
 from bccnd.core.bccn1 import build
-from bccnd.core.dedup import DedupRules
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.integrity_algorithms import Algorithm, Crc32, Hmac
 from bccnd.core.signatures import Signatures
 from tests.core.world import OWN, World
 from tests.e2e.brokers import Broker
 from tests.e2e.harness import Wire, payloads
+from tests.rules import dedup_rules
 from tests.support import ROOT
 
 GUIDE: Final = (ROOT / "docs/security.md").read_text()
@@ -46,7 +46,7 @@ class Scheme:
 
     def __init__(self, name: str) -> None:
         algorithm, _, freshness = name.partition(", ")
-        self.rules = DedupRules(monotonic=freshness == "monotonic")
+        self.rules = dedup_rules(monotonic=freshness == "monotonic")
         self.true: Algorithm | None = None
         self.outsider: Algorithm | None = None
         self.insider: Algorithm | None = None
@@ -165,7 +165,7 @@ def test_a_cell_of_the_guide_is_what_becomes_of_it() -> None:
 
 
 def test_where_numbers_only_rise_and_nothing_is_checked_one_datagram_silences_its_sender() -> None:
-    world = World(IntegrityChecker(), DedupRules(monotonic=True))
+    world = World(IntegrityChecker(), dedup_rules(monotonic=True))
     assert world.verdict(datagram(None, TRUE, 100)) == "accepted"
     assert world.verdict(datagram(None, TRUE, 2**64 - 1)) == "accepted"
     assert world.verdict(datagram(None, TRUE, 101), now=LATER) == "replayed"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.core.dedup import DedupRules
 from tests.bench import mesh_formula
 from tests.bench.mesh_model import Costs, Mesh, Outcome, World, run_through
 from tests.bench.mesh_topology import ALL, Topology, planes
+from tests.rules import dedup_rules
 from tests.support import examples
 
 #: takes no time, so that orders depend on delays alone
@@ -79,7 +79,9 @@ def test_with_losses_standstills_and_stops_nobody_gets_anything_twice(
     topology: Topology, world: World, seed: int, loss: float, deliver_late: bool, faults: list[tuple[float, float]]
 ) -> None:
     """The stops together stay below the horizon of a segment."""
-    world = replace(world, segment_loss=loss, one_order=False, rules=DedupRules(linked=True, deliver_late=deliver_late))
+    world = replace(
+        world, segment_loss=loss, one_order=False, rules=dedup_rules(linked=True, deliver_late=deliver_late)
+    )
     mesh = Mesh(topology, world, seed)
     for number, (start, length) in enumerate(faults):
         host = mesh.bridges[number % len(mesh.bridges)]
@@ -98,7 +100,7 @@ def test_what_a_link_brings_after_the_horizon_to_a_bridge_that_had_missed_it_is_
     """A link stands still for 5 s, the segments lose some, and the sources have fallen silent meanwhile."""
     twice = missed = 0
     for seed in range(10):
-        world = World(segment_loss=0.05, rules=DedupRules(linked=True, deliver_late=True, monotonic=monotonic))
+        world = World(segment_loss=0.05, rules=dedup_rules(linked=True, deliver_late=True, monotonic=monotonic))
         mesh = Mesh(planes("two", 2, [(0, 1)], 2), world, seed)
         mesh.bridges[0].ways[0].stalls.append((0.0, 5.0))
         for number in range(20):

@@ -25,14 +25,14 @@ from bccnd.bus.server import Bus, Entrance
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.latency_histogram import LatencyHistogram
-from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.liveness import Liveness
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.daemon.takeover import open_memory
@@ -43,6 +43,7 @@ from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.segment import Peers, Segment, SegmentOptions
 from tests.bus.packets import unbatched
+from tests.rules import bus_limits, dedup_rules, heartbeat_rules
 from tests.support import BROADCAST, ROOT, Hub, Peer, free_port, unhurried
 
 _OURS: Final = str(ROOT / "bccnd") + os.sep
@@ -140,7 +141,7 @@ class Site(Hub):
         self.answer = None
         #: whether the next daemon finds that the message of the unfinished input was broadcast
         self.was_broadcast = False
-        self.limits = unhurried(limits or BusLimits())
+        self.limits = limits or bus_limits()
         self.rules = tuple(rules)
         self.dialect = DIALECTS[dialect]
         self.names = [dialect, *others]
@@ -170,10 +171,10 @@ class Site(Hub):
         handover = self.handover = Handover.__new__(Handover)
         undo.append(partial(drop, handover))
         handover.__init__(self.store, self.store.passed(), self.loop.soon)  # type: ignore[misc]
-        self.memory = open_memory(handover, DedupRules(max_sources=1000), LivenessRules())
-        self.sources = TrackerTable(DedupRules(), self.memory)
+        self.memory = open_memory(handover, dedup_rules(max_sources=1000), heartbeat_rules())
+        self.sources = TrackerTable(dedup_rules(), self.memory)
         self.anonymous = AnonymousDedup(2.0, self.memory)
-        self.liveness = Liveness(self.sources, LivenessRules(), time.monotonic())
+        self.liveness = Liveness(self.sources, heartbeat_rules(), time.monotonic())
         self.routes = Routes(self.dialect)
         self.egress = Egress(IntegrityChecker(), self.sources)
         self.ingress: Ingress = Ingress(IntegrityChecker(), self.sources, self.anonymous, self.routes)
@@ -198,6 +199,7 @@ class Site(Hub):
             handover=handover,
             memory=self.memory,
         )
+        unhurried(bus)
         unfinished = handover.unfinished
         self.sources.load(time.monotonic(), time.time_ns() // 1000)
         self.anonymous.load()

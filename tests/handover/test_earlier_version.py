@@ -8,15 +8,16 @@ from typing import Final
 import pytest
 
 from bccnd.core.dedup import DedupRules
-from bccnd.core.liveness import ALIVE, SILENT, LivenessRules
+from bccnd.core.liveness import ALIVE, SILENT
 from bccnd.core.source_table import private_memory
 from bccnd.handover import earlier_version as version_1
 from tests.core.tracker_hosts import RULES, Host
 from tests.core.world import datagram
+from tests.rules import heartbeat_rules
 
 NOW: Final = 1000.0
 HEADER: Final = version_1.MAGIC + struct.pack("=I", 1)
-WATCH: Final = LivenessRules(interval=1.0, dead_after=3)
+WATCH: Final = heartbeat_rules(interval=1.0, dead_after=3)
 
 
 def record(*entries: bytes, when: float = NOW - 1, serial: int = 0, kind: int = version_1.DIRECT) -> bytes:

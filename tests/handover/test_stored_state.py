@@ -28,7 +28,6 @@ from bccnd.core import bccn1, client_log_format, frames
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.send_queue import ENTRY
-from bccnd.core.user_quota import UserLimits
 from bccnd.handover import memfd
 from bccnd.handover.memfd import WORTH, File
 from bccnd.handover.stored_state import MAX_TRIES, Handover
@@ -36,6 +35,7 @@ from bccnd.native import inflight_layout as layout
 from tests.bus.leftovers import kept_without_gc
 from tests.handover.successors import Killed, Site, Trap, broadcasts, drop, frames_of, nothing_left_open
 from tests.limits import no_file_larger_than
+from tests.rules import bus_limits
 from tests.support import TINY, Peer, examples, gaps, messages, refusals, slow, turn_until
 
 #: lines of the package at which a daemon is killed, in each scenario; 0 for every line
@@ -204,7 +204,13 @@ def test_lowered_limits_disconnect_no_restored_client(site: Site) -> None:
     peers[1].publish(b"a", *(b"x" * 500 for _ in range(30)))
     site.settle()
     before = [shown(site, one, published=False) for one in peers]
-    site.limits = BusLimits(1, 1, 1, 1, 1, 0.1, UserLimits(1, 1, 1))
+    site.limits = bus_limits(
+        queue={"messages": 1, "bytes": 1},
+        user={"clients": 1, "subscriptions": 1, "queue_bytes": 1},
+        max_clients=1,
+        max_subscriptions=1,
+        patience=0.1,
+    )
     site.die()
     assert [shown(site, one, published=False) for one in peers] == before
     late = site.knock()
@@ -276,7 +282,7 @@ def test_half_closed_client_still_receives(site: Site) -> None:
 
 def test_clean_stop_leaves_unread_packets_to_the_successor(tmp_path: Path) -> None:
     """What was not read from clients stays in their sockets."""
-    with Site(tmp_path, limits=BusLimits(queue_messages=5)) as site:
+    with Site(tmp_path, limits=bus_limits(queue={"messages": 5})) as site:
         reader, publisher = slow(site, b"a"), site.connect()
         reader.send(b"CMSG blocking/hard/block")
         site.settle()
@@ -566,7 +572,7 @@ class Scenario:
 
     cast: list[Cast]
     steps: list[tuple[Any, ...]]
-    limits: BusLimits = field(default_factory=BusLimits)
+    limits: BusLimits = field(default_factory=bus_limits)
 
 
 def sub(*patterns: bytes) -> tuple[bytes, ...]:
@@ -738,7 +744,7 @@ SCENARIOS: Final = {
             ("read", 1, 4),
             ("read", 1),
         ],
-        BusLimits(queue_messages=6),
+        bus_limits(queue={"messages": 6}),
     ),
     "received": Scenario(
         [*FOUR, *TWO_SLOW],
@@ -934,7 +940,7 @@ def test_packet_that_kills_daemons_is_dropped(site: Site, deaths: list[bytes]) -
 
 
 def test_blocked_packet_that_kills_daemons_is_dropped(tmp_path: Path, deaths: list[bytes]) -> None:
-    with Site(tmp_path, limits=BusLimits(user=UserLimits(rate=10.0))) as site:
+    with Site(tmp_path, limits=bus_limits(user={"rate": 10.0})) as site:
         one, other = site.connect(b"a"), site.connect(b"a")
         one.publish(b"a", *(b"%d" % number for number in range(10)))
         one.publish(b"poison", b"x")
@@ -952,7 +958,7 @@ def test_blocked_packet_that_kills_daemons_is_dropped(tmp_path: Path, deaths: li
 
 
 def test_restored_publishers_wait_for_the_rate_of_their_user_together(tmp_path: Path) -> None:
-    with Site(tmp_path, limits=BusLimits(user=UserLimits(rate=0.01))) as site:
+    with Site(tmp_path, limits=bus_limits(user={"rate": 0.01})) as site:
         one, publishers = site.connect(b"a"), [site.connect() for _ in range(4)]
         for number, publisher in enumerate(publishers):
             publisher.publish(b"a", b"%d" % number)
@@ -975,7 +981,7 @@ def test_restored_publishers_wait_for_the_rate_of_their_user_together(tmp_path: 
 
 @pytest.mark.parametrize("was_broadcast", [True, False])
 def test_a_message_that_was_broadcast_does_not_wait_again(tmp_path: Path, was_broadcast: bool) -> None:
-    with Site(tmp_path, limits=BusLimits(queue_messages=5)) as site:
+    with Site(tmp_path, limits=bus_limits(queue={"messages": 5})) as site:
         reader, publisher = slow(site, b"a"), site.connect()
         reader.send(b"CMSG blocking/hard/block")
         site.settle()
@@ -1119,7 +1125,7 @@ def test_no_kill_is_visible_to_clients(drawn: list[tuple[Any, list[Any]]], at: f
         if what == "net":
             arguments = [remote(seq, b"a/x" if seq % 3 else b"b", b"%d" % seq * 50) for seq in arguments]
         steps.append((what, *arguments))
-    scenario, count = Scenario(SIX, steps, BusLimits(queue_messages=8)), Trap()
+    scenario, count = Scenario(SIX, steps, bus_limits(queue={"messages": 8})), Trap()
     _, expected = play(scenario, count)
     _, found = play(scenario, Trap(1 + int(at * count.lines)), Trap(1 + int(1500 * second)) if second < 1 else None)
     for ours, theirs in zip(found, expected, strict=True):

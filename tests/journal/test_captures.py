@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bccnd
-from bccnd.core.dedup import DedupRules
 from bccnd.core.frames import read_tapped
 from bccnd.core.tap_record import observe, seq_of
 from bccnd.errors import JournalError
 from bccnd.journal import captures, file_names, schema
-from bccnd.journal.captures import CaptureSet, CaptureSettings, ingest
+from bccnd.journal.captures import CaptureRules, CaptureSet, CaptureSettings, ingest
 from bccnd.version import VERSION
 from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
 from tests.e2e.harness import Daemon, Wire, datagram, wait
@@ -121,7 +120,7 @@ def test_verdicts_depend_on_the_time_of_the_stamps(tmp_path: Path) -> None:
     ]
     expected = ["accepted", "duplicate", "accepted", "stale", "restart", "accepted"]
     assert verdicts(frames, SETTINGS, tmp_path) == expected
-    late = CaptureSettings("relay02", rules=DedupRules(deliver_late=True))
+    late = CaptureSettings("relay02", rules=CaptureRules("deliver"))
     assert verdicts(frames, late, tmp_path)[3] == "reordered"
     # A clock that is set back is no time that passes backwards.
     frames = [message_frame(100, 1), message_frame(0, 1), message_frame(1, 1), message_frame(4, 1)]

@@ -20,7 +20,7 @@ from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import make_checker
 from bccnd.core.integrity_algorithms import KeyUse
 from bccnd.core.latency_histogram import LatencyHistogram
-from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.liveness import Liveness
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import Repeater
@@ -34,6 +34,7 @@ from bccnd.monitoring.status_model import DropRow, Status
 from bccnd.net.http import REASONS
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment import Segment, SegmentOptions
+from tests.rules import heartbeat_rules
 from tests.support import BROADCAST, Hub, free_port
 
 #: a name that tries to break out of its quotes
@@ -49,7 +50,7 @@ class Observed:
         self.bus: Bus = hub.bus
         self.sources: TrackerTable = hub.sources
         self.anonymous = AnonymousDedup(2.0)
-        self.liveness = Liveness(self.sources, LivenessRules(), 0.0)
+        self.liveness = Liveness(self.sources, heartbeat_rules(), 0.0)
         self.repeater = Repeater([], DIALECTS["path"], 2.0)
         self.forward = LatencyHistogram()
         self.loop_lag = LoopLag()

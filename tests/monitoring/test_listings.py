@@ -11,10 +11,11 @@ from bccnd.bus.receiver_listing import describe_receivers
 from bccnd.bus.server import PORTION
 from bccnd.core import bccn1, frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import make_checker
 from bccnd.monitoring.listings import Inspected, Listings
+from tests.rules import dedup_rules
 from tests.support import Hub, turn, turn_until
 
 #: from another host
@@ -50,7 +51,7 @@ def test_a_client_whose_patterns_are_being_removed_is_no_receiver(tmp_path: Path
 
 
 def test_a_listing_in_progress_leaves_out_what_has_gone_and_holds_none_of_it() -> None:
-    sources = TrackerTable(DedupRules())
+    sources = TrackerTable(dedup_rules())
     for number in range(5):
         sources.start(b"host/%d" % number, 1, float(number))
     dead = OrderedDict((src, SimpleNamespace(heard=0.0)) for src in (b"gone/1", b"gone/2", b"gone/3"))

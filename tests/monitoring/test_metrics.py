@@ -11,11 +11,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from bccnd.bus.access import Access
-from bccnd.bus.client import BusLimits
 from bccnd.core import frames, redundancy
 from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, REFUSE_REASONS
 from bccnd.core.latency_histogram import LATENCY_BOUNDS
-from bccnd.core.liveness import LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import RepeatRule
 from bccnd.core.verdicts import NAMES
@@ -27,6 +25,7 @@ from bccnd.monitoring import program_pages
 from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
+from tests.rules import bus_limits, dedup_rules, heartbeat_rules
 
 #: counters with a reason, and their reasons
 REASONS = {
@@ -219,7 +218,7 @@ def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observ
 
 
 def test_control_messages_for_which_there_was_no_room_are_counted(observed: Observed) -> None:
-    observed.bus.configure(BusLimits(queue_messages=1), Access((), DIALECTS["path"], 0, 0))
+    observed.bus.configure(bus_limits(queue={"messages": 1}), Access((), DIALECTS["path"], 0, 0))
     slow = observed.hub.connect()
     slow.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     slow.send(*[frames.request(frames.SYNC, b"x" * 1000)] * 50)
@@ -252,10 +251,10 @@ def test_a_source_is_alive_within_the_intervals_that_mean_death(observed: Observ
     observed.sources.judge_new(b"old", 1, 970.0)
     observed.sources.judge_new(b"young", 1, 986.0)
     assert observed.value("sources_alive") == 1  # within 3 times 5 s before 1000
-    observed.liveness.configure(LivenessRules(interval=10.0, dead_after=3))
+    observed.liveness.configure(heartbeat_rules(interval=10.0, dead_after=3))
     assert observed.value("sources_alive") == 2
     assert "30 s" in observed.families()["bccnd_sources_alive"].documentation
-    observed.liveness.configure(LivenessRules(interval=10.0, dead_after=1))
+    observed.liveness.configure(heartbeat_rules(interval=10.0, dead_after=1))
     assert observed.value("sources_alive") == 0
 
 
@@ -265,7 +264,7 @@ def test_conflicts_heartbeats_copies_and_reloads_count(observed: Observed, monke
     observed.sources.claim(b"own/p/1")
     for seq in (1, 2, 2):
         observed.sources.check_conflict(b"own/p/1", seq)
-    observed.liveness.configure(LivenessRules(max_watched=1))
+    observed.sources.rules = dedup_rules(max_sources=1)
     for src in (b"a", b"b", b"c"):
         observed.sources.judge_new(src, 1, 0.0)
         observed.liveness.on_heartbeat(src, 0.0)

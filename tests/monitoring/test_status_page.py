@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.bus.client import BusLimits
 from bccnd.core.counter_history import STEP
 from bccnd.core.counters import DROP_REASONS
 from bccnd.core.dedup import MAX_LOST_BY_SOURCE
@@ -55,6 +54,7 @@ from bccnd.monitoring.status_model import (
 )
 from bccnd.monitoring.status_page import CACHE_TIME, StatusPage
 from tests.monitoring.pages import Daemon, open_segment
+from tests.rules import bus_limits
 from tests.support import Hub
 
 AT = 1_795_000_000.0
@@ -268,7 +268,7 @@ def test_elements_are_written_as_html(part: Markup, text: str) -> None:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Hub(tmp_path, limits=BusLimits(max_clients=50)) as hub:
+    with Hub(tmp_path, limits=bus_limits(max_clients=50)) as hub:
         segment = open_segment("here")
         yield Daemon(hub, segment)
         segment.close()

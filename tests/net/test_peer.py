@@ -15,10 +15,10 @@ import pytest
 
 from bccnd.bus.client import BusLimits
 from bccnd.core import frames
-from bccnd.core.user_quota import UserLimits
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, PeerIdentifier, credentials
 from tests.limits import descriptors_left
+from tests.rules import bus_limits
 from tests.support import ANN, BOB, ROOT, Hub, Peer, Process, Who, cannot_here, messages, need_root, slow, turn_until
 
 
@@ -249,7 +249,7 @@ def test_the_bus_is_not_quiet_while_a_pid_changes_hands(tmp_path: Path) -> None:
     assert quiet == [1]
 
 
-@pytest.mark.parametrize("limits", [BusLimits(max_clients=1), BusLimits(user=UserLimits(clients=1))])
+@pytest.mark.parametrize("limits", [bus_limits(max_clients=1), bus_limits(user={"clients": 1})])
 def test_a_limit_does_not_count_clients_of_a_reused_pid(tmp_path: Path, limits: BusLimits) -> None:
     with Hub(tmp_path, limits=limits) as hub:
         old = hub.connect()

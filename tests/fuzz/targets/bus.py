@@ -13,16 +13,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from bccnd.bus.client import BusLimits
 from bccnd.client.session import Session
 from bccnd.core import frames as wire
 from bccnd.core.patterns import DIALECTS, compile_pattern, covers
 from bccnd.core.routes import Routes
-from bccnd.core.user_quota import UserLimits
 from bccnd.errors import BadDatagram, BadFrame
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.loop import Loop
 from tests.core import naive
+from tests.rules import bus_limits
 from tests.support import Hub, turn
 
 #: between the packets of an input
@@ -31,7 +30,7 @@ SPLIT: Final = b"\n--\n"
 _NUMBERS: Final = re.compile(rb"\d{10,}")
 _LENGTHS: Final = re.compile(rb"BCCN1\[\d+\]")
 #: so few that an input reaches them
-_LIMITS: Final = BusLimits(max_subscriptions=8, user=UserLimits(subscriptions=32))
+_LIMITS: Final = bus_limits(max_subscriptions=8, user={"subscriptions": 32})
 
 
 def patterns(data: bytes) -> object:

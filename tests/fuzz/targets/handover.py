@@ -8,17 +8,16 @@ from mmap import mmap
 from typing import Final
 
 from bccnd.core import client_log_format as log_format
-from bccnd.core.dedup import DedupRules
-from bccnd.core.liveness import LivenessRules
 from bccnd.core.source_table import private_memory
 from bccnd.handover.earlier_version import MAGIC, convert
 from bccnd.native import inflight_layout as layout
 from tests.core.tracker_hosts import Host
+from tests.rules import dedup_rules, heartbeat_rules
 
 #: between the files of an input
 SPLIT: Final = b"\n--\n"
 _NOW: Final = 1000.0
-_RULES: Final = DedupRules(sanity=16, horizon=1.0, max_sources=4)
+_RULES: Final = dedup_rules(sanity=16, horizon=1.0, max_sources=4)
 _RECORD: Final = struct.Struct("=IBQd")
 _HEADER: Final = MAGIC + struct.pack("=I", 1)
 
@@ -31,7 +30,7 @@ def tracker_log(data: bytes) -> object:
         notes = data[1:]
         files = [_HEADER + _RECORD.pack(len(notes) + _RECORD.size - 4, 1, 7, 5.0) + notes]
     memory = private_memory(4000)
-    problems = convert(files, memory, _RULES, LivenessRules(interval=1.0, dead_after=3), _NOW, skip=len(data) % 3)
+    problems = convert(files, memory, _RULES, heartbeat_rules(interval=1.0, dead_after=3), _NOW, skip=len(data) % 3)
     heir = Host(_RULES, now=_NOW, memory=memory)
     heir.load()
     sources = heir.sources

@@ -12,7 +12,7 @@ from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.integrity_algorithms import Crc32, Hmac
-from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.liveness import Liveness
 from bccnd.core.tap_record import observe
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
@@ -20,6 +20,7 @@ from tests import vectors
 from tests.core.material import KEY, OTHER_KEY, sign
 from tests.core.tracker_hosts import copied
 from tests.core.world import NS, OPEN, OWN, PEER, SIGNED, World
+from tests.rules import dedup_rules, heartbeat_rules
 
 _SIG: Final = vectors.DOORS["sig"]
 DOORS: Final = {
@@ -93,10 +94,10 @@ def repair(data: bytes, seed: int) -> bytes:
 # -- over time
 
 _RULES: Final = (
-    DedupRules(sanity=16, horizon=1.0),
-    DedupRules(sanity=64, horizon=0.5, max_sources=3),
-    DedupRules(sanity=16, horizon=1.0, deliver_late=True),
-    DedupRules(sanity=16, horizon=1.0, monotonic=True),
+    dedup_rules(sanity=16, horizon=1.0),
+    dedup_rules(sanity=64, horizon=0.5, max_sources=3),
+    dedup_rules(sanity=16, horizon=1.0, deliver_late=True),
+    dedup_rules(sanity=16, horizon=1.0, monotonic=True),
 )
 _SRCS: Final = (b"a/p/1", b"b", b"?", OWN, b"c/p/2", b"d/%d", b"bad*", b"e/p/1")
 _CHANS: Final = (b"c/1", b"c/2", b"!", b"!own/p/1", b"!nobody", b"heartbeat/a/p/1", b"heartbeat/b", b"!/x")
@@ -111,7 +112,7 @@ def stream(data: bytes) -> object:
     world = World(rules=rules)
     memory = world.sources.memory
     memory.record()
-    liveness = Liveness(world.sources, LivenessRules(interval=1.0, dead_after=3), 0.0)
+    liveness = Liveness(world.sources, heartbeat_rules(interval=1.0, dead_after=3), 0.0)
     now, outcome = 1.0, []
     last = dict.fromkeys(_SRCS, 20)
     for number, (who, how, far) in enumerate(_STEP.iter_unpack(data[1 : 1 + len(data[1:]) // 4 * 4]), 1):
@@ -152,7 +153,7 @@ def _take_over(rules: DedupRules, world: World, now: float) -> object:
     memory = copied(world.sources.memory)
     assert memory.restore(0) == 0
     sources = TrackerTable(rules, memory)
-    watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), now)
+    watch = Liveness(sources, heartbeat_rules(interval=1.0, dead_after=3), now)
     sources.load(now, 1)
     watch.load(now)
     wanted, found = (_known(one) for one in (world.sources, sources))
