@@ -26,6 +26,7 @@ COMPILED: Final = (
     "bccnd.core.counters",
     "bccnd.core.deliveries",
     "bccnd.core.latency_histogram",
+    "bccnd.core.local_identities",
     "bccnd.core.dedup",
     "bccnd.core.frames",
     "bccnd.core.ingress",

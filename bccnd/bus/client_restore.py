@@ -29,6 +29,8 @@ def restore_clients(bus: Bus, handover: Handover) -> dict[int, int]:
         if client is not None and client.open:
             bus.watch(client)
             received[client.fd] = stored.received
+            if client.queue:
+                bus.loop.soon(partial(_flush, bus, client))
     handover.clients.clear()  # they hold all that had waited
     if handover.unfinished is None:
         bus.enforce_rules()
@@ -71,6 +73,12 @@ def replay_input(
         handover.dropped.append(f"{what}, because of a bug")
     bus.transaction.commit()
     bus.enforce_rules()
+
+
+def _flush(bus: Bus, client: Client) -> None:
+    """Send what waits: a socket that has some room left is not reported as ready before the client reads more."""
+    if client.open:
+        bus.queues.flush(client)
 
 
 def _restore(bus: Bus, handover: Handover, stored: Stored) -> Client | None:

@@ -31,7 +31,7 @@ from bccnd.config.values import (
 )
 from bccnd.core.address import read_address
 from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP
-from bccnd.core.dedup import EXPIRE, HORIZON, MAX_SOURCES, SANITY
+from bccnd.core.dedup_rules import EXPIRE, HORIZON, MAX_SOURCES, SANITY
 from bccnd.core.frames import DEFAULT_SOCKET, LINKS
 from bccnd.core.liveness import DEAD_AFTER
 

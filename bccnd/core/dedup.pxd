@@ -1,5 +1,6 @@
 cimport cython
 from bccnd.core.counters cimport NamedCounts
+from bccnd.core.local_identities cimport LocalIdentities
 from bccnd.core.sender_counts cimport SenderCounts, SenderTable
 from bccnd.core.source_table cimport SourceTable
 from bccnd.native.slots cimport SlotMemory, SlotPointer, Source
@@ -9,23 +10,14 @@ cdef int LAST_ACCEPTED
 cdef int STALE
 
 
-cdef class LocalIdentity:
-    cdef public object first
-    cdef public object next
-    cdef public double until
-    cdef public bint reported
-
-
 cdef class TrackerTable:
     cdef readonly SlotMemory memory
     cdef readonly SourceTable table
-    cdef readonly dict _own
-    cdef object _own_kept
-    cdef readonly object _released
+    cdef readonly LocalIdentities local
+    cdef object _restarts
+    cdef readonly object losses
     cdef readonly object _gaps
     cdef public object missing
-    cdef public dict lost_by_source
-    cdef object _lost_kept
     cdef readonly NamedCounts counted
     cdef public SenderTable senders
     cdef readonly object reported
@@ -37,8 +29,6 @@ cdef class TrackerTable:
     cdef int _late
     cdef bint _monotonic
     cdef bint _linked
-    cdef dict _ended
-    cdef object _ended_kept
     cdef double _expire
     cdef Py_ssize_t _max
 
@@ -53,7 +43,6 @@ cdef class TrackerTable:
     @cython.locals(sender=SenderCounts)
     cpdef count_duplicate(self, bytes src)
     cdef Source _source(self, Py_ssize_t number)
-    cpdef bint is_local(self, bytes src) except -1
     @cython.locals(source=Source)
     cpdef int judge_new(self, bytes src, object seq, double now) except -100
     cpdef Py_ssize_t start(self, bytes src, object seq, double now) except -2

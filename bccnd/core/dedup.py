@@ -19,13 +19,15 @@ A window stores the seqs *not* seen, one bit each, so that a source without gaps
 from __future__ import annotations
 
 from collections import deque
-from heapq import nlargest
 from itertools import islice
-from operator import itemgetter
-from typing import Final, Protocol
+from typing import Final
 
-from bccnd.core.bccn1 import MAX_SEQ, UNKNOWN_SRC
+from bccnd.core.bccn1 import UNKNOWN_SRC
 from bccnd.core.counters import NamedCounts
+from bccnd.core.dedup_rules import DedupRules
+from bccnd.core.local_identities import LocalIdentities, LocalIdentity
+from bccnd.core.loss_by_source import LossBySource
+from bccnd.core.recent_restarts import RecentRestarts
 from bccnd.core.record_table import RecordTable
 from bccnd.core.reported_loss import ReportedLoss
 from bccnd.core.sender_counts import NOBODY, SenderCounts, SenderTable
@@ -36,8 +38,6 @@ from bccnd.native.slots import SlotMemory, Source
 
 #: open gaps: a few MB at one gap per datagram at line rate; an evicted gap is only counted as lost early
 MAX_GAPS: Final = 65_536
-#: local identities that were released, whose last broadcasts may still arrive
-MAX_RELEASED: Final = 65_536
 #: seconds by which the order of eviction may be wrong; avoids reordering for every datagram
 RANK_SECONDS: Final = 1.0
 #: operations per call of `sweep`, so that a call lasts a fraction of a millisecond
@@ -51,15 +51,6 @@ RELEASE_DELAY: Final = LINK_PATIENCE
 #: Nanoseconds and random numbers are above.
 CLOCK_MIN: Final = 10**15
 _CLOCK_END: Final = 4 * 10**15
-#: entries of `lost_by_source`; up to twice as many until the smallest are removed
-MAX_LOST_BY_SOURCE: Final = 256
-#: restarts remembered to recognize copies from before them
-MAX_ENDED: Final = 4096
-
-#: seqs that may have been used beyond those known, under an identity that the daemon before had in use. Seqs follow
-#: the wall clock, but are ahead of it where that was set back; a seq that is used twice loses a message.
-SPARE: Final = 1 << 20
-
 #: what trackers count
 _COUNTED: Final = ("lost", "restarts", "jumps", "conflicts", "expired", "evicted", "own_evicted", "restarts_evicted")
 
@@ -68,48 +59,9 @@ UNHEARD: Final = -1
 UNKNOWN_SENDER: Final = -2
 
 
-#: defaults of the rules
-SANITY: Final = 1024
-HORIZON: Final = 2.0
-EXPIRE: Final = 86_400.0
-#: 100,000 trackers take some 55 MB at most (python -m tests.bench.trackers)
-MAX_SOURCES: Final = 100_000
-
-
-class DedupRules(Protocol):
-    """What the trackers need of the configuration (section ``dedup``); times in seconds."""
-
-    @property
-    def sanity(self) -> int: ...
-    @property
-    def horizon(self) -> float: ...
-    @property
-    def late(self) -> str: ...
-    @property
-    def freshness(self) -> str: ...
-    @property
-    def expire(self) -> float: ...
-    @property
-    def max_sources(self) -> int: ...
-    @property
-    def linked(self) -> bool: ...
-
-
 def is_clock(seq: int) -> bool:
     """Whether a seq is a wall clock in microseconds."""
     return CLOCK_MIN <= seq < _CLOCK_END
-
-
-class LocalIdentity:
-    """Seqs used under an identity of this host: from ``first`` up to ``next``. It expires at ``until``; ``reported``
-    is set once another sender was found to use it."""
-
-    __slots__ = ("first", "next", "reported", "until")
-
-    def __init__(self) -> None:
-        self.first = self.next = 0
-        self.until = float("inf")
-        self.reported = False
 
 
 class TrackerTable:
@@ -118,22 +70,14 @@ class TrackerTable:
     def __init__(self, rules: DedupRules, memory: SlotMemory | None = None) -> None:
         self.memory = private_memory() if memory is None else memory
         self.table = SourceTable(self.memory)
-        #: local identities, with released ones until they expire
-        self._own: dict[bytes, LocalIdentity] = {}
-        self._own_kept = RecordTable(self.memory, layout.IDENTITY, "=dQQ")
-        self._released: deque[tuple[float, bytes]] = deque()
-        #: by src: the time of the last restart, and the last seq before it
-        self._ended: dict[bytes, tuple[float, int]] = {}
-        self._ended_kept = RecordTable(self.memory, layout.ENDED, "=dQ")
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
         self._gaps: deque[tuple[float, Source, int, int, int]] = deque()
         self.missing = 0
-        #: the sources that have lost most, and how much
-        self.lost_by_source: dict[bytes, int] = {}
-        self._lost_kept = RecordTable(self.memory, layout.LOSSES, "=Q")
-        #: conflicts: datagrams under a local identity that this host has not sent; evicted: before they expired, also
-        #: local identities (own) and remembered restarts
+        #: evicted: before they expired
         self.counted = NamedCounts(self.memory, "sources", _COUNTED)
+        self.local = LocalIdentities(self.memory, self.counted)
+        self._restarts = RecentRestarts(self.memory, self.counted, LINK_PATIENCE)
+        self.losses = LossBySource(self.memory)
         #: counters by sending host, and those of each source by its slot
         self.senders = SenderTable()
         #: losses that reports of senders show
@@ -159,19 +103,12 @@ class TrackerTable:
     def load(self, now: float, clock_us: int) -> None:
         """Continue with what the memory has from the daemon before; missing seqs have the horizon's time from now.
 
-        Released identities are local for `RELEASE_DELAY` from now on, since broadcasts wait in the sockets meanwhile;
-        so are those in use, until they are claimed. Of these, the last seq is not known: it is taken to be below
-        ``clock_us`` (wall clock in microseconds), or the last known one, plus `SPARE`.
+        Local identities stay so for `RELEASE_DELAY`, or until they are claimed; ``clock_us``: see `LocalIdentities`.
         """
         self.table.load()
-        for src, (until, first, following) in list(self._own_kept.load()):
-            if until == float("inf"):
-                following = max(following, clock_us) + SPARE
-            own = self._own[src] = LocalIdentity()
-            own.first, own.next = first, following
-            self.release(src, now + RELEASE_DELAY)
-        self._ended = {src: (when, last) for src, (when, last) in self._ended_kept.load()}
-        self.lost_by_source = {src: lost for src, (lost,) in self._lost_kept.load()}
+        self.local.load(now + RELEASE_DELAY, clock_us)
+        self._restarts.load()
+        self.losses.load()
         self.reported.load()
         for source in self.all():
             self._set_sender(source.number, source.src, now)
@@ -219,53 +156,8 @@ class TrackerTable:
 
     def claim(self, src: bytes) -> LocalIdentity:
         """Make ``src`` a local identity: datagrams under it are this host's own broadcasts."""
-        own = self._own.setdefault(src, LocalIdentity())
-        own.until = float("inf")
         self.drop(src)
-        self._keep_identity(src, own)
-        return own
-
-    def release(self, src: bytes, until: float) -> None:
-        """Release a local identity, whose last broadcasts may still arrive until a time."""
-        own = self._own.get(src)
-        if own is not None:
-            own.until = until
-            self._released.append((until, src))
-            if len(self._released) > MAX_RELEASED:
-                self.counted.add("own_evicted")
-                self._expire_identity()
-            self._keep_identity(src, own)
-
-    def _keep_identity(self, src: bytes, own: LocalIdentity) -> None:
-        self._own_kept.put(src, own.until, own.first, min(own.next, MAX_SEQ))
-
-    def _expire_identity(self) -> None:
-        until, src = self._released.popleft()
-        own = self._own.get(src)
-        if own is not None and own.until == until:
-            del self._own[src]
-            self._own_kept.drop(src)
-
-    def check_conflict(self, src: bytes, seq: int) -> bool:
-        """Count a LOOPED datagram with a seq that this host never used: another sender uses the identity.
-
-        True the first time for an identity.
-        """
-        own = self._own[src]
-        if own.first <= seq < own.next:
-            return False
-        self.counted.add("conflicts")
-        first_time, own.reported = not own.reported, True
-        return first_time
-
-    def is_local(self, src: bytes) -> bool:
-        return src in self._own
-
-    def local_identity(self, src: bytes) -> LocalIdentity | None:
-        return self._own.get(src)
-
-    def local_srcs(self) -> list[bytes]:
-        return list(self._own)
+        return self.local.claim(src)
 
     def judge(self, src: bytes, seq: int, now: float, from_link: bool = False) -> int:
         """Return the verdict on a well-formed datagram, or UNHEARD."""
@@ -320,7 +212,7 @@ class TrackerTable:
         """Return the verdict on the first datagram of a legal src, or UNKNOWN_SENDER."""
         if src == UNKNOWN_SRC:
             return UNKNOWN_SENDER
-        if src in self._own:
+        if self.local.has(src):
             return LOOPED
         if self.table.count >= self._max:
             self._evict()
@@ -346,7 +238,7 @@ class TrackerTable:
         last: int = at.last
         step = seq - last
         if step >= self._sanity:
-            if from_link and self._predates_restart(self.memory.key(number), seq, now):
+            if from_link and self._restarts.predates(self.memory.key(number), seq, now):
                 return DUPLICATE
             self.reported.skip(self._source(number), seq, now)
             self._new_epoch(number, seq)
@@ -357,7 +249,7 @@ class TrackerTable:
         verdict = self._backward(number, seq, now, from_link)
         if verdict == RESTART:
             self.counted.add("restarts")
-            self._remember_restart(self.memory.key(number), max(now, at.heard), last, now)
+            self._restarts.remember(self.memory.key(number), max(now, at.heard), last)
             self.reported.forget(self.memory.key(number))
             self._new_epoch(number, seq)
         elif verdict == self._late:
@@ -378,20 +270,6 @@ class TrackerTable:
             return DUPLICATE
         return self._late if seq < at.first or self.memory.absent(number) >> back & 1 else DUPLICATE
 
-    def _remember_restart(self, src: bytes, when: float, last: int, now: float) -> None:
-        if len(self._ended) >= MAX_ENDED:
-            oldest = next(iter(self._ended))
-            if now - self._ended.pop(oldest)[0] <= LINK_PATIENCE:
-                self.counted.add("restarts_evicted")
-            self._ended_kept.drop(oldest)
-        self._ended[src] = when, last
-        self._ended_kept.put(src, when, last)
-
-    def _predates_restart(self, src: bytes, seq: int, now: float) -> bool:
-        """Whether a seq may be from before the last restart."""
-        when, last = self._ended.get(src, (0.0, -1))
-        return seq <= last and now - when <= LINK_PATIENCE
-
     def predict(self, src: bytes, seq: int, now: float) -> int:
         """Return the verdict that a datagram would get, or UNKNOWN_SENDER; changes nothing."""
         number = self.find(src, 0, len(src))
@@ -400,7 +278,7 @@ class TrackerTable:
             return ACCEPTED if seq > at.last else self._backward(number, seq, now, False)
         if src == UNKNOWN_SRC:
             return UNKNOWN_SENDER
-        return LOOPED if src in self._own else ACCEPTED
+        return LOOPED if self.local.has(src) else ACCEPTED
 
     def _advance(self, number: int, step: int, now: float) -> None:
         """Move the window by ``step``; the seqs in between are missing."""
@@ -477,13 +355,7 @@ class TrackerTable:
         self.missing -= gone
         self.counted.add("lost", gone)
         self._sender_of[number].lost += gone
-        src, lost = self.memory.key(number), self.lost_by_source
-        lost[src] = lost.get(src, 0) + gone
-        self._lost_kept.put(src, lost[src])
-        if len(lost) > 2 * MAX_LOST_BY_SOURCE:
-            self.lost_by_source = dict(nlargest(MAX_LOST_BY_SOURCE, lost.items(), key=itemgetter(1)))
-            for src in lost.keys() - self.lost_by_source.keys():
-                self._lost_kept.drop(src)
+        self.losses.add(self.memory.key(number), gone)
 
     def _lose_reported(self, source: Source, gone: int) -> None:
         """Count messages as lost that only a report has shown to be missing."""
@@ -545,9 +417,7 @@ class TrackerTable:
     def _do_one(self, now: float) -> bool:
         if self._gaps and self._gaps[0][0] <= now:
             self._close_gap()
-        elif self._released and self._released[0][0] <= now:
-            self._expire_identity()
-        elif self.reported.sweep(self.get, now):
+        elif self.local.sweep(now) or self._restarts.sweep(now) or self.reported.sweep(self.get, now):
             pass
         elif self.table.count > self._max:
             self._evict()

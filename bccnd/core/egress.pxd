@@ -1,6 +1,6 @@
 cimport cython
 from bccnd.core cimport bccn1
-from bccnd.core.dedup cimport LocalIdentity
+from bccnd.core.local_identities cimport LocalIdentity
 from bccnd.core.integrity cimport IntegrityChecker
 
 

@@ -11,9 +11,10 @@ from collections import deque
 from typing import Final
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import RELEASE_DELAY, LocalIdentity, TrackerTable
+from bccnd.core.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.identity import PERL_TOKEN_BYTES
 from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.local_identities import LocalIdentity
 from bccnd.errors import BadDatagram, BadMessage
 
 _MAX_SEQ: Final = (1 << 64) - 1
@@ -87,7 +88,7 @@ class Egress:
             del self._counters[identity]
             if counter.started and counter.own.next > counter.run:
                 self._ended.append((identity, counter.run, counter.own.next))
-            self._sources.release(identity, now + RELEASE_DELAY)
+            self._sources.local.release(identity, now + RELEASE_DELAY)
 
     def next_seq(self, identity: bytes) -> int:
         """Return the next seq of an identity; 0 if none was used, or it has no clients."""

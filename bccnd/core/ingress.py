@@ -167,7 +167,7 @@ class Ingress:
         source = sources.find(raw, at, header.src_end)
         if source < 0:
             src = header.src_of(raw)
-            if not sources.is_local(src):
+            if not sources.local.has(src):
                 check_src(src)
         if not header.seq_valid:
             raise BadDatagram("bad_seq", BAD_SEQ)
@@ -178,7 +178,7 @@ class Ingress:
         verdict = sources.judge_new(src, header.seq, now)
         if verdict == UNKNOWN_SENDER:
             return self._judge_anonymous(peers[number], raw, at, now, from_link)
-        if verdict == LOOPED and sources.check_conflict(src, header.seq):
+        if verdict == LOOPED and sources.local.check_conflict(src, header.seq):
             self._on_conflict(src, peers[number])
         return verdict
 

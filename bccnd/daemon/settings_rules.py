@@ -7,7 +7,7 @@ import os
 from bccnd import log
 from bccnd.bus.access import Access, Rule
 from bccnd.config import Configuration, Settings
-from bccnd.core.dedup import DedupRules
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.identity import token
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.patterns import Dialect

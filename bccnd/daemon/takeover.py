@@ -17,10 +17,12 @@ from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.arrival_times import arrival
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import MAX_RELEASED, DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.core.liveness import HeartbeatRules, Liveness
+from bccnd.core.local_identities import MAX_RELEASED
 from bccnd.handover.earlier_version import convert
 from bccnd.handover.stored_state import Handover
 from bccnd.monitoring.service_status import count_of

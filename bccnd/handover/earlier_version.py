@@ -25,7 +25,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from bccnd.core.bccn1 import MAX_SEQ, UNKNOWN_SRC, check_src
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.liveness import Death, HeartbeatRules, Liveness
 from bccnd.core.record_table import RecordTable
 from bccnd.core.source_table import ALIVE, SILENT, UNWATCHED
@@ -110,7 +111,7 @@ class _Reader:
         for src, (until, first, following) in self._own.items():
             own = self._sources.claim(src)
             own.first, own.next = first, following
-            self._sources.release(src, until)
+            self._sources.local.release(src, until)
 
     def _apply_record(self, data: bytes, start: int, end: int) -> None:
         _, kind, serial, when = _RECORD.unpack_from(data, start)
@@ -155,7 +156,7 @@ class _Reader:
             raise _Damaged("a tracker of the anonymous src")
         # A local identity is tracked only after it has expired.
         self._own.pop(src, None)
-        return self._sources.local_identity(src) is None
+        return self._sources.local.get(src) is None
 
     def _apply_entry(self, kind: int, body: bytes, when: float) -> None:
         if kind == HEARTBEAT:

@@ -23,7 +23,8 @@ from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.capture import CaptureCounts, Datagram, Packet, Reader, unwrap
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import EXPIRE, HORIZON, MAX_SOURCES, SANITY, TrackerTable
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.dedup_rules import EXPIRE, HORIZON, MAX_SOURCES, SANITY
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker, make_checker

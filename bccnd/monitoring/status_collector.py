@@ -115,7 +115,7 @@ class StatusCollector:
                 yield _key(one), one.total
                 dropped += one.total if one.drop.serious and one.drop.name != LOST.name else 0
         yield "dropped", dropped
-        for src, lost in daemon.sources.lost_by_source.items():
+        for src, lost in daemon.sources.losses.by_src.items():
             yield ("source", src), lost
         yield "deaths", daemon.liveness.counted["deaths"]
         yield "deliveries", daemon.bus.counters.deliveries
@@ -284,19 +284,19 @@ class StatusCollector:
     def _sources(self, view: _HistoryView) -> tuple[list[SourceRow], int]:
         """Return the sources with problems, then the most recent ones; and how many with problems were left out."""
         sources, dead = self._daemon.sources, self._daemon.liveness.dead
-        losers = heapq.nlargest(MAX_ROWS, sources.lost_by_source, key=lambda src: self._loss_rank(src, view))
+        losers = heapq.nlargest(MAX_ROWS, sources.losses.by_src, key=lambda src: self._loss_rank(src, view))
         chosen = dict.fromkeys([*losers, *islice(self._silent, MAX_ROWS), *islice(reversed(dead), MAX_ROWS)])
         rows = [self._source(src, view) for src in chosen]
         rows = [one for one in rows if one.lost or one.missing or one.state != STATE_NAMES[ALIVE]]
         worst = sorted(rows, key=lambda one: _rank_source(one, view.wall))[:MAX_ROWS]
-        more = len({*sources.lost_by_source, *self._silent, *dead}) - len(worst) if len(rows) > MAX_ROWS else 0
+        more = len({*sources.losses.by_src, *self._silent, *dead}) - len(worst) if len(rows) > MAX_ROWS else 0
         listed = {one.src for one in worst}
         well = (self._source(one.src, view) for one in sources.latest(2 * MAX_ROWS))
         worst += islice((one for one in well if one.src not in listed), MAX_ROWS - len(worst))
         return worst, more
 
     def _loss_rank(self, src: bytes, view: _HistoryView) -> tuple[bool, int]:
-        return view.rose_within(view.rise(("source", src)), ONGOING), self._daemon.sources.lost_by_source[src]
+        return view.rose_within(view.rise(("source", src)), ONGOING), self._daemon.sources.losses.by_src[src]
 
     def _source(self, src: bytes, view: _HistoryView) -> SourceRow:
         daemon = self._daemon
@@ -309,7 +309,7 @@ class StatusCollector:
             died = death is not None and death.heard == source.heard
             state = "dead" if died else STATE_NAMES[source.state] or "no heartbeats"
         rise = view.rise(("source", src))
-        lost = daemon.sources.lost_by_source.get(src, 0)
+        lost = daemon.sources.losses.by_src.get(src, 0)
         return SourceRow(
             _text(src),
             state,

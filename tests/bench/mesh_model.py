@@ -12,7 +12,8 @@ from typing import Final
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bccnd.core.dedup import MAX_LOST_BY_SOURCE
 from bccnd.core.liveness import MAX_DEAD, SILENT, Death
+from bccnd.core.loss_by_source import MAX_LOST_BY_SOURCE
 from bccnd.core.routes import CACHE
 from bccnd.monitoring.status_collector import MAX_SILENT
 from bccnd.monitoring.status_html import render
@@ -37,7 +37,7 @@ def fill(daemon: Daemon) -> None:
         when = daemon.clock - 600 * (number < SOURCES // 2)
         daemon.sources.judge_new(b"host/%d/program" % number, 1, when)
     for number in range(2 * MAX_LOST_BY_SOURCE):
-        daemon.sources.lost_by_source[b"host/%d/program" % number] = number + 1
+        daemon.sources.losses.by_src[b"host/%d/program" % number] = number + 1
     daemon.collector.update_sources((b"host/%d/program" % number, SILENT) for number in range(MAX_SILENT))
     daemon.liveness.dead.update((b"dead/%d" % number, Death(1.0, 1.0, 0.0)) for number in range(MAX_DEAD))
     daemon.hub.connect(b"x")

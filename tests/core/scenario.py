@@ -45,7 +45,7 @@ def play(sources: TrackerTable, scenario: str) -> None:
         elif verb == "claim":
             sources.claim(SRC)
         elif verb == "release":
-            sources.release(SRC, float(argument))
+            sources.local.release(SRC, float(argument))
         elif verb == "forget":
             source = sources.get(SRC)
             assert source is not None, where

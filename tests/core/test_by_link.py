@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from bccnd.core import frames, reported_loss
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import CLOCK_MIN, LINK_PATIENCE, MAX_ENDED, DedupRules, TrackerTable
+from bccnd.core.dedup import CLOCK_MIN, LINK_PATIENCE, TrackerTable
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import MAX_RELAYED
+from bccnd.core.recent_restarts import MAX_RESTARTS
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from tests.core import scenario
 from tests.core.scenario import SRC, receive
@@ -52,7 +54,10 @@ HISTORIES: dict[str, tuple[DedupRules, str]] = {
         LINKED,
         f"{HIGH} @3 {HIGH}:duplicate {HIGH - 1}:stale {LOW}:duplicate @{FAR} {LOW}:restart 1:restart restarts=2",
     ),
-    "unless numbers only rise anyway": (replace(MONOTONIC, linked=True), f"{HIGH} @3 {HIGH}:replayed"),
+    "unless numbers only rise anyway": (
+        dedup_rules(sanity=16, horizon=2.0, monotonic=True, linked=True),
+        f"{HIGH} @3 {HIGH}:replayed",
+    ),
     "and where they are not it may": (RULES, f"{HIGH} {LOW}:restart @3 {LOW}:restart restarts=2"),
     "one that counts in nanoseconds may anywhere": (LINKED, f"{NANOSECONDS} {NANOSECONDS - 10**9}:restart restarts=1"),
     "and so may one that begins by chance": (LINKED, f"{CHANCE} {HIGH}:restart {CHANCE} 7:restart restarts=2 jumps=1"),
@@ -88,11 +93,11 @@ def test_histories(name: str) -> None:
 
 def test_the_latest_restarts_are_remembered() -> None:
     sources = TrackerTable(RULES)
-    for number in range(MAX_ENDED + 1):
+    for number in range(MAX_RESTARTS + 1):
         receive(sources, b"%d" % number, 1000, 0)
         assert receive(sources, b"%d" % number, 1, 0) == RESTART
     assert receive(sources, b"0", 999, 0, from_link=True) == ACCEPTED
-    assert receive(sources, b"%d" % MAX_ENDED, 999, 0, from_link=True) == DUPLICATE
+    assert receive(sources, b"%d" % MAX_RESTARTS, 999, 0, from_link=True) == DUPLICATE
     assert sources.counted["restarts_evicted"] == 1
 
 

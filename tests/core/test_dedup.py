@@ -10,8 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bccnd.core import bccn1, dedup, reported_loss
-from bccnd.core.dedup import MAX_LOST_BY_SOURCE, UNHEARD, UNKNOWN_SENDER, DedupRules, LocalIdentity, TrackerTable
+from bccnd.core import bccn1, dedup, local_identities, reported_loss
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
+from bccnd.core.dedup_rules import DedupRules
+from bccnd.core.local_identities import LocalIdentity
+from bccnd.core.loss_by_source import MAX_LOST_BY_SOURCE
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core import scenario
 from tests.core.material import examples
@@ -185,7 +188,7 @@ def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[DedupRules,
             assert NAMES[foreseen] == NAMES[verdict] == NAMES[model.receive(src, seq, now)]
         for name in COUNTERS:
             assert (name, counter(sources, name)) == (name, getattr(model, name))
-        assert sum(sources.lost_by_source.values()) == sources.counted["lost"]
+        assert sum(sources.losses.by_src.values()) == sources.counted["lost"]
     assert {source.src: (source.epoch, source.last, source.heard) for source in sources.latest(10)} == {
         src: (tracker.epoch, tracker.last, tracker.heard) for src, tracker in model.trackers.items()
     }
@@ -296,8 +299,8 @@ def test_sources_with_most_losses_are_listed() -> None:
     while sources.sweep(10.0):
         pass
     assert sources.counted["lost"] == 28 + len(crowd)
-    assert sources.lost_by_source[b"worst"] == 28
-    assert MAX_LOST_BY_SOURCE <= len(sources.lost_by_source) <= 2 * MAX_LOST_BY_SOURCE
+    assert sources.losses.by_src[b"worst"] == 28
+    assert MAX_LOST_BY_SOURCE <= len(sources.losses.by_src) <= 2 * MAX_LOST_BY_SOURCE
 
 
 def test_forgotten_source_is_new() -> None:
@@ -362,11 +365,11 @@ def test_a_change_of_window_loses_no_count(steps: list[int], before: int, after:
 
 
 def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dedup, "MAX_RELEASED", 2)
+    monkeypatch.setattr(local_identities, "MAX_RELEASED", 2)
     sources = TrackerTable(dedup_rules())
     for number in range(3):
         sources.claim(b"own/%d" % number)
-        sources.release(b"own/%d" % number, 10.0 + number)
+        sources.local.release(b"own/%d" % number, 10.0 + number)
     verdicts = [receive(sources, b"own/%d" % number, 1, 0.0) for number in range(3)]
     assert verdicts == [ACCEPTED, LOOPED, LOOPED]
     assert sources.counted["own_evicted"] == 1
@@ -390,7 +393,7 @@ def test_unused_seq_of_a_local_identity_is_a_conflict(first: int, count: int, se
     reported = []
     for number, seq in enumerate(seqs, 1):
         assert receive(sources, SRC, seq, 0.0) == LOOPED
-        reported.append(sources.check_conflict(SRC, seq))
+        reported.append(sources.local.check_conflict(SRC, seq))
         assert sources.counted["conflicts"] == sum(foreign[:number])
     assert reported == [foreign[n] and not any(foreign[:n]) for n in range(len(seqs))]
 
@@ -398,19 +401,19 @@ def test_unused_seq_of_a_local_identity_is_a_conflict(first: int, count: int, se
 def test_used_seqs_and_the_report_stay_while_the_identity_is_local() -> None:
     sources = TrackerTable(dedup_rules())
     own(sources, 100, 105)
-    assert sources.check_conflict(SRC, 99)
-    sources.release(SRC, 10.0)
+    assert sources.local.check_conflict(SRC, 99)
+    sources.local.release(SRC, 10.0)
     sources.sweep(9.0)
-    assert not sources.check_conflict(SRC, 99)
-    assert not sources.check_conflict(SRC, 104)
+    assert not sources.local.check_conflict(SRC, 99)
+    assert not sources.local.check_conflict(SRC, 104)
     again = sources.claim(SRC)
     assert (again.first, again.next, again.reported) == (100, 105, True)
-    assert not sources.check_conflict(SRC, 99)
-    sources.release(SRC, 20.0)
+    assert not sources.local.check_conflict(SRC, 99)
+    sources.local.release(SRC, 20.0)
     sources.sweep(20.0)
     anew = sources.claim(SRC)
     assert (anew.first, anew.next, anew.reported) == (0, 0, False)
-    assert sources.check_conflict(SRC, 99)
+    assert sources.local.check_conflict(SRC, 99)
     assert sources.counted["conflicts"] == 4
 
 

@@ -173,7 +173,7 @@ class Local(NamedTuple):
         return own.first, own.next
 
     def conflicts(self, *seqs: int) -> list[bool]:
-        return [self.sources.check_conflict(ME, seq) for seq in seqs]
+        return [self.sources.local.check_conflict(ME, seq) for seq in seqs]
 
     def judge(self, src: bytes = ME) -> int:
         return receive(self.sources, src, 1, 0.0)

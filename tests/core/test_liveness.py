@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import liveness
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, HeartbeatRules, Liveness
 from bccnd.core.verdicts import ACCEPTED, REPLAYED
 from bccnd.native.slots import Source
@@ -105,7 +106,7 @@ class World:
 
 # -- short histories: at each time what the source does, "-" for nothing, and what has changed up to then
 
-ONE_MISSED = replace(RULES, dead_after=1)
+ONE_MISSED = RULES.model_copy(update={"dead_after": 1})
 HISTORIES: dict[str, tuple[HeartbeatRules, str]] = {
     "the first heartbeat": (RULES, "0 beat alive"),
     "no heartbeat": (RULES, "0 message; 4 message; 100 -"),
@@ -153,7 +154,7 @@ def test_a_short_history_gives_its_changes(name: str) -> None:
     ],
 )
 def test_two_gaps_that_agree_are_an_interval(gaps: tuple[float, ...], kept: float, interval: float) -> None:
-    world = World(replace(RULES, dead_after=10 if gaps[0] < 40 else 3))
+    world = World(RULES.model_copy(update={"dead_after": 10 if gaps[0] < 40 else 3}))
     world.beat_after(gaps, kept)
     assert world.source().interval == interval <= RULES.interval * liveness.MAX_STRETCH
     world.changes()
@@ -174,7 +175,7 @@ def test_heartbeat_that_waited_in_a_link_changes_no_gap() -> None:
 
 @pytest.mark.parametrize("later", range(10))  # so that it does not matter when the source was looked at last
 def test_shorter_interval_of_a_source_is_learned(later: int) -> None:
-    world = World(replace(RULES, interval=1.0))
+    world = World(RULES.model_copy(update={"interval": 1.0}))
     world.beat_after([10.0] * 3, 1.0)
     assert world.source().interval == 10.0
     world.until(world.now + 1.0 + later)
@@ -351,7 +352,7 @@ def test_new_interval_applies_to_new_sources_and_a_longer_one_to_all() -> None:
     # A whole fleet may get a longer interval by one reload; that must not kill it once.
     world = World()
     world.beat_after([4.0])
-    world.liveness.configure(replace(RULES, interval=20.0))
+    world.liveness.configure(RULES.model_copy(update={"interval": 20.0}))
     world.until(24.0)
     world.beat(SRC, OTHER)
     assert world.changes() == [(SRC, "alive"), (OTHER, "alive")]
@@ -364,7 +365,7 @@ def test_new_interval_applies_to_new_sources_and_a_longer_one_to_all() -> None:
 def test_shorter_expected_interval_is_learned() -> None:
     world = World(heartbeat_rules(interval=10.0))
     world.beat()
-    world.liveness.configure(replace(RULES, interval=2.0))
+    world.liveness.configure(RULES.model_copy(update={"interval": 2.0}))
     world.until(2.0)
     world.beat_after([2.0])
     assert world.source().interval == 2.0

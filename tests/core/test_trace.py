@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.dedup import DedupRules
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from tests.core.material import KEY, OTHER_KEY, examples
 from tests.core.world import BATCHES, OPEN, OWN, SIGNED, Batch, World, datagram
+from tests.rules import dedup_rules
 
 STAGES = ["size", "envelope", "check", "body", "dedup", "match"]
 ACCEPTING = NAMES[: LAST_ACCEPTED + 1]
@@ -32,8 +33,12 @@ def all_that_is_kept(world: World) -> object:
             sources.counted["jumps"],
             sources.counted["conflicts"],
         ),
-        (sources.counted["expired"], sources.counted["evicted"], len(sources._gaps), len(sources._released)),
-        {src: (own.first, own.next, own.until, own.reported) for src, own in sources._own.items()},
+        (sources.counted["expired"], sources.counted["evicted"], len(sources._gaps), len(sources.local._released)),
+        {
+            src: (own.first, own.next, own.until, own.reported)
+            for src in sources.local.all()
+            if (own := sources.local.get(src)) is not None
+        },
         (dict(anonymous._young), dict(anonymous._old), anonymous._since, anonymous.counted["evicted"]),
         (list(world.bugs), list(world.beats), list(world.conflicts)),
         world.routes.subscriptions,
@@ -43,7 +48,7 @@ def all_that_is_kept(world: World) -> object:
 @given(
     BATCHES,
     st.sampled_from([OPEN, SIGNED]),
-    st.builds(DedupRules, sanity=st.sampled_from([16, 1024]), deliver_late=st.booleans(), monotonic=st.booleans()),
+    st.builds(dedup_rules, sanity=st.sampled_from([16, 1024]), deliver_late=st.booleans(), monotonic=st.booleans()),
     st.sampled_from([1, 4096]),
 )
 @examples(130)

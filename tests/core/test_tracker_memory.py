@@ -132,8 +132,8 @@ def test_missing_seqs_have_the_horizons_time_from_the_restart(host: Host) -> Non
     assert (heir.sources.missing, heir.sources.counted["lost"]) == (3, 0)
     heir.now += 0.2
     heir.sweep()
-    assert (heir.sources.missing, heir.sources.counted["lost"], heir.sources.lost_by_source) == (0, 3, {SRCS[0]: 3})
-    assert successor_of(heir).sources.lost_by_source == {SRCS[0]: 3}
+    assert (heir.sources.missing, heir.sources.counted["lost"], heir.sources.losses.by_src) == (0, 3, {SRCS[0]: 3})
+    assert successor_of(heir).sources.losses.by_src == {SRCS[0]: 3}
 
 
 def test_windows_of_any_size_are_kept() -> None:
@@ -179,7 +179,7 @@ def test_identities_stay_local_until_their_broadcasts_cannot_come_any_more(host:
     assert heir.sources.counted["conflicts"] == 0
     heir.until(heir.now + RELEASE_DELAY + 1.0)
     assert heir.feed(raw) == ["accepted"]
-    assert not successor_of(heir).sources.is_local(LOCAL[0])
+    assert not successor_of(heir).sources.local.has(LOCAL[0])
 
 
 def test_anonymous_datagrams_stay_known_for_the_horizon(host: Host) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from bccnd.core import bccn1
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
@@ -182,7 +183,7 @@ def tracker(source: Source) -> tuple[Any, ...]:
 def state_of(host: Host) -> dict[str, Any]:
     """Return the state of a host in a comparable form."""
     sources = host.sources.latest(10**6)
-    owns = {src: host.sources.local_identity(src) for src in host.sources.local_srcs()}
+    owns = {src: host.sources.local.get(src) for src in host.sources.local.all()}
     return {
         "trackers": {source.src: tracker(source) for source in sources},
         "line": [source.rank for source in sources],
@@ -313,4 +314,4 @@ def lives(draw: st.DrawFn) -> Life:
 def counters_of(host: Host) -> dict[str, Any]:
     """Return all counters of a host but gauges."""
     sources = host.sources
-    return {**sources.counted.all(), **host.liveness.counted.all(), "lost_by_source": dict(sources.lost_by_source)}
+    return {**sources.counted.all(), **host.liveness.counted.all(), "lost_by_source": dict(sources.losses.by_src)}

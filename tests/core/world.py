@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from bccnd.core import bccn1
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import IntegrityChecker

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from bccnd.core.dedup import DedupRules
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.liveness import ALIVE, SILENT
 from bccnd.core.source_table import private_memory
 from bccnd.handover import earlier_version as version_1

@@ -263,7 +263,7 @@ def test_conflicts_heartbeats_copies_and_reloads_count(observed: Observed, monke
     assert [observed.value(name) for name in (*names, "config_last_reload_successful")] == [0, 0, 0, 1]
     observed.sources.claim(b"own/p/1")
     for seq in (1, 2, 2):
-        observed.sources.check_conflict(b"own/p/1", seq)
+        observed.sources.local.check_conflict(b"own/p/1", seq)
     observed.sources.rules = dedup_rules(max_sources=1)
     for src in (b"a", b"b", b"c"):
         observed.sources.judge_new(src, 1, 0.0)

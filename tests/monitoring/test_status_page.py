@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from bccnd.core.counter_history import STEP
 from bccnd.core.counters import DROP_REASONS
-from bccnd.core.dedup import MAX_LOST_BY_SOURCE
 from bccnd.core.liveness import DEAD, SILENT, Death
+from bccnd.core.loss_by_source import MAX_LOST_BY_SOURCE
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring.drop_catalog import DROPS
@@ -435,7 +435,7 @@ def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) ->
 
     add_sources(0, 5_000)
     for number in range(2 * MAX_LOST_BY_SOURCE):
-        daemon.sources.lost_by_source[b"host/%d/program" % number] = number + 1
+        daemon.sources.losses.by_src[b"host/%d/program" % number] = number + 1
     daemon.collector.update_sources((b"host/%d/program" % (number + 1000), SILENT) for number in range(MAX_SILENT))
     daemon.begin()
     few = min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))

@@ -200,18 +200,31 @@ class Client:
         elif key == frames.GAP:
             self.ledger.lose(int(payload))
         elif key == frames.SYNC:
-            if self._waiting_sync.pop(payload, False) and True not in self._waiting_sync.values():
-                self.settled = True
-                self.changed = self._step()
-                for pattern, until in list(self.given_up.items()):
-                    if until == float("inf"):
-                        self.given_up[pattern] = self._step()
-            return self.published.pop(payload, [])
+            return self._synced(payload)
         elif key == frames.ERROR:
             self.refused[payload.partition(b" ")[0]] += 1
         elif key in _ANSWERS:
             self.answers[key] += 1
         return []
+
+    def _synced(self, echo: bytes) -> list[Publish]:
+        """Take an answer, which also confirms what came before it: while its queue was full, answers were dropped."""
+        if echo not in self._waiting_sync:
+            return []
+        confirmed: list[Publish] = []
+        changed = False
+        for before in list(self._waiting_sync):
+            changed = self._waiting_sync.pop(before) or changed
+            confirmed += self.published.pop(before)
+            if before == echo:
+                break
+        if changed and True not in self._waiting_sync.values():
+            self.settled = True
+            self.changed = self._step()
+            for pattern, until in list(self.given_up.items()):
+                if until == float("inf"):
+                    self.given_up[pattern] = self._step()
+        return confirmed
 
     def _take_message(self, key: bytes, payload: bytes) -> None:
         if key.startswith(b"!/"):

@@ -64,9 +64,9 @@ _ALL: Final = (
         "after a restart, losses by source count what the daemon before has counted",
         (
             Change(
-                "core/dedup.py",
-                "{src: lost for src, (lost,) in self._lost_kept.load()}",
-                "{src: 2 * lost for src, (lost,) in self._lost_kept.load()}",
+                "core/loss_by_source.py",
+                "{src: lost for src, (lost,) in self._kept.load()}",
+                "{src: 2 * lost for src, (lost,) in self._kept.load()}",
             ),
         ),
     ),

@@ -32,6 +32,7 @@ _BOUNDED: Final = (
     "History._rises",
     "RecentLines._lines",
     "StatusPage._status",
+    "LossBySource.by_src",
     "TrackerTable.list",  # as long as the memory has slots; compiled, plain
     "TrackerTable._sender_of",
 )
@@ -68,6 +69,9 @@ class Rest:
             for client in list(world.clients[host.name]):
                 client.reading = True
             world.serve_clients(host)
+            for client in world.clients[host.name]:
+                if not (client.settled or client.half_closed):
+                    client.sync(change=True, step=world.events)
         world.run(CALM)
         world.resolve_unsure()
         self._check_accounts()
@@ -180,7 +184,7 @@ class Rest:
         wrong = {name: count for name, count in held.items() if count}
         if wrong:
             raise Violation(f"{host.name} still holds {wrong}")
-        lost = daemon.sources.counted["lost"], sum(daemon.sources.lost_by_source.values())
+        lost = daemon.sources.counted["lost"], sum(daemon.sources.losses.by_src.values())
         if lost[0] != lost[1]:
             raise Violation(f"{host.name} has counted {lost[0]} messages as lost, and {lost[1]} by source")
         sizes = measure(daemon)

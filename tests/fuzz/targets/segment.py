@@ -8,7 +8,8 @@ import zlib
 from typing import Final
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.integrity_algorithms import Crc32, Hmac

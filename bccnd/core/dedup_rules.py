@@ -1,0 +1,31 @@
+"""What the trackers need of the configuration, and its defaults."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+#: defaults of the rules
+SANITY: Final = 1024
+HORIZON: Final = 2.0
+EXPIRE: Final = 86_400.0
+#: 100,000 trackers take some 55 MB at most (python -m tests.bench.trackers)
+MAX_SOURCES: Final = 100_000
+
+
+class DedupRules(Protocol):
+    """What the trackers need of the configuration (section ``dedup``); times in seconds."""
+
+    @property
+    def sanity(self) -> int: ...
+    @property
+    def horizon(self) -> float: ...
+    @property
+    def late(self) -> str: ...
+    @property
+    def freshness(self) -> str: ...
+    @property
+    def expire(self) -> float: ...
+    @property
+    def max_sources(self) -> int: ...
+    @property
+    def linked(self) -> bool: ...
