@@ -353,13 +353,14 @@ class Handover:
         """Open the memory of sources and counters with room for so many slots, of which so many ``expected`` sources;
         what an unfinished input has changed is taken back. Raises OSError if there is no memory."""
         fd = -1
-        for number, one in enumerate(self._memories):
+        for one in self._memories:
             size = os.fstat(one).st_size
             magic = os.pread(one, len(slot_layout.MAGIC), 0)
-            if number == 0 and slot_layout.SLOTS < size <= MAX_MEMORY and magic == slot_layout.MAGIC:
+            if fd < 0 and slot_layout.SLOTS < size <= MAX_MEMORY and magic == slot_layout.MAGIC:
                 fd = one
             else:
                 self._drop("what a daemon of another version knew of its sources, and its counters", MEMORY, one)
+                self._unstored_memory = True  # all of this name are forgotten, also what is in use
         if fd < 0:
             fd = create(MEMORY)
             os.ftruncate(fd, slot_layout.size_for(slots))
