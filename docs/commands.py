@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from typing import Final
 
 import click
 
@@ -13,6 +14,9 @@ from bccnd.cli.main import main
 _HEAD = """# Commands
 
 What `bccn COMMAND --help` prints. `--socket PATH` names the daemon's socket; it stands before or behind the command."""
+
+#: options that every command has
+_EVERYWHERE: Final = {"--help", "--socket"}
 
 
 def page() -> str:
@@ -44,7 +48,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _options(context: click.Context) -> Iterator[str]:
     for param in context.command.get_params(context):
-        if isinstance(param, click.Option) and param.expose_value and (record := param.get_help_record(context)):
+        shown = isinstance(param, click.Option) and not _EVERYWHERE.intersection(param.opts)
+        if shown and (record := param.get_help_record(context)):
             yield f"| `{record[0].replace('|', chr(92) + '|')}` | {_escaped(record[1])} |"
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any, Final
 
 import click
 
 from bccnd.cli.lazy_group import complete_files
-from bccnd.cli.options import color_option
-from bccnd.cli.output import visible, wants_colour
+from bccnd.cli.options import color_option, safe_numbers_option
+from bccnd.cli.output import to_json, visible, wants_colour
 from bccnd.errors import ConfigError
 
 _STYLES: Final[dict[str, dict[str, Any]]] = {
@@ -30,6 +29,7 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
     help="The daemon's configuration. [default: /etc/bccnd/bccnd.yaml]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON list.")
+@safe_numbers_option
 @color_option
 @click.pass_obj
 def doctor(path: str | None, /, file: str | None, as_json: bool, color: str) -> None:
@@ -61,5 +61,5 @@ def doctor(path: str | None, /, file: str | None, as_json: bool, color: str) -> 
             state = click.style(one.state.ljust(11), **_STYLES[one.state])
             remedy = f"\n{' ' * 15}remedy: {visible(one.remedy)}" if one.remedy else ""
             click.echo(f"{state}  {one.check}: {visible(one.finding)}{remedy}", color=colour)
-    click.echo(json.dumps([one._asdict() for one in results]) if as_json else f"\n{summary(results)}")
+    click.echo(to_json([one._asdict() for one in results]) if as_json else f"\n{summary(results)}")
     sys.exit(exit_status(results))

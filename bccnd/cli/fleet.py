@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -13,7 +12,7 @@ import click
 
 from bccnd.cli.connection import fetch_listing, open_bus
 from bccnd.cli.options import Duration, json_option
-from bccnd.cli.output import print_table, visible
+from bccnd.cli.output import print_table, to_json, visible
 from bccnd.client.bus import Connection
 from bccnd.fleet.cell_counters import MINUTES
 
@@ -61,7 +60,7 @@ def fleet(
             if watch and not as_json and sys.stdout.isatty():
                 click.clear()
             if as_json:
-                click.echo(json.dumps(found))
+                click.echo(to_json(found))
             elif versions:
                 print_table(
                     ["host", "version", "algorithm", "signs with", "verifies with", "age"], map(_host, found["hosts"])

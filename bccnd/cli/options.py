@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from bccnd.cli.completion import complete_signers
 from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.output import SAFE_NUMBERS
 from bccnd.core.units import parse_duration
@@ -104,13 +105,16 @@ def _note_safe_numbers(context: click.Context, _param: click.Parameter, value: b
     context.meta[SAFE_NUMBERS] = value
 
 
+safe_numbers_option = click.option(
+    "--safe-numbers",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_safe_numbers,
+    help="--json: numbers beyond 2^53 as text.",
+)
 json_option = compose(
-    click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
-    click.option(
-        "--safe-numbers", is_flag=True, expose_value=False, callback=_note_safe_numbers,
-        help="--json: numbers beyond 2^53 as text.",
-    ),
-)  # fmt: skip
+    click.option("--json", "as_json", is_flag=True, help="One JSON object a line."), safe_numbers_option
+)
 color_option = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
 )
@@ -143,7 +147,14 @@ key_options = compose(
         shell_complete=complete_files,
         help="A key; the first signs, all verify.",
     ),
-    click.option("--signer", "signers", metavar="SRC=FILE", multiple=True, help="A public key, for sources below SRC."),
+    click.option(
+        "--signer",
+        "signers",
+        metavar="SRC=FILE",
+        multiple=True,
+        shell_complete=complete_signers,
+        help="A public key, for sources below SRC.",
+    ),
     click.option(
         "--algorithm", type=click.Choice(["none", "crc32", "hmac", "sig"]), help="The check; else by the keys."
     ),

@@ -6,7 +6,6 @@ reaches the terminal; when something fails that cannot be explained, it is in a 
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bccnd.cli.lazy_group import Entry, LazyGroup, complete_files
-from bccnd.cli.options import Duration, compose
-from bccnd.cli.output import fail, print_notice
+from bccnd.cli.options import Duration, compose, safe_numbers_option
+from bccnd.cli.output import fail, print_notice, to_json
 from bccnd.cli.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.cli.progress import show_steps
 from bccnd.errors import PipelineError
@@ -90,6 +89,7 @@ _tables_option: Final = click.option(
 @_keep_option
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
+@safe_numbers_option
 def build(journal: str, tables: str, keep: float, as_json: bool, **spark_settings: Any) -> None:
     """Make all tables of a JOURNAL anew.
 
@@ -110,12 +110,13 @@ def build(journal: str, tables: str, keep: float, as_json: bool, **spark_setting
 @click.command()
 @click.argument("journal", shell_complete=complete_files)
 @_tables_option
-@click.option("--checkpoint", metavar="DIR", help="Ignored; for old command lines.")
+@click.option("--checkpoint", metavar="DIR", shell_complete=complete_files, help="Ignored; for old command lines.")
 @click.option("--once", is_flag=True, help="Run one pass, then exit.")
 @click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Time between two passes.")
 @_keep_option
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
+@safe_numbers_option
 def stream(
     journal: str,
     tables: str,
@@ -173,7 +174,7 @@ def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
     if as_json:
         damaged = [{"path": file.path, "why": file.why} for file in outcome.damaged]
         found = {"tables": tables, "days": outcome.days, "left": outcome.left, "damaged": damaged, "rows": outcome.rows}
-        click.echo(json.dumps(found | {"seconds": round(outcome.seconds, 1)}))
+        click.echo(to_json(found | {"seconds": round(outcome.seconds, 1)}))
         return
     if outcome.left:
         left = f"{len(outcome.left)} day{'s' * (len(outcome.left) > 1)}, {', '.join(outcome.left)}"

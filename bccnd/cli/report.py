@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import Any, Final
@@ -10,8 +9,8 @@ from typing import Any, Final
 import click
 
 from bccnd.cli.lazy_group import complete_files
-from bccnd.cli.options import period_options
-from bccnd.cli.output import fail, print_notice, visible
+from bccnd.cli.options import period_options, safe_numbers_option
+from bccnd.cli.output import fail, print_notice, to_json, visible
 from bccnd.cli.pipeline import spark_options
 from bccnd.cli.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.errors import PipelineError
@@ -27,6 +26,7 @@ _NAMED: Final = 5
 @click.option("--title", metavar="TEXT", help="Headline of the page.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
+@safe_numbers_option
 def report(
     where: str, out: str, since: int | None, until: int | None, title: str | None, as_json: bool, **spark_settings: Any
 ) -> None:
@@ -71,7 +71,7 @@ def report(
             | {"severity": SEVERITIES[one.severity]}
             for one in findings
         ]
-        click.echo(json.dumps({"page": path, "findings": rows}))
+        click.echo(to_json({"page": path, "findings": rows}))
         return
     for one in findings[:_NAMED]:
         click.echo(f"{SEVERITIES[one.severity] + ':':<8} {visible(_spaced(one.title))}")

@@ -63,7 +63,12 @@ LIMITS: Final = _Limits()
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option(
-    "-a", "address", metavar="ADDRESS", default=DEFAULT_ADDRESS, help="A path, /dev/fd/N, /dev/unix/abstract[/HEX]."
+    "-a",
+    "address",
+    metavar="ADDRESS",
+    shell_complete=complete_files,
+    default=DEFAULT_ADDRESS,
+    help="A path, /dev/fd/N, /dev/unix/abstract[/HEX].",
 )
 @click.option("-c", "auto_close", is_flag=True, help="Exit when the last client disconnects.")
 @click.option("-f", "foreground", is_flag=True, help="Stay in the foreground.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -20,8 +19,8 @@ import click
 
 from bccnd.cli import top_model as model
 from bccnd.cli.connection import explain, fetch_listing, open_bus
-from bccnd.cli.options import Duration
-from bccnd.cli.output import cell_width, cut, fail, visible
+from bccnd.cli.options import Duration, safe_numbers_option
+from bccnd.cli.output import cell_width, cut, fail, to_json, visible
 from bccnd.cli.top_model import Figures, Row, Snapshot, TrafficCount
 from bccnd.client.bus import Connection, Gap, connect
 from bccnd.client.message import Message
@@ -275,6 +274,7 @@ def _fit(name: str, width: int) -> str:
 @click.option("--interval", metavar="TIME", type=Duration(0.1, 3600), default="1s", help="Time between two updates.")
 @click.option("--once", is_flag=True, help="Print the figures of one interval, and end.")
 @click.option("--json", "as_object", is_flag=True, help="With --once: as a JSON object.")
+@safe_numbers_option
 @click.pass_obj
 def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> None:
     """Watch the daemon: rates, losses, queues, busiest channels and senders, who is in trouble, and the worst links.
@@ -312,7 +312,7 @@ def _print_once(collector: Collector, interval: float, as_object: bool) -> None:
     except BusError as error:
         fail(error.detail)
     if as_object:
-        click.echo(json.dumps(asdict(shown) | {"deaf": collector.deaf}))
+        click.echo(to_json(asdict(shown) | {"deaf": collector.deaf}))
         return
     from rich.console import Console
 

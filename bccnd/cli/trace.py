@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from bccnd.cli.connection import open_bus
+from bccnd.cli.options import safe_numbers_option
 from bccnd.cli.output import fail, print_table, to_json, visible
 from bccnd.cli.tap import KIND_OF, refuse_to_tap
 from bccnd.core import bccn1, frames
@@ -38,6 +39,7 @@ def without_newline(data: bytes) -> bytes:
 @click.argument("datagram", required=False)
 @click.option("--hex", "as_hex", is_flag=True, help="The datagram is hexadecimal; blanks and colons are ignored.")
 @click.option("--json", "as_object", is_flag=True, help="The answer as a JSON object.")
+@safe_numbers_option
 @click.pass_obj
 def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_object: bool) -> None:
     """Explain what would become of DATAGRAM if it arrived now: stage by stage, with its verdict and its receivers.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
-from click.shell_completion import ShellComplete
 
 import bccnd
+from bccnd.cli.completion import JoiningBashComplete
 from bccnd.cli.main import main
 from bccnd.cli.output import print_table, to_json
 from tests.e2e.harness import BIN
@@ -133,7 +135,52 @@ def _patterns(bus: bccnd.Connection) -> list[str]:
     return [pattern for row in rows for pattern in row["patterns"]]
 
 
-def test_completion_offers_files() -> None:
-    complete = ShellComplete(main, {}, "bccn", "_BCCN_COMPLETE")
-    for words in (["--socket"], ["sub", "--socket"], ["pub", "-f"], ["keys"], ["doctor", "--config"], ["report"]):
-        assert "file" in [one.type for one in complete.get_completions(words, "")], words
+def each_command(command: click.Command, *words: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from each_command(inner, *words, name)
+
+
+def test_completion_offers_files_for_whatever_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "key.pub").touch()
+    takes_file = re.compile(r"FILE|DIR|PATH|JOURNAL|TABLES|CAPTURE")
+    seen = 0
+    for words, command in each_command(main):
+        context = click.Context(command, info_name="bccn")
+        for param in command.params:
+            if takes_file.search(f"{param.metavar or ''} {param.make_metavar(context)}"):
+                seen += 1
+                incomplete = "relay/=" if "=" in (param.metavar or "") else ""
+                found = param.shell_complete(context, incomplete)
+                assert any(one.type == "file" or one.value == "relay/=key.pub" for one in found), (words, param.name)
+    assert seen > 30
+
+
+def test_every_command_with_json_takes_safe_numbers() -> None:
+    for words, command in each_command(main):
+        names = {name for param in command.params for name in param.opts}
+        assert ("--json" in names) == ("--safe-numbers" in names), words
+
+
+def test_bash_completes_the_file_of_a_signer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys/relay.pub").touch()
+    monkeypatch.chdir(tmp_path)
+    complete = JoiningBashComplete(main, {}, "bccn", "_BCCN_COMPLETE")
+    for line, wanted in (
+        ("bccn direct sub --signer relay = ke", ["file,"]),
+        ("bccn direct sub --signer relay = keys/", ["file,"]),
+        ("bccn direct sub --signer relay = nothing", []),
+        ("bccn --socket = ke", ["file,ke"]),
+        ("bccn direct sub --sig", ["plain,--signer"]),
+    ):
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+        args, incomplete = complete.get_completion_args()
+        found = [complete.format_completion(one) for one in complete.get_completions(args, incomplete)]
+        assert found == wanted, line
