@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the Debian package: deb.sh [VERSION]     (make deb)
+# Builds the Debian packages: deb.sh [VERSION]     (make deb)
 #
-# Works on a copy in build/deb, with the system's Python, and puts the package into dist/. Only fetching takes the
+# Works on a copy in build/deb, with the system's Python, and puts the packages into dist/. Only fetching takes the
 # network, of what packaging/wheels pins with hashes; it is kept in .cache/wheels, and the build itself takes none. What
 # was compiled is kept in .cache/built for each release, and compiled anew when anything that it is made of has changed.
 #
@@ -76,7 +76,7 @@ bccnd ($version) unstable; urgency=medium
  -- $(sed -n "s/^Maintainer: //p" packaging/debian/control)  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
 
-echo "building the package (what it says goes to build/deb/log)"
+echo "building the packages (what is said goes to build/deb/log)"
 # Other Pythons of this machine are none of its business.
 (
     export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEB_BUILD_OPTIONS=noautodbgsym
@@ -90,6 +90,6 @@ if [ ! -d "$built" ]; then
     mkdir -p .cache/built
     cp -r "$stage/debian/wheel" "$built"
 fi
-mv build/deb/bccnd_*.deb "$dist/"
+mv build/deb/*.deb "$dist/"
 [ -z "$inside" ] || find build/deb -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} +
-ls "$dist"/bccnd_"$version"_*.deb
+ls "$dist"/bccnd_"$version"_*.deb "$dist"/bccnd-dev_"$version"_*.deb

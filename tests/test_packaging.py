@@ -25,6 +25,7 @@ from bccnd.config import BrokerSettings, NngSettings, RecorderSettings, SegmentS
 from bccnd.config.schema import RESTART_KEYS
 from bccnd.paths import DEFAULT_PATH
 from bccnd.recorder import recorder, service
+from bccnd.version import VERSION
 from tests.support import ROOT, cannot_here
 
 UNITS: Final = sorted(path for path in (ROOT / "systemd").iterdir() if path.suffix in (".service", ".socket", ".timer"))
@@ -231,6 +232,20 @@ def test_pages_are_laid_out_without_complaints_and_refer_to_pages_that_exist() -
         assert {pair for pair in named if pair[0].startswith("bccn")} <= ours, path.name
 
 
+def test_the_page_of_the_header_has_every_function_and_each_has_a_link() -> None:
+    page = PAGES["bccn.h"].read_text()
+    header = (ROOT / "examples/c/bccn.h").read_text()
+    functions = set(re.findall(r"^static inline [^(]*?\b(bccn_\w+[a-z])\(", header, re.MULTILINE))
+    described = re.findall(r"^\.It (Fn .*)$", page, re.MULTILINE)
+    assert set(re.findall(r"^\.F[no] (bccn_\w+)", page.partition(".Sh DESC")[0], re.MULTILINE)) == functions
+    assert set(re.findall(r"\bFn (\w+)", " ".join(described))) == functions
+    assert set(re.findall(r"^\s*(BCCN_\w+)[,=/ ]", header.partition("enum")[2].partition("}")[0], re.MULTILINE)) == set(
+        re.findall(r"^\.It Dv (BCCN_\w+)", page, re.MULTILINE)
+    )
+    links = (DEBIAN / "bccnd-dev.links").read_text()
+    assert set(re.findall(r" usr/share/man/man3/(\w+)\.3\.gz$", links, re.MULTILINE)) == functions
+
+
 def commands(group: click.Command) -> dict[str, click.Command]:
     """The commands of a group, by name."""
     assert isinstance(group, LazyGroup)
@@ -415,9 +430,15 @@ def test_what_was_compiled_is_kept_for_its_release_and_sources(tmp_path: Path) -
     assert name("trixie") == first
 
 
+def listing(package: Path) -> dict[str, str]:
+    """The files of a package, and the mode of each."""
+    lines = run("dpkg-deb", "-c", package).stdout.splitlines()
+    return {line.split()[5].removeprefix("."): line.split()[0] for line in lines}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_package_builds_and_holds_units_commands_pages_and_folders(tmp_path: Path) -> None:
+def test_the_packages_build_and_hold_units_commands_pages_and_folders(tmp_path: Path) -> None:
     need("dh", "debhelper dh-python")
     if not list((ROOT / ".cache/wheels").glob("*/.complete")):
         # Tests have no network to fetch it from.
@@ -431,12 +452,34 @@ def test_the_package_builds_and_holds_units_commands_pages_and_folders(tmp_path:
     shutil.copytree(ROOT / ".cache/wheels", tree / ".cache/wheels")
     made = run("sh", tree / "packaging/deb.sh", timeout=1700)
     assert made.returncode == 0, made.stdout + made.stderr
-    (package,) = (tree / "dist").glob("*.deb")
-    lines = run("dpkg-deb", "-c", package).stdout.splitlines()
-    held = {line.split()[5].removeprefix("."): line.split()[0] for line in lines}
+    packages = {path.name.partition("_")[0]: path for path in (tree / "dist").glob("*.deb")}
+    assert set(packages) == {"bccnd", "bccnd-dev"}
+    held, for_programs = listing(packages["bccnd"]), listing(packages["bccnd-dev"])
+    assert {name for name in held.keys() & for_programs if not name.endswith("/")} == set()
     names = {name.rpartition("/")[2] for name in held}
     assert {path.name for path in UNITS} <= names
-    assert {f"{path.name}.gz" for path in PAGES.values()} <= names
+    assert {f"{path.name}.gz" for path in PAGES.values() if path.suffix != ".3"} <= names
     assert {name for name in held if name.startswith("/usr/bin/b")} == {f"/usr/bin/{name}" for name in COMMANDS}
     for folder in ("/etc/bccnd/keys/", one("bccnd-nng.service", "LoadCredential").removeprefix("keys:") + "/"):
         assert held[folder] == "drwx------"
+
+    need("cc", "gcc")
+    need("pkg-config", "pkg-config")
+    root = tmp_path / "root"
+    run("dpkg-deb", "-x", packages["bccnd-dev"], root)
+    examples = root / "usr/share/doc/bccnd/examples"
+    assert {path.parent.name for path in examples.glob("*/answer.*")} >= {"c", "perl", "python", "ruby"}
+    assert (examples / "perl/Bccn.pm").exists()
+    assert (root / "usr/share/man/man3/bccn_sync.3.gz").resolve() == root / "usr/share/man/man3/bccn.h.3.gz"
+    environment: Any = {
+        "PKG_CONFIG_LIBDIR": f"{root}/usr/share/pkgconfig",
+        "PKG_CONFIG_SYSROOT_DIR": str(root),
+        "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1",
+    }
+    assert run("pkg-config", "--modversion", "bccn", **environment).stdout.strip() == VERSION
+    for source in ("subscribe", "publish", "answer"):
+        # Without the header that lies beside it.
+        shutil.copy(examples / f"c/{source}.c", tmp_path)
+        command = f"cc $(pkg-config --cflags bccn) -Wall -Wextra -Werror -o {source} {source}.c"
+        done = run("sh", "-c", f"cd {tmp_path} && {command}", **environment)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -2,10 +2,11 @@
 # Publishes one message, or each line of its input, through bccnd; needs socat.
 #   ./publish.sh /run/bccnd/bus.sock demo/hello 'hello, world'
 #   printf 'one\ntwo\n' | ./publish.sh /run/bccnd/bus.sock demo/lines
+# Ends with 0 when the daemon has taken all, with 1 when it has refused something, and says what.
 # type=5 is SOCK_SEQPACKET, on both sides of socat: each write of the shell is one packet, and dd makes one write of
 # what printf may write in pieces. All messages come from one program, <host>/socat/<pid>.
 # What a shell cannot do: a payload with a NUL (arguments hold none, and read drops them), or larger than some 200 KiB;
-# hear what the daemon refuses; be fast (a line costs two processes).
+# be fast (a line costs two processes).
 [ $# -eq 2 ] || [ $# -eq 3 ] || { echo "usage: publish.sh SOCKET CHANNEL [PAYLOAD]" >&2 && exit 2; }
 # shellcheck disable=SC2016  # the shell behind socat expands these
 if [ $# -eq 3 ]; then
@@ -15,6 +16,18 @@ else
         printf "MSG %s\0%s" "$channel" "$line" | dd obs=400k status=none
     done'
 fi
-channel=$2 payload=${3-}
-export channel payload send
-exec socat -u -b 409600 'SYSTEM:eval \"$send\",socktype=5' "UNIX-CONNECT:$1,type=5" 3<&0
+# The daemon echoes a sync when it is done with all before it. What was refused goes to the shell outside (fd 4).
+# shellcheck disable=SC2016
+sync='printf "CMSG !/bccn/sync\0%s" "$$"
+    until case $got in "CMSG !/bccn/sync "*) ;; *) false ;; esac; do
+        got=$(dd bs=409600 count=1 status=none | tr "\000" " ")
+        case $got in
+        "CMSG !/bccn/error "*) echo "refused: ${got#CMSG !/bccn/error }" >&4 ;;
+        "CMSG !/bccn/gap "*) echo "${got#CMSG !/bccn/gap } answers were lost" >&4 ;;
+        "") echo "the connection has ended" >&4 && exit ;;
+        esac
+    done'
+channel=$2 payload=${3-} got=
+export channel payload send sync got
+refused=$(socat -b 409600 "UNIX-CONNECT:$1,type=5" 'SYSTEM:eval \"$send\"; eval \"$sync\",socktype=5' 3<&0 4>&1) || exit 1
+[ -z "$refused" ] || { echo "$refused" | sed 's/^/publish.sh: /' >&2 && exit 1; }

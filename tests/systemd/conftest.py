@@ -79,7 +79,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
     if given is None:
         made = subprocess.run(["make", "-s", "deb"], cwd=ROOT, check=False, capture_output=True, text=True)
         assert made.returncode == 0, f"make deb: {made.stdout[-4000:]}{made.stderr[-4000:]}"
-        given = re.findall(r"\S+\.deb", made.stdout)[-1]
+        given = re.findall(r"\S*bccnd_\S+\.deb", made.stdout)[-1]
     old = folder / "old.deb"
     shutil.copy(os.environ.get("BCCND_DEB_BEFORE", ROOT / given), old)
     return Packages(old, _newer(ROOT / given, folder))
