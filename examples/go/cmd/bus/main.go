@@ -62,8 +62,10 @@ func publish(path, channel string, payload []string) error {
 	}
 	refused, err := bus.Sync(time.Minute)
 	for _, one := range refused {
-		err = fmt.Errorf("refused: %s %s", one.Reason, one.Key)
-		fmt.Fprintln(os.Stderr, "bus:", err)
+		fmt.Fprintf(os.Stderr, "bus: refused: %s %s\n", one.Reason, one.Key)
+	}
+	if err == nil && len(refused) > 0 {
+		err = fmt.Errorf("%d messages were not published", len(refused))
 	}
 	return err
 }
