@@ -7,8 +7,8 @@ sender, and only the rest to pairs. What chance explains is attributed to nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod, sqrt
 from statistics import median
 from typing import Final, NamedTuple, Protocol
@@ -92,26 +92,46 @@ def attribute(links: Sequence[Link]) -> Attribution:
         sent.setdefault(link.program, []).append(link)
     alone = frozenset(sender for sender, each in sent.items() if sum(link.due > 0 for link in each) == 1)
     pairs = [pair for link in links if not link.own and (pair := _pair(link, alone)).due]
+    by_sender = _grouped(pairs, 1)
+    unsent = [
+        one for name in sorted(sent) if name not in alone and (one := _unsent(sent[name], by_sender.get(name, [])))
+    ]
+    return replace(attribute_pairs(pairs), unsent=unsent, alone=alone)
+
+
+def attribute_pairs(pairs: Sequence[Loss]) -> Attribution:
+    """Find the causes of what hosts have lost of each other; there may be tens of thousands of pairs."""
+    total = _sum(pairs)
+    if total.lost < FEW:
+        return Attribution(None, [], [], [], [], frozenset())
     by_host, by_sender = _grouped(pairs, 0), _grouped(pairs, 1)
-    level = _common_rate(pairs, by_host, by_sender)
+    host_sums, sender_sums = ({name: _sum(row) for name, row in rows.items()} for rows in (by_host, by_sender))
+    level = _common_rate(pairs, host_sums, sender_sums)
     base = level or 0.0
     receivers, senders = (
-        {name: rate for name, row in rows.items() if (rate := _excess(row, base)) is not None}
-        for rows in (by_host, by_sender)
+        {
+            name: rate
+            for name, row in rows.items()
+            if sums[name].lost >= FEW and (rate := _excess(row, base)) is not None
+        }
+        for rows, sums in ((by_host, host_sums), (by_sender, sender_sums))
     )
-    known = {pair: base + receivers.get(pair.host, 0.0) + senders.get(pair.sender, 0.0) for pair in pairs}
-    rest = [pair for pair in pairs if _stands_out(pair, known[pair])]
+    rest = [
+        pair
+        for pair in pairs
+        if pair.lost >= FEW and _stands_out(pair, base + receivers.get(pair.host, 0.0) + senders.get(pair.sender, 0.0))
+    ]
     # A host that has trouble with several others, but not with nearly all, is reported once.
     some_hosts = [name for name, row in _grouped(rest, 0).items() if len(row) >= _TOGETHER and name not in receivers]
     rest = [pair for pair in rest if pair.host not in some_hosts]
     some_senders = [name for name, row in _grouped(rest, 1).items() if len(row) >= _TOGETHER and name not in senders]
     return Attribution(
-        _sum(pairs) if level is not None else None,
-        [_cause(by_host[name], pairs, host=name) for name in [*receivers, *sorted(some_hosts)]],
-        [_cause(by_sender[name], pairs, sender=name) for name in [*senders, *sorted(some_senders)]],
-        [_cause([pair], pairs, pair.host, pair.sender) for pair in rest if pair.sender not in some_senders],
-        [one for name in sorted(sent) if name not in alone and (one := _unsent(sent[name], by_sender.get(name, [])))],
-        alone,
+        total if level is not None else None,
+        [_cause(host_sums[name], total, host=name) for name in [*receivers, *sorted(some_hosts)]],
+        [_cause(sender_sums[name], total, sender=name) for name in [*senders, *sorted(some_senders)]],
+        [_cause(pair, total, pair.host, pair.sender) for pair in rest if pair.sender not in some_senders],
+        [],
+        frozenset(),
     )
 
 
@@ -129,16 +149,14 @@ def _grouped(pairs: Iterable[Loss], place: int) -> dict[str, list[Loss]]:
     return rows
 
 
-def _sum(pairs: Iterable[Loss]) -> Loss:
-    due = lost = touched = count = 0
-    for pair in pairs:
-        due, lost, touched, count = due + pair.due, lost + pair.lost, touched + (pair.lost > 0), count + 1
-    return Loss("", "", due, lost, touched, count)
+def _sum(pairs: Sequence[Loss]) -> Loss:
+    due, lost = sum([pair.due for pair in pairs]), sum([pair.lost for pair in pairs])
+    return Loss("", "", due, lost, sum([pair.lost > 0 for pair in pairs]), len(pairs))
 
 
-def _cause(row: Sequence[Loss], pairs: Sequence[Loss], host: str = "", sender: str = "") -> Loss:
-    others = _sum(pair for pair in pairs if (host and pair.host != host) or (sender and pair.sender != sender))
-    return _sum(row)._replace(host=host, sender=sender, elsewhere=others.rate)
+def _cause(loss: Loss, total: Loss, host: str = "", sender: str = "") -> Loss:
+    others = Loss("", "", total.due - loss.due, total.lost - loss.lost)
+    return loss._replace(host=host, sender=sender, elsewhere=others.rate)
 
 
 def _stands_out(pair: Loss, expected_rate: float) -> bool:
@@ -152,18 +170,20 @@ def _better_part(pairs: Sequence[Loss], without: int) -> Loss:
     return _sum(sorted(pairs, key=lambda pair: pair.rate)[: len(pairs) - without])
 
 
-def _common_rate(
-    pairs: Sequence[Loss], by_host: dict[str, list[Loss]], by_sender: dict[str, list[Loss]]
-) -> float | None:
+def _common_rate(pairs: Sequence[Loss], host_sums: Mapping[str, Loss], sender_sums: Mapping[str, Loss]) -> float | None:
     """Return the rate that all pairs have in common; None if there is none."""
-    solid = [pair for pair in pairs if pair.due >= THIN]
-    if len(solid) < _PAIRS or len(by_host) < 2 or len(by_sender) < 2:
+    if len(host_sums) < 2 or len(sender_sums) < 2:
         return None
-    level = min(median(_sum(row).rate for row in rows.values()) for rows in (by_host, by_sender))
+    level = min(median(each.rate for each in sums.values()) for sums in (host_sums, sender_sums))
+    if level < WORTH:
+        return None
+    solid = [pair for pair in pairs if pair.due >= THIN]
+    if len(solid) < _PAIRS:
+        return None
     # The better half is below the common rate by chance; it is far below if single hosts cause the loss.
     better = _better_part(solid, len(solid) // 2)
     common = better.lost >= max(WORTH * better.due / 2, 1) and better.rate >= level / _TOGETHER
-    return level if level >= WORTH and _sum(pairs).lost >= FEW and common else None
+    return level if common else None
 
 
 def _excess(row: Sequence[Loss], base: float) -> float | None:

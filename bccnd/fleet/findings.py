@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bccnd.fleet.attribution import Loss, attribute
+from bccnd.fleet.attribution import Loss, attribute_pairs
 from bccnd.fleet.matrix import Cell, HostRow
 
 #: the order of findings
@@ -28,36 +28,6 @@ class Finding(NamedTuple):
     kind: str
     about: tuple[str, ...]
     text: str
-
-
-class _Pair(NamedTuple):
-    """What `attribute` needs of one receiver and one sender."""
-
-    host: str
-    program: str
-    due: int
-    lost: int
-    own: bool
-
-    @property
-    def expected(self) -> int:
-        return self.due
-
-    @property
-    def any_seen(self) -> int:
-        return self.due
-
-    @property
-    def lost_here(self) -> int:
-        return self.lost
-
-    @property
-    def lost_everywhere(self) -> int:
-        return 0
-
-    @property
-    def not_listening(self) -> int:
-        return 0
 
 
 def find(rows: Sequence[HostRow], cells: Iterable[Cell], own: str, now: float) -> list[Finding]:
@@ -80,10 +50,11 @@ def _silent(rows: Sequence[HostRow], own: str, now: float) -> Iterator[Finding]:
 
 def _losses(cells: Iterable[Cell]) -> Iterator[Finding]:
     pairs = [
-        _Pair(cell.receiver, cell.sender, cell.received + cell.lost, cell.lost, cell.receiver == cell.sender)
-        for cell in cells
+        Loss(receiver, sender, received + lost, lost)
+        for receiver, sender, received, lost, _, _ in cells
+        if receiver != sender and received + lost
     ]
-    causes = attribute(pairs)
+    causes = attribute_pairs(pairs)
     if causes.segment is not None:
         yield Finding("segment_loses", (), f"All hosts lose of all others: {_share(causes.segment)}.")
     for one in _worst(causes.receivers):

@@ -303,10 +303,15 @@ class FleetMatrix:
     def cells(self, row: HostRow, minutes: int | None = None) -> Iterator[Cell]:
         """Yield what a host has received of each sender: since its daemon's start, or in the last minutes."""
         counts = [counter.totals() if minutes is None else counter.recent(minutes) for counter in row.counters]
+        end = max(map(len, counts))
+        cells = list(zip(*(one + [0] * (end - len(one)) for one in counts), strict=True))
         for sender, column in list(self._columns.items()):
-            cell = [one[column] if column < len(one) else 0 for one in counts]
-            if any(cell):
-                yield Cell(row.host, sender, *cell)
+            if column < end and any(cells[column]):
+                yield Cell(row.host, sender, *cells[column])
+
+    def count_lost(self, minutes: int) -> int:
+        """Count all that was lost in the last minutes."""
+        return sum(sum(row.counters[1].recent(minutes)) for row in self._rows.values() if row.loses)
 
     def losing_cells(self, minutes: int) -> Iterator[Cell]:
         """Yield what each host has received of the senders of which it has lost something in the last minutes."""

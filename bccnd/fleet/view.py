@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from bccnd.fleet.attribution import FEW
 from bccnd.fleet.findings import Finding, find
 from bccnd.fleet.matrix import Cell, FleetMatrix, HostRow
 
@@ -56,9 +57,10 @@ def finding_rows(matrix: FleetMatrix, own: str, now: float, minutes: int | None)
 
 def findings(matrix: FleetMatrix, own: str, now: float, minutes: int | None = None) -> list[Finding]:
     """Return the findings of the last minutes."""
-    rows = matrix.rows
-    cells = (cell for row in rows for cell in matrix.cells(row, minutes or RECENT))
-    return find(rows, cells, own, now)
+    rows, recent = matrix.rows, minutes or RECENT
+    # That takes long with many hosts, and the daemon does nothing else meanwhile.
+    worth = matrix.count_lost(recent) >= FEW
+    return find(rows, (cell for row in rows for cell in matrix.cells(row, recent)) if worth else (), own, now)
 
 
 def fleet(matrix: FleetMatrix, own: str, now: float, minutes: int | None = None) -> Row:

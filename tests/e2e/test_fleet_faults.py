@@ -19,6 +19,8 @@ from tests.e2e.network import Net, ip
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(300)]
 
 HOSTS = "abcde"
+#: seconds for five daemons that start at once on a busy machine
+PATIENCE = 120.0
 INTERVAL = 1.0
 #: messages a second of each host, and for how many seconds
 RATE = 100
@@ -35,11 +37,12 @@ class Fleet:
         for host in HOSTS:
             segment: dict[str, object] = {"address": "10.77.0.255", "receive_buffer": "8MiB"}
             daemon = self.daemons[host] = net.daemon(host, folder, segment, start=False)
+            daemon.patience = PATIENCE
             daemon.configure({"reports": {"interval": INTERVAL}})
             daemon.start()
             cleanup.callback(daemon.stop)
             self.clients[host] = cleanup.enter_context(daemon.connect())
-        wait(lambda: all(self.hosts_known(host) == len(HOSTS) for host in HOSTS), "all hosts to know each other")
+        wait(lambda: all(self.hosts_known(host) == len(HOSTS) for host in HOSTS), "all hosts to know each other", PATIENCE)
 
     def listed(self, host: str, topic: str, kind: str = "") -> list[dict[str, Any]]:
         """Rows of a listing of a host, of one kind where it has several."""
