@@ -181,12 +181,13 @@ class BadCable(threading.Thread):
                 data = self._sock.recv(2048)
             except TimeoutError:
                 continue
-            readings += b":meter/" in data
-            if b":meter/" in data and readings % LOST == 0:
+            reading = b":meter/" in data
+            readings += reading
+            if reading and readings % LOST == 0:
                 self.lost += 1
                 continue
             self._sock.sendto(data, self._to)
-            self.passed += 1
+            self.passed += reading
 
     def end(self) -> None:
         self._ended = True
@@ -200,14 +201,15 @@ class Metrics:
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
 
-    def verdicts(self) -> dict[str, int]:
+    def verdicts(self, text: str = "") -> dict[str, int]:
+        """Counts by verdict, now or as they were in a text."""
         return {
             found[1]: int(float(found[2]))
-            for found in re.finditer(r'bccnd_datagrams_total\{.*verdict="(\w+)"\} (\S+)', self.text())
+            for found in re.finditer(r'bccnd_datagrams_total\{.*verdict="(\w+)"\} (\S+)', text or self.text())
         }
 
-    def value(self, name: str) -> int:
-        found = re.search(rf"^bccnd_{name}(?:\{{.*\}})? (\S+)$", self.text(), re.MULTILINE)
+    def value(self, name: str, text: str = "") -> int:
+        found = re.search(rf"^bccnd_{name}(?:\{{.*\}})? (\S+)$", text or self.text(), re.MULTILINE)
         return int(float(found[1])) if found else 0
 
     def problems(self) -> list[str]:
@@ -341,9 +343,10 @@ def play(folder: Path, undo: ExitStack) -> None:
         raise Failed("a message was published against the access rule")
 
     print_step("11. What Prometheus sees: every datagram has one verdict, and they add up.")
-    wait(lambda: metrics.verdicts()["looped"] == 1, "our own broadcast to come back")
-    verdicts = {name: count for name, count in metrics.verdicts().items() if count}
-    received = metrics.value("datagrams_received_total")
+    wait(lambda: metrics.verdicts()["looped"], "our own broadcasts to come back")
+    text = metrics.text()
+    verdicts = {name: count for name, count in metrics.verdicts(text).items() if count}
+    received = metrics.value("datagrams_received_total", text)
     for name, count in verdicts.items():
         console.print(f"    {name:>20} {count:3}")
     console.print(f"    {'sum':>20} {sum(verdicts.values()):3}    datagrams read: {received}")

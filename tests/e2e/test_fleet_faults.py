@@ -42,7 +42,11 @@ class Fleet:
             daemon.start()
             cleanup.callback(daemon.stop)
             self.clients[host] = cleanup.enter_context(daemon.connect())
-        wait(lambda: all(self.hosts_known(host) == len(HOSTS) for host in HOSTS), "all hosts to know each other", PATIENCE)
+        wait(
+            lambda: all(self.hosts_known(host) == len(HOSTS) for host in HOSTS),
+            "all hosts to know each other",
+            PATIENCE,
+        )
 
     def listed(self, host: str, topic: str, kind: str = "") -> list[dict[str, Any]]:
         """Rows of a listing of a host, of one kind where it has several."""
