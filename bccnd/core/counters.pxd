@@ -25,6 +25,15 @@ cdef class SegmentCounters:
 
 
 @cython.final
+cdef class GroupCounters:
+    cdef readonly tuple names
+    cdef SlotMemory _memory
+    cdef list _cells
+
+    cpdef count(self, Py_ssize_t group, unsigned long long size)
+
+
+@cython.final
 cdef class BusCounters:
     cdef NamedCounts _numbers
     cdef readonly NamedCounts refused

@@ -92,6 +92,34 @@ class SegmentCounters:
         return self._numbers["reopened"]
 
 
+class GroupCounters:
+    """Messages and bytes of payloads by channel group; groups are numbered in the order of their ``names``."""
+
+    __slots__ = ("_cells", "_memory", "names")
+
+    def __init__(self, names: Iterable[str] = (), memory: SlotMemory | None = None) -> None:
+        memory = private_memory(1) if memory is None else memory
+        self.names = tuple(names)
+        self._memory = memory
+        self._cells = [
+            (memory.counter(f"group/{name}/messages"), memory.counter(f"group/{name}/bytes")) for name in self.names
+        ]
+
+    def count(self, group: int, size: int) -> None:
+        """Count a message with a payload of so many bytes."""
+        messages, payload = self._cells[group]
+        self._memory.add(messages)
+        self._memory.add(payload, size)
+
+    def all(self) -> list[tuple[str, int, int]]:
+        """Return each group with its messages and bytes."""
+        memory = self._memory
+        return [
+            (name, memory.value(one), memory.value(two))
+            for name, (one, two) in zip(self.names, self._cells, strict=True)
+        ]
+
+
 class BusCounters:
     """Counts of the local bus."""
 

@@ -1,5 +1,5 @@
 cimport cython
-from bccnd.core.counters cimport SegmentCounters
+from bccnd.core.counters cimport GroupCounters, SegmentCounters
 from bccnd.core.dedup cimport TrackerTable
 from bccnd.core.deliveries cimport Deliveries
 from bccnd.core.integrity cimport IntegrityChecker
@@ -27,8 +27,7 @@ cdef class Ingress:
     cdef readonly Py_ssize_t ceiling
     cdef public long long max_age_ns
     cdef public object too_old_for_links
-    cdef public list group_messages
-    cdef public list group_bytes
+    cdef readonly GroupCounters groups
     cdef TrackerTable _sources
     cdef object _anonymous
     cdef RouteTables _routes

@@ -13,7 +13,7 @@ from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.arrival_times import spans
 from bccnd.core.bccn1 import BAD_BODY, BAD_SEQ, MAX_RECEIVE, check_src
-from bccnd.core.counters import SegmentCounters
+from bccnd.core.counters import GroupCounters, SegmentCounters
 from bccnd.core.dedup import UNKNOWN_SENDER, TrackerTable
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.frames import forwarded
@@ -69,8 +69,7 @@ class Ingress:
         self.ceiling = ceiling
         #: accepted datagrams that were too old for links
         self.too_old_for_links = 0
-        self.group_messages: list[int] = []
-        self.group_bytes: list[int] = []
+        self.groups = GroupCounters()
         self._sources = sources
         self._anonymous = anonymous
         self._routes = routes
@@ -85,10 +84,9 @@ class Ingress:
         #: datagrams broadcast for links, and the number of copies that are still to come back
         self._relayed: dict[bytes, int] = {}
 
-    def set_groups(self, patterns: Sequence[bytes]) -> None:
-        """Count accepted messages and payload bytes by channel group, from zero."""
-        self.group_messages = [0] * len(patterns)
-        self.group_bytes = [0] * len(patterns)
+    def set_groups(self, patterns: Sequence[bytes], counters: GroupCounters) -> None:
+        """Count accepted messages by channel group: the patterns of the groups of ``counters``."""
+        self.groups = counters
         self._routes.set_groups(patterns)
 
     def feed(
@@ -215,8 +213,7 @@ class Ingress:
             meta = frames.meta(src, header.seq, received_ns, peers[number])
             deliveries.put(route.meta, route.frame_head + meta + raw[behind:])
         for group in route.groups:
-            self.group_messages[group] += 1
-            self.group_bytes[group] += len(raw) - behind
+            self.groups.count(group, len(raw) - behind)
         if route.heartbeat and route.heartbeat == src:
             self._on_heartbeat(src, now)
         if route.report:

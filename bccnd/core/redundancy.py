@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+from bccnd.core.counters import NamedCounts
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import Dialect
+from bccnd.core.source_table import private_memory
+from bccnd.native.slots import SlotMemory
 
 #: pending copies: at most 23 MB
 MAX_WAITING: Final = 16_384
@@ -42,10 +45,12 @@ class _Copies(NamedTuple):
 class Repeater:
     """Schedules copies. ``dropped`` counts those not sent because there were too many or the horizon had passed."""
 
-    def __init__(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
+    def __init__(
+        self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float, memory: SlotMemory | None = None
+    ) -> None:
         self._waiting: list[_Copies] = []
         self._number = 0
-        self.dropped = 0
+        self._counted = NamedCounts(memory or private_memory(1), "copies", ("dropped",))
         self.configure(rules, dialect, horizon)
 
     def configure(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
@@ -67,10 +72,14 @@ class Repeater:
 
     def _wait(self, copies: _Copies) -> None:
         if len(self._waiting) >= MAX_WAITING:
-            self.dropped += copies.left
+            self._counted.add("dropped", copies.left)
         else:
             self._number += 1
             heappush(self._waiting, copies._replace(number=self._number))
+
+    @property
+    def dropped(self) -> int:
+        return self._counted["dropped"]
 
     @property
     def next_due(self) -> float | None:
@@ -83,7 +92,7 @@ class Repeater:
         while self._waiting and self._waiting[0].due <= now:
             copies = heappop(self._waiting)
             if now > copies.since + self._horizon:
-                self.dropped += copies.left
+                self._counted.add("dropped", copies.left)
                 continue
             found.append(copies.datagram)
             if copies.left > 1:

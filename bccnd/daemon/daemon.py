@@ -28,6 +28,7 @@ from bccnd.config.schema import RESTART_KEYS
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counter_history import STEP
+from bccnd.core.counters import GroupCounters, NamedCounts
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
@@ -104,7 +105,6 @@ class Daemon:
         self.config_reloads = {"applied": 0, "refused": 0}
         #: the first fault of the configuration that the last reload refused; empty if it was applied
         self.refused = ""
-        self.visitors_refused = dict.fromkeys(REASONS, 0)
         #: clients restored from the daemon before this one, and things dropped because they were not understood
         self.taken_over = self.state_dropped = 0
         #: the last lines of the log, the latest first
@@ -158,7 +158,7 @@ class Daemon:
         self.anonymous = AnonymousDedup(settings.dedup.horizon, self._memory)
         takeover.load_trackers(self.sources, self.anonymous, self.liveness)
         self.routes: Routes[int] = Routes(dialect)
-        self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon)
+        self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon, self._memory)
         self._egress = Egress(checker, self.sources, perl_safe=perl_safe)
         self._egress.open(self.identity)
 
@@ -191,11 +191,12 @@ class Daemon:
 
     def _open_metrics(self, cleanup: ExitStack) -> None:
         settings = self._settings.metrics
+        self._visitors = NamedCounts(self._memory, "visitors", REASONS)
         listeners = self._sockets.open_metrics(settings.listen)
         self._metrics_urls = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
         pages = {**program_pages.pages(self), **self._page.pages()} if listeners else {}
         for listener in listeners:
-            server = HttpServer(self.loop, listener, pages, self.visitors_refused, settings.hosts)
+            server = HttpServer(self.loop, listener, pages, self._visitors.add, settings.hosts)
             cleanup.callback(server.close)
 
     def _open_bus(self, configuration: Configuration, cleanup: ExitStack) -> None:
@@ -432,7 +433,8 @@ class Daemon:
 
     def _set_groups(self, groups: dict[str, str]) -> None:
         self._groups = groups
-        self.ingress.set_groups([pattern.encode() for pattern in groups.values()])
+        counters = GroupCounters(groups, self._memory)
+        self.ingress.set_groups([pattern.encode() for pattern in groups.values()], counters)
 
     # -- shown by metrics, status page and listings
 
@@ -475,5 +477,9 @@ class Daemon:
         return self.routes.subscriptions
 
     @property
+    def visitors_refused(self) -> dict[str, int]:
+        return self._visitors.all()
+
+    @property
     def groups(self) -> Iterable[tuple[str, int, int]]:
-        return zip(self._groups, self.ingress.group_messages, self.ingress.group_bytes, strict=True)
+        return self.ingress.groups.all()

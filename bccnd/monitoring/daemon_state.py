@@ -38,7 +38,6 @@ class DaemonState(Protocol):
     reports: HostReports
     taken_over: int
     state_dropped: int
-    visitors_refused: dict[str, int]
 
     @property
     def refused(self) -> str: ...
@@ -52,6 +51,8 @@ class DaemonState(Protocol):
     def notifications_lost(self) -> int: ...
     @property
     def subscriptions(self) -> int: ...
+    @property
+    def visitors_refused(self) -> dict[str, int]: ...
     @property
     def keys(self) -> Iterable[KeyUse]: ...
     @property

@@ -61,15 +61,15 @@ def failure_of(error: Exception) -> str:
 
 
 class HttpServer:
-    """Serves ``pages`` by path. ``refused`` counts connections without a page, by `REASONS`; ``hosts`` are names that
-    requests may use besides those of this host, see `HostNames`."""
+    """Serves ``pages`` by path. ``count_refused`` gets one of `REASONS` for each connection without a page; ``hosts``
+    are names that requests may use besides those of this host, see `HostNames`."""
 
     def __init__(
         self,
         loop: Loop,
         listener: socket.socket,
         pages: Mapping[str, Page],
-        refused: dict[str, int],
+        count_refused: Callable[[str], None],
         hosts: Iterable[str] = (),
         round_seconds: float = ROUND_SECONDS,
     ) -> None:
@@ -77,7 +77,7 @@ class HttpServer:
         self.pages = pages
         self.names = HostNames(hosts)
         self._connections: set[HttpConnection] = set()
-        self._refused = refused
+        self._count_refused = count_refused
         #: what requests share of a round of the loop, as the clients of one user of the bus do
         self._account = UserAccount(-1)
         self._round_seconds = round_seconds
@@ -87,7 +87,7 @@ class HttpServer:
 
     def _serve(self, sock: socket.socket) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
-            self._refused["too_many_visitors"] += 1
+            self._count_refused("too_many_visitors")
             sock.close()
             return
         try:
@@ -123,7 +123,7 @@ class HttpServer:
 
     def _count(self, reason: str) -> None:
         if reason:
-            self._refused[reason] += 1
+            self._count_refused(reason)
 
     def close(self) -> None:
         for connection in list(self._connections):

@@ -73,6 +73,9 @@ def serve(recorder: Recorder, loop: Loop, listen: tuple[str, int], hosts: Iterab
     registry.register(Figures(recorder, refused))
     ProcessCollector(registry=registry)
 
+    def count_refused(reason: str) -> None:
+        refused[reason] += 1
+
     def metrics(accept: str) -> tuple[int, str, bytes]:
         encode, kind = choose_encoder(accept)
         return 200, kind, encode(registry)
@@ -81,4 +84,4 @@ def serve(recorder: Recorder, loop: Loop, listen: tuple[str, int], hosts: Iterab
         listener = listen_tcp(*listen, setting="recorder.metrics.listen")
     except StartError as error:
         raise JournalError("cannot_listen", error.detail, error.remedy) from error
-    return HttpServer(loop, listener, {"/metrics": metrics, "/": metrics}, refused, hosts)
+    return HttpServer(loop, listener, {"/metrics": metrics, "/": metrics}, count_refused, hosts)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bccnd.core import bccn1, frames, ingress, targets
 from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import SegmentCounters
+from bccnd.core.counters import GroupCounters, SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
 from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
@@ -174,7 +174,7 @@ def test_ingress_follows_the_rules(
         assert world.feed_from(batch.raws, batch.peers, now) == expected
         assert world.totals() == {name: count for name, count in expected_totals.items() if count}
         assert world.counters.received == sum(expected_totals.values())
-    assert (world.ingress.group_messages, world.ingress.group_bytes) == (oracle.messages, oracle.bytes)
+    assert [group[1:] for group in world.ingress.groups.all()] == list(zip(oracle.messages, oracle.bytes, strict=True))
     assert world.bugs == []
 
 
@@ -233,9 +233,9 @@ def test_a_peer_is_looked_up_only_where_it_matters() -> None:
 def test_groups_that_are_set_again_count_from_zero() -> None:
     world = World()
     world.feed(datagram())
-    world.ingress.set_groups([b"d"])
+    world.ingress.set_groups([b"d"], GroupCounters(["d"]))
     world.feed(datagram(seq=21), datagram(seq=22, chan=b"d"))
-    assert (world.ingress.group_messages, world.ingress.group_bytes) == ([1], [1])
+    assert world.ingress.groups.all() == [("d", 1, 1)]
 
 
 # -- internal errors

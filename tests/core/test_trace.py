@@ -24,7 +24,7 @@ def all_that_is_kept(world: World) -> object:
     sources, anonymous = world.sources, world.anonymous
     return (
         (world.counters.received, list(world.counters.verdicts)),
-        (list(world.ingress.group_messages), list(world.ingress.group_bytes)),
+        world.ingress.groups.all(),
         [[getattr(source, name) for name in KNOWN] for source in sources.latest(1000)],
         (
             sources.missing,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bccnd.core import bccn1
 from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import SegmentCounters
+from bccnd.core.counters import GroupCounters, SegmentCounters
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
@@ -84,7 +84,7 @@ class World:
             on_conflict=lambda src, peer: self.conflicts.append((src, peer)),
             on_bug=self.bugs.append,
         )
-        self.ingress.set_groups(GROUPS)
+        self.ingress.set_groups(GROUPS, GroupCounters([group.decode() for group in GROUPS]))
         self.counters = SegmentCounters("one")
 
     def feed(self, *raws: bytes, now: float = 0.0, peer: str = PEER) -> Delivered:

@@ -33,9 +33,12 @@ class Site:
             self.loop,
             self.listener,
             {"/": self._page, "/large": lambda _: (200, "text/plain", LARGE), "/broken": self._broken},
-            self.refused,
+            self._count_refused,
         )
         self._visitors: list[socket.socket] = []
+
+    def _count_refused(self, reason: str) -> None:
+        self.refused[reason] += 1
 
     def _page(self, accept: str) -> tuple[int, str, bytes]:
         self.accepts.append(accept)

@@ -34,6 +34,7 @@ _CONTINUING: Final = tuple(
             "clients_refused",
         ),
         *("clients_ended", "client_errors", "publishers_held", "identity_conflicts", "heartbeats_unwatched"),
+        *("visitors_refused", "copies_dropped"),
     )
 )
 

@@ -18,7 +18,7 @@ from bccnd.core import frames as wire
 from bccnd.core.patterns import DIALECTS, compile_pattern, covers
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram, BadFrame
-from bccnd.net.http import REASONS, HttpServer
+from bccnd.net.http import HttpServer
 from bccnd.net.loop import Loop
 from tests.core import naive
 from tests.rules import bus_limits
@@ -173,7 +173,7 @@ def http(data: bytes) -> object:
         return 200, "text/plain", _PAGE
 
     bugs = _Bugs()
-    server = HttpServer(loop, listener, {"/": page, "/metrics": page}, dict.fromkeys(REASONS, 0), hosts=("x",))
+    server = HttpServer(loop, listener, {"/": page, "/metrics": page}, lambda _reason: None, hosts=("x",))
     answer, over = b"", False
     try:
         with socket.create_connection(listener.getsockname()) as visitor:
