@@ -12,6 +12,7 @@ import sys
 import click
 
 from bccnd.cli.lazy_group import complete_files
+from bccnd.cli.streams import ServerCommand
 from bccnd.errors import ConfigError, StartError
 from bccnd.gateways import NAMES
 from bccnd.paths import DEFAULT_PATH
@@ -20,7 +21,7 @@ from bccnd.version import VERSION
 # The configuration and the log are imported where they are used: --help and --version need neither.
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.command(cls=ServerCommand, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option(
     "--config",
     "path",

@@ -21,6 +21,7 @@ from bccnd import log
 from bccnd.bus.access import Access, admit_all, by_user
 from bccnd.bus.server import Bus, Entrance
 from bccnd.cli.lazy_group import complete_files
+from bccnd.cli.streams import ServerCommand
 from bccnd.core.address import read_address, write_address
 from bccnd.core.identity import identity, tagged
 from bccnd.core.patterns import DIALECTS
@@ -61,7 +62,7 @@ class _Limits(NamedTuple):
 LIMITS: Final = _Limits()
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.command(cls=ServerCommand, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option(
     "-a",
     "address",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -36,7 +37,7 @@ def fill_closed_streams() -> tuple[str, ...]:
 
 
 @contextmanager
-def reported_streams(closed: tuple[str, ...]) -> Iterator[None]:
+def reported_streams(closed: tuple[str, ...], program: str = "bccn") -> Iterator[None]:
     """End with a message and status 1 where a standard stream cannot be read or written; ``closed`` are the names of
     those that are closed."""
     try:
@@ -58,5 +59,19 @@ def reported_streams(closed: tuple[str, ...]) -> Iterator[None]:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.close(null)
-        click.echo(f"bccn: {what}: {why}", err=True)
+        click.echo(f"{program}: {what}: {why}", err=True)
         sys.exit(1)
+
+
+class ServerCommand(click.Command):
+    """A command that serves, after it may have printed something; any error but one of printing is passed on."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+            if frame.f_code is not click.echo.__code__:
+                raise
+            with reported_streams((), os.path.basename(sys.argv[0])):
+                raise

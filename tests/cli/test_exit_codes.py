@@ -89,6 +89,9 @@ def test_publishing_from_a_terminal_says_that_it_reads(bus: bccnd.Connection) ->
         ("bccn pub a x <&- >&- 2>&-", 0),
         ("bccn clients >&- 2>&-", 1),
         ("bccn --help >/dev/full", 1),
+        ("bccnd --help >/dev/full", 1),
+        ("bccn-sbusd --version >/dev/full", 1),
+        ("bccnd --version >&-", 0),
     ],
 )
 def test_closed_and_full_streams_give_a_message_and_no_traceback(
