@@ -62,6 +62,7 @@ def test_help_and_completion_name_every_command_in_full_and_load_none() -> None:
     *_, loaded = done.stdout.splitlines()
     assert set(loaded.split()) <= {
         "bccnd.cli",
+        "bccnd.cli.completion",
         "bccnd.cli.main",
         "bccnd.compiled_modules",
         "bccnd.cli.lazy_group",
