@@ -72,6 +72,31 @@ class Loss(NamedTuple):
         return self.lost / self.due if self.due else 0.0
 
 
+class Sums(NamedTuple):
+    """What was lost of all pairs, by receiving host and by sender."""
+
+    total: Loss
+    hosts: Mapping[str, Loss]
+    senders: Mapping[str, Loss]
+
+    @property
+    def level(self) -> float:
+        """The rate that half of the hosts and half of the senders exceed."""
+        if len(self.hosts) < 2 or len(self.senders) < 2:
+            return 0.0
+        return min(median(each.rate for each in sums.values()) for sums in (self.hosts, self.senders))
+
+    @property
+    def suspects(self) -> tuple[set[str], set[str]]:
+        """Hosts and senders whose pairs `attribute_pairs` has to know, beside those that have lost `FEW` or more."""
+        if self.total.lost < FEW:
+            return set(), set()
+        if self.level >= WORTH:
+            return set(self.hosts), set(self.senders)
+        hosts, senders = ({name for name, each in sums.items() if _suspect(each)} for sums in self[1:])
+        return hosts, senders
+
+
 @dataclass(frozen=True)
 class Attribution:
     """Causes of loss. ``unsent`` are messages that no host received. ``alone`` are senders that only one host recorded:
@@ -96,25 +121,26 @@ def attribute(links: Sequence[Link]) -> Attribution:
     unsent = [
         one for name in sorted(sent) if name not in alone and (one := _unsent(sent[name], by_sender.get(name, [])))
     ]
-    return replace(attribute_pairs(pairs), unsent=unsent, alone=alone)
+    return replace(attribute_pairs(pairs, sum_pairs(pairs)), unsent=unsent, alone=alone)
 
 
-def attribute_pairs(pairs: Sequence[Loss]) -> Attribution:
-    """Find the causes of what hosts have lost of each other; there may be tens of thousands of pairs."""
-    total = _sum(pairs)
+def sum_pairs(pairs: Sequence[Loss]) -> Sums:
+    hosts, senders = ({name: _sum(row) for name, row in _grouped(pairs, place).items()} for place in (0, 1))
+    return Sums(_sum(pairs), hosts, senders)
+
+
+def attribute_pairs(pairs: Sequence[Loss], sums: Sums) -> Attribution:
+    """Find the causes of what hosts have lost of each other. ``sums`` are those of all pairs; ``pairs`` may be only
+    those that `Sums.suspects` names: there may be tens of thousands of others."""
+    total, host_sums, sender_sums = sums
     if total.lost < FEW:
         return Attribution(None, [], [], [], [], frozenset())
     by_host, by_sender = _grouped(pairs, 0), _grouped(pairs, 1)
-    host_sums, sender_sums = ({name: _sum(row) for name, row in rows.items()} for rows in (by_host, by_sender))
-    level = _common_rate(pairs, host_sums, sender_sums)
+    level = _common_rate(pairs, sums.level)
     base = level or 0.0
     receivers, senders = (
-        {
-            name: rate
-            for name, row in rows.items()
-            if sums[name].lost >= FEW and (rate := _excess(row, base)) is not None
-        }
-        for rows, sums in ((by_host, host_sums), (by_sender, sender_sums))
+        {name: rate for name, row in rows.items() if name in suspects and (rate := _excess(row, base)) is not None}
+        for rows, suspects in zip((by_host, by_sender), sums.suspects, strict=True)
     )
     rest = [
         pair
@@ -170,11 +196,13 @@ def _better_part(pairs: Sequence[Loss], without: int) -> Loss:
     return _sum(sorted(pairs, key=lambda pair: pair.rate)[: len(pairs) - without])
 
 
-def _common_rate(pairs: Sequence[Loss], host_sums: Mapping[str, Loss], sender_sums: Mapping[str, Loss]) -> float | None:
+def _suspect(row: Loss) -> bool:
+    """Whether a row can exceed any rate; pairs with few messages may be left out of it."""
+    return row.lost >= FEW and row.lost >= WORTH * (row.due - THIN * row.pairs)
+
+
+def _common_rate(pairs: Sequence[Loss], level: float) -> float | None:
     """Return the rate that all pairs have in common; None if there is none."""
-    if len(host_sums) < 2 or len(sender_sums) < 2:
-        return None
-    level = min(median(each.rate for each in sums.values()) for sums in (host_sums, sender_sums))
     if level < WORTH:
         return None
     solid = [pair for pair in pairs if pair.due >= THIN]

@@ -7,8 +7,10 @@ only what is shown of its own host, and only if its numbers can be.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import add
 from typing import Final, NamedTuple
 
+from bccnd.fleet.attribution import FEW, Loss, Sums
 from bccnd.fleet.cell_counters import MINUTES, CellCounters
 from bccnd.fleet.report_format import BadReport, HeardHost, HeardHosts, Report, SentRun, heard_hosts
 
@@ -304,14 +306,38 @@ class FleetMatrix:
         """Yield what a host has received of each sender: since its daemon's start, or in the last minutes."""
         counts = [counter.totals() if minutes is None else counter.recent(minutes) for counter in row.counters]
         end = max(map(len, counts))
-        cells = list(zip(*(one + [0] * (end - len(one)) for one in counts), strict=True))
+        cells = list(zip(*(_padded(one, end) for one in counts), strict=True))
         for sender, column in list(self._columns.items()):
             if column < end and any(cells[column]):
                 yield Cell(row.host, sender, *cells[column])
 
-    def count_lost(self, minutes: int) -> int:
-        """Count all that was lost in the last minutes."""
-        return sum(sum(row.counters[1].recent(minutes)) for row in self._rows.values() if row.loses)
+    def sum_losses(self, minutes: int) -> Sums:
+        """Sum up what was received and lost in the last minutes, by host and by sender; without own messages."""
+        size = max(self._columns.values(), default=-1) + 1
+        by_column = [[0] * size for _ in range(4)]
+        hosts: dict[str, Loss] = {}
+        for row in self._rows.values():
+            received, lost = (_padded(counter.recent(minutes), size) for counter in row.counters[:2])
+            if (own := self._columns.get(row.host)) is not None:
+                received[own] = lost[own] = 0
+            due = list(map(add, received, lost))
+            told: tuple[Sequence[int], ...] = due, lost, list(map(bool, lost)), list(map(bool, due))
+            by_column = [list(map(add, sums, counts)) for sums, counts in zip(by_column, told, strict=True)]
+            if any(due):
+                hosts[row.host] = Loss(row.host, "", *map(sum, told))
+        columns = list(zip(*by_column, strict=True))
+        senders = {name: Loss("", name, *columns[at]) for name, at in self._columns.items() if columns[at][0]}
+        return Sums(Loss("", "", *map(sum, by_column)), hosts, senders)
+
+    def suspect_cells(self, sums: Sums, minutes: int) -> Iterator[Cell]:
+        """Yield the cells of hosts and senders that losses may be attributed to."""
+        hosts, senders = sums.suspects
+        for row in self._rows.values():
+            if row.host in hosts:
+                yield from self.cells(row, minutes)
+            elif senders or max(row.counters[1].recent(minutes), default=0) >= FEW:
+                cells = self.cells(row, minutes)
+                yield from (cell for cell in cells if cell.sender in senders or cell.lost >= FEW)
 
     def losing_cells(self, minutes: int) -> Iterator[Cell]:
         """Yield what each host has received of the senders of which it has lost something in the last minutes."""
@@ -338,6 +364,10 @@ class FleetMatrix:
                     before = received.get(cell.sender, (0, 0))
                     received[cell.sender] = before[0] + cell.received, before[1] + cell.lost
         return received
+
+
+def _padded(counts: list[int], size: int) -> list[int]:
+    return counts + [0] * (size - len(counts))
 
 
 def _check_runs(sent: Iterable[SentRun]) -> None:

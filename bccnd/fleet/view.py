@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from bccnd.fleet.attribution import FEW
 from bccnd.fleet.findings import Finding, find
 from bccnd.fleet.matrix import Cell, FleetMatrix, HostRow
 
@@ -57,10 +56,9 @@ def finding_rows(matrix: FleetMatrix, own: str, now: float, minutes: int | None)
 
 def findings(matrix: FleetMatrix, own: str, now: float, minutes: int | None = None) -> list[Finding]:
     """Return the findings of the last minutes."""
-    rows, recent = matrix.rows, minutes or RECENT
-    # That takes long with many hosts, and the daemon does nothing else meanwhile.
-    worth = matrix.count_lost(recent) >= FEW
-    return find(rows, (cell for row in rows for cell in matrix.cells(row, recent)) if worth else (), own, now)
+    recent = minutes or RECENT
+    sums = matrix.sum_losses(recent)
+    return find(matrix.rows, matrix.suspect_cells(sums, recent), own, now, sums)
 
 
 def fleet(matrix: FleetMatrix, own: str, now: float, minutes: int | None = None) -> Row:
