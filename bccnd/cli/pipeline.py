@@ -6,6 +6,7 @@ reaches the terminal; when something fails that cannot be explained, it is in a 
 
 from __future__ import annotations
 
+import datetime
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -60,6 +61,16 @@ def _settings(_context: click.Context, _param: click.Parameter, values: tuple[st
     return found
 
 
+def _days(_context: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
+    found = value.split(",") if value else []
+    for day in found:
+        try:
+            datetime.datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=datetime.UTC)
+        except ValueError:
+            raise click.BadParameter(f"{day!r} is no day: write 2026-03-01, or several separated by commas") from None
+    return found
+
+
 _keep_option: Final = click.option(
     "--keep",
     type=Duration(3600),
@@ -86,25 +97,33 @@ _tables_option: Final = click.option(
 @click.command()
 @click.argument("journal", shell_complete=complete_files)
 @_tables_option
+@click.option("--days", metavar="DAY,...", callback=_days, help="Only make these days anew, also final ones.")
 @_keep_option
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @safe_numbers_option
-def build(journal: str, tables: str, keep: float, as_json: bool, **spark_settings: Any) -> None:
+def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool, **spark_settings: Any) -> None:
     """Make all tables of a JOURNAL anew.
 
     \b
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
+      bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables --days 2026-03-01,2026-03-02
       bccn pipeline build s3://fleet/journal --out s3://fleet/tables --master spark://head:7077
 
     JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables are Delta tables. They have afterwards what
-    the journal has: days that retention has taken from it are gone. A run that fails changes nothing.
+    the journal has: days that retention has taken from it are gone. With --days, other days stay as they are unless
+    these change them, and a day of which records are gone is left. A run that fails changes nothing.
     """
     require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
     with session(journal, **spark_settings) as (spark, progress):
         from bccnd.pipeline.build import build as make
+        from bccnd.pipeline.incremental import once
 
-        _summary(make(spark, journal, tables, progress=progress, keep=keep), tables, as_json)
+        if days:
+            outcome = once(spark, journal, tables, progress=progress, keep=keep, days=days)
+        else:
+            outcome = make(spark, journal, tables, progress=progress, keep=keep)
+        _summary(outcome, tables, as_json)
 
 
 @click.command()
@@ -113,6 +132,13 @@ def build(journal: str, tables: str, keep: float, as_json: bool, **spark_setting
 @click.option("--checkpoint", metavar="DIR", shell_complete=complete_files, help="Ignored; for old command lines.")
 @click.option("--once", is_flag=True, help="Run one pass, then exit.")
 @click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Time between two passes.")
+@click.option(
+    "--final-after",
+    type=Duration(),
+    default="7d",
+    metavar="TIME",
+    help="Age, in whole days, from which a day is not computed again; 0: never.",
+)
 @_keep_option
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
@@ -123,6 +149,7 @@ def stream(
     checkpoint: str | None,  # noqa: ARG001 - an option of earlier versions
     once: bool,
     every: float,
+    final_after: float,
     keep: float,
     as_json: bool,
     **spark_settings: Any,
@@ -133,15 +160,16 @@ def stream(
       bccn pipeline stream /var/lib/bccnd/journal --out /var/lib/bccnd/tables --once
 
     The days that new files touch are computed anew; the tables are then the same as build would make. A day of which
-    retention has taken records from the journal stays as it is; the summary names those that new files were for. It may
-    be killed at any moment and started again.
+    retention has taken records from the journal stays as it is, and so does a day that is final: a week before the
+    newest day of the tables, by default. The summary names the days or files. build --days makes such days anew.
+    stream may be killed at any moment and started again.
     """
     require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
     with session(journal if once else None, **spark_settings) as (spark, progress):
         from bccnd.pipeline.incremental import once as make
 
         while True:
-            outcome = make(spark, journal, tables, progress=progress, keep=keep)
+            outcome = make(spark, journal, tables, progress=progress, keep=keep, final_after=final_after)
             if outcome.days or outcome.left or once:
                 _summary(outcome, tables, as_json)
             if once:
@@ -173,12 +201,21 @@ def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession
 def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
     if as_json:
         damaged = [{"path": file.path, "why": file.why} for file in outcome.damaged]
-        found = {"tables": tables, "days": outcome.days, "left": outcome.left, "damaged": damaged, "rows": outcome.rows}
-        click.echo(to_json(found | {"seconds": round(outcome.seconds, 1)}))
+        found = {"tables": tables, "days": outcome.days, "left": outcome.left, "late": outcome.late, "damaged": damaged}
+        click.echo(to_json(found | {"rows": outcome.rows, "seconds": round(outcome.seconds, 1)}))
         return
+    from bccnd.journal import file_names
+
     if outcome.left:
         left = f"{len(outcome.left)} day{'s' * (len(outcome.left) > 1)}, {', '.join(outcome.left)}"
         click.echo(f"left as they were, since retention has taken records of them from the journal: {left}")
+    for path in outcome.late[:_NAMED]:
+        click.echo(f"too late, its day is final: {path}")
+    if outcome.late:
+        days = ",".join(sorted({file.day for file in map(file_names.read_path, outcome.late) if file is not None}))
+        click.echo(
+            f"to count such files ({len(outcome.late)}): bccn pipeline build JOURNAL --out {tables} --days {days}"
+        )
     for file in outcome.damaged[:_NAMED]:
         click.echo(f"left out: {file.why}")
     if len(outcome.damaged) > _NAMED:

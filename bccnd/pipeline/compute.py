@@ -31,6 +31,7 @@ from bccnd.pipeline.clocks import Clock
 from bccnd.pipeline.damaged_files import DamagedFile, find_damaged
 from bccnd.pipeline.epoch_alignment import align, joined
 from bccnd.pipeline.epoch_assignment import EpochAssignment
+from bccnd.pipeline.final_days import Carry
 from bccnd.pipeline.input_history import Session
 from bccnd.pipeline.journal_files import MARGIN, Input, Journal
 from bccnd.pipeline.messages import Context, message_records
@@ -39,7 +40,7 @@ from bccnd.pipeline.reach import find_reach
 from bccnd.pipeline.receivers import JournalSpan, Seen, find_receivers, recorded
 from bccnd.pipeline.scan import BUCKET, Plan, block_of, counted, estimate, scan, spans_of
 from bccnd.pipeline.session_files import without_damaged
-from bccnd.pipeline.source_runs import Piece, Run
+from bccnd.pipeline.source_runs import Carried, Piece, Run
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery
 from bccnd.pipeline.tables.epochs import epochs as epochs_table
@@ -50,7 +51,7 @@ from bccnd.pipeline.tables.losses import channel_loss, link_loss
 from bccnd.pipeline.tables.missed import missed
 from bccnd.pipeline.task_records import DAY, RECORD_SHAPE, date_of, fields_of, frame_of, of_kind
 
-_Row = TypeVar("_Row", Stretch, Run)
+_Row = TypeVar("_Row", Stretch, Run, Carried)
 
 #: bytes of journals for each part that Spark divides rows of tables into
 PART: Final = 32 << 20
@@ -64,8 +65,8 @@ _ALIGNED: Final = StructType(
 
 @dataclass(frozen=True)
 class Result:
-    """All tables of the days that were computed; `epochs` has those of all days known, and `liveness` is missing, which
-    follows from ``heard`` of all days.
+    """All tables of the days that were computed; `epochs` has those heard on any day whose state is known, and
+    `liveness` is missing, which follows from ``heard`` of all days.
 
     ``tables`` have their columns of schema.py and ``day`` (a date). ``state`` and ``heard`` are what is to be kept of
     these days, ``files`` what they were made of, ``damaged`` the files that were left out. ``renumbered`` are other
@@ -97,12 +98,13 @@ def compute(
     state: DataFrame | None = None,
     journals: Sequence[JournalSpan] = (),
     margin: datetime.timedelta = MARGIN,
+    carry: Carry | None = None,
 ) -> Result:
     """The tables of ``days``, by default of all that there are.
 
     ``sessions`` are all sessions; ``state`` and ``journals`` (from when to when each had rows) are what was kept of all
-    other days; ``margin`` is a day at most: rows that near to these days are looked at as well. Raises PipelineError:
-    twice, changed.
+    other days, or of those behind the days that are only known by a ``carry``; ``margin`` is a day at most: rows that
+    near to these days are looked at as well. Raises PipelineError: twice, changed.
     """
     with ExitStack() as kept:
 
@@ -138,11 +140,13 @@ def compute(
 
         kept_runs = None if state is None else state.where("kind = 'run'")
         recording = recorded(right_sessions, [*journals, *(row.span for row in scanned.seen if row.day in wanted)])
-        aligned = keep(_align(scanned.kind("stretch", wanted), kept_runs, found_clocks, recording, tasks))
+        carried = None if carry is None else carry.epochs
+        aligned = keep(_align(scanned.kind("stretch", wanted), kept_runs, carried, found_clocks, recording, tasks))
         divided = aligned.where("kind IN ('epoch', 'piece')").select("kind", "src", *Piece._fields).toArrow()
         epochs = divided.filter(pc.equal(divided["kind"], "epoch")).select(["src", "epoch", "host"])
         pieces = divided.filter(pc.equal(divided["kind"], "piece")).drop_columns("kind")
-        reached = day_state.reached(state, wanted)
+        before = day_state.with_carried(state, carried)
+        reached = day_state.reached(before, wanted)
         ahead = {key: clock.offset for key, clock in found_clocks.items()}
         context = Context(
             EpochAssignment.of(epochs, pieces),
@@ -159,12 +163,16 @@ def compute(
         messages = keep(parts.applyInArrow(lambda table: message_records(table, shared.value), RECORD_SHAPE))
         gaps = BlockGaps(spark, messages, reached, frozenset(wanted))
         causes = frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
-        all_epochs = keep(day_state.all_days(of_kind(messages, "epoch").transform(of_days), state))
+        all_epochs = keep(day_state.all_days(of_kind(messages, "epoch").transform(of_days), before))
+        epochs_found = all_epochs.transform(epochs_table, causes)
+        if carry is not None:
+            heard = all_epochs.where(F.col("day") >= carry.first).select("src", "epoch").distinct()
+            epochs_found = epochs_found.join(heard, ["src", "epoch"])
         marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
         lengths, nameless = of_kind(messages, "lengths"), scanned.kind("nameless", wanted)
         tables = {
             "receiver_sets": of_kind(messages, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
-            "epochs": all_epochs.transform(epochs_table, causes),
+            "epochs": epochs_found,
             "messages": gaps.added(of_kind(messages, "message")),
             "link_loss": link_loss(gaps.with_kind("link")),
             "delivery": delivery(of_kind(messages, "delivered")),
@@ -282,26 +290,38 @@ def _offsets(
 def _align(
     stretches: DataFrame,
     kept: DataFrame | None,
+    carried: DataFrame | None,
     found: Mapping[clocks.Key, Clock],
     recording: Mapping[str, Sequence[tuple[int, int]]],
     tasks: int,
 ) -> DataFrame:
-    """The alignment of all sources, on all days known, in the shape of _ALIGNED; with the runs of the days computed
-    now."""
+    """The alignment of all sources, on all days whose runs are known, in the shape of _ALIGNED; with the runs of the
+    days computed now."""
 
     def align_sources(new: pa.Table, old: pa.Table | None = None) -> pa.Table:
-        stretches, known = _by_source(new, Stretch), _by_source(old, Run) if old else {}
+        stretches = _by_source(new, Stretch)
+        known: dict[str, list[Run]] = {}
+        before: dict[str, list[Carried]] = {}
+        if old is not None:
+            is_carried = pc.is_valid(old["number"])
+            known = _by_source(old.filter(pc.invert(is_carried)), Run)
+            before = _by_source(old.filter(is_carried), Carried)
         records = []
         for src in dict.fromkeys([*stretches, *known]):
-            records += _aligned(src, stretches.get(src, []), known.get(src, []), found, recording)
+            last = next(iter(before.get(src, ())), None)
+            records += _aligned(src, stretches.get(src, []), known.get(src, []), last, found, recording)
         return pa.Table.from_pylist(records, to_arrow_schema(_ALIGNED))
 
     bucket = F.pmod(F.xxhash64("src"), F.lit(tasks))
     grouped = stretches.groupBy(bucket)
     if kept is None:
         return grouped.applyInArrow(lambda table: align_sources(table), _ALIGNED)
-    known_runs = kept.select("src", *Run._fields).groupBy(bucket)
-    return grouped.cogroup(known_runs).applyInArrow(align_sources, _ALIGNED)
+    known = kept.select("src", *Run._fields)
+    if carried is not None:
+        known = known.unionByName(carried.select("src", *Carried._fields), allowMissingColumns=True)
+    else:
+        known = known.withColumn("number", F.lit(None).cast("long"))
+    return grouped.cogroup(known.groupBy(bucket)).applyInArrow(align_sources, _ALIGNED)
 
 
 def _by_source(table: pa.Table, row_type: type[_Row]) -> dict[str, list[_Row]]:
@@ -316,6 +336,7 @@ def _aligned(
     src: str,
     stretches: Sequence[Stretch],
     kept: Sequence[Run],
+    carried: Carried | None,
     found: Mapping[clocks.Key, Clock],
     recording: Mapping[str, Sequence[tuple[int, int]]],
 ) -> list[dict[str, object]]:
@@ -326,7 +347,7 @@ def _aligned(
         new.append(run._replace(offset=clock.offset, spread=clock.spread))
     every = [*new, *kept]
     spans = [span for host in {run.host for run in every} for span in recording.get(host, ())]
-    alignment = align(every, joined(spans))
+    alignment = align(every, joined(spans), carried)
     records: list[dict[str, object]] = [run._asdict() | {"kind": "run"} for run in new]
     records += [{"kind": "epoch", "epoch": one.number, "host": one.cause} for one in alignment.epochs]
     records += [piece._asdict() | {"kind": "piece"} for piece in alignment.pieces]

@@ -13,6 +13,14 @@ from pyspark.sql import functions as F
 from bccnd.pipeline import schema
 
 
+def with_carried(state: DataFrame | None, carried: DataFrame | None) -> DataFrame | None:
+    """What was kept of days, and the last epochs of sources on days that are only carried, as if of their last day."""
+    if state is None or carried is None:
+        return state
+    last = carried.select("src", F.col("number").alias("epoch"), "hi_key", "hosts", "day", F.lit("epoch").alias("kind"))
+    return state.unionByName(last, allowMissingColumns=True)
+
+
 def reached(state: DataFrame | None, days: Collection[str]) -> dict[tuple[str, int], dict[str, int]]:
     """The highest number of each epoch (src, epoch) before each of these days, from what was kept of other days."""
     found: dict[tuple[str, int], dict[str, int]] = {}

@@ -40,6 +40,7 @@ from bccnd.pipeline.source_runs import (
     RESTART,
     SANITY,
     SECOND,
+    Carried,
     Epoch,
     Piece,
     Run,
@@ -103,17 +104,43 @@ class _Stretch:
     eras: list[tuple[int, int]] = field(default_factory=list)
 
 
-def align(runs: Iterable[Run], recorded: Sequence[tuple[int, int]] = ALWAYS) -> Alignment:
-    """The epochs of one source, from all runs that are known of it. ``recorded`` has the times in which any receiver
-    was recording, in order and apart from each other; by default it is all of the time."""
+def align(
+    runs: Sequence[Run], recorded: Sequence[tuple[int, int]] = ALWAYS, carried: Carried | None = None
+) -> Alignment:
+    """The epochs of one source, from the runs of it, and what is known from days before these. ``recorded`` has the
+    times in which any receiver was recording, in order and apart from each other; by default it is all of the time."""
     by_host = attrgetter("host")
     receivers = [_in_order(list(each)) for _, each in groupby(sorted(runs, key=by_host), key=by_host)]
+    if carried is None:
+        return _aligned(receivers, recorded, None)
+    alignment = _aligned(list(_continued(receivers, carried)), recorded, carried.number)
+    if carried.following is None or carried.following in {epoch.number for epoch in alignment.epochs}:
+        return alignment
+    # Only the runs that are not here show that it began.
+    return _aligned(receivers, recorded, carried.following)
+
+
+def _continued(receivers: Iterable[list[Run]], carried: Carried) -> Iterator[list[Run]]:
+    """The runs of receivers, behind what is known from days before; of a receiver that did not hear the source last
+    only if this shows that the source began anew."""
+    yield [carried.run("", "")]
+    for runs in receivers:
+        first = runs[0]
+        if (first.host, first.journal_id) == (carried.host, carried.journal_id):
+            yield [carried.run(first.host, first.journal_id, first.offset), *runs]
+        else:
+            before = carried.run(first.host, "", first.offset)
+            yield [before, *runs] if went_back(before, first) else runs
+
+
+def _aligned(receivers: Sequence[list[Run]], recorded: Sequence[tuple[int, int]], first: int | None) -> Alignment:
+    """The epochs, the first of which has the number ``first`` if that is known."""
     stretches = [_stretches(each) for each in receivers]
     restarts = _restarts([one.closed for each in stretches for one in each if one.closed is not None])
     for each in stretches:
         _place(each, restarts)
     blocks = _blocks([one for each in stretches for one in each], restarts, recorded)
-    epochs = _number(blocks, restarts)
+    epochs = _number(blocks, restarts, first)
     alignment = Alignment([one for each in epochs for one in each], marks=_marks(stretches, restarts, blocks, epochs))
     if len(alignment.epochs) > 1:
         divided = [piece for each in stretches for piece in _pieces(each, restarts)]
@@ -291,7 +318,7 @@ def overlap(spans: Sequence[tuple[int, int]], start: int, end: int) -> int:
     return total
 
 
-def _number(blocks: Sequence[Sequence[_Block]], restarts: Sequence[_Restart]) -> list[list[Epoch]]:
+def _number(blocks: Sequence[Sequence[_Block]], restarts: Sequence[_Restart], first: int | None) -> list[list[Epoch]]:
     """The epochs of each era."""
     found: list[list[Epoch]] = []
     last = -ENDLESS
@@ -299,7 +326,8 @@ def _number(blocks: Sequence[Sequence[_Block]], restarts: Sequence[_Restart]) ->
         cause = FIRST if era == 0 else RESTART if restarts[era - 1].noticed else MASKED
         found.append([])
         for block in each:
-            last = max(block.start // SECOND, last + 1)
+            known = era == 0 and not found[-1]
+            last = first if first is not None and known else max(block.start // SECOND, last + 1)
             found[-1].append(Epoch(last, cause))
             cause = JUMP
     return found
@@ -319,7 +347,8 @@ def _by_key(piece: Piece, blocks: Sequence[Sequence[_Block]], epochs: Sequence[S
 def _pieces(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> Iterator[Piece]:
     """A receiver's journals, divided by era; ``epoch`` is the era."""
     for stretch in stretches:
-        for journal, runs in groupby(stretch.runs, key=lambda run: run.journal_id):
+        real = [run for run in stretch.runs if run.journal_id]
+        for journal, runs in groupby(real, key=lambda run: run.journal_id):
             run = next(runs)
             low = stretch.opened.new.from_rec if stretch.opened and stretch.opened.new.journal_id == journal else 0
             high = stretch.closed.old.to_rec if stretch.closed and stretch.closed.old.journal_id == journal else ENDLESS
@@ -357,7 +386,7 @@ def _between(crack: _Break, before: int, behind: int) -> Iterator[Piece]:
     else:
         ranges = [(old.journal_id, old.to_rec + 1, ENDLESS), (new.journal_id, 0, new.from_rec - 1)]
     for journal, low, high in ranges:
-        if low <= high:
+        if journal and low <= high:
             piece = Piece(old.host, journal, low, high, -ENDLESS, ENDLESS, -ENDLESS - 1, ENDLESS, before)
             yield piece._replace(lo_key=new.first_key)
             yield piece._replace(hi_key=new.first_key - 1, epoch=behind)
@@ -369,16 +398,25 @@ def _marks(
     blocks: Sequence[Sequence[_Block]],
     epochs: Sequence[Sequence[Epoch]],
 ) -> dict[str, int]:
-    """For each day a checksum of how its rows are divided among epochs."""
-    days: dict[str, set[tuple[object, ...]]] = {}
-    for each in stretches:
-        for stretch in each:
-            for run, (low, high) in zip(stretch.runs, stretch.eras, strict=True):
-                eras = tuple(
-                    (tuple(one.number for one in epochs[era]), tuple(block.low for block in blocks[era]))
-                    for era in range(low, high + 1)
-                )
-                cuts = tuple((restarts[era].after, restarts[era].before) for era in range(low, high))
-                its = days.setdefault(run.day, set())
-                its.add(eras if len(epochs) == 1 else (run.host, run.journal_id, run.from_rec, eras, cuts))
-    return {day: zlib.crc32(repr(sorted(each)).encode()) for day, each in days.items()}
+    """For each day a checksum of how its rows are divided among epochs, whatever other days there are."""
+    days: dict[str, set[tuple[tuple[object, ...], tuple[object, ...]]]] = {}
+    for stretch in (stretch for each in stretches for stretch in each):
+        for run, (low, high) in zip(stretch.runs, stretch.eras, strict=True):
+            parts = [part for era in range(low, high + 1) for part in _epochs_of(run, blocks[era], epochs[era])]
+            cuts = [(restarts[era].after, restarts[era].before) for era in range(low, high)]
+            if run.day:
+                days.setdefault(run.day, set()).add(((run.host, run.journal_id, run.from_rec), (*parts, *cuts)))
+    marks = {}
+    for day, divided in days.items():
+        ways = {way for _, way in divided}
+        # Whose rows are of which epoch matters only where there are several.
+        marks[day] = zlib.crc32(repr(sorted(divided if len(ways) > 1 else ways)).encode())
+    return marks
+
+
+def _epochs_of(run: Run, blocks: Sequence[_Block], epochs: Sequence[Epoch]) -> Iterator[tuple[int, int]]:
+    """The epochs of an era that a run has numbers of, and the number from which each begins within the run."""
+    lows = [*(block.low for block in blocks), ENDLESS + 1]
+    for (low, following), epoch in zip(pairwise(lows), epochs, strict=True):
+        if low <= run.hi_key and run.lo_key < following:
+            yield epoch.number, low if low > run.lo_key else -ENDLESS - 1

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import datetime
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline.damaged_files import DamagedFile
-from bccnd.pipeline.journal_files import MARGIN, Journal
+from bccnd.pipeline.journal_files import MARGIN, Input, Journal
 from bccnd.pipeline.lake.delta import STATE
 from bccnd.pipeline.lake.store import Store
 from bccnd.pipeline.task_records import beside
@@ -157,25 +158,32 @@ def of_days(found: Iterable[Records], days: Collection[str], margin: datetime.ti
 class InputHistory:
     """What the tables were made of, beside the files that a journal has now.
 
-    ``days`` are those of files that can be used, ``new_days`` those that new files touch; ``left`` those that were
-    asked for and cannot be computed again; ``damaged`` are the files known to be damaged that are still as they were.
+    Days before ``first_open`` are final. ``days`` are the others of files that can be used, ``new_days`` those that new
+    files touch; ``left`` those that were asked for and cannot be computed again; ``damaged`` are the files known to be
+    damaged that are still as they were, ``late`` those of final days that the tables do not have.
     """
 
-    def __init__(self, kept: Store, source: Journal, known_damaged: Iterable[DamagedFile] = ()) -> None:
+    def __init__(
+        self, kept: Store, source: Journal, known_damaged: Iterable[DamagedFile] = (), first_open: str = ""
+    ) -> None:
         sizes = {one.path: one.size for one in source.files}
         self.damaged = [file for file in known_damaged if sizes.get(file.path) == file.size]
         spoiled = {file.path for file in self.damaged}
-        self.days = {file.day for file, path, _ in source.files if path not in spoiled}
+        self._first_open = first_open
+        usable = [one for one in source.files if one.path not in spoiled]
+        self.days = {one.file.day for one in usable if one.file.day >= first_open}
         self.left: set[str] = set()
         self._days = set(source.days)
-        table = kept.load(FILES, COLUMNS, self._days)
+        # Files of the last final day can touch the next one.
+        first_known = beside(first_open)[0] if first_open else ""
+        table = kept.load(FILES, COLUMNS, {day for day in self._days if day >= first_known})
         self._made_of = list(map(Records, *(column.to_pylist() for column in table.columns)))
         rows = {one.path: one.rows for one in self._made_of}
         known = Ranges(one.numbers for one in self._made_of)
         near = {each for day in kept.days(FILES) for each in (day, *beside(day))}
         there, unknown = [], {}
-        for file, path, _ in source.files:
-            if path in spoiled:
+        for file, path, _ in usable:
+            if file.day < first_known:
                 continue
             # a merged file has its numbers in its name
             count = rows.get(path) or (0 if file.last is None else file.last - file.first + 1)
@@ -196,19 +204,36 @@ class InputHistory:
         self.new_days = touched((one.low, one.high) for one in self._new)
         # A file that cannot be used is found by the scan of its day.
         self.new_days |= {unknown[path].day for path, each in ends.items() if isinstance(each, PipelineError)}
+        final = [one for one in usable if one.file.day < first_open]
+        self.late = sorted(_unknown(final, kept.load(FILES, COLUMNS, {one.file.day for one in final})))
 
     def complete(self, days: Iterable[str]) -> set[str]:
-        """Those of some days of which no record is gone."""
-        asked = set(days)
+        """Those of some days that are not final, and of which no record is gone."""
+        asked = {day for day in days if day >= self._first_open}
         gone = (asked - self._days) | (asked & self._incomplete)
         self.left |= gone
         return asked - gone
 
-    def late(self) -> list[Records]:
+    def unused(self) -> list[Records]:
         """What `FILES` must have of days that are left, so that new files which came for them are new only once."""
-        late = of_days(self._new, self.left)
-        days = {one.day for one in late}
-        return [*(one for one in self._made_of if one.day in days), *late]
+        unused = of_days(self._new, self.left)
+        days = {one.day for one in unused}
+        return [*(one for one in self._made_of if one.day in days), *unused]
+
+
+def _unknown(found: Sequence[Input], made_of: pa.Table) -> Iterator[str]:
+    """The paths of files that the tables of their own day were not made of."""
+    known = pc.binary_join_element_wise(made_of["day"], made_of["path"], "/").combine_chunks()
+    wanted = pa.array([f"{one.file.day}/{one.path}" for one in found], pa.string())
+    others = [one for one, is_known in zip(found, pc.is_in(wanted, known).to_pylist(), strict=True) if not is_known]
+    # The records of a merged file may be known as those of the files that it was made of.
+    days = pa.array(sorted({one.file.day for one in others}), pa.string())
+    records = map(Records, *(column.to_pylist() for column in made_of.filter(pc.is_in(made_of["day"], days)).columns))
+    ranges = Ranges((one.host, f"{one.day}/{one.journal_id}", one.first, one.rows) for one in records)
+    for file, path, _ in others:
+        count = 1 if file.last is None else file.last - file.first + 1
+        if not ranges.hold(file.host, f"{file.day}/{file.journal_id}", file.first, count):
+            yield path
 
 
 def frame(spark: SparkSession, found: Sequence[Records]) -> DataFrame:

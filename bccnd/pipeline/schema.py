@@ -58,6 +58,17 @@ ALIGN: Final = _shape(
 )
 #: what is kept of the silences of a day (`tables.liveness.Kept`)
 HEARD: Final = _shape("what string, host string, src string, from_us long, to_us long, patience long, basis string")
+#: what is known of sources from days whose rows are not looked at any more (`source_runs.Carried`), and the hosts
+#: that heard the last epoch
+CARRIED: Final = _shape(
+    "src string, number long, host string, journal_id string, epoch long, to_ts long, hi_key long, pace long, "
+    "pace_us long, following long, hosts array<string>"
+)
+#: the same of silences: rows of `HEARD`, one for each receiver and source, or one of kind `born` or `journal`; the
+#: verdict is the kind of the silence behind it
+CARRIED_HEARD: Final = _shape(
+    "what string, host string, src string, from_us long, to_us long, patience long, basis string, verdict string"
+)
 #: the sessions of receivers, also those that retention has taken from the journal
 SESSIONS: Final = _shape(
     "host string, journal_id string, start_ts timestamp, end_ts timestamp, socket_drops long, tap_gaps long, "

@@ -51,6 +51,35 @@ class Run(NamedTuple):
     spread: int = 0
 
 
+class Carried(NamedTuple):
+    """What is known of a source from days whose runs are not here.
+
+    ``number`` is that of its last epoch there, ``hi_key`` the highest number of that, ``to_ts`` when the source was
+    last heard on the common clock, at ``host``, in whose journal and count (``epoch``). At its fastest it has sent
+    ``pace`` numbers in ``pace_us``. ``following`` is the number of the epoch that follows on the first day that is
+    here, if there is one.
+    """
+
+    number: int
+    host: str
+    journal_id: str
+    epoch: int
+    to_ts: int
+    hi_key: int
+    pace: int
+    pace_us: int
+    following: int | None
+
+    def run(self, host: str, journal_id: str, offset: int = 0) -> Run:
+        """The last run, as one of a receiver whose clock is ahead by so much."""
+        end = self.to_ts + offset
+        times, keys = (end - self.pace_us, end), (self.hi_key - self.pace, self.hi_key)
+        loose = not self.epoch
+        return Run(
+            "", host, journal_id, self.epoch, -1, -1, *times, *keys, self.hi_key, self.hi_key, loose, False, offset
+        )
+
+
 class Piece(NamedTuple):
     """Rows of a journal that are of one epoch; all bounds belong to it."""
 

@@ -15,7 +15,7 @@ from bccnd.pipeline import epoch_alignment, task_records
 from bccnd.pipeline.epoch_alignment import ALWAYS, Alignment
 from bccnd.pipeline.number_runs import Stretch, runs
 from bccnd.pipeline.scan_records import stretches
-from bccnd.pipeline.source_runs import FIRST, JUMP, MASKED, RESTART, Run, went_back
+from bccnd.pipeline.source_runs import FIRST, JUMP, MASKED, RESTART, Carried, Run, went_back
 from examples.simulation import SECOND, Fleet, Loss, Recording, Restart, Simulation, Source
 from tests.pipeline import frames
 from tests.support import examples
@@ -148,13 +148,69 @@ def test_a_restart_that_no_daemon_noticed_is_masked() -> None:
 
 
 def test_days_whose_rows_go_elsewhere_are_marked_otherwise() -> None:
-    fleet = Fleet(HOSTS, (old(restarts=(Restart(30.05, 1),)),), 60, recordings={"a": (Recording(0, 20.05),)})
+    """The evening before shows when a source began that goes on in the morning."""
+    fleet = Fleet(HOSTS, (OLD,), 60, recordings={host: (Recording(0, 20.05), Recording(30.05)) for host in HOSTS})
     simulation = Simulation(fleet)
-    late = [run for host in HOSTS for run in runs_of(simulation, host, 0)]
-    moved = [run._replace(day="2026-08-30") if run.from_ts > 1_788_000_030 * SECOND else run for run in late]
+    found = [run for host in HOSTS for run in runs_of(simulation, host, 0)]
+    moved = [run._replace(day="2026-08-30") if run.from_ts > 1_788_000_025 * SECOND else run for run in found]
     with_all = epoch_alignment.align(moved)
-    without = epoch_alignment.align([run for run in moved if run.day == "2026-08-30"])
-    assert with_all.marks["2026-08-30"] != without.marks["2026-08-30"]
+    morning = epoch_alignment.align([run for run in moved if run.day == "2026-08-30"])
+    assert with_all.marks["2026-08-30"] != morning.marks["2026-08-30"]
+
+
+def carried(runs: Sequence[Run], number: int, following: int | None = None) -> Carried:
+    """What is carried of days, from their runs."""
+    last = max(runs, key=lambda run: (run.epoch > 0, run.to_ts - run.offset, run.host))
+    fastest = max(runs, key=lambda run: (run.hi_key - run.lo_key) / max(run.to_ts - run.from_ts, SECOND))
+    return Carried(
+        number,
+        last.host,
+        last.journal_id,
+        last.epoch,
+        max(run.to_ts - run.offset for run in runs),
+        max(run.hi_key for run in runs),
+        fastest.hi_key - fastest.lo_key,
+        max(fastest.to_ts - fastest.from_ts, SECOND),
+        following,
+    )
+
+
+@pytest.mark.parametrize("again", [None, 10.05, 29.95, 40.05])
+def test_what_is_carried_of_days_stands_for_their_runs(again: float | None) -> None:
+    """A source that goes on, or begins anew before the cut, over it, and behind it, though a host was away."""
+    pause = tuple(Loss(host, None, 29, 33, every=1) for host in HOSTS)
+    fleet = Fleet(
+        HOSTS,
+        (Source("a/old", "a", 10, start=1, own=False, restarts=() if again is None else (Restart(again, 1),)),),
+        60,
+        losses=pause,
+        recordings={"b": (Recording(0, 15.05), Recording(45.05))},
+        offsets={"c": 2.0},
+    )
+    found = [run for host in HOSTS for run in runs_of(Simulation(fleet), host, 0)]
+    cut = 1_788_000_031 * SECOND
+    days = [run._replace(day="2026-08-30" if run.from_ts - run.offset > cut else "2026-08-29") for run in found]
+    earlier = [run for run in days if run.day == "2026-08-29" and run.to_ts - run.offset < cut]
+    later = [run for run in days if run not in earlier]
+    whole = epoch_alignment.align(days)
+    known = [epoch.number for epoch in whole.epochs if epoch.number * SECOND < cut]
+    assert earlier
+    assert later
+    alone = epoch_alignment.align(later, ALWAYS, carried(earlier, known[-1]))
+    assert [epoch.number for epoch in alone.epochs] == [epoch.number for epoch in whole.epochs][len(known) - 1 :]
+    assert alone.marks["2026-08-30"] == whole.marks["2026-08-30"]
+
+
+def test_an_epoch_that_only_the_runs_before_show_keeps_its_number() -> None:
+    fleet = Fleet(HOSTS, (OLD,), 30)
+    runs = [run for host in HOSTS for run in runs_of(Simulation(fleet), host, 0)]
+    before = carried(runs, 1_787_000_000, following=1_787_999_999)
+    later = [run._replace(from_ts=run.from_ts + 40 * SECOND, to_ts=run.to_ts + 40 * SECOND) for run in runs]
+    higher = [
+        run._replace(lo_key=run.hi_key + 1, first_key=run.hi_key + 1, hi_key=run.hi_key + 9, last_key=run.hi_key + 9)
+        for run in later
+    ]
+    assert [epoch.number for epoch in epoch_alignment.align(higher, ALWAYS, before).epochs] == [1_787_999_999]
 
 
 @st.composite

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
+from bccnd.journal.file_names import ObsFile
 from bccnd.pipeline.input_history import (
+    InputHistory,
     Ranges,
     Records,
     Session,
@@ -17,6 +21,21 @@ from bccnd.pipeline.input_history import (
     sessions_table,
     touched,
 )
+from bccnd.pipeline.journal_files import Input
+
+
+class Kept:
+    """The files that the tables of days were made of, in place of these tables."""
+
+    def __init__(self, *records: Records) -> None:
+        self._records = records
+
+    def days(self, _table: str) -> set[str]:
+        return {record.day for record in self._records}
+
+    def load(self, _table: str, columns: pa.Schema, days: set[str]) -> pa.Table:
+        rows = [record._asdict() for record in self._records if record.day in days]
+        return pa.Table.from_pylist(rows, columns.append(pa.field("day", pa.string())))
 
 
 def moment(text: str) -> int:
@@ -97,3 +116,19 @@ def test_sessions_are_the_same_as_a_table_and_as_rows() -> None:
     rows = [Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"), 1, 2, "1.0"), Session("h", "k", 3, 4)]
     assert read_sessions(sessions_table(rows)) == rows
     assert read_sessions(sessions_table([])) == []
+
+
+def test_files_of_final_days_are_late_unless_the_tables_of_their_day_were_made_of_them() -> None:
+    known, new, beside = (ObsFile("h1", "2026-03-01", "j", number) for number in (1, 11, 21))
+    merged = ObsFile("h2", "2026-03-01", "j", 1, 10)
+    unmerged = ObsFile("h2", "2026-03-01", "j", 1)
+    files = [Input(file, file.path, 9) for file in (known, new, beside, merged)]
+    made_of = [Records(file.path, file.host, "j", file.first, 10, 0, 1, "2026-03-01") for file in (known, unmerged)]
+    # only its last rows were looked at, for the day after it
+    made_of.append(Records(beside.path, "h1", "j", 21, 10, 0, 1, "2026-03-02"))
+    journal = SimpleNamespace(files=files, days=["2026-03-01"], ends=lambda paths: dict.fromkeys(paths))
+    past = InputHistory(Kept(*made_of), journal, (), "2026-03-03")  # type: ignore[arg-type]
+    assert past.late == [new.path, beside.path]
+    assert past.days == set()
+    assert past.complete(["2026-03-01", "2026-03-02"]) == set()
+    assert past.left == set()

@@ -163,6 +163,22 @@ def test_a_silence_over_midnight_belongs_to_the_day_on_which_it_began(spark: Spa
     assert rows_of(conform("liveness", found), *COLUMNS, "day") == [(None, *gap, day), ("h1", *gap, day)]
 
 
+@pytest.mark.parametrize("verdict", ["host_down", "gap", None])
+def test_a_silence_that_began_on_a_day_that_is_carried_counts_as_it_did(verdict: str | None) -> None:
+    """The others that fell silent then are not known any more."""
+    until, beat, found = at(100), (20 * SECOND, "heartbeat"), []
+    for host in (None, "h1"):
+        known = verdict if host is None else None
+        found.append(module.Kept("2026-03-01", "heard", host, "h2/p/1", at(0), until, *beat, known))
+        found.append(module.Kept("2026-03-02", "heard", host, "h2/p/1", at(200), at(300), *beat))
+    found.append(module.Kept("2026-03-01", "born", None, "h2/p/1", at(0), at(0), *beat))
+    expected = "host_down" if verdict == "host_down" else "gap"
+    assert table_of(found, ("h1", "j1", 0, 300)) == [
+        (None, "h2/p/1", 100.0, 200.0, expected, "heartbeat"),
+        ("h1", "h2/p/1", 100.0, 200.0, "gap", "heartbeat"),
+    ]
+
+
 def test_without_a_name_there_is_no_liveness() -> None:
     given = [{"src": "?", "s": float(second)} for second in (*range(20), *range(200, 220))]
     assert silences([*given, {"src": None, "s": 100.0, "verdict": "bad_body"}], ("h1", "j1", 0, 300)) == []

@@ -37,6 +37,7 @@ class Store:
         self._run = run
         self._keep = keep
         self._changes: dict[str, Change] = {}
+        self._replaced: dict[str, Collection[str]] = {}
         self._committing = False
         self._mutex = threading.Lock()
         #: rows that this run has written of each table
@@ -49,9 +50,10 @@ class Store:
     def _paths(self, table: str, days: Collection[str] | None = None) -> list[str]:
         return [file.path for file in self._lake.files(table) if days is None or file.day in days]
 
-    def read(self, table: str, schema: StructType) -> DataFrame | None:
-        """A table as the last run has left it, ``day`` as a string behind its columns; None where there is none."""
-        paths = self._paths(table)
+    def read(self, table: str, schema: StructType, days: Collection[str] | None = None) -> DataFrame | None:
+        """A table as the last run has left it, or these days of it, ``day`` as a string behind its columns; None where
+        there is none."""
+        paths = self._paths(table, days)
         return parquet.read(self._spark, self._lake.root.at(table), paths, schema) if paths else None
 
     def load(self, table: str, columns: pa.Schema, days: Collection[str] | None = None) -> pa.Table:
@@ -103,13 +105,16 @@ class Store:
         paths = [file.path for file in change.written] if change else []
         return parquet.read(self._spark, self._lake.root.at(table), paths, schema) if paths else None
 
-    def commit(self, days: Collection[str] | None, whole: Collection[str] = ()) -> None:
+    def replace(self, table: str, days: Collection[str] | None = None) -> None:
+        """Have the next `commit` replace these days of a table, by default all, whatever others it replaces."""
+        self._replaced[table] = self.days(table) if days is None else days
+
+    def commit(self, days: Collection[str] | None) -> None:
         """Put all that was written in its place. Of the tables written, a partition of one of ``days`` (None: of any
-        day) that was not written is removed: that day has no rows any more. Of tables in ``whole`` that goes for every
-        day. Raises PipelineError: in_use."""
+        day) that was not written is removed: that day has no rows any more. Raises PipelineError: in_use."""
         self._committing = True
         changes = {
-            table: change._replace(gone=self.days(table) if days is None or table in whole else days)
+            table: change._replace(gone=self._replaced.get(table, self.days(table) if days is None else days))
             if change.divided
             else change
             for table, change in self._changes.items()

@@ -87,10 +87,11 @@ def liveness(kept: DataFrame, sessions: Iterable[tuple[str, str, int, int]]) -> 
     recorded = Recorded(known, {(row.host, row.src): (row.begin, row.end) for row in journals})
 
     def find(rows: pa.Table) -> pa.Table:
-        found = silences([Kept(*row.values()) for row in rows.select(Kept._fields).to_pylist()], recorded)
+        found = silences([Kept(**row) for row in rows.to_pylist()], recorded)
         return pa.Table.from_pylist(found, schema=to_arrow_schema(_LIVENESS, timezone="UTC"))
 
-    machines = kept.where("what <> 'journal'").groupBy(F.substring_index("src", "/", 1))
+    fields = [name for name in Kept._fields if name in kept.columns]
+    machines = kept.where("what <> 'journal'").select(*fields).groupBy(F.substring_index("src", "/", 1))
     return machines.applyInArrow(find, _LIVENESS).withColumn("day", F.to_date("from_ts"))
 
 
@@ -98,7 +99,11 @@ def liveness(kept: DataFrame, sessions: Iterable[tuple[str, str, int, int]]) -> 
 
 
 class Kept(NamedTuple):
-    """A row of what is kept, of a source: the time in which it was received (`heard`), or a `gap` in it."""
+    """A row of what is kept, of a source: the time in which it was received (`heard`), or a `gap` in it.
+
+    Of days that are only carried: the last of these times, and what the silence behind it counts as, for all receivers
+    together (``verdict``); or, `born`, when the source was received first, and how long it may be silent at most.
+    """
 
     day: str
     what: str
@@ -109,6 +114,7 @@ class Kept(NamedTuple):
     #: None: no rhythm
     patience: int | None
     basis: str
+    verdict: str | None = None
 
 
 class Reception(NamedTuple):
@@ -170,6 +176,8 @@ class Silence(NamedTuple):
     patience: int
     basis: str = "heartbeat"
     ended: bool = True
+    #: what it counts as for all receivers together, if that is known
+    verdict: str | None = None
 
     def row(self, host: str | None, *, down: bool) -> dict[str, Any]:
         """Return the row of the table; ``down`` if the source's machine or the receiver was off."""
@@ -215,34 +223,40 @@ def silences(kept: Sequence[Kept], recorded: Recorded) -> list[dict[str, Any]]:
     born: dict[str, tuple[int, int]] = {}
     by_pair: dict[tuple[str | None, str], list[Kept]] = defaultdict(list)
     for row in kept:
-        by_pair[row.host, row.src].append(row)
+        if row.what != "born":
+            by_pair[row.host, row.src].append(row)
         if row.host is not None:
             receivers[row.src].add(row.host)
-        elif row.what == "heard" and row.patience is not None:
+        elif row.what != "gap" and row.patience is not None:
             first, patience = born.get(row.src, (row.from_us, 0))
             born[row.src] = (min(first, row.from_us), max(patience, row.patience))
     for (host, src), rows in by_pair.items():
         for one in _of_pair(src, rows, recorded.end(host)):
             watching = receivers[src] if host is None else {host}
-            known = any(recorded.within(each, one.start, one.until) > one.patience for each in watching)
+            known = host is None and one.verdict is not None
+            known |= any(recorded.within(each, one.start, one.until) > one.patience for each in watching)
             if host is not None:
                 found.append(one.row(host, down=not known))
             elif known:
                 everywhere.append(one)
-    together = fell_together(born, everywhere)
-    return found + [one.row(None, down=down) for one, down in zip(everywhere, together, strict=True)]
+    together = fell_together({src: born[src] for src in born if (None, src) in by_pair}, everywhere)
+    down = [
+        fell if one.verdict is None else one.verdict == "host_down"
+        for one, fell in zip(everywhere, together, strict=True)
+    ]
+    return found + [one.row(None, down=is_down) for one, is_down in zip(everywhere, down, strict=True)]
 
 
 def _of_pair(src: str, rows: Sequence[Kept], end: int) -> Iterator[Silence]:
     """Yield the silences of a source at one receiver, or at all: within days, between days, and the last."""
-    received = sorted(row for row in rows if row.what == "heard")
+    received = sorted((row for row in rows if row.what == "heard"), key=lambda row: (row.day, row.from_us))
     for row in rows:
         if row.what == "gap" and row.patience is not None:
             yield Silence(src, row.from_us, row.to_us, row.patience, row.basis)
     for row, following in zip_longest(received, received[1:]):
         until = following.from_us if following else end
         if row.patience is not None and until - row.to_us > row.patience:
-            yield Silence(src, row.to_us, until, row.patience, row.basis, following is not None)
+            yield Silence(src, row.to_us, until, row.patience, row.basis, following is not None, row.verdict)
 
 
 def fell_together(born: Mapping[str, tuple[int, int]], silences: Sequence[Silence]) -> list[bool]:

@@ -97,7 +97,8 @@ def test_a_table_that_is_whole_loses_the_days_that_were_not_written(spark: Spark
                 tables.write(table, frame(spark, *((1, day) for day in days)))
             tables.empty("w", StructType().add("x", IntegerType()))
             tables.put("all", pa.table({"x": days}))
-            tables.commit(["2026-01-02"], whole=["u"])
+            tables.replace("u")
+            tables.commit(["2026-01-02"])
             assert tables.rows == {"t": len(days), "u": len(days), "v": len(days), "w": 0}
     assert [set(content(where, table)) for table in "tuvw"] == [{"01", "02"}, {"02"}, {"01", "02"}, set()]
     with store.opened(spark, where) as tables:
