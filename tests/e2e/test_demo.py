@@ -37,7 +37,7 @@ def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path, s
     for part in (
         "MSG demo/temperature 21.5",
         *(f'verdict="{name}"}} 0 → 1' for name in ("duplicate", "integrity_failed", "length_mismatch")),
-        "C │ MSG !demo01/subscribe/* for you alone",
+        "C │ relay02/sensor/77 !demo01/subscribe/* for you alone",
         "socat │ MSG ! lights out at ten",
         "'alarm/fire' is not permitted",
         "needs attention",
