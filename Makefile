@@ -121,7 +121,7 @@ PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDI
 
 # The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/native compares both by itself.
 PLAIN := $(patsubst %,tests/core/test_%.py,bccn1 counters dedup deliveries egress fanout_groups frames ingress integrity \
-	receivers record_table routes source_table targets tracker_memory user_quota vectors) \
+	receivers recent_restarts record_table routes source_table targets tracker_memory user_quota vectors) \
 	$(patsubst %,tests/bus/test_%.py,batches model modes packet_reader server) \
 	$(patsubst %,tests/net/test_%.py,loop segment transmitter) tests/e2e/test_handover.py
 # What `make test-all` repeats.
