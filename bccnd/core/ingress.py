@@ -7,6 +7,7 @@ matched, only after the sum was accepted (BCCN, "Security note").
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from bccnd.core import frames
@@ -40,6 +41,10 @@ from bccnd.native.spare_bytes import SpareBytes
 FORWARDED: Final = forwarded(0, b"")
 #: datagrams broadcast for links that have not come back yet: a burst
 MAX_RELAYED: Final = 8192
+#: seconds for which they are waited for: the socket may not be read for a while, or the interface may be gone
+RELAY_PATIENCE: Final = 30.0
+#: datagrams looked at by one call of `sweep`
+_SWEEP_STEP: Final = 128
 #: stands for the address of anonymous senders of datagrams from links
 _LINK_PEER: Final = "link"
 
@@ -81,8 +86,8 @@ class Ingress:
         self._header = Header()
         #: the route of the last parsed datagram
         self._route = NOWHERE
-        #: datagrams broadcast for links, and the number of copies that are still to come back
-        self._relayed: dict[bytes, int] = {}
+        #: datagrams broadcast for links, the oldest first: how many copies are still to come back, and since when
+        self._relayed: dict[bytes, tuple[int, float]] = {}
 
     def set_groups(self, patterns: Sequence[bytes], counters: GroupCounters) -> None:
         """Count accepted messages by channel group: the patterns of the groups of ``counters``."""
@@ -269,16 +274,25 @@ class Ingress:
         if not was_accepted(verdict):
             return False
         if copies and not late:
+            self._relayed.pop(datagram, None)
             if len(self._relayed) >= MAX_RELAYED:
                 del self._relayed[next(iter(self._relayed))]
-            self._relayed[datagram] = copies
+            self._relayed[datagram] = copies, now
         return True
 
     def _came_back(self, raw: bytes) -> bool:
         """Whether a datagram from a segment is one that was broadcast here for a link."""
-        left = self._relayed.get(raw, 0)
+        left, since = self._relayed.get(raw, (0, 0.0))
         if left > 1:
-            self._relayed[raw] = left - 1
+            self._relayed[raw] = left - 1, since
         elif left:
             del self._relayed[raw]
         return left > 0
+
+    def sweep(self, now: float) -> bool:
+        """Forget datagrams broadcast for links that do not come back; True if more can be done now."""
+        for raw, (_, since) in list(islice(self._relayed.items(), _SWEEP_STEP)):
+            if now - since <= RELAY_PATIENCE:
+                return False
+            del self._relayed[raw]
+        return bool(self._relayed)

@@ -328,7 +328,7 @@ class Daemon:
     def _sweep(self) -> None:
         """Expire what is too old, in steps short enough to delay no datagram noticeably."""
         now = time.monotonic()
-        more = [self.sources.sweep(now), self.liveness.sweep(now)]
+        more = [self.sources.sweep(now), self.liveness.sweep(now), self.ingress.sweep(now)]
         if self._keeper is not None:
             self._keeper.step(now)
         if self.liveness.changes:

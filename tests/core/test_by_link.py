@@ -13,7 +13,7 @@ from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import CLOCK_MIN, LINK_PATIENCE, TrackerTable
 from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
-from bccnd.core.ingress import MAX_RELAYED
+from bccnd.core.ingress import MAX_RELAYED, RELAY_PATIENCE
 from bccnd.core.recent_restarts import MAX_RESTARTS
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from tests.core import scenario
@@ -281,3 +281,20 @@ def test_what_links_bring_does_not_change_how_segments_are_judged(brought: list[
     assert host.counters.received == sum(host.counters.verdicts)
     fresh = datagram(src=b"never/heard/before", key=b"k" * 32)
     assert host.passed([fresh]) == []
+
+
+def test_what_does_not_come_back_is_forgotten_after_a_while() -> None:
+    host = Host()
+    raws = [datagram(src=b"?", seq=seq) for seq in range(300)]
+    for number, raw in enumerate(raws):
+        host.bring(raw, now=number / 1000)
+    ingress = host.world.ingress
+    assert not ingress.sweep(RELAY_PATIENCE)
+    later = RELAY_PATIENCE + 0.2505
+    calls = 1
+    while ingress.sweep(later):
+        calls += 1
+    assert 1 < calls < 5
+    # Only those that are still waited for are known as one's own.
+    host.passed(raws[249:253], now=later)
+    assert host.world.totals() == {"accepted": 2, "looped": 2}
