@@ -28,6 +28,8 @@ class Observer(Client):
         self._surely: Counter[bytes] = Counter()
         self._perhaps: Counter[bytes] = Counter()
         self._got: Counter[bytes] = Counter()
+        #: messages to all programs or to it by name, which it gets too: gaps count those that it loses
+        self._addressed = 0
         self.send(frames.subscribe(pattern))
         self.sync(change=True, step=self.changed)
 
@@ -38,12 +40,16 @@ class Observer(Client):
     def observe(self, what: bytes, *, surely: bool) -> None:
         (self._surely if surely else self._perhaps)[what] += 1
 
+    def address(self, channel: bytes) -> None:
+        """A message was processed that goes to this client whatever it has asked for, if its channel is addressed."""
+        self._addressed += channel.startswith(b"!")
+
     def got(self, what: bytes) -> None:
         self._got[what] += 1
 
     def balance(self, *, lenient: bool) -> None:
         """Check that each came once, and that those which did not come were reported as a gap."""
-        missing = perhaps = 0
+        missing, perhaps, self._addressed = 0, self._addressed, 0
         for what in self._surely.keys() | self._perhaps.keys() | self._got.keys():
             surely, most, got = self._surely[what], self._surely[what] + self._perhaps[what], self._got[what]
             if got > most and not lenient:

@@ -255,6 +255,7 @@ class World:
         cut = self._was_cut(host)
         for client in self.clients[host.name]:
             if isinstance(client, Observer):
+                client.address(publish.channel)
                 continue
             wants = client.wants(publish.channel, publish.step)
             if wants == NOT or (client is publish.publisher and not client.echo):
@@ -307,7 +308,9 @@ class World:
         for host in self.hosts:
             for token, channel, step in self._unsure[host.name]:
                 for client in self.clients[host.name]:
-                    if client.wants(channel, step) != NOT:
+                    if isinstance(client, Observer):
+                        client.address(channel)
+                    elif client.wants(channel, step) != NOT:
                         client.ledger.expect(token, surely=False)
                 self._land(host.name, token)
             self._unsure[host.name].clear()
@@ -326,6 +329,8 @@ class World:
                     uncertain.add(datagram.src)
         more = self._flying[host.name][datagram.token] > 1
         for client in self.clients[host.name]:
+            if isinstance(client, Observer) and outcome != NOT:
+                client.address(datagram.chan)
             if isinstance(client, Tap):
                 client.judged(datagram, outcome, arrival.step)
                 continue
