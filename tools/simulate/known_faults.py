@@ -40,7 +40,7 @@ _RATE: Final = """        self._block(client, packet, retry, "rate")
 
         def again() -> None:
             if client.resume is not None and self._quota.publish(client.account, time.monotonic()):
-                self._queues.counters.held["rate"] += 1
+                self._queues.counters.held.add("rate")
                 self._loop.later(1 / self._quota.limits.rate, again)
             elif client.resume is not None:
                 self._resume_all([client])
