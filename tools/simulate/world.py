@@ -288,6 +288,12 @@ class World:
         if not port.arrivals:
             return
         cut = self._was_cut(host)
+        # A daemon that was killed or stopped meanwhile finds both, and nobody knows which it takes first.
+        by_link, by_segment = (
+            {one.datagram.src for one in port.arrivals if one.from_link is linked} for linked in (True, False)
+        )
+        for src in by_link & by_segment:
+            self.models.setdefault((host.name, src), SourceModel(self.rules)).unsure = True
         uncertain: set[bytes] = set()
         while port.arrivals:
             self._expect(host, port.arrivals.popleft(), cut, uncertain)
