@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from bccnd.config.schema import DedupSettings, HeartbeatSettings
 from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
+from bccnd.core.dedup import UNKNOWN_SENDER, TrackerTable
 from bccnd.core.liveness import HEARTBEAT, TICK, Liveness
 from bccnd.core.tap_record import Observation, seq_key
 from bccnd.core.targets import FORM_NAMES, PLAIN, form_of, is_directed
@@ -340,8 +340,6 @@ class _Daemon:
                 pass
         src, chan = self._names[message.source], message.chan.encode()
         verdict = self._sources.judge(src, message.seq, now)
-        if verdict == UNHEARD:
-            verdict = self._sources.judge_new(src, message.seq, now)
         if verdict == UNKNOWN_SENDER:
             body = b"%b:%d:%b|" % (src, message.seq, chan)
             verdict = self._anonymous.judge(f"{address}:{message.port}", body, now)

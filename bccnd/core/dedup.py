@@ -54,8 +54,7 @@ _CLOCK_END: Final = 4 * 10**15
 #: what trackers count
 _COUNTED: Final = ("lost", "restarts", "jumps", "conflicts", "expired", "evicted", "own_evicted", "restarts_evicted")
 
-#: not verdicts: an untracked src, for `judge_new`, and the anonymous src, for `AnonymousDedup`
-UNHEARD: Final = -1
+#: not a verdict: the anonymous src, for `AnonymousDedup`
 UNKNOWN_SENDER: Final = -2
 
 
@@ -160,9 +159,9 @@ class TrackerTable:
         return self.local.claim(src)
 
     def judge(self, src: bytes, seq: int, now: float, from_link: bool = False) -> int:
-        """Return the verdict on a well-formed datagram, or UNHEARD."""
+        """Return the verdict on a well-formed datagram, or UNKNOWN_SENDER."""
         number = self.find(src, 0, len(src))
-        return UNHEARD if number < 0 else self.follow(number, seq, now, from_link)
+        return self.judge_new(src, seq, now) if number < 0 else self.follow(number, seq, now, from_link)
 
     def find(self, raw: bytes, start: int, end: int) -> int:
         """Return the slot of the source whose src is ``raw[start:end]``; -1 if it is not tracked."""
@@ -209,7 +208,7 @@ class TrackerTable:
             sender.duplicate += 1
 
     def judge_new(self, src: bytes, seq: int, now: float) -> int:
-        """Return the verdict on the first datagram of a legal src, or UNKNOWN_SENDER."""
+        """Return the verdict on a datagram of a legal src that is not tracked, or UNKNOWN_SENDER."""
         if src == UNKNOWN_SRC:
             return UNKNOWN_SENDER
         if self.local.has(src):

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from bccnd.core.dedup import UNHEARD, TrackerTable
+from bccnd.core.dedup import TrackerTable
 from bccnd.core.liveness import Liveness
 from tests.bench.procs import kib_of
 from tests.rules import dedup_rules, heartbeat_rules
@@ -34,8 +34,7 @@ def main(count: int) -> None:
 
     def receive(number: int, seq: int, now: float) -> None:
         src = b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
-        if sources.judge(src, seq, now) == UNHEARD:
-            sources.judge_new(src, seq, now)
+        sources.judge(src, seq, now)
         liveness.on_heartbeat(src, now)
 
     def sweep(calls: Calls, now: float) -> None:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from bccnd.core.dedup import UNHEARD, TrackerTable
+from bccnd.core.dedup import TrackerTable
 from bccnd.core.verdicts import NAMES
 
 SRC = b"host/program/1"
@@ -19,8 +19,7 @@ COUNTERS = ("missing", "lost", "restarts", "jumps")
 
 def receive(sources: TrackerTable, src: bytes, seq: int, now: float, from_link: bool = False) -> int:
     """Return the verdict as `Ingress` does for a well-formed datagram."""
-    verdict = sources.judge(src, seq, now, from_link)
-    return sources.judge_new(src, seq, now) if verdict == UNHEARD else verdict
+    return sources.judge(src, seq, now, from_link)
 
 
 def counter(sources: TrackerTable, name: str) -> int:

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, dedup, local_identities, reported_loss
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
+from bccnd.core.dedup import UNKNOWN_SENDER, TrackerTable
 from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.local_identities import LocalIdentity
 from bccnd.core.loss_by_source import MAX_LOST_BY_SOURCE
@@ -313,7 +313,7 @@ def test_forgotten_source_is_new() -> None:
     assert [one.src for one in sources.latest(5)] == [b"b", b"a"]
     assert (len(sources), sources.alive(0.0, 5.0)) == (2, 2)
     assert (sources.counted["expired"], sources.counted["evicted"]) == (1, 0)
-    assert sources.judge(SRC, 5, 0.0) == UNHEARD
+    assert sources.judge(SRC, 5, 0.0) == ACCEPTED
 
 
 def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:

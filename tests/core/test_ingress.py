@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bccnd.core import bccn1, frames, ingress, targets
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import GroupCounters, SegmentCounters
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
+from bccnd.core.dedup import UNKNOWN_SENDER, TrackerTable
 from bccnd.core.dedup_rules import DedupRules
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.egress import Egress
@@ -57,8 +57,6 @@ class Oracle:
         except BadDatagram as bad:
             return bad.reason, []
         verdict = self.sources.judge(src, seq, now)
-        if verdict == UNHEARD:
-            verdict = self.sources.judge_new(src, seq, now)
         if verdict == UNKNOWN_SENDER:
             verdict = self.anonymous.judge(peer, body, now)
         if verdict > LAST_ACCEPTED:

@@ -25,10 +25,7 @@ class Receiver:
         self.accepted = 0
 
     def hear(self, seq: int) -> None:
-        verdict = self.sources.judge(SRC, seq, self.now)
-        if verdict < 0:
-            verdict = self.sources.judge_new(SRC, seq, self.now)
-        self.accepted += verdict <= LAST_ACCEPTED
+        self.accepted += self.sources.judge(SRC, seq, self.now) <= LAST_ACCEPTED
 
     def report(self, following: int, first: int = FIRST) -> bool:
         return self.sources.take_report(SRC, first, following, self.now)

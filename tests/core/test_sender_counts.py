@@ -16,8 +16,6 @@ def table(*, deliver_late: bool = False, max_hosts: int = 1000) -> TrackerTable:
 
 def judge(sources: TrackerTable, src: bytes, seq: int, now: float) -> int:
     verdict = sources.judge(src, seq, now)
-    if verdict < 0:
-        verdict = sources.judge_new(src, seq, now)
     if verdict == DUPLICATE:
         sources.count_duplicate(src)
     return verdict

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.dedup import UNHEARD, TrackerTable
+from bccnd.core.dedup import TrackerTable
 from bccnd.core.liveness import Liveness
 from bccnd.core.source_table import SourceTable, private_memory
 from bccnd.native import slot_layout
@@ -29,8 +29,7 @@ def test_a_forgotten_source_is_freed_without_the_garbage_collector() -> None:
         for number in range(1000):
             src = b"host/%d" % number
             for seq in (1, 2, 5, 4, 2000):
-                if sources.judge(src, seq, float(number)) == UNHEARD:
-                    sources.judge_new(src, seq, float(number))
+                sources.judge(src, seq, float(number))
             while sources.sweep(float(number)):
                 pass
         assert sources.counted["evicted"] == 990
@@ -92,8 +91,7 @@ def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
             for number in range(100_000):
                 src, now = name(number), 5.0 * later + number * 5e-5
                 seq = 1_700_000_000_000_000 + later + 3 * later * (number % 10 == 0)
-                if sources.judge(src, seq, now) == UNHEARD:
-                    sources.judge_new(src, seq, now)
+                sources.judge(src, seq, now)
                 liveness.on_heartbeat(src, now)
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
