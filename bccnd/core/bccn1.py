@@ -28,10 +28,6 @@ MAX_SEQ: Final = 2**64 - 1
 MAX_MAGIC: Final = 32
 UNKNOWN_SRC: Final = b"?"
 
-#: what is wrong with such a body
-BAD_BODY: Final = "not <src>:<seq>:<chan>|<payload>"
-BAD_SEQ: Final = "seq must be decimal digits and fit in 64 bits"
-
 _GRAPHIC: Final = bytes(range(0x21, 0x7F))
 #: bytes of src and chan: graphic ASCII without the two delimiters
 FIELD_BYTES: Final = _GRAPHIC.translate(None, b":|")
@@ -107,11 +103,11 @@ def read_body(body: bytes) -> tuple[bytes, int, bytes, bytes]:
     """
     header = Header()
     if not header.parse(body, 0):
-        raise BadDatagram("bad_body", BAD_BODY)
+        raise BadDatagram("bad_body", "not <src>:<seq>:<chan>|<payload>")
     src = body[: header.src_end]
     check_src(src)
     if not header.seq_valid:
-        raise BadDatagram("bad_seq", BAD_SEQ)
+        raise BadDatagram("bad_seq", "seq must be decimal digits and fit in 64 bits")
     chan = body[header.chan : header.bar]
     check_chan(chan)
     return src, header.seq, chan, body[header.bar + 1 :]

@@ -30,7 +30,7 @@ from bccnd.core.loss_by_source import LossBySource
 from bccnd.core.recent_restarts import RecentRestarts
 from bccnd.core.record_table import RecordTable
 from bccnd.core.reported_loss import ReportedLoss
-from bccnd.core.sender_counts import NOBODY, SenderCounts, SenderTable
+from bccnd.core.sender_counts import NO_SENDER, SenderCounts, SenderTable
 from bccnd.core.source_table import SourceTable, private_memory
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
 from bccnd.native import slot_layout as layout
@@ -192,7 +192,7 @@ class TrackerTable:
     def _set_sender(self, number: int, src: bytes, now: float) -> None:
         """Remember the counters of the host of a source."""
         senders = self._sender_of
-        senders.extend([NOBODY] * (number + 1 - len(senders)))
+        senders.extend([NO_SENDER] * (number + 1 - len(senders)))
         senders[number] = self.senders.of(src, now)
 
     def _hear_sender(self, number: int, now: float) -> None:
@@ -396,8 +396,8 @@ class TrackerTable:
         self.reported.forget(self.memory.key(number))
         self.table.remove(number)
         senders = self._sender_of
-        senders[number] = NOBODY
-        while senders and senders[-1] is NOBODY:
+        senders[number] = NO_SENDER
+        while senders and senders[-1] is NO_SENDER:
             senders.pop()
 
     def sweep(self, now: float) -> bool:

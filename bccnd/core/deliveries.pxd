@@ -1,7 +1,7 @@
 cimport cython
 from bccnd.core.receivers cimport Receivers
 
-cdef Receivers NOBODY
+cdef Receivers NO_RECEIVERS
 
 
 @cython.final

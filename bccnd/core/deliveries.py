@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bccnd.core.receivers import NOBODY, Receivers
+from bccnd.core.receivers import NO_RECEIVERS, Receivers
 
 
 class Deliveries:
@@ -34,5 +34,5 @@ class Deliveries:
 
     def clear(self) -> None:
         for number in range(self.count):
-            self.receivers[number], self.frames[number] = NOBODY, b""
+            self.receivers[number], self.frames[number] = NO_RECEIVERS, b""
         self.count = 0

@@ -9,7 +9,7 @@ from bccnd.native.header cimport Header
 from bccnd.native.slice_dict cimport Index
 from bccnd.native.spare_bytes cimport SpareBytes
 
-cdef Receivers NOBODY
+cdef Receivers NO_RECEIVERS
 cdef int ACCEPTED
 cdef int DUPLICATE
 cdef int INTERNAL_ERROR
@@ -18,7 +18,7 @@ cdef int NOT_ADDRESSED
 cdef int LAST_OF_SOURCE
 cdef int LOOPED
 cdef int UNKNOWN_SENDER
-cdef Route NOWHERE
+cdef Route NO_ROUTE
 
 
 @cython.final

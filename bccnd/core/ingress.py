@@ -13,14 +13,14 @@ from typing import Final
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.arrival_times import spans
-from bccnd.core.bccn1 import BAD_BODY, BAD_SEQ, MAX_RECEIVE, check_src
+from bccnd.core.bccn1 import MAX_RECEIVE, check_src
 from bccnd.core.counters import GroupCounters, SegmentCounters
 from bccnd.core.dedup import UNKNOWN_SENDER, TrackerTable
 from bccnd.core.deliveries import Deliveries
 from bccnd.core.frames import forwarded
 from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.receivers import NOBODY
-from bccnd.core.routes import NOWHERE, Routes
+from bccnd.core.receivers import NO_RECEIVERS
+from bccnd.core.routes import NO_ROUTE, Routes
 from bccnd.core.verdicts import (
     ACCEPTED,
     DUPLICATE,
@@ -85,7 +85,7 @@ class Ingress:
         self._frames = SpareBytes()
         self._header = Header()
         #: the route of the last parsed datagram
-        self._route = NOWHERE
+        self._route = NO_ROUTE
         #: datagrams broadcast for links, the oldest first: how many copies are still to come back, and since when
         self._relayed: dict[bytes, tuple[int, float]] = {}
 
@@ -113,7 +113,7 @@ class Ingress:
         """
         routes, header = self._routes, self._header
         taps = routes.taps
-        links = NOBODY
+        links = NO_RECEIVERS
         if link_head:
             links = routes.links if from_link else routes.links_here
         verdicts = [ACCEPTED] * len(datagrams)
@@ -153,7 +153,7 @@ class Ingress:
                     deliveries.put(tap, tapped)
         if accepted:
             counters.judged(ACCEPTED, accepted)
-        self._route = NOWHERE  # else its receivers would be kept
+        self._route = NO_ROUTE  # else its receivers would be kept
         return verdicts
 
     def _judge(self, raw: bytes, peers: Sequence[str], number: int, now: float, from_link: bool) -> int:
@@ -166,14 +166,14 @@ class Ingress:
         header, sources, routes = self._header, self._sources, self._routes
         at = self.checker.verify(raw)
         if not header.parse(raw, at):
-            raise BadDatagram("bad_body", BAD_BODY)
+            raise BadDatagram("bad_body")
         source = sources.find(raw, at, header.src_end)
         if source < 0:
             src = header.src_of(raw)
             if not sources.local.has(src):
                 check_src(src)
         if not header.seq_valid:
-            raise BadDatagram("bad_seq", BAD_SEQ)
+            raise BadDatagram("bad_seq")
         route = routes.known.get_slice(raw, header.chan, header.bar)
         self._route = routes.find(raw[header.chan : header.bar]) if route is None else route
         if source >= 0:

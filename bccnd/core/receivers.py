@@ -57,4 +57,4 @@ class Receivers:
 
 
 _NONE: Final = Part(())
-NOBODY: Final = Receivers(())
+NO_RECEIVERS: Final = Receivers(())

@@ -19,7 +19,7 @@ from bccnd.core.frames import LINK, LINK_HERE, REPORT, TAP
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.pattern_tree import PatternTree, TreesByOwner
 from bccnd.core.patterns import DIALECTS, Dialect, Pattern, compile_pattern
-from bccnd.core.receivers import NOBODY, Receivers
+from bccnd.core.receivers import NO_RECEIVERS, Receivers
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import BadDatagram
 from bccnd.native.slice_dict import Index
@@ -73,7 +73,7 @@ class Route:
 
 
 #: stands for no route
-NOWHERE: Final = Route(b"", targets.PLAIN, NOBODY, NOBODY, ())
+NO_ROUTE: Final = Route(b"", targets.PLAIN, NO_RECEIVERS, NO_RECEIVERS, ())
 
 
 class RouteTables:
@@ -83,7 +83,7 @@ class RouteTables:
         #: receivers of the tap by the number of the verdict; empty if there are none
         self.taps: tuple[Receivers, ...] = ()
         #: receivers of all forwarded datagrams, and of those that did not come from a link
-        self.links = self.links_here = NOBODY
+        self.links = self.links_here = NO_RECEIVERS
         #: the younger generation of cached routes; callers may look here before calling `find`
         self.known = Index()
 
@@ -332,7 +332,7 @@ class Routes(RouteTables, Generic[R]):
 
     def _share(self, receivers: tuple[R, ...]) -> Receivers:
         """Return what routes with these receivers share."""
-        shared = self._shared.get(receivers) if receivers else NOBODY
+        shared = self._shared.get(receivers) if receivers else NO_RECEIVERS
         if shared is None:
             shared = self._shared[receivers] = Receivers(receivers)
         return shared

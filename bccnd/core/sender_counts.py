@@ -32,7 +32,7 @@ class SenderCounts:
 
 
 #: of sources that are not tracked
-NOBODY: Final = SenderCounts(b"", 0, 0.0)
+NO_SENDER: Final = SenderCounts(b"", 0, 0.0)
 
 
 def sending_host(src: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.receivers import NOBODY, Group, Receivers
+from bccnd.core.receivers import NO_RECEIVERS, Group, Receivers
 from tests.core.material import examples
 
 SOME = st.lists(st.integers(0, 6), unique=True).map(tuple)
@@ -38,5 +38,5 @@ def test_parts_that_stay_the_same_keep_their_groups() -> None:
 
 
 def test_nobody_has_no_receivers_in_any_mode() -> None:
-    NOBODY.divide({1, 2}, 1)
-    assert NOBODY.all == NOBODY.single.all == NOBODY.batched.all == ()
+    NO_RECEIVERS.divide({1, 2}, 1)
+    assert NO_RECEIVERS.all == NO_RECEIVERS.single.all == NO_RECEIVERS.batched.all == ()
