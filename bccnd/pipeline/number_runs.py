@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from bccnd.pipeline.scan_records import ANY_PORT, MAX_PORTS
@@ -52,14 +53,17 @@ class Stretch(NamedTuple):
 
     def run(self, *, loose: bool = False, masked: bool = False) -> Run:
         """The stretch as a run of its own."""
-        fields = {name: value for name, value in self._asdict().items() if name in Run._fields}
-        return Run(**fields, loose=loose or self.epoch == 0, masked=masked)
+        return Run._make((*_of_run(self), loose or self.epoch == 0, masked, 0, 0))
 
     def behind(self, key: int) -> Stretch | None:
         """What the stretch has behind a number, as if it began there; None if that is nothing."""
         if self.last_key <= key:
             return None
         return self._replace(first_key=key + 1, lo_key=key + 1)
+
+
+#: the fields that a stretch and a run have in common, in the order of a run's
+_of_run = attrgetter(*(name for name in Run._fields if name in Stretch._fields))
 
 
 def runs(stretches: Iterable[Stretch]) -> list[Run]:
