@@ -145,23 +145,24 @@ def test_a_fleet_without_faults_has_no_findings(fleet: Fleet) -> None:
     assert {host: fleet.findings(host) for host in HOSTS} == {host: set() for host in HOSTS}
 
 
+def publish(client: bccnd.Connection, channel: str, count: int) -> None:
+    """Publish as many messages at full speed, and wait until the daemon has sent them."""
+    for number in range(count):
+        client.publish(channel, b"%d" % number)
+    assert client.sync(60) == []
+
+
 def test_an_outage_at_full_speed_and_the_tail_of_a_burst_are_counted_on_every_host(fleet: Fleet) -> None:
     client = fleet.clients["a"]
     client.publish("demo/first", b"")  # what was sent before a source is first heard is no loss
     before = fleet.settle("a")
     fleet.net.lose(100, to="c")
-    for number in range(20_000):
-        client.publish("demo/outage", b"%d" % number)
-    assert client.sync(60) == []
+    publish(client, "demo/outage", 20_000)
     fleet.net.lose(0, to="c")
     wait(lambda: fleet.settled("a", before), "every loss to be counted", 60)
-    for number in range(1000):
-        client.publish("demo/burst", b"%d" % number)
-    assert client.sync(60) == []
+    publish(client, "demo/burst", 1000)
     fleet.net.lose(100, by="a")
-    for number in range(1000):
-        client.publish("demo/tail", b"%d" % number)
-    assert client.sync(60) == []
+    publish(client, "demo/tail", 1000)
     fleet.net.lose(0, by="a")
     wait(lambda: fleet.settled("a", before), "the tail to be counted", 60)
     assert min(fleet.lost(host) for host in "bcde") >= 1000
