@@ -225,7 +225,7 @@ def _links(title: str, rows: Sequence[Row]) -> list[Line]:
 
 
 def _fleet(shown: Figures) -> list[Line]:
-    lines: list[Line] = [(["who loses of whom, in the last minute or two", "lost", "of", "rate"], _TITLE)]
+    lines: list[Line] = [(["loss between hosts, in the last minute or two", "lost", "of", "rate"], _TITLE)]
     for row in shown.worst_links:
         due = row["received"] + row["lost"]
         texts = [f"{row['receiver']} of {row['sender']}", model.count(row["lost"]), model.count(due)]
@@ -277,7 +277,7 @@ def _fit(name: str, width: int) -> str:
 @safe_numbers_option
 @click.pass_obj
 def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> None:
-    """Watch the daemon: rates, losses, queues, busiest channels and senders, who is in trouble, and the worst links.
+    """Watch the daemon: rates, losses, queues, busiest channels and senders, programs in trouble, and the worst links.
 
     \b
       bccn top

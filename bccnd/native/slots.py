@@ -430,7 +430,7 @@ class Source:
 
     def __init__(self, memory: SlotMemory, number: int) -> None:
         self._memory = memory
-        #: set by those who follow sources: the counters of its host
+        #: the counters of its host, which the tracker table sets
         self.sender: Any = None
         self.number = number
         self.start = layout.SLOTS + layout.SLOT * number

@@ -1,4 +1,4 @@
-/* answer - publishes who it is on the channel that each message on demo/question names.
+/* answer - publishes its identity on the channel that each message on demo/question names.
  *   cc -o answer answer.c && ./answer /run/bccnd/bus.sock
  *   bccn pub demo/question demo/answer
  * When the daemon restarts it connects and subscribes again. */

@@ -1,4 +1,4 @@
-// Answer.java - publishes who it is on the channel that each message on demo/question names; through bccn pipe.
+// Answer.java - publishes its identity on the channel that each message on demo/question names; through bccn pipe.
 //   java Answer.java /run/bccnd/bus.sock
 //   bccn pub demo/question demo/answer
 // When the daemon restarts, bccn pipe connects and subscribes again. Java has no JSON: take Jackson or Gson in place of

@@ -1,4 +1,4 @@
-// answer.mjs - publishes who it is on the channel that each message on demo/question names; through bccn pipe.
+// answer.mjs - publishes its identity on the channel that each message on demo/question names; through bccn pipe.
 //   node answer.mjs /run/bccnd/bus.sock
 //   bccn pub demo/question demo/answer
 // When the daemon restarts, bccn pipe connects and subscribes again.

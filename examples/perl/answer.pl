@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# answer.pl - publishes who it is on the channel that each message on demo/question names.
+# answer.pl - publishes its identity on the channel that each message on demo/question names.
 #   ./answer.pl /run/bccnd/bus.sock
 #   bccn pub demo/question demo/answer
 # When the daemon restarts it connects and subscribes again.

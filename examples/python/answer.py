@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# answer.py - publishes who it is on the channel that each message on demo/question names.
+# answer.py - publishes its identity on the channel that each message on demo/question names.
 #   python3 ./answer.py /run/bccnd/bus.sock
 #   bccn pub demo/question demo/answer
 # When the daemon restarts it connects and subscribes again.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# answer_asyncio.py - publishes who it is on the channel that each message on demo/question names; with a callback.
+# answer_asyncio.py - publishes its identity on the channel that each message on demo/question names; with a callback.
 #   python3 ./answer_asyncio.py /run/bccnd/bus.sock
 #   bccn pub demo/question demo/answer
 # When the daemon restarts it connects and subscribes again.

@@ -1,5 +1,5 @@
 #!/usr/bin/env ruby
-# answer.rb - publishes who it is on the channel that each message on demo/question names; through bccn pipe.
+# answer.rb - publishes its identity on the channel that each message on demo/question names; through bccn pipe.
 #   ruby answer.rb /run/bccnd/bus.sock
 #   bccn pub demo/question demo/answer
 # When the daemon restarts, bccn pipe connects and subscribes again.

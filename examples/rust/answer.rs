@@ -1,4 +1,4 @@
-// answer.rs - publishes who it is on the channel that each message on demo/question names.
+// answer.rs - publishes its identity on the channel that each message on demo/question names.
 //   rustc answer.rs && ./answer /run/bccnd/bus.sock
 //   bccn pub demo/question demo/answer
 // Rust's standard library has no SOCK_SEQPACKET: three calls of libc open the socket, and File reads and writes it, one

@@ -1,4 +1,4 @@
-// A program that publishes who it is on the channel that each message on demo/question names.
+// A program that publishes its identity on the channel that each message on demo/question names.
 //
 //	go build -o answer ./cmd/answer && ./answer /run/bccnd/bus.sock
 //	bccn pub demo/question demo/answer
