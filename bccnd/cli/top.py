@@ -328,18 +328,24 @@ def _show(collector: Collector, interval: float) -> None:
     from rich.console import Console, Group
 
     console = Console(markup=False, highlight=False, emoji=False)
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
     before: Snapshot | None = None
     shown: Figures | None = None
     away = note = ""
-    ended = False
+    ended = interrupted = False
+
+    def interrupt(_number: int, _frame: object) -> NoReturn:
+        nonlocal interrupted
+        interrupted = True  # Python ignores what is raised in some places, as while it imports a module
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
 
     def render(figures: Figures, note: str) -> Group:
         return Group(*draw(figures, *console.size, time.time(), note, collector.deaf))
 
     with contextlib.suppress(KeyboardInterrupt), _open_keyboard() as keyboard, console.screen() as screen:
-        while not ended:
+        while not (ended or interrupted):
             until = time.monotonic() + interval
             clock = time.strftime("%H:%M:%S")
             try:
@@ -358,10 +364,6 @@ def _show(collector: Collector, interval: float) -> None:
                 if shown is not None:
                     screen.update(render(shown, f"AWAY since {away}: {error.detail}"))
                 ended = collector.count_until(until, keyboard)
-
-
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

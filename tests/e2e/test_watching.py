@@ -13,6 +13,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -373,6 +374,31 @@ def test_top_outlives_the_daemon_and_leaves_the_terminal_as_it_was_however_it_en
             screen.wait("\r\n")
             assert screen.end() == 0
             assert "x" * 80 not in screen.text
+
+
+SIGNAL_THAT_PYTHON_IGNORES = """
+import os, signal, sys
+from bccnd.cli import main, top
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        sum(range(10))
+
+def figures(*arguments, dropped=[Dropped()], figures=top.model.figures):
+    dropped.clear()
+    return figures(*arguments)
+
+top.model.figures = figures
+main.main(["--socket", sys.argv[1], "top", "--interval", "0.2"])
+"""
+
+
+def test_top_ends_by_a_signal_whose_exception_python_ignores(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as daemon:
+        with Screen(sys.executable, "-c", SIGNAL_THAT_PYTHON_IGNORES, str(daemon.bus)) as screen:
+            screen.wait("KeyboardInterrupt")
+            assert screen.end() == 0
 
 
 def test_lines_are_published_completely_each_at_once_and_refusals_are_told_while_it_runs(tmp_path: Path) -> None:
