@@ -395,10 +395,12 @@ main.main(["--socket", sys.argv[1], "top", "--interval", "0.2"])
 
 
 def test_top_ends_by_a_signal_whose_exception_python_ignores(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as daemon:
-        with Screen(sys.executable, "-c", SIGNAL_THAT_PYTHON_IGNORES, str(daemon.bus)) as screen:
-            screen.wait("KeyboardInterrupt")
-            assert screen.end() == 0
+    with (
+        Daemon(tmp_path / "a") as daemon,
+        Screen(sys.executable, "-c", SIGNAL_THAT_PYTHON_IGNORES, str(daemon.bus)) as screen,
+    ):
+        screen.wait("KeyboardInterrupt")
+        assert screen.end() == 0
 
 
 def test_lines_are_published_completely_each_at_once_and_refusals_are_told_while_it_runs(tmp_path: Path) -> None:
