@@ -91,6 +91,7 @@ class Bus:
     ) -> None:
         self.loop = loop
         self._routes = routes
+        routes.refill()
         loop.every(REFILL, routes.refill)
         self._access = access
         self._on_quiet = on_quiet

@@ -109,13 +109,11 @@ def _add_holders(holders: dict[R, int], found: dict[R, int]) -> int:
 
 
 class PatternTree(Generic[R]):
-    """Patterns of one dialect with their receivers. ``bytes`` is the estimated memory, ``allowance`` the charged steps
-    that are left."""
+    """Patterns of one dialect with their receivers; ``bytes`` is the estimated memory."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.bytes = 0
-        self.allowance = _NO_LIMIT
         self._root: _Node[R] = _Node()
 
     def __bool__(self) -> bool:
@@ -238,6 +236,10 @@ class TreesByOwner(Generic[R]):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self._trees: dict[Hashable, PatternTree[R]] = {}
+        #: unlimited where nobody calls `refill`
+        self._allowance = _NO_LIMIT
+        #: charged steps since the last refill, of owners that have some; an owner without patterns keeps them
+        self._spent: dict[Hashable, int] = {}
 
     def bytes_of(self, owner: Hashable) -> int:
         """Return the estimated bytes of an owner's patterns."""
@@ -268,20 +270,20 @@ class TreesByOwner(Generic[R]):
         share = max(LEAST_STEPS, MAX_STEPS // max(1, len(self._trees)))
         cut = []
         for owner, tree in self._trees.items():
-            steps = min(share, FREE_STEPS + tree.allowance)
+            spent = self._spent.get(owner, 0)
+            steps = min(share, FREE_STEPS + max(0, self._allowance - spent))
             left = tree.collect(key, found, steps)
             if left < 0:
                 cut.append(owner)
             if steps - left > FREE_STEPS:
-                tree.allowance = max(0, tree.allowance - (steps - left - FREE_STEPS))
+                self._spent[owner] = spent + steps - left - FREE_STEPS
         return tuple(cut)
 
     def has_spent(self, owner: Hashable) -> bool:
         """Whether an owner has used up its allowance."""
-        tree = self._trees.get(owner)
-        return tree is not None and not tree.allowance
+        return self._spent.get(owner, 0) >= self._allowance
 
     def refill(self) -> None:
         """Reset the allowances."""
-        for tree in self._trees.values():
-            tree.allowance = ALLOWANCE
+        self._allowance = ALLOWANCE
+        self._spent.clear()

@@ -114,6 +114,25 @@ def test_costly_look_ups_have_an_allowance_that_is_refilled() -> None:
     assert takers(spent + 2) == {1, 2}
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["a new owner", "all patterns removed and added again"])
+def test_an_owner_has_one_allowance_between_two_refills(again: bool) -> None:
+    trees: TreesByOwner[int] = TreesByOwner(DIALECTS["broker"])
+    pattern = compile_pattern(b"/".join([b"*/a"] * 8), trees.dialect)
+    trees.refill()
+    trees.add("costly", pattern, 1)
+
+    def complete(number: int) -> bool:
+        if again:
+            trees.remove("costly", pattern, 1)
+            trees.add("costly", pattern, 1)
+        return not trees.collect(b"/".join([b"a"] * 300) + b"/%d/a" % number, {})
+
+    assert complete(0)
+    assert not all(complete(number) for number in range(200))
+    trees.refill()
+    assert complete(0)
+
+
 def test_each_of_very_many_owners_has_some_steps() -> None:
     trees: TreesByOwner[int] = TreesByOwner(DIALECTS["path"])
     deep = [b"/".join([b"*"] * MAX_LEVELS), b"/".join([b"a"] * MAX_LEVELS)]

@@ -240,24 +240,22 @@ class LocalPrograms:
         if heavy is None:
             return
         deep = [b"/".join(b"*" if number >> bit & 1 else b"d" for bit in range(8)) for number in range(256)]
-        patterns = [one + b"/%d" % rng.randrange(4) for one in deep]
+        patterns = [b"*/%b/%d" % (one, rng.randrange(4)) for one in deep]
         heavy.deep += patterns
         heavy.send(*map(frames.subscribe, patterns))
         heavy.sync(change=True, step=world.events)
         world.settle()
         world.note(f"patterns of user {heavy.uid} use up the steps of {host.name}")
         world.heavy[host.name] = world.now
-        for number in range(100):
-            self.publish_one(heavy, b"d/" * 8 + b"%d/%d" % (number % 4, rng.randrange(1000)))
-        for channel in CHANNELS:
-            if heavy.uid != 65_534 or not channel.startswith(b"c/"):  # it may not
-                self.publish_one(heavy, channel)
+        for number in range(200):
+            self.publish_one(heavy, b"d/" * 9 + b"%d/%d" % (number % 4, rng.randrange(1000)))
+        seen_first = b"e/" + b"d/" * 8 + b"0/%d" % world.events
+        self.publish_one(heavy, seen_first)
         heavy.sync()
 
         def again() -> None:
             if heavy.open and heavy in world.clients[host.name] and host.alive and not host.stalled:
-                for channel in CHANNELS[:9]:
-                    self.publish_one(heavy, channel)
+                self.publish_one(heavy, seen_first)
                 heavy.sync()
 
         world.at(2 * HEAVY, again)
