@@ -40,6 +40,8 @@ class Ledger:
             before = self._before.pop(token, -1)
             if surely:
                 self._check_order(token, before)
+            else:
+                self._taken[token] += 1
         elif surely and self._taken[token]:
             # What came as one that may come was this one.
             self._taken[token] -= 1
