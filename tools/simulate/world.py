@@ -28,8 +28,8 @@ from tools.simulate.violation import Violation
 #: when the simulation begins: seconds since the boot, and nanoseconds since 1970
 BOOT: Final = 1000.0
 EPOCH_NS: Final = 1_770_000_000_000_000_000
-#: seconds for which a user's patterns may be matched in part, after they have used up its steps
-HEAVY: Final = 1.0
+#: seconds of a running host for which a user's patterns may be matched in part, after they have used up its steps
+HEAVY: Final = 3.0
 #: channels that take many steps
 HEAVY_CHANNELS: Final = b"d/"
 #: seconds that a round of a loop takes
@@ -166,6 +166,8 @@ class World:
                     self._turn(host)
                     moved = True
         for host in self.hosts:
+            if host.stalled and self.now <= self.heavy[host.name] + HEAVY:
+                self.heavy[host.name] = self.now
             if host.alive and not host.stalled:
                 self._left[host.name] = 0
                 host.count_round(moved=True)
