@@ -70,8 +70,7 @@ def _owners(dialect: Dialect, texts: list[bytes], key: bytes, limit: int) -> obj
         alone.append({})
         tree.collect(key, alone[-1], _ENOUGH)
     trees.refill()
-    for tree in trees._trees.values():
-        tree.allowance = min(tree.allowance, limit)
+    trees._allowance = min(trees._allowance, limit)
     cuts = []
     for _ in range(8):
         found: dict[int, int] = {}
@@ -81,7 +80,8 @@ def _owners(dialect: Dialect, texts: list[bytes], key: bytes, limit: int) -> obj
             mine = {number for number in found if number % _OWNERS == owner}
             assert mine <= whole.keys()
             assert owner in cut or mine == whole.keys(), f"owner {owner} has missed some without being told"
-    assert all(0 <= tree.allowance <= ALLOWANCE for tree in trees._trees.values())
+    trees.refill()
+    assert (trees._allowance, trees._spent) == (ALLOWANCE, {})
     for number, pattern in enumerate(compiled):
         trees.remove(number % _OWNERS, pattern, number)
     assert not trees._trees, "something is left"
