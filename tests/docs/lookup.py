@@ -30,7 +30,7 @@ _TYPED: Final = re.compile(
 )
 #: documents that show how commands are used, without any that is to be typed
 _USAGE: Final = ("docs/commands.md", REFERENCE)
-_SAYS_SO: Final = re.compile(r"\bnot run here\b")
+_SAYS_SO: Final = re.compile(r"\bnot tested\b")
 #: what stands for something that the reader knows
 _PLACEHOLDER: Final = re.compile(r"[A-Z][A-Z_]+|\.\.\.")
 
@@ -59,7 +59,7 @@ def not_accounted_for(document: str, text: str | None = None) -> Iterator[tuple[
         elif block.kind in _PROGRAMS:
             if block.mark("not run") is not None:
                 if not _SAYS_SO.search(_text_before(page, block.line)):
-                    yield block.where, 'marked "not run", but the text before does not say "not run here"'
+                    yield block.where, 'marked "not run", but the text before does not say "not tested"'
             elif (name := block.mark("file")) is not None:
                 used = [one for one in found[number + 1 :] if one.kind == "sh" and here(one)]
                 if not any(Path(name).name in one.text for one in used):

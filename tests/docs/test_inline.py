@@ -56,9 +56,9 @@ def test_what_is_not_run_has_to_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     marks = {"docs/none.md": [{"block": "make tea", "not run": "no kettle"}]}
     monkeypatch.setattr("tests.docs.blocks.all_marks", lambda: marks)
     block = "```sh\nmake tea\n```\n"
-    ((_, output),) = not_accounted_for("docs/none.md", f"Not run here:\n\n# A heading\n\nDo:\n\n{block}")
+    ((_, output),) = not_accounted_for("docs/none.md", f"Not tested:\n\n# A heading\n\nDo:\n\n{block}")
     assert "the text before does not say" in output
-    assert list(not_accounted_for("docs/none.md", f"An example, not\nrun here:\n\n{block}")) == []
+    assert list(not_accounted_for("docs/none.md", f"An example, not\ntested:\n\n{block}")) == []
     with pytest.raises(BadDocument, match="make tea"):
         list(not_accounted_for("docs/none.md", "No block.\n"))
     with pytest.raises(BadDocument, match="a comment"):
