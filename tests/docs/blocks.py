@@ -16,7 +16,7 @@ from docs.excerpts import LINK
 
 _FENCE: Final = re.compile(r"^( *)(`{3,})([\w-]*|\{[\w-]+\}.*)\s*$")
 #: what marks.yaml may say of a block
-MARKS: Final = ("prepare", "file", "ends", "run by", "run", "shows", "terminal", "daemon", "not run")
+MARKS: Final = ("prepare", "file", "ends", "run by", "run", "shows", "terminal", "daemon", "user", "not run")
 #: the kinds of fences that documents may use
 KINDS: Final = (
     *("sh", "yaml", "python", "c", "go", "perl", "js", "java", "ruby"),

@@ -60,6 +60,8 @@ def follow(place: Place, to_run: list[Block]) -> None:
             write(place, path, block.text)
         if daemon or path == CONFIGURATION:
             must(place, block.where, f"place-daemon {daemon or 'on'}")
+        if user := block.mark("user"):
+            place.become(user)
         if path is not None:
             continue
         start = len(place.shown)

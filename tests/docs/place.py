@@ -115,6 +115,18 @@ PROMPT_COMMAND='echo $? >>{self.folder}/status'
 
     # ---- what is typed
 
+    def become(self, user: str) -> None:
+        """From now on an ordinary user types, who is made for that."""
+        entered = " ".join(shlex.quote(str(one)) for one in (self.folder, *self.folder.parents[:-1]))
+        opened = f"chmod a+x {entered}; chmod a+rw {self.folder} {self.folder}/*"
+        shell = f"bash --noprofile --rcfile {self.folder}/rc --noediting -i"
+        (self.folder / "rc").write_text(self._rc().replace("HOME=/root", f"HOME=/home/{user}"))
+        status = self.run(
+            f"useradd --create-home {user}; {opened}; exec setpriv --reuid {user} --regid {user} --init-groups {shell}"
+        )
+        if status:
+            raise NotAsWritten(f"no shell of {user}:\n{self.shown[-2000:]}")
+
     def run(self, text: str, *, shows: str = "", key: str = "", patience: float | None = None) -> int:
         """Type a command and wait for its end; ``key`` is typed when it has shown ``shows``. Its status."""
         start = len(self.shown)

@@ -1,4 +1,4 @@
-"""The README from "Try it" to the report, from a clean clone: word for word, with what has to be fetched fetched."""
+"""The README from "Try it", and its first report, from a clean clone: word for word, with what has to be fetched."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from tests.docs.follow import blocks_of, follow, here
 from tests.docs.place import Place
 from tests.support import ROOT, cannot_here, need_root
 
-#: where it begins and ends
-_FIRST: Final = "\n## Try it"
-_END: Final = "\n## Limits"
+#: which parts of which documents, from one heading to another
+_PARTS: Final = (
+    ("README.md", "\n## Try it", "\n## Limits"),
+    ("docs/getting-started.md", "\n## Record and report", "\n## A key"),
+)
 #: for one command (s): a slow network is no fault
 _PATIENCE: Final = 1800.0
 #: of the status page, as the README says
@@ -24,10 +26,13 @@ _PORT: Final = 9540
 
 
 def section() -> list[Block]:
-    """The blocks of that part of the README that are run here."""
-    text = (ROOT / "README.md").read_text()
-    first, end = (text.count("\n", 0, text.index(title)) for title in (_FIRST, _END))
-    return [block for block in blocks_of("README.md") if first < block.line <= end and here(block)]
+    """The blocks of these parts that are run here."""
+    found: list[Block] = []
+    for document, *titles in _PARTS:
+        text = (ROOT / document).read_text()
+        first, end = (text.count("\n", 0, text.index(title)) for title in titles)
+        found += [block for block in blocks_of(document) if first < block.line <= end and here(block)]
+    return found
 
 
 @pytest.mark.slow
@@ -43,7 +48,7 @@ def test_a_newcomer_comes_from_a_clone_to_a_picture(tmp_path: Path) -> None:
             cannot_here(f"port {_PORT} of this machine is in use")
         follow(place, section())
         assert place.run(f"curl -sf http://127.0.0.1:{_PORT}/ | grep -qi bccnd") == 0, place.shown
-        assert place.run("grep -q load/there page/index.html") == 0, place.shown
+        assert place.run("grep -q load/there /tmp/bccnd-start/page/index.html") == 0, place.shown
 
 
 def test_the_section_is_followed_to_its_end() -> None:
