@@ -23,7 +23,7 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
     hmac: give every host of the segment the same file, and name it in the configuration:
       integrity: {algorithm: hmac, keys: [/etc/bccnd/keys/hmac.key]}
     To change keys without losing a message:
-      1. Append the new key on every host (keys: [old, new]) and reload.
+      1. Append the new key on every host (keys: [old, new]), and restart: a service reads new files only then.
       2. Swap the order on every host (keys: [new, old]) and reload.
       3. When 'bccn keys' shows no source with the old key, remove it on every host and reload.
 
@@ -31,8 +31,9 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
     sig: FILE stays on this host, FILE.pub goes to all others, under the first part of its sources' names:
       integrity: {algorithm: sig, keys: [/etc/bccnd/keys/sign.key], signers: {relay01: [relay01.pub]}}
     To change keys without losing a message:
-      1. Append the new public key on every host (signers: {relay01: [old.pub, new.pub]}) and reload.
-      2. Sign with the new key on this host and reload.
+      1. Append the new public key on every host (signers: {relay01: [old.pub, new.pub]}), and restart: a service
+         reads new files only then.
+      2. Sign with the new key on this host, and restart.
       3. When 'bccn keys' shows no source with the old key, remove old.pub on every host and reload.
 
     Its fingerprint, which 'bccn keys' shows, is printed. crc32 takes no key.
