@@ -4,12 +4,10 @@
 	wheel deb man docs bench bench-pipeline scale mesh fuzz simulate test-faults soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
-PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
-CORE := $(VENV)/.core
-READY := $(VENV)/.ready
 BUILT := $(VENV)/.built
 CONSTRAINTS := packaging/constraints.txt
 , := ,
@@ -28,7 +26,7 @@ help:
 	@echo 'make test-mutants  put small faults into the core, and see that the tests find them (a quarter of an hour)'
 	@echo 'make test-faults  put known faults back, one at a time, and see that the simulation finds each (half an hour)'
 	@echo 'make coverage  branches of the package that the tests reach, measured on the plain build (five minutes)'
-	@echo 'make wheel   build a wheel for this Python, hot path compiled, and a pure one for programs into dist/'
+	@echo 'make wheel   build into dist/: the sdist, a wheel for this Python, hot path compiled, and a pure one for programs'
 	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=1.0.0+test2: its version; RELEASE=trixie: for Debian 13)'
 	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
 	@echo 'make docs    make the site of the documents in build/docs/ (and write what they take from elsewhere)'
@@ -44,45 +42,72 @@ help:
 	@echo 'make pin     write the versions in use to $(CONSTRAINTS), and the hashes of the wheels that make deb takes'
 	@echo 'make clean   remove what make has made here'
 
-# What the daemon and its tools need, which is little and soon there; and all the rest: tests, recorder, Spark.
+# Four steps, each with all before it: what the daemon and its tools need; what most tests do; the recorder; all the
+# rest, which is Spark and the tools of style, types and documents.
+CORE := $(VENV)/.core
+TESTS := $(VENV)/.tests
+RECORDER := $(VENV)/.recorder
+READY := $(VENV)/.ready
+PIP = PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check
+GROUP = $(BIN)/python packaging/dependency_group.py
+PYTHON_HEADER = "$$("$$(ls $(BIN)/python 2>/dev/null || echo '$(PYTHON)')" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h:python3-dev"
+VENV_PACKAGE = $$(test -e $(BIN)/python || '$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || echo ensurepip:python3-venv)
+CORE_PACKAGES = $(VENV_PACKAGE) cc:gcc pkg-config:pkg-config /usr/include/stdlib.h:libc6-dev \
+	/usr/include/systemd/sd-daemon.h:libsystemd-dev $(PYTHON_HEADER)
+HAS_PYTHON = test -n '$(PYTHON)' || { echo 'bccnd needs Python 3.11 or newer; Debian and Ubuntu: apt-get install python3'; exit 2; }
+BUILD_PACKAGES = cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev $(PYTHON_HEADER)
+
 $(CORE): pyproject.toml $(CONSTRAINTS)
-	@test -n '$(PYTHON)' || { echo 'bccnd needs Python 3.11 or newer; Debian and Ubuntu: apt-get install python3'; exit 2; }
-	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
-	@packaging/need.sh cc:gcc pkg-config:pkg-config /usr/include/stdlib.h:libc6-dev \
-		/usr/include/systemd/sd-daemon.h:libsystemd-dev \
-		"$$('$(PYTHON)' -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h:python3-dev"
+	@$(HAS_PYTHON)
+	@packaging/need.sh $(CORE_PACKAGES)
 	@echo '+ pip install -e .    into $(VENV): the daemon'"'"'s Python packages, 60 MB, half a minute'
 	@'$(PYTHON)' -m venv --clear $(VENV)
-	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --use-pep517 -e . \
-		Cython setuptools
+	@$(GROUP) build >$(VENV)/build.txt
+	@$(PIP) --use-pep517 -e . -r $(VENV)/build.txt
 	@touch $@
 
-$(READY): $(CORE)
-	@echo '+ pip install -e .[dev,all,docs]    into $(VENV): Spark, Arrow, pandas, tools for tests; 1.2 GB, two to five minutes'
-	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e '.[dev,all,docs]'
+$(TESTS): $(CORE)
+	@echo '+ pip install pytest, hypothesis, ...    into $(VENV): what tests run with, 20 MB'
+	@$(GROUP) test >$(VENV)/test.txt
+	@$(PIP) -r $(VENV)/test.txt
+	@touch $@
+
+$(RECORDER): $(TESTS)
+	@echo '+ pip install -e .[recorder]    into $(VENV): Arrow, 150 MB'
+	@$(PIP) -e '.[recorder]'
+	@touch $@
+
+$(READY): $(RECORDER)
+	@echo '+ pip install -e .[all]    into $(VENV): Spark, pandas, tools for tests and documents; 1.2 GB, two to five minutes'
+	@$(GROUP) dev docs >$(VENV)/dev.txt
+	@$(PIP) -e '.[all]' -r $(VENV)/dev.txt
 	@touch $@
 
 # The library of the compiled modules: see setup.py. BCCND_PURE=1 does without it.
 SOURCES := setup.py $(wildcard bccnd/*.py bccnd/*.ld bccnd/*/*.py bccnd/*/*.pxd bccnd/*/*.pyx)
 ifneq ($(or $(filter-out 0,$(BCCND_PURE)),),)
+.PHONY: $(BUILT)
 $(BUILT): $(CORE)
 	@find bccnd -name '*.so' -delete
-	@touch $@
+	@rm -f $@
 else
 $(BUILT): $(CORE) $(SOURCES)
-	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev \
-		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h:python3-dev"
+	@packaging/need.sh $(BUILD_PACKAGES)
 	@echo 'compiling the hot path (one to three minutes)'
 	@find bccnd -name '*.so' -delete
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 endif
 
-# What is still to be installed and made, before anything is.
+# What is still to be installed and made, before anything is. INSTALLS: the last of the four steps that the target takes.
+INSTALLS = $(READY)
+SIZE = $(if $(filter $(READY),$(INSTALLS)),1.2 GB$(,) with Spark,$(if $(filter $(RECORDER),$(INSTALLS)),250 MB,80 MB))
 announce:
-	@test -e $(READY) || echo 'This installs first, in five to ten minutes: system packages that are missing (apt-get; root or' \
-		'sudo; 300 MB with Java), and Python packages into $(VENV) (1.2 GB, with Spark).'
-	@test -e $(BUILT) || echo 'Then it compiles the hot path, in one to three minutes.'
+	@$(HAS_PYTHON)
+	@test -e $(INSTALLS) || echo 'This installs first: system packages that are missing (apt-get; root or sudo), and Python' \
+		'packages into $(VENV) ($(SIZE)).'
+	@test -e $(BUILT) $(if $(filter-out 0,$(BCCND_PURE)),-o 1) || \
+		echo 'Then it compiles the hot path, in one to three minutes.'
 
 demo: announce $(READY) $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
@@ -128,22 +153,40 @@ PLAIN := $(patsubst %,tests/core/test_%.py,bccn1 counters dedup deliveries egres
 PLAIN_ALL := $(patsubst %,tests/%,core native net client fuzz test_build.py) \
 	$(patsubst %,tests/e2e/test_%.py,vectors direct segments interop handover slow_clients start)
 
-TOOLS = @packaging/need.sh git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
-		systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump && \
-	packaging/unpack-prometheus.sh .cache/prometheus
+TOOLS_PACKAGES = git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
+	systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump
+PART_PACKAGES = git:git ip:iproute2 perl:perl openssl:openssl nngcat:nng-utils
+TOOLS = @packaging/need.sh $(TOOLS_PACKAGES) && packaging/unpack-prometheus.sh .cache/prometheus
 # Ubuntu has Chromium as a snap only: what needs a browser is skipped there.
 MORE_TOOLS = @packaging/need.sh c++:g++ go:golang-go zsh:zsh fish:fish java:default-jre-headless pdftotext:poppler-utils \
 		jq:jq unshare:util-linux dh:debhelper /usr/share/perl5/Debian/Debhelper/Sequence/python3.pm:dh-python && \
 	{ packaging/need.sh chromium:chromium || true; }
 
-.PHONY: test-compiled test-plain plain more-tools
-test: announce $(READY) $(BUILT)
-	$(TOOLS)
+# Parts whose tests need little: ARGS that name only these, as folders or files in them, install only that.
+LIGHT := bus client config core daemon doctor fleet gateways handover log monitoring native net
+ARROW := journal recorder
+part = $(foreach name,$(1),tests/$(name) tests/$(name)/%)
+NAMED := $(filter tests/%,$(ARGS))
+ifeq ($(NAMED),)
+else ifeq ($(filter-out $(call part,$(LIGHT)),$(NAMED)),)
+PART := $(TESTS)
+else ifeq ($(filter-out $(call part,$(LIGHT) $(ARROW)),$(NAMED)),)
+PART := $(RECORDER)
+endif
+
+.PHONY: test-compiled test-plain plain more-tools test-packages
+test: INSTALLS = $(or $(PART),$(READY))
+test: announce test-packages $(or $(PART),$(READY)) $(BUILT)
 ifdef ARGS
-	@$(COMPILED) -m 'not slow' $(ARGS)
+	@$(if $(filter-out 0,$(BCCND_PURE)),BCCND_BUILD=pure $(PYTEST),$(COMPILED)) -m 'not slow' $(ARGS)
 else
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint test-plain
 endif
+
+# All that `make test` takes of the system, at once: whoever is asked is asked once.
+test-packages:
+	@packaging/need.sh $(CORE_PACKAGES) $(BUILD_PACKAGES) $(if $(PART),$(PART_PACKAGES),$(TOOLS_PACKAGES))
+	$(if $(PART),,@packaging/unpack-prometheus.sh .cache/prometheus)
 
 # The package without what is compiled, to be found before this folder.
 plain:
@@ -200,11 +243,12 @@ test-docs: $(READY) $(BUILT)
 	BCCND_DOCS=long $(BIN)/python -m pytest --host-network --durations=10 \
 		--hypothesis-profile=full -m slow tests/docs $(ARGS)
 
-wheel: $(READY)
-	@rm -f dist/*.whl
-	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev
+wheel: $(CORE)
+	@rm -f dist/*.whl dist/*.tar.gz
+	@packaging/need.sh $(BUILD_PACKAGES)
+	$(BIN)/python -c "from setuptools.build_meta import build_sdist; build_sdist('dist')" >/dev/null
 	BCCND_PURE=1 PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
-	PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	BCCND_PURE=0 PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	@ls dist
 
 deb:
@@ -222,7 +266,7 @@ docs: $(READY) $(BUILT)
 	@$(BIN)/python -m docs
 
 MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo '+ pip install matplotlib    for the charts; 50 MB'; \
-	$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'matplotlib>=3.8'; }
+	$(GROUP) bench >$(VENV)/bench.txt && $(PIP) -r $(VENV)/bench.txt; }
 
 bench: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux
@@ -243,9 +287,9 @@ mesh: $(READY) $(BUILT)
 	@$(MATPLOTLIB)
 	$(BIN)/python -m tests.bench.mesh --docs docs/mesh.md $(ARGS)
 
-fuzz: $(BUILT)
+fuzz: $(RECORDER) $(BUILT)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || { echo '+ pip install atheris    the fuzzer; 40 MB'; \
-		$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'atheris>=3.0.0'; }
+		$(GROUP) fuzz >$(VENV)/fuzz.txt && $(PIP) -r $(VENV)/fuzz.txt; }
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 simulate: $(BUILT)
@@ -258,7 +302,7 @@ test-faults: $(BUILT)
 	@for fault in $$($(BIN)/python -m tools.simulate --list-faults | cut -d' ' -f1); do \
 		$(BIN)/python -m tools.simulate --fault $$fault --minutes 10 --history 0 || exit 1; done
 
-soak: $(BUILT)
+soak: $(READY) $(BUILT)
 	$(BIN)/python -m tests.soak $(ARGS)
 	$(BIN)/python -m tests.soak.local
 

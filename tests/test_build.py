@@ -1,4 +1,4 @@
-"""Compiled modules: the build under test, and the wheels."""
+"""Compiled modules: the build under test, the sdist, and the wheels."""
 
 from __future__ import annotations
 
@@ -50,32 +50,53 @@ def test_a_library_of_a_single_module_would_hide_the_one_of_all(tmp_path: Path) 
     assert [line.split()[0] for line in stale(tmp_path)] == [f"bccnd/ingress{SUFFIX}"]
 
 
-def wheel(folder: Path, **environment: str) -> Path:
-    """The wheel that comes of the files of the repository."""
-    for name in repository():
-        target = folder / "tree" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target)
-    kept = {name: value for name, value in os.environ.items() if name not in ("BCCND_PURE", "PYTHONPATH")}
-    options = ["-q", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-build-isolation"]
+def run(*words: str | Path, cwd: Path, **environment: str) -> str:
+    """Run a command without what this process has set for its own tests, and return what it says."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BCCND", "PYTHON", "PYTEST"))}
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", *options, "-w", str(folder / "out"), "."],
-        cwd=folder / "tree",
+        [str(word) for word in words],
+        cwd=cwd,
         env={**kept, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist that comes of the files of the repository, unpacked."""
+    folder = tmp_path_factory.mktemp("sdist")
+    for name in repository():
+        target = folder / "tree" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target)
+    build = f"from setuptools.build_meta import build_sdist; build_sdist({str(folder)!r})"
+    run(sys.executable, "-c", build, cwd=folder / "tree", CC="/bin/false")
+    (packed,) = folder.glob("*.tar.gz")
+    shutil.unpack_archive(packed, folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    return unpacked
+
+
+def wheel(tree: Path, folder: Path, **environment: str) -> tuple[Path, str]:
+    """Build the wheel of a tree; return it, and what the build says."""
+    shutil.copytree(tree, folder / "tree")
+    options = ["--disable-pip-version-check", "--no-index", "--no-deps", "--no-build-isolation"]
+    command: list[str | Path] = [sys.executable, "-m", "pip", "wheel", "-v", *options, "-w", folder / "out", "."]
+    said = run(*command, cwd=folder / "tree", **environment)
     (found,) = (folder / "out").iterdir()
-    return found
+    return found, said
 
 
-def check_modules(archive: zipfile.ZipFile, built: set[str]) -> None:
-    """Check that a wheel holds what every wheel does, and what was built."""
-    wanted = {
-        name for name in repository() if re.fullmatch(r"bccnd/.*\.(ld|py|pyx|pxd|typed|css|html|js|svg|toml)", name)
-    }
+def check_files(archive: zipfile.ZipFile, built: set[str]) -> None:
+    """Check that a wheel holds what every wheel does, and what was built; no sources of what is compiled."""
+    wanted = {name for name in repository() if re.fullmatch(r"bccnd/.*\.(py|typed|css|html|js|svg|toml)", name)}
+    for name in repository():
+        if re.fullmatch(r"etc/(grafana|prometheus)/.*", name):
+            wanted.add(name.replace("etc/", "bccnd/share/"))
     assert {name for name in archive.namelist() if name.startswith("bccnd/")} == wanted | built
 
 
@@ -92,15 +113,28 @@ def kinds_loaded(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_pure_wheel_needs_no_compiler_and_fits_everywhere(tmp_path: Path) -> None:
-    found = wheel(tmp_path, BCCND_PURE="1", CC="/bin/false", CXX="/bin/false")
+def test_the_sdist_holds_the_repository(sdist: Path) -> None:
+    held = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
+    assert set(repository()) <= held
+    added = {name for name in held - set(repository()) if not name.startswith("bccnd.egg-info/")}
+    assert added == {"PKG-INFO", "setup.cfg"}
+    assert os.access(sdist / "packaging/need.sh", os.X_OK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", [{"BCCND_PURE": "1"}, {}], ids=["asked for", "without a compiler"])
+def test_the_pure_wheel_needs_no_compiler_and_fits_everywhere(
+    sdist: Path, tmp_path: Path, wanted: dict[str, str]
+) -> None:
+    found, said = wheel(sdist, tmp_path, CC="/bin/false", CXX="/bin/false", **wanted)
     assert found.name.endswith("-py3-none-any.whl")
+    assert ("building the pure package, as this machine cannot compile" in said) == (not wanted)
     with zipfile.ZipFile(found) as archive:
-        assert not [name for name in archive.namelist() if name.endswith((".so", ".c", ".o"))]
-        check_modules(archive, set())
+        check_files(archive, set())
         archive.extractall(tmp_path / "unpacked")
     assert kinds_loaded(tmp_path / "unpacked") == {"py"}
-    check_client_alone(found, tmp_path)
+    if wanted:
+        check_client_alone(found, tmp_path)
 
 
 def check_client_alone(found: Path, folder: Path) -> None:
@@ -127,19 +161,37 @@ def check_client_alone(found: Path, folder: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "blocking []\nasyncio []\n", "")
 
 
+def check_core(sdist: Path, found: Path, folder: Path) -> None:
+    """Check that a new environment with nothing but a wheel passes the core's tests of the sdist."""
+    run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
+    python = folder / "venv/bin/python"
+    options = ["--disable-pip-version-check", "--no-index", "--no-deps"]
+    run(python, "-m", "pip", "install", "-q", *options, found, cwd=folder)
+    # What the package and its tests depend on is that of this environment: tests have no network to fetch it from.
+    (packages,) = (folder / "venv/lib").glob("python*/site-packages")
+    places = [place for place in sys.path if place.endswith("-packages")]
+    (packages / "dependencies.pth").write_text("\n".join(places))
+    shutil.copytree(sdist, folder / "tests of it")
+    options = ["-q", "--import-mode=append", "-p", "no:cacheprovider"]
+    said = run(python, "-m", "pytest", *options, "tests/core", cwd=folder / "tests of it", PYTHONSAFEPATH="1", BCCND_BUILD="compiled")
+    assert re.search(r"^\d+ passed", said, re.MULTILINE)
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # it takes two minutes on a machine that does nothing else
-def test_the_compiled_wheel_has_every_module_of_the_list_and_names_its_platform(tmp_path: Path) -> None:
+@pytest.mark.timeout(1800)  # it takes three minutes on a machine that does nothing else
+def test_the_compiled_wheel_of_the_sdist_has_every_module_of_the_list_and_passes_its_tests(
+    sdist: Path, tmp_path: Path
+) -> None:
     if os.environ.get("BCCND_BUILD") == "pure":
         pytest.skip("it is made once, where what is compiled is tested")
     headers = [Path(sysconfig.get_path("include")) / "Python.h", Path("/usr/include/openssl/sha.h")]
     if shutil.which("cc") is None or not all(header.is_file() for header in headers):
         cannot_here("there is no compiler, or not the headers of Python and OpenSSL")
-    found = wheel(tmp_path)
+    found, _ = wheel(sdist, tmp_path)
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert re.search(rf"-{version}-{version}-linux_\w+\.whl$", found.name)
     with zipfile.ZipFile(found) as archive:
-        check_modules(archive, {LIBRARY})
-        assert not [name for name in archive.namelist() if name.endswith((".c", ".o"))]
+        check_files(archive, {LIBRARY})
         archive.extractall(tmp_path / "unpacked")
     assert kinds_loaded(tmp_path / "unpacked") == {"so"}
+    check_core(sdist, found, tmp_path)

@@ -393,16 +393,24 @@ def test_missing_packages_are_named_before_they_are_installed(
     assert says in done.stdout + done.stderr
 
 
-def test_a_wheel_takes_the_place_of_wheels_alone(tmp_path: Path) -> None:
+def test_wheels_and_sdist_take_the_place_of_earlier_ones_alone(tmp_path: Path) -> None:
     make = need("make", "make")
-    for name in ("dist/bccnd.deb", "dist/old.whl", "packaging/need.sh", ".venv/bin/pip"):
+    for name in (
+        "dist/bccnd.deb",
+        "dist/old.whl",
+        "dist/old.tar.gz",
+        "packaging/need.sh",
+        ".venv/bin/pip",
+        ".venv/bin/python",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch(0o755)
     (tmp_path / ".venv/bin/pip").write_text("#!/bin/sh\ntouch dist/new$BCCND_PURE.whl\n")
+    (tmp_path / ".venv/bin/python").write_text("#!/bin/sh\ntouch dist/new.tar.gz\n")
     (tmp_path / "packaging/need.sh").write_text("#!/bin/sh\n")
-    done = run(make, "-C", tmp_path, "-f", ROOT / "Makefile", "-o", ".venv/.ready", "wheel")
+    done = run(make, "-C", tmp_path, "-f", ROOT / "Makefile", "-o", ".venv/.core", "wheel")
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in (tmp_path / "dist").iterdir()} == {"bccnd.deb", "new.whl", "new1.whl"}
+    assert {path.name for path in (tmp_path / "dist").iterdir()} == {"bccnd.deb", "new.tar.gz", "new0.whl", "new1.whl"}
 
 
 def test_what_was_compiled_is_kept_for_its_release_and_sources(tmp_path: Path) -> None:

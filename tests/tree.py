@@ -19,7 +19,10 @@ IMPURE = {
 
 
 def repository() -> list[str]:
-    """List the files that are tracked by git, or could be added."""
+    """List the files that are tracked by git, or could be added; without a repository, those of the sdist."""
+    manifest = ROOT / "bccnd.egg-info/SOURCES.txt"
+    if not (ROOT / ".git").exists() and manifest.is_file():
+        return [name for name in manifest.read_text().splitlines() if not name.startswith("bccnd.egg-info/")]
     if shutil.which("git") is None:
         cannot_here("there is no git")
     done = subprocess.run(
