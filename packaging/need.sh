@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs missing packages: need.sh COMMAND:PACKAGE ..., or FILE:PACKAGE with the file's whole path
-# Prints each command before it runs it. Without apt-get, or neither root nor sudo, prints what to install, and exits 2.
+# Prints each command before it runs it; at a terminal, a user who is not root is asked first (not where CI is set).
+# Without apt-get, or neither root nor sudo, or without consent, prints what to install, and exits 2.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 missing=""
@@ -30,6 +31,17 @@ if [ "$(id -u)" -ne 0 ]; then
         exit 2
     fi
     sudo="sudo "
+    if [ -t 0 ] && [ -t 2 ] && [ -z "${CI:-}" ]; then
+        printf 'This needs packages of the system:%s\nRun "sudo %s"? [Y/n] ' "$missing" "$install" >&2
+        read -r answer || answer=n
+        case $answer in
+            "" | [Yy]*) ;;
+            *)
+                echo "need: nothing was installed. As root, type: $install" >&2
+                exit 2
+                ;;
+        esac
+    fi
 fi
 run() {
     echo "+ $sudo$*"
