@@ -173,7 +173,8 @@ def check_core(sdist: Path, found: Path, folder: Path) -> None:
     (packages / "dependencies.pth").write_text("\n".join(places))
     shutil.copytree(sdist, folder / "tests of it")
     options = ["-q", "--import-mode=append", "-p", "no:cacheprovider"]
-    said = run(python, "-m", "pytest", *options, "tests/core", cwd=folder / "tests of it", PYTHONSAFEPATH="1", BCCND_BUILD="compiled")
+    settings = {"PYTHONSAFEPATH": "1", "BCCND_BUILD": "compiled"}
+    said = run(python, "-m", "pytest", *options, "tests/core", cwd=folder / "tests of it", **settings)
     assert re.search(r"^\d+ passed", said, re.MULTILINE)
 
 
