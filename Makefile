@@ -175,17 +175,19 @@ PART := $(RECORDER)
 endif
 
 .PHONY: test-compiled test-plain plain more-tools test-packages
+# Single tests on the plain build take a copy of the package, so that the library need not be built again later.
+ONLY_PLAIN := $(if $(ARGS),$(filter-out 0,$(BCCND_PURE)))
 test: INSTALLS = $(or $(PART),$(READY))
-test: announce test-packages $(or $(PART),$(READY)) $(BUILT)
+test: announce test-packages $(or $(PART),$(READY)) $(if $(ONLY_PLAIN),plain,$(BUILT))
 ifdef ARGS
-	@$(if $(filter-out 0,$(BCCND_PURE)),BCCND_BUILD=pure $(PYTEST),$(COMPILED)) -m 'not slow' $(ARGS)
+	@$(if $(ONLY_PLAIN),$(PURE),$(COMPILED)) -m 'not slow' $(ARGS)
 else
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint test-plain
 endif
 
 # All that `make test` takes of the system, at once: whoever is asked is asked once.
 test-packages:
-	@packaging/need.sh $(CORE_PACKAGES) $(BUILD_PACKAGES) $(if $(PART),$(PART_PACKAGES),$(TOOLS_PACKAGES))
+	@packaging/need.sh $(CORE_PACKAGES) $(if $(ONLY_PLAIN),,$(BUILD_PACKAGES)) $(if $(PART),$(PART_PACKAGES),$(TOOLS_PACKAGES))
 	$(if $(PART),,@packaging/unpack-prometheus.sh .cache/prometheus)
 
 # The package without what is compiled, to be found before this folder.

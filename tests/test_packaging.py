@@ -393,6 +393,53 @@ def test_missing_packages_are_named_before_they_are_installed(
     assert says in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("answer", "ci", "status", "says"),
+    [("n", "", 2, "nothing was installed"), ("y", "", 0, "? [Y/n]"), ("n", "true", 0, "+ sudo apt-get install")],
+)
+def test_a_user_at_a_terminal_is_asked_before_sudo_is_used(
+    tmp_path: Path, answer: str, ci: str, status: int, says: str
+) -> None:
+    for name, inside in {"id": "echo 1000", "sudo": f"touch {tmp_path}/used", "apt-get": "exit 1"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{inside}\n")
+        (tmp_path / name).chmod(0o755)
+    ours, terminal = os.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CI": ci, "LC_ALL": "C"}
+    command = ["sh", str(ROOT / "packaging/need.sh"), "no-such-command:g++"]
+    done = subprocess.run(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, timeout=60, check=False
+    )
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+    os.close(terminal)
+    assert done.returncode == status
+    assert says in said
+    assert ("? [Y/n]" in said) == (not ci)
+    assert (tmp_path / "used").exists() == (status == 0)
+
+
+@pytest.mark.parametrize(
+    ("named", "installs"),
+    [
+        ("tests/core", "test"),
+        ("tests/core/test_dedup.py tests/net -k restart", "test"),
+        ("tests/core tests/recorder/test_rows.py", "recorder"),
+        ("tests/core tests/pipeline", "all"),
+        ("-k restart", "all"),
+        ("", "all"),
+    ],
+)
+def test_a_part_of_the_tests_installs_what_it_takes(tmp_path: Path, named: str, installs: str) -> None:
+    make = need("make", "make")
+    # What another make, which runs these tests, has set is not meant for this one.
+    done = run(make, "-n", "-C", ROOT, "test", f"ARGS={named}", f"VENV={tmp_path}", MAKEFLAGS="", MAKELEVEL="0")
+    assert done.returncode == 0, done.stderr
+    steps = {"test": "/test.txt\n", "recorder": "-e '.[recorder]'", "all": "-e '.[all]'"}
+    made = [step for step, command in steps.items() if command in done.stdout]
+    assert made == list(steps)[: list(steps).index(installs) + 1]
+
+
 def test_wheels_and_sdist_take_the_place_of_earlier_ones_alone(tmp_path: Path) -> None:
     make = need("make", "make")
     for name in (
