@@ -9,7 +9,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 version=${1:-}
-[ -n "$version" ] || version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' bccnd/version.py)
+# What Python calls 1.2.0.dev0 comes before 1.2.0 here, too.
+[ -n "$version" ] || version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' bccnd/version.py | sed 's/\.dev/~dev/')
 python=/usr/bin/python3
 
 packaging/need.sh "$python":python3 git:git
@@ -68,18 +69,23 @@ built=.cache/built/$(packaging/built-name.sh "$system" "$tag" "$stage")
 
 [ -n "${SOURCE_DATE_EPOCH:-}" ] || SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 export SOURCE_DATE_EPOCH
-cat > "$stage/debian/changelog" << END
+# The written changelog has the releases; any other version gets an entry of its own before them.
+released=$(sed -n '1s/^bccnd (\(.*\)) .*/\1/p' packaging/debian/changelog)
+if [ "$version" != "$released" ]; then
+    cat - packaging/debian/changelog > "$stage/debian/changelog" << END
 bccnd ($version) unstable; urgency=medium
 
-  * See CHANGELOG.md (changelog.gz in the folder of the documentation).
+  * Built between releases; "Unreleased" in changelog.gz says what is new.
 
  -- $(sed -n "s/^Maintainer: //p" packaging/debian/control)  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
+
 END
+fi
 
 echo "building the packages (what is said goes to build/deb/log)"
 # Other Pythons of this machine are none of its business.
 (
-    export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEB_BUILD_OPTIONS=noautodbgsym
+    export PATH=/usr/sbin:/usr/bin:/sbin:/bin
     $inside sh -c "cd '$there' && exec dpkg-buildpackage -b -us -uc"
 ) > build/deb/log 2>&1 || {
     tail -n 40 build/deb/log
@@ -90,6 +96,7 @@ if [ ! -d "$built" ]; then
     mkdir -p .cache/built
     cp -r "$stage/debian/wheel" "$built"
 fi
-mv build/deb/*.deb "$dist/"
+# Ubuntu calls packages with symbols .ddeb.
+find build/deb -maxdepth 1 \( -name '*.deb' -o -name '*.ddeb' \) -exec mv {} "$dist/" \;
 [ -z "$inside" ] || find build/deb -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} +
 ls "$dist"/bccnd_"$version"_*.deb "$dist"/bccnd-dev_"$version"_*.deb

@@ -485,6 +485,19 @@ def test_what_was_compiled_is_kept_for_its_release_and_sources(tmp_path: Path) -
     assert name("trixie") == first
 
 
+def test_the_changelog_of_the_package_has_this_release() -> None:
+    done = run(need("dpkg-parsechangelog", "dpkg-dev"), "-l", DEBIAN / "changelog", "-S", "Version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ".dev" in VERSION or done.stdout.strip() == VERSION
+
+
+def test_the_licence_of_every_package_that_is_carried_is_given() -> None:
+    text = (DEBIAN / "copyright").read_text()
+    for pin, _ in PIN.findall((ROOT / "packaging/wheels/carried.txt").read_text().partition("\n")[2]):
+        name = pin.partition("==")[0].replace("-", "_")
+        assert re.search(rf"^(Files:)? debian/carried/{name}[/*-]", text, re.MULTILINE), name
+
+
 def listing(package: Path) -> dict[str, str]:
     """The files of a package, and the mode of each."""
     lines = run("dpkg-deb", "-c", package).stdout.splitlines()
@@ -507,8 +520,8 @@ def test_the_packages_build_and_hold_units_commands_pages_and_folders(tmp_path: 
     shutil.copytree(ROOT / ".cache/wheels", tree / ".cache/wheels")
     made = run("sh", tree / "packaging/deb.sh", timeout=1700)
     assert made.returncode == 0, made.stdout + made.stderr
-    packages = {path.name.partition("_")[0]: path for path in (tree / "dist").glob("*.deb")}
-    assert set(packages) == {"bccnd", "bccnd-dev"}
+    packages = {path.name.partition("_")[0]: path for path in (tree / "dist").glob("*.*deb")}
+    assert set(packages) == {"bccnd", "bccnd-dbgsym", "bccnd-dev"}
     held, for_programs = listing(packages["bccnd"]), listing(packages["bccnd-dev"])
     assert {name for name in held.keys() & for_programs if not name.endswith("/")} == set()
     names = {name.rpartition("/")[2] for name in held}
