@@ -148,7 +148,7 @@ def write(
     (out / f"{name}.md").write_text(text)
     print(text)
     if not all(draw(folder) for folder in ([out] if docs is None else [out, docs.parent])):
-        console.print("no charts: matplotlib is missing (pip install -e '.[bench]')")
+        console.print("no charts: matplotlib is missing (make scale installs it)")
     console.print(f"written to {out}")
     if docs is not None:
         page, missing = put_into(docs.read_text(), places or {}, made or {})
