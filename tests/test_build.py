@@ -76,7 +76,8 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = f"from setuptools.build_meta import build_sdist; build_sdist({str(folder)!r})"
     run(sys.executable, "-c", build, cwd=folder / "tree", CC="/bin/false")
     (packed,) = folder.glob("*.tar.gz")
-    shutil.unpack_archive(packed, folder / "unpacked", filter="data")
+    (folder / "unpacked").mkdir()
+    run("tar", "-xf", packed, "-C", folder / "unpacked", cwd=folder)
     (unpacked,) = (folder / "unpacked").iterdir()
     return unpacked
 
