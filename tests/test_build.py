@@ -122,7 +122,25 @@ def test_the_sdist_holds_the_repository(sdist: Path) -> None:
     assert os.access(sdist / "packaging/need.sh", os.X_OK)
 
 
+def check_core(sdist: Path, found: Path, build: str, folder: Path) -> None:
+    """Check that a new environment with nothing but a wheel passes the core's tests of the sdist."""
+    run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
+    python = folder / "venv/bin/python"
+    options = ["--disable-pip-version-check", "--no-index", "--no-deps"]
+    run(python, "-m", "pip", "install", "-q", *options, found, cwd=folder)
+    # What the package and its tests depend on is that of this environment: tests have no network to fetch it from.
+    (packages,) = (folder / "venv/lib").glob("python*/site-packages")
+    places = [place for place in sys.path if place.endswith("-packages")]
+    (packages / "dependencies.pth").write_text("\n".join(places))
+    shutil.copytree(sdist, folder / "tests of it")
+    options = ["-q", "--import-mode=append", "-p", "no:cacheprovider"]
+    settings = {"PYTHONSAFEPATH": "1", "BCCND_BUILD": build}
+    said = run(python, "-m", "pytest", *options, "tests/core", cwd=folder / "tests of it", **settings)
+    assert re.search(r"^\d+ passed", said, re.MULTILINE)
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("wanted", [{"BCCND_PURE": "1"}, {}], ids=["asked for", "without a compiler"])
 def test_the_pure_wheel_needs_no_compiler_and_fits_everywhere(
     sdist: Path, tmp_path: Path, wanted: dict[str, str]
@@ -136,6 +154,8 @@ def test_the_pure_wheel_needs_no_compiler_and_fits_everywhere(
     assert kinds_loaded(tmp_path / "unpacked") == {"py"}
     if wanted:
         check_client_alone(found, tmp_path)
+    else:
+        check_core(sdist, found, "pure", tmp_path)
 
 
 def check_client_alone(found: Path, folder: Path) -> None:
@@ -162,23 +182,6 @@ def check_client_alone(found: Path, folder: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "blocking []\nasyncio []\n", "")
 
 
-def check_core(sdist: Path, found: Path, folder: Path) -> None:
-    """Check that a new environment with nothing but a wheel passes the core's tests of the sdist."""
-    run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-    python = folder / "venv/bin/python"
-    options = ["--disable-pip-version-check", "--no-index", "--no-deps"]
-    run(python, "-m", "pip", "install", "-q", *options, found, cwd=folder)
-    # What the package and its tests depend on is that of this environment: tests have no network to fetch it from.
-    (packages,) = (folder / "venv/lib").glob("python*/site-packages")
-    places = [place for place in sys.path if place.endswith("-packages")]
-    (packages / "dependencies.pth").write_text("\n".join(places))
-    shutil.copytree(sdist, folder / "tests of it")
-    options = ["-q", "--import-mode=append", "-p", "no:cacheprovider"]
-    settings = {"PYTHONSAFEPATH": "1", "BCCND_BUILD": "compiled"}
-    said = run(python, "-m", "pytest", *options, "tests/core", cwd=folder / "tests of it", **settings)
-    assert re.search(r"^\d+ passed", said, re.MULTILINE)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # it takes three minutes on a machine that does nothing else
 def test_the_compiled_wheel_of_the_sdist_has_every_module_of_the_list_and_passes_its_tests(
@@ -196,4 +199,4 @@ def test_the_compiled_wheel_of_the_sdist_has_every_module_of_the_list_and_passes
         check_files(archive, {LIBRARY})
         archive.extractall(tmp_path / "unpacked")
     assert kinds_loaded(tmp_path / "unpacked") == {"so"}
-    check_core(sdist, found, tmp_path)
+    check_core(sdist, found, "compiled", tmp_path)
