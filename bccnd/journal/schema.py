@@ -10,6 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
+#: the column with what is recorded of payloads
+PAYLOAD: Final = "payload"
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
 #: one row for each datagram that a receiver read
@@ -31,7 +33,7 @@ OBS: Final = pa.schema(
         pa.field("chan", pa.string()),
         pa.field("form", pa.string()),
         pa.field("len", pa.int32()),
-        pa.field("payload", pa.binary()),
+        pa.field(PAYLOAD, pa.binary()),
     ]
 )
 

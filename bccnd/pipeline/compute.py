@@ -29,7 +29,7 @@ from bccnd.pipeline import clocks, day_state, input_history, schema
 from bccnd.pipeline.block_gaps import BlockGaps
 from bccnd.pipeline.clocks import Clock
 from bccnd.pipeline.damaged_files import DamagedFile, find_damaged
-from bccnd.pipeline.epoch_alignment import align, joined
+from bccnd.pipeline.epoch_alignment import align
 from bccnd.pipeline.epoch_assignment import EpochAssignment
 from bccnd.pipeline.final_days import Carry
 from bccnd.pipeline.input_history import Session
@@ -38,9 +38,11 @@ from bccnd.pipeline.messages import Context, message_records
 from bccnd.pipeline.number_runs import Stretch, runs
 from bccnd.pipeline.reach import find_reach
 from bccnd.pipeline.receivers import JournalSpan, Seen, find_receivers, recorded
+from bccnd.pipeline.reported_tails import ReportedTails, by_source, with_tails
 from bccnd.pipeline.scan import BUCKET, Plan, block_of, counted, estimate, scan, spans_of
+from bccnd.pipeline.sent_ranges import merge_ranges
 from bccnd.pipeline.session_files import without_damaged
-from bccnd.pipeline.source_runs import Carried, Piece, Run
+from bccnd.pipeline.source_runs import Carried, Piece, Run, SentRange, Tail
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery
 from bccnd.pipeline.tables.epochs import epochs as epochs_table
@@ -49,18 +51,22 @@ from bccnd.pipeline.tables.integrity import integrity
 from bccnd.pipeline.tables.liveness import kept as kept_silences
 from bccnd.pipeline.tables.losses import channel_loss, link_loss
 from bccnd.pipeline.tables.missed import missed
-from bccnd.pipeline.task_records import DAY, RECORD_SHAPE, date_of, fields_of, frame_of, of_kind
+from bccnd.pipeline.task_records import DAY, KINDS, RECORD_SHAPE, date_of, fields_of, frame_of, of_kind
+from bccnd.pipeline.time_spans import joined
 
 _Row = TypeVar("_Row", Stretch, Run, Carried)
 
 #: bytes of journals for each part that Spark divides rows of tables into
 PART: Final = 32 << 20
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
-#: what alignment emits, kind by kind: `run` and `mark` as they are kept (`schema.ALIGN`), `epoch` (its number in epoch,
-#: the cause in host), `piece` (a `Piece`)
+#: what alignment emits, kind by kind: `run`, `sent` and `mark` as they are kept (`schema.ALIGN`), `epoch` (its number
+#: in epoch, the cause in host), `piece` (a `Piece`), `tail` (a `Tail`: key, ts and moment in hi_key, from_ts and to_ts)
 _ALIGNED: Final = StructType(
     [StructField("day", StringType()), *(one for one in schema.ALIGN.fields if one.name != "hosts")]
 )
+#: the columns of it that hold the fields of a `SentRange` and of a `Tail`
+_SENT_FIELDS: Final = ("day", "lo_key", "hi_key", "from_ts", "to_ts")
+_TAIL_FIELDS: Final = ("day", "epoch", "hi_key", "from_ts", "to_ts")
 
 
 @dataclass(frozen=True)
@@ -138,32 +144,38 @@ def compute(
         found_clocks = clocks.remaining(offsets, corrections, others)
         right_sessions = clocks.correct_sessions(without_damaged(sessions, scanned.damaged), corrections)
 
-        kept_runs = None if state is None else state.where("kind = 'run'")
+        kept_runs = None if state is None else state.where("kind IN ('run', 'sent')")
         recording = recorded(right_sessions, [*journals, *(row.span for row in scanned.seen if row.day in wanted)])
         carried = None if carry is None else carry.epochs
-        aligned = keep(_align(scanned.kind("stretch", wanted), kept_runs, carried, found_clocks, recording, tasks))
-        divided = aligned.where("kind IN ('epoch', 'piece')").select("kind", "src", *Piece._fields).toArrow()
+        aligned = keep(_align(scanned.sources(wanted), kept_runs, carried, found_clocks, recording, tasks))
+        divided = aligned.where("kind IN ('epoch', 'piece', 'tail')").select("kind", "src", *Piece._fields, "day")
+        divided = divided.toArrow()
         epochs = divided.filter(pc.equal(divided["kind"], "epoch")).select(["src", "epoch", "host"])
-        pieces = divided.filter(pc.equal(divided["kind"], "piece")).drop_columns("kind")
+        pieces = divided.filter(pc.equal(divided["kind"], "piece")).drop_columns(["kind", "day"])
+        tails = _tails(divided.filter(pc.equal(divided["kind"], "tail")), wanted)
         before = day_state.with_carried(state, carried)
-        reached = day_state.reached(before, wanted)
+        reached = with_tails(day_state.reached(before, wanted), tails, wanted)
         ahead = {key: clock.offset for key, clock in found_clocks.items()}
+        receivers = find_receivers(scanned.seen, scanned.reach, right_sessions, wanted, ahead)
         context = Context(
             EpochAssignment.of(epochs, pieces),
-            find_receivers(scanned.seen, scanned.reach, right_sessions, wanted, ahead),
+            receivers,
             _offsets(scanned.hosts, ahead, wanted),
             frozenset(wanted),
             tuple({one.host for one in scanned.seen} | {one.host for one in right_sessions}),
             block,
             reached,
+            tails,
         )
         shared = spark.sparkContext.broadcast(context)
         kept.callback(shared.destroy)
         parts = scanned.kind("part").groupBy("bucket")
         messages = keep(parts.applyInArrow(lambda table: message_records(table, shared.value), RECORD_SHAPE))
         gaps = BlockGaps(spark, messages, reached, frozenset(wanted))
+        reported = ReportedTails(spark, messages, tails, reached, receivers)
         causes = frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
-        all_epochs = keep(day_state.all_days(of_kind(messages, "epoch").transform(of_days), before))
+        heard_epochs = reported.added("epoch", of_kind(messages, "epoch"))
+        all_epochs = keep(day_state.all_days(heard_epochs.transform(of_days), before))
         epochs_found = all_epochs.transform(epochs_table, causes)
         if carry is not None:
             heard = all_epochs.where(F.col("day") >= carry.first).select("src", "epoch").distinct()
@@ -174,10 +186,10 @@ def compute(
             "receiver_sets": of_kind(messages, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
             "epochs": epochs_found,
             "messages": gaps.added(of_kind(messages, "message")),
-            "link_loss": link_loss(gaps.with_kind("link")),
+            "link_loss": link_loss(reported.added("link", gaps.with_kind("link"))),
             "delivery": delivery(of_kind(messages, "delivered")),
             "channel_loss": channel_loss(gaps.with_kind("channel")),
-            "missed": missed(gaps.with_kind("missed")),
+            "missed": missed(reported.added("missed", gaps.with_kind("missed"))),
             "channel_traffic": channel_traffic(lengths, nameless),
             "integrity": integrity(scanned.kind("refused", wanted)),
             "skew": _skew_table(spark, skews, wanted),
@@ -186,7 +198,7 @@ def compute(
             wanted,
             {name: schema.conform(name, frame) for name, frame in tables.items()},
             day_state.kept(
-                aligned.where("kind IN ('run', 'mark')").where(F.col("day").isin(*wanted)),
+                aligned.where("kind IN ('run', 'sent', 'mark')").where(F.col("day").isin(*wanted)),
                 all_epochs,
                 frame_of(spark, clocks.to_keep(corrections, guessed, computed)),
             ),
@@ -216,6 +228,12 @@ class _Scanned:
         for row in self.seen:
             self.hosts.setdefault(row.day, set()).add(row.host)
         self.reach = find_reach(of_kind(records, "reach"))
+
+    def sources(self, days: Sequence[str]) -> DataFrame:
+        """Records `stretch` and `sent`, under the names of fields that both have."""
+        names = KINDS["stretch"].items()
+        records = self.records.where("kind IN ('stretch', 'sent')").where(F.col("day").isin(list(days)))
+        return records.select("kind", *[F.col(column).alias(name) for name, column in names])
 
     def kind(self, kind: str, days: Sequence[str] | None = None) -> DataFrame:
         return of_kind(self.records, kind, days)
@@ -287,8 +305,15 @@ def _offsets(
     return found
 
 
+def _tails(found: pa.Table, days: Collection[str]) -> dict[str, list[Tail]]:
+    """The tails of these days, by source."""
+    names = {"hi_key": "key", "from_ts": "ts", "to_ts": "moment"}
+    rows = found.rename_columns([names.get(name, name) for name in found.column_names]).to_pylist()
+    return by_source(row for row in rows if row["day"] in days)
+
+
 def _align(
-    stretches: DataFrame,
+    sources: DataFrame,
     kept: DataFrame | None,
     carried: DataFrame | None,
     found: Mapping[clocks.Key, Clock],
@@ -299,29 +324,45 @@ def _align(
     days computed now."""
 
     def align_sources(new: pa.Table, old: pa.Table | None = None) -> pa.Table:
-        stretches = _by_source(new, Stretch)
+        stretches, sent = _by_source(_only(new, "stretch"), Stretch), _received(_only(new, "sent"), found)
         known: dict[str, list[Run]] = {}
         before: dict[str, list[Carried]] = {}
+        sent_before: dict[str, list[SentRange]] = {}
         if old is not None:
-            is_carried = pc.is_valid(old["number"])
-            known = _by_source(old.filter(pc.invert(is_carried)), Run)
-            before = _by_source(old.filter(is_carried), Carried)
+            known = _by_source(_only(old, "run"), Run)
+            before = _by_source(_only(old, "carried"), Carried)
+            for row in _only(old, "sent").to_pylist():
+                sent_before.setdefault(row["src"], []).append(SentRange(*map(row.get, _SENT_FIELDS)))
         records = []
-        for src in dict.fromkeys([*stretches, *known]):
+        for src in dict.fromkeys([*stretches, *known, *(src for src in (*sent, *sent_before) if src in before)]):
             last = next(iter(before.get(src, ())), None)
-            records += _aligned(src, stretches.get(src, []), known.get(src, []), last, found, recording)
+            ranges = merge_ranges(sent.get(src, ())), sent_before.get(src, [])
+            records += _aligned(src, stretches.get(src, []), known.get(src, []), last, *ranges, found, recording)
         return pa.Table.from_pylist(records, to_arrow_schema(_ALIGNED))
 
     bucket = F.pmod(F.xxhash64("src"), F.lit(tasks))
-    grouped = stretches.groupBy(bucket)
+    grouped = sources.groupBy(bucket)
     if kept is None:
         return grouped.applyInArrow(lambda table: align_sources(table), _ALIGNED)
-    known = kept.select("src", *Run._fields)
+    known = kept.select("kind", "src", *Run._fields)
     if carried is not None:
-        known = known.unionByName(carried.select("src", *Carried._fields), allowMissingColumns=True)
-    else:
-        known = known.withColumn("number", F.lit(None).cast("long"))
+        carried = carried.select(F.lit("carried").alias("kind"), "src", *Carried._fields)
+        known = known.unionByName(carried, allowMissingColumns=True)
     return grouped.cogroup(known.groupBy(bucket)).applyInArrow(align_sources, _ALIGNED)
+
+
+def _only(table: pa.Table, kind: str) -> pa.Table:
+    return table.filter(pc.equal(table["kind"], kind))
+
+
+def _received(table: pa.Table, found: Mapping[clocks.Key, Clock]) -> dict[str, list[SentRange]]:
+    """What reports say was sent, by source, from records `sent`."""
+    ranges: dict[str, list[SentRange]] = {}
+    for row in table.to_pylist():
+        day, ts = row["day"], row["from_ts"]
+        moment = ts - found.get((day, row["host"]), Clock(0, 0)).offset
+        ranges.setdefault(row["src"], []).append(SentRange(day, row["lo_key"], row["hi_key"], ts, moment))
+    return ranges
 
 
 def _by_source(table: pa.Table, row_type: type[_Row]) -> dict[str, list[_Row]]:
@@ -337,6 +378,8 @@ def _aligned(
     stretches: Sequence[Stretch],
     kept: Sequence[Run],
     carried: Carried | None,
+    sent: Sequence[SentRange],
+    sent_before: Sequence[SentRange],
     found: Mapping[clocks.Key, Clock],
     recording: Mapping[str, Sequence[tuple[int, int]]],
 ) -> list[dict[str, object]]:
@@ -347,8 +390,10 @@ def _aligned(
         new.append(run._replace(offset=clock.offset, spread=clock.spread))
     every = [*new, *kept]
     spans = [span for host in {run.host for run in every} for span in recording.get(host, ())]
-    alignment = align(every, joined(spans), carried)
+    alignment = align(every, joined(spans), carried, [*sent, *sent_before])
     records: list[dict[str, object]] = [run._asdict() | {"kind": "run"} for run in new]
+    records += [dict(zip(_SENT_FIELDS, one, strict=True)) | {"kind": "sent"} for one in sent]
+    records += [dict(zip(_TAIL_FIELDS, one, strict=True)) | {"kind": "tail"} for one in alignment.tails]
     records += [{"kind": "epoch", "epoch": one.number, "host": one.cause} for one in alignment.epochs]
     records += [piece._asdict() | {"kind": "piece"} for piece in alignment.pieces]
     records += [{"kind": "mark", "day": day, "from_rec": mark} for day, mark in alignment.marks.items()]

@@ -15,9 +15,9 @@ How it is done:
 3. Where a receiver saw the numbers go back, its rows are divided exactly, in the order in which it wrote them down:
    what came after the last row accepted before the restart, with numbers below the first accepted after it, is of the
    new era already: the daemon had taken it for copies. All others are divided at the moment of the restart.
-4. Within an era, what all receivers heard is laid together: a hole of `SANITY` that no receiver's numbers bridge is a
-   jump, unless it is a loss: receivers were recording for so long that the source can have sent these numbers at its
-   rate, which is that of its fastest run (`explained_holes`).
+4. Within an era, what all receivers heard is laid together, and what reports say was broadcast: a hole of `SANITY` that
+   no receiver's numbers bridge is a jump, unless it is a loss (number_blocks.py).
+5. What a report says was broadcast last, behind all that receivers heard on its day, is the tail of its epoch that day.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
-from bccnd.core.explained_holes import is_explained, rate_of_run
+from bccnd.pipeline.number_blocks import Block, Blocks, Span, divide
 from bccnd.pipeline.source_runs import (
     ENDLESS,
     FIRST,
@@ -44,6 +44,8 @@ from bccnd.pipeline.source_runs import (
     Epoch,
     Piece,
     Run,
+    SentRange,
+    Tail,
     went_back,
 )
 
@@ -58,11 +60,12 @@ ALWAYS: Final = ((-ENDLESS, ENDLESS),)
 @dataclass
 class Alignment:
     """The epochs of a source, in the order of time; the pieces, none where there is one epoch; for each day a mark that
-    changes when rows of it go to other epochs."""
+    changes when rows of it go to other epochs, or its tails change; and the tails, at most one of an epoch and day."""
 
     epochs: list[Epoch]
     pieces: list[Piece] = field(default_factory=list)
     marks: dict[str, int] = field(default_factory=dict)
+    tails: list[Tail] = field(default_factory=list)
 
 
 @dataclass
@@ -105,19 +108,23 @@ class _Stretch:
 
 
 def align(
-    runs: Sequence[Run], recorded: Sequence[tuple[int, int]] = ALWAYS, carried: Carried | None = None
+    runs: Sequence[Run],
+    recorded: Sequence[tuple[int, int]] = ALWAYS,
+    carried: Carried | None = None,
+    sent: Sequence[SentRange] = (),
 ) -> Alignment:
-    """The epochs of one source, from the runs of it, and what is known from days before these. ``recorded`` has the
-    times in which any receiver was recording, in order and apart from each other; by default it is all of the time."""
+    """The epochs of one source, from the runs of it, what is known from days before these, and what reports say was
+    ``sent``. ``recorded`` has the times in which any receiver was recording, in order and apart from each other; by
+    default it is all of the time."""
     by_host = attrgetter("host")
     receivers = [_in_order(list(each)) for _, each in groupby(sorted(runs, key=by_host), key=by_host)]
     if carried is None:
-        return _aligned(receivers, recorded, None)
-    alignment = _aligned(list(_continued(receivers, carried)), recorded, carried.number)
+        return _aligned(receivers, recorded, sent, None)
+    alignment = _aligned(list(_continued(receivers, carried)), recorded, sent, carried.number)
     if carried.following is None or carried.following in {epoch.number for epoch in alignment.epochs}:
         return alignment
     # Only the runs that are not here show that it began.
-    return _aligned(receivers, recorded, carried.following)
+    return _aligned(receivers, recorded, sent, carried.following)
 
 
 def _continued(receivers: Iterable[list[Run]], carried: Carried) -> Iterator[list[Run]]:
@@ -133,18 +140,27 @@ def _continued(receivers: Iterable[list[Run]], carried: Carried) -> Iterator[lis
             yield [before, *runs] if went_back(before, first) else runs
 
 
-def _aligned(receivers: Sequence[list[Run]], recorded: Sequence[tuple[int, int]], first: int | None) -> Alignment:
+def _aligned(
+    receivers: Sequence[list[Run]],
+    recorded: Sequence[tuple[int, int]],
+    sent: Sequence[SentRange],
+    first: int | None,
+) -> Alignment:
     """The epochs, the first of which has the number ``first`` if that is known."""
     stretches = [_stretches(each) for each in receivers]
     restarts = _restarts([one.closed for each in stretches for one in each if one.closed is not None])
     for each in stretches:
         _place(each, restarts)
-    blocks = _blocks([one for each in stretches for one in each], restarts, recorded)
+    every = [one for each in stretches for one in each]
+    divided = _blocks(every, restarts, recorded, sent)
+    blocks = [each.blocks for each in divided]
     epochs = _number(blocks, restarts, first)
-    alignment = Alignment([one for each in epochs for one in each], marks=_marks(stretches, restarts, blocks, epochs))
+    tails = _tails(every, divided, epochs)
+    marks = _marks(stretches, restarts, blocks, epochs, tails)
+    alignment = Alignment([one for each in epochs for one in each], marks=marks, tails=tails)
     if len(alignment.epochs) > 1:
-        divided = [piece for each in stretches for piece in _pieces(each, restarts)]
-        alignment.pieces = [part for piece in divided for part in _by_key(piece, blocks, epochs)]
+        pieces = [piece for each in stretches for piece in _pieces(each, restarts)]
+        alignment.pieces = [part for piece in pieces for part in _by_key(piece, blocks, epochs)]
     return alignment
 
 
@@ -241,27 +257,18 @@ def _place(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> None:
             stretch.eras.append((earliest, latest))
 
 
-class _Span(NamedTuple):
-    """Numbers of an era that a receiver heard, none apart by `SANITY`, from when to when."""
-
-    low: int
-    high: int
-    start: int
-    end: int
-
-
-class _Block(NamedTuple):
-    """The numbers of an epoch within its era: the lowest of them, and when the first of them was heard."""
-
-    low: int
-    start: int
-
-
 def _blocks(
-    stretches: Sequence[_Stretch], restarts: Sequence[_Restart], recorded: Sequence[tuple[int, int]]
-) -> list[list[_Block]]:
-    """For each era its epochs; the first has whatever is lower as well."""
-    spans: list[list[_Span]] = [[] for _ in range(len(restarts) + 1)]
+    stretches: Sequence[_Stretch],
+    restarts: Sequence[_Restart],
+    recorded: Sequence[tuple[int, int]],
+    sent: Sequence[SentRange],
+) -> list[Blocks]:
+    """For each era its epochs; a report is about the era in which it came."""
+    spans: list[list[Span]] = [[] for _ in range(len(restarts) + 1)]
+    reports: list[list[SentRange]] = [[] for _ in spans]
+    begins = [restart.before - GUARD for restart in restarts]
+    for one in sent:
+        reports[bisect_right(begins, one.moment)].append(one)
     for stretch in stretches:
         for run, (first, last) in zip(stretch.runs, stretch.eras, strict=True):
             for era in range(first, last + 1):
@@ -272,53 +279,35 @@ def _blocks(
                 if era < last:
                     high, end = min(high, max(run.lo_key, restarts[era].old_key)), restarts[era].after
                 if low <= high:
-                    spans[era].append(_Span(low, high, start, end))
-    return [
-        _jumps(sorted(each), recorded) or [_Block(-ENDLESS - 1, restarts[era - 1].before if era else restarts[0].after)]
-        for era, each in enumerate(spans)
-    ]
-
-
-def _jumps(spans: Sequence[_Span], recorded: Sequence[tuple[int, int]]) -> list[_Block]:
-    """The epochs of an era: holes that are too wide for a loss part them."""
-    fastest = max((rate_of_run(each.high - each.low, each.end - each.start) for each in spans), default=0)
-    found: list[_Block] = []
-    reached: _Span | None = None
-    for each in spans:
-        if reached is None:
-            found.append(_Block(-ENDLESS - 1, each.start))
-        elif each.low - reached.high >= SANITY:
-            meanwhile = overlap(recorded, reached.end, each.start)
-            if not is_explained(each.low - reached.high - 1, fastest, meanwhile):
-                found.append(_Block(each.low, each.start))
-        found[-1] = found[-1]._replace(start=min(found[-1].start, each.start))
-        if reached is None or each.high > reached.high:
-            reached = each
+                    spans[era].append(Span(low, high, start, end))
+    found = []
+    for era, (heard, told) in enumerate(zip(spans, reports, strict=True)):
+        began = restarts[era - 1].before if era else restarts[0].after if restarts else 0
+        found.append(divide(heard, told, recorded) if heard else Blocks([Block(-ENDLESS - 1, began)], []))
     return found
 
 
-def joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same times, in order and without overlaps."""
-    found: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((begin, end))
-    return found
+def _tails(stretches: Sequence[_Stretch], divided: Sequence[Blocks], epochs: Sequence[Sequence[Epoch]]) -> list[Tail]:
+    """The tails of all days."""
+    runs: dict[tuple[str, int], list[Run]] = {}
+    if any(each.ends for each in divided):
+        for stretch in stretches:
+            for run, (first, last) in zip(stretch.runs, stretch.eras, strict=True):
+                for era in range(first, last + 1):
+                    runs.setdefault((run.day, era), []).append(run)
+    found: dict[tuple[str, int], Tail] = {}
+    for era, (blocks, ends) in enumerate(divided):
+        lows = [*(block.low for block in blocks), ENDLESS + 1]
+        for block, (day, _, key, ts, moment) in ends:
+            tail = Tail(day, epochs[era][block].number, key, ts, moment)
+            behind = all(run.hi_key < key or run.lo_key >= lows[block + 1] for run in runs.get((day, era), ()))
+            known = found.get(tail[:2])
+            if behind and (known is None or (key, -ts) > (known.key, -known.ts)):
+                found[tail[:2]] = tail
+    return sorted(found.values())
 
 
-def overlap(spans: Sequence[tuple[int, int]], start: int, end: int) -> int:
-    """How much of the time between two moments is in spans that are in order and apart from each other."""
-    total = 0
-    for begins, ends in spans[max(bisect_right(spans, (start, start)) - 1, 0) :]:
-        if begins >= end:
-            break
-        total += max(min(ends, end) - max(begins, start), 0)
-    return total
-
-
-def _number(blocks: Sequence[Sequence[_Block]], restarts: Sequence[_Restart], first: int | None) -> list[list[Epoch]]:
+def _number(blocks: Sequence[Sequence[Block]], restarts: Sequence[_Restart], first: int | None) -> list[list[Epoch]]:
     """The epochs of each era."""
     found: list[list[Epoch]] = []
     last = -ENDLESS
@@ -333,7 +322,7 @@ def _number(blocks: Sequence[Sequence[_Block]], restarts: Sequence[_Restart], fi
     return found
 
 
-def _by_key(piece: Piece, blocks: Sequence[Sequence[_Block]], epochs: Sequence[Sequence[Epoch]]) -> Iterator[Piece]:
+def _by_key(piece: Piece, blocks: Sequence[Sequence[Block]], epochs: Sequence[Sequence[Epoch]]) -> Iterator[Piece]:
     """A piece of one era, divided by its jumps."""
     its = blocks[piece.epoch]
     bounds = [*(block.low for block in its), ENDLESS]
@@ -395,10 +384,12 @@ def _between(crack: _Break, before: int, behind: int) -> Iterator[Piece]:
 def _marks(
     stretches: Sequence[Sequence[_Stretch]],
     restarts: Sequence[_Restart],
-    blocks: Sequence[Sequence[_Block]],
+    blocks: Sequence[Sequence[Block]],
     epochs: Sequence[Sequence[Epoch]],
+    tails: Sequence[Tail],
 ) -> dict[str, int]:
-    """For each day a checksum of how its rows are divided among epochs, whatever other days there are."""
+    """For each day a checksum of how its rows are divided among epochs, and of its tails, whatever other days there
+    are."""
     days: dict[str, set[tuple[tuple[object, ...], tuple[object, ...]]]] = {}
     for stretch in (stretch for each in stretches for stretch in each):
         for run, (low, high) in zip(stretch.runs, stretch.eras, strict=True):
@@ -411,10 +402,12 @@ def _marks(
         ways = {way for _, way in divided}
         # Whose rows are of which epoch matters only where there are several.
         marks[day] = zlib.crc32(repr(sorted(divided if len(ways) > 1 else ways)).encode())
+    for tail in tails:
+        marks[tail.day] = zlib.crc32(repr(tail).encode(), marks.get(tail.day, 0))
     return marks
 
 
-def _epochs_of(run: Run, blocks: Sequence[_Block], epochs: Sequence[Epoch]) -> Iterator[tuple[int, int]]:
+def _epochs_of(run: Run, blocks: Sequence[Block], epochs: Sequence[Epoch]) -> Iterator[tuple[int, int]]:
     """The epochs of an era that a run has numbers of, and the number from which each begins within the run."""
     lows = [*(block.low for block in blocks), ENDLESS + 1]
     for (low, following), epoch in zip(pairwise(lows), epochs, strict=True):

@@ -192,10 +192,12 @@ def put_epochs(kept: Store, found: DataFrame, open_day: str) -> None:
         kept.write("epochs", found)
     else:
         names = ("first_ts", "first_key", "cause", "skipped")
-        was = [F.col(name).alias(f"was_{name}") for name in names]
+        was = [F.col(name).alias(f"was_{name}") for name in (*names, "last_ts")]
         joined = found.join(final.select("src", "epoch", F.lit(True).alias("known"), *was), ["src", "epoch"], "left")
         for name in names:
             joined = joined.withColumn(name, F.when(F.col("known"), F.col(f"was_{name}")).otherwise(F.col(name)))
+        # Of an epoch that goes on only in reports nothing else was received.
+        joined = joined.withColumn("last_ts", F.coalesce("last_ts", "was_last_ts"))
         joined = joined.withColumn("day", F.to_date("first_ts")).select(*found.columns)
         others = final.join(found.select("src", "epoch"), ["src", "epoch"], "left_anti")
         kept.write("epochs", joined.unionByName(others.select(*found.columns)))

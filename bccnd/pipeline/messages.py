@@ -21,6 +21,7 @@ from bccnd.pipeline.message_counts import Messages, count_messages
 from bccnd.pipeline.receivers import Bits, Receivers, set_id
 from bccnd.pipeline.row_batch import Groups, Numbers, Origin, changes, grouped
 from bccnd.pipeline.scan_records import COPY, FRESH, PART, STALE, unpacked
+from bccnd.pipeline.source_runs import Tail
 from bccnd.pipeline.task_records import DAY, MINUTE, RECORD, date_of, day_of, make_records
 
 #: less than any number
@@ -31,7 +32,7 @@ _LEAST: Final = -(2**63)
 class Context:
     """What is known beside the rows. ``offsets``: by how much the clock of a (day, host) is ahead of the common one;
     2^``block`` numbers of a source are in one bucket; ``reached``: the highest number of an epoch (src, epoch) on the
-    days before a day, where other days are not here."""
+    days before a day, where other days are not here, or reports told of more; ``tails``: by source."""
 
     assignment: EpochAssignment
     receivers: Receivers
@@ -40,6 +41,7 @@ class Context:
     hosts: tuple[str, ...]
     block: int
     reached: Mapping[tuple[str, int], Mapping[str, int]] = field(default_factory=dict)
+    tails: Mapping[str, Sequence[Tail]] = field(default_factory=dict)
 
     @cached_property
     def bits(self) -> Bits:
@@ -93,7 +95,7 @@ def message_records(parts: pa.Table, context: Context) -> pa.Table:
     dates = np.array([date_of(day) for day in context.days])
     messages = _messages(rows, context)
     ids, sets = _set_ids([messages.seen, messages.listening], messages.bits)
-    batches = [_edges(messages, ids[1])]
+    batches = [_edges(messages, ids[1]), _floors(messages, context.tails)]
     wanted = np.flatnonzero(np.isin(messages.date, dates))
     if len(wanted):
         messages, ids = messages.some(wanted), [each[wanted] for each in ids]
@@ -152,6 +154,20 @@ def _edges(messages: Messages, listening: Numbers) -> pa.RecordBatch:
         listening_set_id=listening[groups.heads],
         **messages.labels(groups.heads),
     )
+
+
+def _floors(messages: Messages, tails: Mapping[str, Sequence[Tail]]) -> pa.RecordBatch:
+    """The highest number up to the end of each tail, of those that are here."""
+    found = []
+    for code, src in enumerate(messages.src_names.to_pylist() if tails else ()):
+        for tail in tails.get(src, ()):
+            low, high = np.searchsorted(messages.src, (code, code + 1))
+            first, last = np.searchsorted(messages.epoch[low:high], (tail.epoch, tail.epoch + 1)) + low
+            place = first + np.searchsorted(messages.key[first:last], tail.key, "right") - 1
+            if place >= first:
+                found.append((src, tail.epoch, tail.key, int(messages.key[place])))
+    columns = zip(*found, strict=True) if found else ((),) * 4
+    return make_records("floor", **dict(zip(("src", "epoch", "tail", "key"), columns, strict=True)))
 
 
 def _described(messages: Messages, ids: Sequence[Numbers], sets: Mapping[int, str]) -> Iterator[pa.RecordBatch]:

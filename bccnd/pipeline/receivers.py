@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bccnd.pipeline.epoch_alignment import joined
 from bccnd.pipeline.input_history import Session
 from bccnd.pipeline.reach import Reach
 from bccnd.pipeline.row_batch import Numbers
 from bccnd.pipeline.task_records import DAY, date_of
+from bccnd.pipeline.time_spans import joined
 
 
 class JournalSpan(NamedTuple):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,10 @@ from bccnd.errors import PipelineError
 from bccnd.journal import files
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import scan_records, task_records
-from bccnd.pipeline.epoch_alignment import joined
 from bccnd.pipeline.journal_files import Input, gone, microseconds, opened, read_ends
 from bccnd.pipeline.row_batch import COLUMNS, NAMES, Batch, Origin
+from bccnd.pipeline.sent_ranges import REPORT, find_reports, sent_records
+from bccnd.pipeline.time_spans import joined
 
 #: rows that a task works on at once, and those of a task if there are so many
 ROWS: Final = 500_000
@@ -37,6 +38,8 @@ _BLOCK: Final = 16
 Spans = Sequence[tuple[int, int]]
 #: bytes of a row in a file, where the number of rows is unknown: few, so that estimates are rather too high
 _BYTES: Final = 10
+#: rows whose payloads are read at once
+_PAYLOADS: Final = 16_384
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,13 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
             about = {**one.file._asdict(), **read_ends(file)._asdict(), "path": one.path}
             yield task_records.make_records("file", **{name: [value] for name, value in about.items()})
             for groups in _groups(file, plan.spans, plan.corrections.get((one.file.day, one.file.host), 0)):
-                chosen = _wanted(file.read_row_groups(groups, columns=list(COLUMNS)), one, plan)
+                table = file.read_row_groups(groups, columns=list(COLUMNS))
+                reports = find_reports(table)
+                if len(reports) and journal_schema.PAYLOAD in file.schema_arrow.names:
+                    payloads = _payloads(file, groups, reports.to_numpy())
+                    rows = table.take(reports).append_column(journal_schema.PAYLOAD, payloads)
+                    yield sent_records(one.file.host, _in_time(rows, one, plan).select(list(REPORT)))
+                chosen = _wanted(table, one, plan)
                 if chosen.num_rows:
                     yield chosen
     except FileNotFoundError as error:
@@ -171,8 +180,19 @@ def _groups(file: pq.ParquetFile, spans: Spans | None, by: int) -> Iterator[list
         yield some
 
 
-def _wanted(table: pa.Table, one: Input, plan: Plan) -> pa.Table:
-    """Rows with the times that they have by a right clock, in the order of their numbers; those in spans."""
+def _payloads(file: pq.ParquetFile, groups: list[int], rows: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
+    """The payloads of some rows of row groups, which would fill the memory if all were kept."""
+    found = []
+    low = 0
+    for batch in file.iter_batches(_PAYLOADS, row_groups=groups, columns=[journal_schema.PAYLOAD]):
+        first, last = np.searchsorted(rows, (low, low + batch.num_rows))
+        found.append(batch.column(0).take(pa.array(rows[first:last] - low)))
+        low += batch.num_rows
+    return pa.chunked_array(found)
+
+
+def _in_time(table: pa.Table, one: Input, plan: Plan) -> pa.Table:
+    """Rows with the times that they have by a right clock; those in spans."""
     times = table["ts"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     times = times - plan.corrections.get((one.file.day, one.file.host), 0)
     table = table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(times))
@@ -182,6 +202,12 @@ def _wanted(table: pa.Table, one: Input, plan: Plan) -> pa.Table:
             inside |= (times >= begin) & (times < end)
         if not inside.all():
             table = table.filter(pa.array(inside))
+    return table
+
+
+def _wanted(table: pa.Table, one: Input, plan: Plan) -> pa.Table:
+    """The same, in the order of their numbers."""
+    table = _in_time(table, one, plan)
     numbers = table["rec_no"].to_numpy()
     if np.any(numbers[1:] < numbers[:-1]):
         table = table.sort_by("rec_no")

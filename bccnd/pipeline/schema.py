@@ -48,7 +48,8 @@ TABLES: Final[Mapping[str, StructType]] = {
     }.items()
 }
 
-#: what is kept of the epochs of a day. ``kind``: `run` (an alignment `Run`), `mark` (`Alignment.marks`, in from_rec),
+#: what is kept of the epochs of a day. ``kind``: `run` (an alignment `Run`), `sent` (a `SentRange`: first and last in
+#: lo_key and hi_key, ts and moment in from_ts and to_ts), `mark` (`Alignment.marks`, in from_rec),
 #: `epoch` (`tables.epochs.of_days`; times and keys in from_ts, to_ts, lo_key, hi_key; in from_rec the highest key of
 #: its epoch on all days before), `clock` (the correction of a wrong clock in offset; loose where it is guessed)
 ALIGN: Final = _shape(

@@ -80,6 +80,31 @@ class Carried(NamedTuple):
         )
 
 
+class SentRange(NamedTuple):
+    """Numbers of a source, from the first to the last, that a report says were broadcast.
+
+    The report was first received at ``ts``, by the clock of the receiver with the smallest time, which is of ``day``;
+    on the common clock that is ``moment``.
+    """
+
+    day: str
+    first: int
+    last: int
+    ts: int
+    moment: int
+
+
+class Tail(NamedTuple):
+    """The last number (``key``) of an epoch that a report of a day tells of, higher than all that were received that
+    day; times as in `SentRange`."""
+
+    day: str
+    epoch: int
+    key: int
+    ts: int
+    moment: int
+
+
 class Piece(NamedTuple):
     """Rows of a journal that are of one epoch; all bounds belong to it."""
 

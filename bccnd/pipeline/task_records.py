@@ -27,6 +27,8 @@ ARRIVED: Final = ("accepted", "reordered", "restart", "duplicate", "stale", "loo
 NEW: Final = ("accepted", "restart", "not_addressed", "looped")
 #: verdicts in ARRIVED of rows that are no copies of another row
 ONCE: Final = ("accepted", "reordered", "restart", "not_addressed")
+#: verdicts of datagrams that were accepted
+ACCEPTED: Final = ("accepted", "reordered", "restart")
 #: verdicts of rows by which clocks are compared
 COMPARED: Final = ("accepted", "reordered", "restart", "not_addressed", "looped")
 #: the name of senders that have none
@@ -53,6 +55,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "reach": "day src host segment=text",
         "stretch": "day host journal_id src epoch=a port=b new=c addressed=d from_rec=e to_rec=f from_ts=g to_ts=h "
         "lo_key=i hi_key=j first_key=k last_key=l",
+        "sent": "day host src from_ts=g lo_key=i hi_key=j",
         "heard": "day host src first=a last=b once=c rows=d",
         "beats": "day host src data",
         "refused": "day host peer_ip=text claimed_src=src algo=more verdict=last minute=a n=b first=c last_us=d",
@@ -67,6 +70,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "delivered": "day src epoch=a set_id=b n=c example_key=d",
         "missed": "day src host epoch=a lo_key=b hi_key=c at_edge=d",
         "epoch": "day src hosts=text epoch=a from_ts=b to_ts=c lo_key=d hi_key=e",
+        "floor": "src epoch=a tail=b key=c",
         "lengths": "day src chan=text minute=a len=b n=c",
         "set": "day hosts=text set_id=a",
     }.items()

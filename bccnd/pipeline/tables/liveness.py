@@ -33,9 +33,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from bccnd.pipeline import schema, task_records
-from bccnd.pipeline.epoch_alignment import joined, overlap
 from bccnd.pipeline.row_batch import grouped
 from bccnd.pipeline.scan_records import QUIET
+from bccnd.pipeline.time_spans import joined, overlap
 
 #: heartbeats that may be missed, and half of one for delays: the daemon's dead_after is 3
 PATIENCE: Final = 3.5
