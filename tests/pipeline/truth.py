@@ -3,6 +3,7 @@ belongs, and nothing of the pipeline is used; what a row is counted as (a copy, 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from statistics import median_low
@@ -14,6 +15,7 @@ from examples.simulation import SECOND, Simulation
 
 MINUTE = 60 * SECOND
 ARRIVED = {"accepted", "reordered", "restart", "duplicate", "stale", "looped", "not_addressed"}
+ACCEPTED = {"accepted", "reordered", "restart"}
 LATE = {"stale", "duplicate"}
 
 Row = dict[str, Any]
@@ -26,6 +28,7 @@ class Message:
     at: int
     chan: str
     first: int = 2**63
+    accepted: int = 2**63
     copies: int = 0
     seen: set[str] = field(default_factory=set)
     verdicts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -45,6 +48,16 @@ class Place(NamedTuple):
 def _skipped(before: tuple[int, int] | None, now: tuple[int, int]) -> int | None:
     """The numbers over which a source has jumped."""
     return None if before is None or now[0] < before[1] else now[0] - before[1] - 1
+
+
+class Tail(NamedTuple):
+    """The end of an epoch on a day: numbers up to ``key`` were sent, as a report says that was sent ``at``, and
+    accepted first at a time ``first``."""
+
+    key: int
+    first: int
+    at: int
+    lost: int = 0
 
 
 class Truth:
@@ -78,6 +91,8 @@ class Truth:
                 sent = simulation.sent[each.message]
                 message = found.setdefault(each.message, Message(sent.at, sent.chan))
                 message.first = min(message.first, ts)
+                if row.verdict in ACCEPTED:
+                    message.accepted = min(message.accepted, ts)
                 message.copies += 1
                 message.length = row.length
                 message.seen.add(host)
@@ -123,16 +138,17 @@ class Truth:
                     wrong = self._wrong(host)
                     if day_of(session.start_ts - wrong) <= day <= day_of(session.end_ts - wrong):
                         self.hosts[day].add(host)
-        before: dict[tuple[str, int], int] = {}
-        for index in sorted(
-            heard, key=lambda index: (simulation.sent[index].source, self.number[index], simulation.sent[index].seq)
-        ):
+        keys: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for index in heard:
+            keys[simulation.sent[index].source, self.number[index]].append(seq_key(simulation.sent[index].seq))
+        for each in keys.values():
+            each.sort()
+        self.tails = self._find_tails(heard, keys)
+        for index, message in heard.items():
             sent = simulation.sent[index]
             src, epoch = simulation.fleet.sources[sent.source].src, self.number[index]
             key = seq_key(sent.seq)
-            message = heard[index]
-            message.gap = key - before.get((src, epoch), key - 1) - 1
-            before[src, epoch] = key
+            message.gap = self._gap(sent.source, epoch, day_of(message.first), key, keys[sent.source, epoch])
             day = day_of(message.first)
             message.listening = {
                 host
@@ -140,6 +156,50 @@ class Truth:
                 if host in message.seen or self._listens(host, day, sent.source, sent.at)
             }
             self.messages[Place(src, epoch, key)] = message
+
+    def _gap(self, source: int, epoch: int, day: str, key: int, keys: list[int]) -> int:
+        """Count the numbers directly before one that nobody heard, and that no report of a day before told of."""
+        lower = bisect_left(keys, key)
+        if not lower:
+            return 0
+        tails = [self.tails.get((source, epoch, each)) for each in self.hosts if each < day]
+        return key - max(keys[lower - 1], *(each.key for each in tails if each and each.key < key), -(2**63)) - 1
+
+    def _find_tails(
+        self, heard: dict[int, Message], keys: dict[tuple[int, int], list[int]]
+    ) -> dict[tuple[int, int, str], Tail]:
+        """Find what reports tell of behind all that was heard on their day, by source, epoch and day."""
+        sent = self.simulation.sent
+        epochs = {(sent[each].source, sent[each].run): self.number[each] for each in heard}
+        found: dict[tuple[int, int, str], Tail] = {}
+        for index, report in heard.items():
+            if not report.chan.startswith("bccn/report/") or report.accepted == 2**63:
+                continue
+            for source, run, first, following in self.simulation.told(index):
+                epoch, day = epochs.get((source, run), 0), day_of(report.accepted)
+                key, low = seq_key(following - 1), seq_key(first)
+                if not any(low <= each <= key for each in keys.get((source, epoch), ())):
+                    continue
+                tail = Tail(key, report.accepted, report.at)
+                known = found.get((source, epoch, day), tail)
+                found[source, epoch, day] = max(known, tail, key=lambda each: (each.key, -each.first))
+        tops: dict[tuple[int, int, str], int] = {}
+        for index, message in heard.items():
+            place = sent[index].source, self.number[index], day_of(message.first)
+            tops[place] = max(seq_key(sent[index].seq), tops.get(place, -(2**63)))
+        tails: dict[tuple[int, int, str], Tail] = {}
+        for (source, epoch, day), tail in sorted(found.items()):
+            if tail.key > tops.get((source, epoch, day), -(2**63)):
+                its = keys[source, epoch]
+                before = [each.key for place, each in tails.items() if place[:2] == (source, epoch)]
+                lost = tail.key - max(its[bisect_right(its, tail.key) - 1], *before, -(2**63))
+                tails[source, epoch, day] = tail._replace(lost=max(lost, 0))
+        return tails
+
+    def _lost_tails(self) -> list[tuple[str, int, str, Tail]]:
+        """List the tails of which something is lost: src, epoch, day."""
+        names = [source.src for source in self.simulation.fleet.sources]
+        return [(names[key[0]], *key[1:], tail) for key, tail in self.tails.items() if tail.lost]
 
     def audience(self, day: str, source: int) -> set[str]:
         """Who can hear a source: who is on its segment, and who has recorded nothing at all."""
@@ -168,6 +228,8 @@ class Truth:
         for place, message in self.messages.items():
             spans[place.src, place.epoch].append((message.first, place.key, message.seen))
         ends = {which: (min(one[1] for one in each), max(one[1] for one in each)) for which, each in spans.items()}
+        for src, epoch, _, tail in self._lost_tails():
+            ends[src, epoch] = ends[src, epoch][0], max(ends[src, epoch][1], tail.key)
         return {
             (
                 *(src, epoch, "/".join(src.split("/")[:2])),
@@ -209,6 +271,8 @@ class Truth:
                 ranges.add((place.src, place.epoch, place.key - message.gap, place.key - 1, None, day))
             for host in message.listening - message.seen:
                 lost[day, place.src, place.epoch, host].append(place.key)
+        for src, epoch, day, tail in self._lost_tails():
+            ranges.add((src, epoch, tail.key - tail.lost + 1, tail.key, None, day))
         for (day, src, epoch, host), keys in lost.items():
             keys.sort()
             low = high = keys[0]
@@ -237,6 +301,10 @@ class Truth:
                     cell["lost_here" if host in message.listening else "not_listening"] += 1
         for key, count in self.dup.items():
             cells[key]["dup"] += count
+        for src, epoch, day, tail in self._lost_tails():
+            for host in self.hosts[day]:
+                if self._listens(host, day, sources[src], tail.at):
+                    cells[host, src, epoch, tail.first // MINUTE]["lost_everywhere"] += tail.lost
         return {
             (
                 *(host, src, epoch, win * MINUTE, each["any_seen"] + each["lost_everywhere"], each["any_seen"]),
