@@ -47,7 +47,6 @@ def tail_records(
     for src, of_source in tails.items():
         for tail in of_source:
             about = {"day": tail.day, "src": src, "epoch": tail.epoch, "minute": tail.ts // MINUTE}
-            # Also of a tail that was counted on the days before: these may come to have another one.
             found["epoch"].append(about | dict.fromkeys(("hosts", "from_ts", "to_ts", "lo_key")) | {"hi_key": tail.key})
             place = src, tail.epoch
             before = (floors.get((*place, tail.key)), reached.get(place, {}).get(tail.day))

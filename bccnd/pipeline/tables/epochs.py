@@ -1,8 +1,8 @@
 """Table `epochs`: the runs of all sources, on all days known.
 
-An epoch is what epoch_alignment.py defines, and reaches as far as its messages do, on whatever day. ``skipped`` counts
-the numbers between a jump and the epoch before, which no receiver received: as many messages may have been lost. The
-table is whole: it has the epochs of days that were not computed as well, from what was kept.
+An epoch is what epoch_alignment.py defines, and reaches as far as its messages do, or reports tell, on whatever day.
+``skipped`` counts the numbers between a jump and the epoch before, which no receiver received: as many messages may
+have been lost. The table is whole: it has the epochs of days that were not computed as well, from what was kept.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ not_listening``. A receiver has a row for each source that can reach it. What wa
 loss, also if no receiver got it: ``loss_ratio`` is null for a minute in which nothing was due. ``dup`` counts copies in
 the minute in which they came, ``late`` what arrived only after what followed it. `channel_loss` has no column
 ``not_listening``, and ``expected`` is without it; a number that no receiver got counts for the channel of the message
-after it.
+after it, and for none if only a report tells of it.
 """
 
 from __future__ import annotations

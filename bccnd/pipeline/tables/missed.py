@@ -1,7 +1,7 @@
 """Table `missed`: which numbers were missed, by all receivers (``host`` null), or by one although it was listening.
 
 A range has no number of another kind in it, and cannot be extended. One that no receiver got is on the day of the
-message after it, one that a receiver missed on the days of its messages.
+message after it, or of the report that tells of it, one that a receiver missed on the days of its messages.
 """
 
 from __future__ import annotations
