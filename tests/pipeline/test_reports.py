@@ -15,6 +15,7 @@ from bccnd.pipeline.incremental import once
 from examples.simulation import Burst, Down, Fleet, Late, Loss, Recording, Restart, Simulation, Source, write
 from tests.pipeline.fleets import causes, check, computed
 from tests.pipeline.threedays import DAY, START, arrive, content, files
+from tests.pipeline.truth import Truth
 
 HOSTS = ("a", "b", "c")
 
@@ -110,64 +111,65 @@ def test_fleets_with_faults_at_random(spark: SparkSession, tmp_path: Path, seed:
 
 
 def days_of_reports() -> Fleet:
-    """Three hosts for five days: tails in the evening that reports tell of on later days only, or for days on end, and
-    outages over midnight."""
+    """Three hosts for four days: an evening's tail that is reported on the next day only, tails of sources that end or
+    go on, and outages over midnight."""
     sources = (
-        Source("h1/steady/1", "h1", 1 / 600, bursts=(Burst(2.4 * DAY, 60, 1500),)),
+        Source("h1/steady/1", "h1", 1 / 900, bursts=(Burst(1.4 * DAY, 60, 1500),)),
         Source("h1/evening/1", "h1", 0, bursts=(Burst(0.98 * DAY, 60, 40), Burst(3.2 * DAY, 60, 40))),
-        Source("h2/ends/1", "h2", 1 / 300, until=1.2 * DAY),
-        Source("h2/again/1", "h2", 1 / 500, restarts=(Restart(1.7 * DAY),)),
+        Source("h2/ends/1", "h2", 1 / 600, until=0.9 * DAY),
+        Source("h2/again/1", "h2", 1 / 800, restarts=(Restart(1.7 * DAY),)),
         Source("h3/outage/1", "h3", 1 / 900, bursts=(Burst(1.99 * DAY, 60, 2000),)),
-        *reporters(("h1", "h2", "h3"), 1 / 1500, since=20),
+        *reporters(("h1", "h2", "h3"), 1 / 3000, since=20),
     )
     return Fleet(
         ("h1", "h2", "h3"),
         sources,
-        duration=4.9 * DAY,
+        duration=3.4 * DAY,
         start=START,
         losses=(
-            Loss(None, "h1/evening/1", 0.98 * DAY + 30, 1 * DAY, every=1),
+            Loss(None, "h1/evening/1", 0.98 * DAY + 30, DAY, every=1),
             Loss(None, "h1/evening/1", 3.2 * DAY + 50, 4 * DAY, every=1),
-            Loss(None, "h1/bccnd/1", 0.97 * DAY, 1.3 * DAY, every=1),
-            Loss(None, "h1/steady/1", 2.4 * DAY, 2.4 * DAY + 60, every=1),
-            Loss(None, "h2/ends/1", 1.1 * DAY, 2 * DAY, every=1),
+            Loss(None, "h1/bccnd/1", 0.97 * DAY, 1.1 * DAY, every=1),
+            Loss(None, "h1/steady/1", 1.4 * DAY, 1.4 * DAY + 60, every=1),
+            Loss(None, "h2/ends/1", 0.8 * DAY, DAY, every=1),
             Loss(None, "h2/again/1", 0.9 * DAY, 1.1 * DAY, every=1),
             Loss(None, "h3/outage/1", 1.99 * DAY, 1.99 * DAY + 60, every=1),
             Loss("h2", "h1/steady/1", every=7),
         ),
-        downs=(Down("h2", 2.6 * DAY, 2.7 * DAY),),
+        downs=(Down("h2", 1.6 * DAY, 1.65 * DAY),),
         offsets={"h3": 2.0},
     )
 
 
-def test_files_in_any_order_and_final_days_give_the_tables_of_a_build(spark: SparkSession, tmp_path: Path) -> None:
-    whole, journal = tmp_path / "whole", tmp_path / "journal"
-    write(days_of_reports(), str(whole), file_rows=400)
+def test_files_in_any_order_give_the_tables_of_a_build(spark: SparkSession, tmp_path: Path) -> None:
+    whole, journal, tables = tmp_path / "whole", tmp_path / "journal", tmp_path / "tables"
+    simulation = write(days_of_reports(), str(whole), file_rows=400)
     build(spark, str(whole), str(tmp_path / "built"))
     expected = content(tmp_path / "built")
-    assert any(row[8] for row in expected["link_loss"])
-    shutil.copytree(whole / "sessions", journal / "sessions")
-    by_day = sorted(files(whole), key=lambda path: path.parent.name)
-    shuffled = by_day[:]
+    assert {row[:-1] for row in expected["missed"] if row[4] is None}
+    assert len({tail.lost for tail in Truth(simulation).tails.values()}) > 3
+    shuffled = files(whole)
     random.Random(3).shuffle(shuffled)
-    third = len(shuffled) // 3
-    for name, chunks, final_after in (
-        ("shuffled", (shuffled[:third], shuffled[third : 2 * third], shuffled[2 * third :]), 0.0),
-        ("final", [[path for path in by_day if path.parent.name == day] for day in days_in(by_day)], DAY),
-    ):
-        shutil.rmtree(journal / "obs", ignore_errors=True)
-        (journal / "obs").mkdir()
-        for chunk in chunks:
-            for path in chunk:
+    shutil.copytree(whole / "sessions", journal / "sessions")
+    (journal / "obs").mkdir()
+    for chunk in (shuffled[::2], shuffled[1::2]):
+        for path in chunk:
+            arrive(whole, journal, path)
+        once(spark, str(journal), str(tables))
+    assert content(tables) == expected
+
+
+def test_days_that_become_final_give_the_tables_of_a_build(spark: SparkSession, tmp_path: Path) -> None:
+    whole, journal, tables = tmp_path / "whole", tmp_path / "journal", tmp_path / "tables"
+    write(days_of_reports(), str(whole), file_rows=400)
+    build(spark, str(whole), str(tmp_path / "built"))
+    shutil.copytree(whole / "sessions", journal / "sessions")
+    for days in (("2026-03-01", "2026-03-02", "2026-03-03"), ("2026-03-04",)):
+        for path in files(whole):
+            if path.parent.name.removeprefix("day=") in days:
                 arrive(whole, journal, path)
-            once(spark, str(journal), str(tmp_path / name), final_after=final_after)
-        found = content(tmp_path / name)
-        for table, rows in expected.items():
-            assert found[table] == rows, (name, table)
-
-
-def days_in(paths: list[Path]) -> list[str]:
-    return sorted({path.parent.name for path in paths})
+        once(spark, str(journal), str(tables), final_after=1)
+    assert content(tables) == content(tmp_path / "built")
 
 
 def test_a_report_tells_what_was_sent_by_then() -> None:

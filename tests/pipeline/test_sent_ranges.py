@@ -64,7 +64,13 @@ def row(number: int, text: str = "", **more: Any) -> Observation:
     return observe("accepted", "lan", 1, stamp, "10.0.0.1:5400", body)._replace(**more)
 
 
-def ranges(root: Path, spans: scan.Spans | None = None, corrections: dict[tuple[str, str], int] | None = None) -> Any:
+#: a source, its first and last number, and when that was reported, in seconds after T
+Range = tuple[str, int, int, int]
+
+
+def ranges(
+    root: Path, spans: scan.Spans | None = None, corrections: dict[tuple[str, str], int] | None = None
+) -> list[Range]:
     plan = scan.Plan(str(root), spans, corrections or {}, 1, 16, {})
     table = pa.Table.from_batches(list(scan.read(Journal(str(root)).files, plan)), task_records.RECORD)
     found = task_records.fields_of(table, "sent").to_pylist()
@@ -102,12 +108,12 @@ def test_however_rows_are_cut_into_files_the_ranges_are_the_same(tmp_path: Path)
         root = tmp_path / str(cut)
         put(root, "h2", "j1", 1, ROWS[:cut])
         put(root, "h2", "j1", 1 + cut, ROWS[cut:])
-        found = ranges(root)
+        found = [(src, SentRange("d", first, last, at, at)) for src, first, last, at in ranges(root)]
         merged.append(
             [
                 (src, each.first, each.last, each.ts)
                 for src in ("h1/p/1", "h1/q/1")
-                for each in merge_ranges(SentRange("d", *one[1:], one[3]) for one in found if one[0] == src)
+                for each in merge_ranges(one for of, one in found if of == src)
             ]
         )
     assert merged == [FOUND] * len(merged)
