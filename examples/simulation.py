@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -26,6 +26,7 @@ from bccnd.core.liveness import HEARTBEAT, TICK, Liveness
 from bccnd.core.tap_record import Observation, seq_key
 from bccnd.core.targets import FORM_NAMES, PLAIN, form_of, is_directed
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
+from bccnd.fleet.report_format import CHANNEL, SentRun, head_line, sent_line
 from bccnd.journal import file_names, files, schema
 
 #: microseconds
@@ -117,7 +118,8 @@ class Down(NamedTuple):
 class Source:
     """A program that sends. ``rate`` is in messages a second, evenly; ``heartbeat`` in seconds between them, 0 for
     none. ``start`` None numbers from the clock in microseconds, as the daemon's clients do. ``own`` False: the program
-    does not use its host's daemon, which receives its messages like those of other hosts."""
+    does not use its host's daemon, which receives its messages like those of other hosts. What a source sends on
+    ``bccn/report/<host>`` are reports of what the programs of its host's daemon have sent."""
 
     src: str
     host: str
@@ -199,6 +201,32 @@ class Simulation:
         self.fleet = fleet
         self.sent: list[Sent] = sorted(_send(fleet))
         self._losses = [(loss, _spans(loss)) for loss in fleet.losses if loss.receiver is not None]
+        self._moments: dict[int, list[Sent]] = {}
+
+    def told(self, report: int) -> list[tuple[int, int, int, int]]:
+        """Return what a report says was sent, the message with this index: of each source of its host the source, its
+        run, the first seq of that, and the next one."""
+        message = self.sent[report]
+        host = self.fleet.sources[message.source].host
+        found = []
+        for index, source in enumerate(self.fleet.sources):
+            if source.host == host and source.own:
+                if index not in self._moments:
+                    self._moments[index] = [each for each in self.sent if each.source == index]
+                its = self._moments[index]
+                place = bisect_left(its, message.at, key=lambda each: each.at)
+                if place:
+                    last = its[place - 1]
+                    first = bisect_left(its, last.run, key=lambda each: each.run)
+                    found.append((index, last.run, its[first].seq, last.seq + 1))
+        return found
+
+    def _payload(self, report: int) -> bytes:
+        lines = [
+            sent_line(SentRun(self.fleet.sources[source].src, first, following))
+            for source, _, first, following in self.told(report)
+        ]
+        return head_line("simulated", 10_000, 1, 1) + b"".join(lines)
 
     def segment(self, host: str) -> str:
         return self.fleet.segments.get(host, "lan")
@@ -311,7 +339,7 @@ class Simulation:
             message.chan,
             FORM_NAMES[form_of(message.chan.encode())],
             length,
-            None,
+            self._payload(arrival.message) if message.chan.startswith(CHANNEL.decode("ascii")) else None,
         )
 
 
