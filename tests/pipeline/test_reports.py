@@ -176,4 +176,4 @@ def test_a_report_tells_what_was_sent_by_then() -> None:
     fleet = Fleet(("a",), (Source("a/x/1", "a", 1, start=5), *reporters(("a",))), 25)
     simulation = Simulation(fleet)
     reports = [row for row in simulation.heard("a") if (row.row.chan or "").startswith("bccn/report/")]
-    assert [line for line in (reports[1].row.payload or b"").splitlines() if b"a/x" in line] == [b"sent a/x/1 5 15"]
+    assert [line for line in (reports[1].row.payload or b"").splitlines() if b"a/x" in line] == [b"sent a/x/1 5 16"]
