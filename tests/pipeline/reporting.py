@@ -61,7 +61,7 @@ def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = DA
     path = folder / f"part-{len(list(folder.glob('*.parquet'))):05d}.parquet"
     pq.write_table(pa.Table.from_pylist(full, schema=COLUMNS[table]), path)
     lake = Lake(str(root))
-    lake.begin([table])
+    lake.begin()
     file = File(str(path.relative_to(root / table)), day if divided else "", len(full), path.stat().st_size)
     others = [one for one in lake.files(table) if one.day == file.day]
     lake.commit({table: Change(COLUMNS[table], [*others, file], [], divided)})

@@ -50,7 +50,7 @@ def fleet() -> Fleet:
 def forget(tables: Path, *days: str) -> None:
     """Have the tables of these days be made of no files: all files that there are came later."""
     lake = Lake(str(tables))
-    lake.begin([FILES])
+    lake.begin()
     lake.commit({FILES: Change(COLUMNS, [], days)})
 
 

@@ -137,12 +137,15 @@ class Lake:
 
     # -- a run
 
-    def begin(self, tables: Iterable[str]) -> None:
-        """Begin a run that may change these tables: it is refused if another one commits to one of them first."""
+    def begin(self) -> None:
+        """Begin a run: its commit is refused if another one commits to one of its tables first.
+
+        Tables that no build names are what a run has left that was ended while it committed; this one replaces them.
+        """
         if self.root.is_local:
             os.makedirs(self.root.path, exist_ok=True)
-        names = sorted({*tables, *self.tables})
         with _explained(self.root.where), ThreadPoolExecutor(_THREADS) as pool:
+            names = sorted({*self.root.folders()} - {BUILDS})
             self._newest = dict(zip(names, pool.map(self._open, names), strict=True))
 
     def commit(self, changes: Mapping[str, Change], keep: float = KEEP) -> None:

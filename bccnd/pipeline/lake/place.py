@@ -38,6 +38,12 @@ class Root:
         selector = pafs.FileSelector(f"{self.path}/{path}".rstrip("/"), allow_not_found=True)
         return sorted(one.base_name for one in self.filesystem.get_file_info(selector))
 
+    def folders(self) -> list[str]:
+        """The folders directly below it; nothing where there is none."""
+        selector = pafs.FileSelector(self.path, allow_not_found=True)
+        found = self.filesystem.get_file_info(selector)
+        return sorted(one.base_name for one in found if one.type == pafs.FileType.Directory)
+
     def files(self, path: str = "") -> list[tuple[str, int, int]]:
         """All files below a folder, sorted, with their sizes and when they were written (nanoseconds since 1970);
         nothing where there is none."""

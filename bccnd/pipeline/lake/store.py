@@ -139,7 +139,7 @@ def opened(spark: SparkSession, where: str, *, keep: float = delta.KEEP) -> Iter
     Raises PipelineError: no_place, in_use, old_tables.
     """
     lake = Lake(where)
-    lake.begin(())
+    lake.begin()
     store = Store(spark, lake, secrets.token_hex(8), keep)
     try:
         yield store

@@ -190,6 +190,21 @@ def test_a_run_that_dies_at_any_step_of_its_commit_has_changed_nothing_or_all(
     assert seen == [False] * 4 + [True]
 
 
+def test_a_first_run_that_dies_while_it_commits_is_followed_by_one_that_does_not(
+    spark: SparkSession, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta.Lake, "_put_build", die)
+        with pytest.raises(Killed):
+            run(spark, where, *THREE)
+    assert content(where) == {}
+    run(spark, where, (10, "01"), (20, "02"))
+    assert content(where) == {"01": [10], "02": [20]}
+
+
 def meet(spark: SparkSession, where: str, table: str, *rows: tuple[int, str], days: list[str] | None = None) -> None:
     """While one run writes to a table, another begins and ends; the first one is refused."""
 
