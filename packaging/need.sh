@@ -31,17 +31,10 @@ if [ "$(id -u)" -ne 0 ]; then
         exit 2
     fi
     sudo="sudo "
-    if [ -t 0 ] && [ -t 2 ] && [ -z "${CI:-}" ]; then
-        printf 'This needs packages of the system:%s\nRun "sudo %s"? [Y/n] ' "$missing" "$install" >&2
-        read -r answer || answer=n
-        case $answer in
-            "" | [Yy]*) ;;
-            *)
-                echo "need: nothing was installed. As root, type: $install" >&2
-                exit 2
-                ;;
-        esac
-    fi
+    "$(dirname "$0")/ask.sh" "This needs packages of the system:$missing" "$install" || {
+        echo "need: nothing was installed. As root, type: $install" >&2
+        exit 2
+    }
 fi
 run() {
     echo "+ $sudo$*"

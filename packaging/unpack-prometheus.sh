@@ -4,6 +4,7 @@
 #   unpack-prometheus.sh FOLDER
 set -eu
 folder=$1
+here=$(cd "$(dirname "$0")" && pwd)
 [ -x "$folder/usr/bin/prometheus" ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then
     echo "no apt-get: tests that need Prometheus are skipped, unless prometheus and promtool are in PATH" >&2
@@ -15,17 +16,10 @@ sudo=""
 [ "$(id -u)" -eq 0 ] || sudo="sudo "
 echo "+ apt-get download prometheus    into $folder (30 MB; nothing is installed or started)"
 apt-get download -qq prometheus 2>/dev/null || {
-    if [ -n "$sudo" ] && [ -t 0 ] && [ -t 2 ] && [ -z "${CI:-}" ]; then
-        printf 'This needs the lists of packages of the system.\nRun "sudo apt-get update"? [Y/n] ' >&2
-        read -r answer || answer=n
-        case $answer in
-            "" | [Yy]*) ;;
-            *)
-                echo "nothing was fetched: tests that need Prometheus are skipped" >&2
-                exit 0
-                ;;
-        esac
-    fi
+    [ -z "$sudo" ] || "$here/ask.sh" "This needs the lists of packages of the system." "apt-get update" || {
+        echo "nothing was fetched: tests that need Prometheus are skipped" >&2
+        exit 0
+    }
     echo "+ ${sudo}apt-get update"
     ${sudo}apt-get update -qq
     apt-get download -qq prometheus
