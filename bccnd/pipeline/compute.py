@@ -307,7 +307,7 @@ def _offsets(
 
 def _tails(found: pa.Table, days: Collection[str]) -> dict[str, list[Tail]]:
     """The tails of these days, by source."""
-    names = {"hi_key": "key", "from_ts": "ts", "to_ts": "moment"}
+    names = dict(zip(_TAIL_FIELDS, Tail._fields, strict=True))
     rows = found.rename_columns([names.get(name, name) for name in found.column_names]).to_pylist()
     return by_source(row for row in rows if row["day"] in days)
 

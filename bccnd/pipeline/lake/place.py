@@ -35,14 +35,15 @@ class Root:
 
     def names(self, path: str = "") -> list[str]:
         """What is in a folder; nothing where there is none."""
-        selector = pafs.FileSelector(f"{self.path}/{path}".rstrip("/"), allow_not_found=True)
-        return sorted(one.base_name for one in self.filesystem.get_file_info(selector))
+        return sorted(one.base_name for one in self._entries(path))
 
     def folders(self) -> list[str]:
         """The folders directly below it; nothing where there is none."""
-        selector = pafs.FileSelector(self.path, allow_not_found=True)
-        found = self.filesystem.get_file_info(selector)
-        return sorted(one.base_name for one in found if one.type == pafs.FileType.Directory)
+        return sorted(one.base_name for one in self._entries() if one.type == pafs.FileType.Directory)
+
+    def _entries(self, path: str = "") -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(f"{self.path}/{path}".rstrip("/"), allow_not_found=True)
+        return list(self.filesystem.get_file_info(selector))
 
     def files(self, path: str = "") -> list[tuple[str, int, int]]:
         """All files below a folder, sorted, with their sizes and when they were written (nanoseconds since 1970);
