@@ -236,7 +236,7 @@ class TreesByOwner(Generic[R]):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self._trees: dict[Hashable, PatternTree[R]] = {}
-        #: unlimited where nobody calls `refill`
+        #: unlimited until the first `refill`
         self._allowance = _NO_LIMIT
         #: charged steps since the last refill, of owners that have some; an owner without patterns keeps them
         self._spent: dict[Hashable, int] = {}

@@ -3,7 +3,7 @@ unless it is a loss.
 
 A hole is a loss if receivers were recording for so long that the source can have sent these numbers at its rate, which
 is that of its fastest run (`explained_holes`); or if a report says that all of them were broadcast, and receivers were
-recording all the while. The last number of a report counts as a number that was received by nobody: the hole before it
+recording all the while. The last number of a report counts as a number that no receiver got: the hole before it
 is judged as any other, but a number that is no loss begins no block.
 """
 
