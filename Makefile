@@ -84,7 +84,7 @@ $(READY): $(RECORDER)
 	@touch $@
 
 # The library of the compiled modules: see setup.py. BCCND_PURE=1 does without it.
-SOURCES := setup.py $(wildcard bccnd/*.py bccnd/*.ld bccnd/*/*.py bccnd/*/*.pxd bccnd/*/*.pyx)
+SOURCES := setup.py $(wildcard $(foreach folder,bccnd bccnd/* bccnd/*/*,$(addprefix $(folder)/*,.ld .py .pxd .pyx)))
 ifneq ($(or $(filter-out 0,$(BCCND_PURE)),),)
 .PHONY: $(BUILT)
 $(BUILT): $(CORE)
@@ -145,8 +145,9 @@ COMPILED = BCCND_BUILD=compiled $(PYTEST)
 PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(PYTEST) --import-mode=append
 
 # The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/native compares both by itself.
-PLAIN := $(patsubst %,tests/core/test_%.py,bccn1 counters dedup deliveries egress fanout_groups frames ingress integrity \
-	receivers recent_restarts record_table routes source_table targets tracker_memory user_quota vectors) \
+PLAIN := $(patsubst %,tests/core/%,matching/test_receivers.py matching/test_routes.py observing/test_counters.py \
+		receiving sending/test_egress.py sending/test_fanout_groups.py sending/test_user_quota.py test_vectors.py tracking \
+		trust/test_integrity.py wire) \
 	$(patsubst %,tests/bus/test_%.py,batches model modes packet_reader server) \
 	$(patsubst %,tests/net/test_%.py,loop segment transmitter) tests/e2e/test_handover.py
 # What `make test-all` repeats.

@@ -55,8 +55,9 @@ def translate(paths: list[str]) -> list[str]:
 
     modules = [Extension(os.path.splitext(path)[0].replace("/", "."), [path]) for path in paths]
     # Cython does not know every module that uses a .pxd: one that is newer translates all of them again.
-    declared = max(os.path.getmtime(path) for path in glob.glob("bccnd/*/*.pxd"))
-    written = [os.path.getmtime(path) for path in glob.glob("build/c/bccnd/*/*.c")]
+    declared = max(os.path.getmtime(path) for path in glob.glob("bccnd/**/*.pxd", recursive=True))
+    made = [f"build/c/{os.path.splitext(path)[0]}.c" for path in paths]
+    written = [os.path.getmtime(path) for path in made if os.path.exists(path)]
     translated = cythonize(
         modules,
         build_dir="build/c",

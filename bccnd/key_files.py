@@ -11,7 +11,7 @@ import stat
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from bccnd.core.integrity import MIN_KEY
+from bccnd.core.trust.integrity import MIN_KEY
 from bccnd.errors import BadKey
 
 #: a file larger than this is some other file
@@ -89,7 +89,7 @@ def _check(key: bytes, path: str, info: os.stat_result) -> None:
 
 
 def _check_pem(key: bytes, kind: Literal["private_key", "public_key"], path: str) -> None:
-    from bccnd.core import signatures  # loaded only where it is needed
+    from bccnd.core.trust import signatures  # loaded only where it is needed
 
     try:
         getattr(signatures, kind)(key)

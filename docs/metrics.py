@@ -11,15 +11,15 @@ import yaml
 from prometheus_client.core import Metric
 
 from bccnd.bus.recorder_reports import RECORDED
-from bccnd.core.counters import (
+from bccnd.core.observing.counters import (
     DROP_REASONS,
     END_REASONS,
     ERROR_REASONS,
     HOLD_REASONS,
     REFUSE_REASONS,
 )
-from bccnd.core.latency_histogram import LatencyHistogram
-from bccnd.core.verdicts import NAMES as VERDICTS
+from bccnd.core.observing.latency_histogram import LatencyHistogram
+from bccnd.core.wire.verdicts import NAMES as VERDICTS
 from bccnd.fleet.report_format import REASONS
 from bccnd.monitoring.drop_catalog import DROPS, LOST
 from bccnd.monitoring.drop_entry import PREFIX

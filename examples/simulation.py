@@ -1,8 +1,8 @@
 """A fleet of hosts with known faults: what every receiver would have recorded, and the truth about it.
 
 Invariant: the same fleet gives the same rows on any machine at any time: no clock, and no randomness except from
-`Fleet.seed`. Verdicts are those of the daemon's own trackers (`core.dedup`, `core.liveness`); the truth comes from what
-was sent and which hosts received it, never from verdicts or epochs.
+`Fleet.seed`. Verdicts are those of the daemon's own trackers (`core.tracking`); the truth comes from what was sent and
+which hosts received it, never from verdicts or epochs.
 
 Times in a fleet are seconds since its start, on a clock that is right; `Fleet.offsets` says by how much each host's own
 clock is ahead of it.
@@ -20,12 +20,13 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from bccnd.config.schema import DedupSettings, HeartbeatSettings
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.dedup import UNKNOWN_SENDER, TrackerTable
-from bccnd.core.liveness import HEARTBEAT, TICK, Liveness
-from bccnd.core.tap_record import Observation, seq_key
-from bccnd.core.targets import FORM_NAMES, PLAIN, form_of, is_directed
-from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
+from bccnd.core.formats.tap_record import Observation, seq_key
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
+from bccnd.core.tracking.liveness import TICK, Liveness
+from bccnd.core.wire.bccn1 import HEARTBEAT
+from bccnd.core.wire.directed_targets import FORM_NAMES, PLAIN, form_of, is_directed
+from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
 from bccnd.fleet.report_format import CHANNEL, SentRun, head_line, sent_line
 from bccnd.journal import file_names, files, schema
 

@@ -50,7 +50,9 @@ def stale(root: Path = _ROOT) -> list[str]:
     ]
     if library.is_file():
         age = library.stat().st_mtime_ns
-        sources = [root / "setup.py", *(root / f"{name.replace('.', '/')}.py" for name in COMPILED)]
+        plain = [root / f"{name.replace('.', '/')}.py" for name in COMPILED]
+        # Beside a .pyx, the .py is the plain twin, which is not compiled.
+        sources = [root / "setup.py", *(path for path in plain if not path.with_suffix(".pyx").exists())]
         sources += [*folder.glob("*.ld"), *folder.rglob("*.pxd"), *folder.rglob("*.pyx")]
         younger = [one for one in sources if one.stat().st_mtime_ns > age]
         wrong += [f"{LIBRARY} is older than {one.relative_to(root)}" for one in younger]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bccnd.bus.access import admit_all
-from bccnd.core import frames
-from bccnd.core.counters import DROP_REASONS
-from bccnd.core.verdicts import NAMES
+from bccnd.core.observing.counters import DROP_REASONS
+from bccnd.core.wire import frames
+from bccnd.core.wire.verdicts import NAMES
 from bccnd.net.loop import Loop
 from tests.monitoring.pages import HOSTILE, Observed, open_segment
 from tests.rules import bus_limits

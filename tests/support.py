@@ -29,15 +29,15 @@ from hypothesis import settings
 from bccnd.bus.access import Access, Admission, Rule, admit_all
 from bccnd.bus.client import BusLimits, Client
 from bccnd.bus.server import Bus, Entrance
-from bccnd.core import frames
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.egress import Egress
-from bccnd.core.identity import identity, tagged
-from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.receivers import Receivers
-from bccnd.core.routes import Routes
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.receivers import Receivers
+from bccnd.core.matching.routes import Routes
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.sending.egress import Egress
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.wire import frames
+from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 from tests.rules import bus_limits, dedup_rules

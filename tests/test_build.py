@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.native import scan
+from bccnd.native.buffers import scan
 from tests.conftest import COMPILED, LIBRARY, SUFFIX, stale
 from tests.e2e.harness import Daemon
 from tests.support import ROOT, cannot_here
@@ -29,7 +29,10 @@ def test_the_build_under_test_is_the_one_that_is_loaded() -> None:
     assert kinds == {scan.COMPILED}
 
 
-@pytest.mark.parametrize("name", ["bccnd/core/dedup.py", "bccnd/core/dedup.pxd", "bccnd/native/scan.pyx", "setup.py"])
+@pytest.mark.parametrize(
+    "name",
+    ["bccnd/core/tracking/dedup.py", "bccnd/core/tracking/dedup.pxd", "bccnd/native/buffers/scan.pyx", "setup.py"],
+)
 def test_a_library_that_is_older_than_what_it_is_made_of_is_not_tested(tmp_path: Path, name: str) -> None:
     shutil.copytree(ROOT / "bccnd", tmp_path / "bccnd", ignore=shutil.ignore_patterns("*.so"))
     shutil.copy(ROOT / "setup.py", tmp_path)

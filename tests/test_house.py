@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,24 @@ MAY: dict[str, set[str]] = {
         *("doctor", "fleet", "key_files", "log", "monitoring", "paths", "version"),
     },
 }
+#: what a part of a room may import of that room, beside itself: only parts that stand above it in this table
+INSIDE: dict[str, dict[str, set[str]]] = {
+    "native": {"buffers": set(), "system": {"buffers"}, "memory": {"system"}},
+    "core": {
+        "wire": set(),
+        "formats": {"wire"},
+        "trust": {"wire"},
+        "observing": {"wire"},
+        "tracking": {"observing", "wire"},
+        "matching": {"wire"},
+        "sending": {"formats", "matching", "observing", "tracking", "trust", "wire"},
+        "receiving": {"matching", "observing", "tracking", "trust", "wire"},
+    },
+}
+#: files of a folder of the package, at most; a room that grows beyond is divided into parts
+MAX_FILES = 25
+#: rooms that are not divided yet
+WIDE = {"bus", "cli", "pipeline"}
 #: what the daemon must not load
 HEAVY = {"asyncio", "click", "cryptography", "numpy", "pandas", "pyarrow", "pyspark", "rich"}
 
@@ -74,6 +93,26 @@ def test_imports_run_downward() -> None:
     # Programs share with the daemon only how a UDP socket is opened.
     shared = {name[2] for path in modules("client") for name in imported(path) if name[:2] == ("bccnd", "net")}
     assert shared == {"segment_opening"}
+
+
+def test_parts_of_a_room_import_downward() -> None:
+    for room, allowed in INSIDE.items():
+        parts = list(allowed)
+        assert [part for part in parts if not allowed[part] <= set(parts[: parts.index(part)])] == []
+        upward = {
+            f"{path.relative_to(ROOT)}: {'.'.join(name)}"
+            for path in modules(room)
+            if path.parent.name != room
+            for name in imported(path)
+            if name[:2] == ("bccnd", room) and name[2] not in allowed[path.parent.name] | {path.parent.name}
+        }
+        assert upward == set()
+
+
+def test_no_room_is_wide() -> None:
+    files = [path for path in (ROOT / "bccnd").rglob("*") if path.suffix in {".py", ".pyx", ".pxd"}]
+    size = Counter(str(path.parent.relative_to(ROOT / "bccnd")) for path in files)
+    assert {room for room, count in size.items() if count > MAX_FILES} == WIDE
 
 
 @pytest.mark.parametrize(
@@ -108,7 +147,7 @@ def test_programs_load_no_more_than_they_need() -> None:
     assert not loaded_after("import bccnd.cli.sbusd") & ((HEAVY - {"click"}) | libraries)
     assert not loaded_after("import bccnd") & (HEAVY | libraries | {"logging"})
     endpoint = {"bccnd.client.endpoint", "bccnd.key_files", "bccnd.net.segment_opening"}
-    assert not loaded_after("import bccnd, bccnd.cli.main") & {*endpoint, "bccnd.core.pattern_tree"}
+    assert not loaded_after("import bccnd, bccnd.cli.main") & {*endpoint, "bccnd.core.matching.pattern_tree"}
     assert endpoint <= loaded_after("import bccnd\nbccnd.Endpoint, bccnd.read_key")
 
 

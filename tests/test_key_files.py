@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import bccnd
-from bccnd.core import signatures
-from bccnd.core.integrity import MIN_KEY
+from bccnd.core.trust import signatures
+from bccnd.core.trust.integrity import MIN_KEY
 from bccnd.key_files import passed_key
 
 KEY = b"0123456789abcdef0123456789abcdef"

@@ -423,7 +423,7 @@ def test_a_user_at_a_terminal_is_asked_before_sudo_is_used(
     ("named", "installs"),
     [
         ("tests/core", "test"),
-        ("tests/core/test_dedup.py tests/net -k restart", "test"),
+        ("tests/core/tracking/test_dedup.py tests/net -k restart", "test"),
         ("tests/core tests/recorder/test_rows.py", "recorder"),
         ("tests/core tests/pipeline", "all"),
         ("-k restart", "all"),

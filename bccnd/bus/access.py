@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bccnd.core.bccn1 import MAX_CHAN
-from bccnd.core.pattern_tree import PatternTree
-from bccnd.core.patterns import DIALECTS, Dialect, Pattern, compile_pattern, covers
+from bccnd.core.matching.pattern_tree import PatternTree
+from bccnd.core.matching.patterns import DIALECTS, Dialect, Pattern, compile_pattern, covers
+from bccnd.core.wire.bccn1 import MAX_CHAN
 from bccnd.net.peer import Peer
 
 #: keys whose answer is remembered for one rule

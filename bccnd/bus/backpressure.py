@@ -15,8 +15,8 @@ from bccnd import log
 from bccnd.bus.client import Client
 from bccnd.bus.input_transaction import InputTransaction
 from bccnd.bus.send_queues import SendQueues
-from bccnd.core.send_queue import ENTRY
-from bccnd.core.user_quota import Quota, UserAccount
+from bccnd.core.sending.send_queue import ENTRY
+from bccnd.core.sending.user_quota import Quota, UserAccount
 from bccnd.net.loop import HALF_CLOSED, READABLE, Loop
 
 

@@ -1,5 +1,5 @@
 cimport cython
-from bccnd.core.user_quota cimport UserAccount
+from bccnd.core.sending.user_quota cimport UserAccount
 
 
 @cython.final

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from bccnd.bus.access import Rights
-from bccnd.core.patterns import Dialect
-from bccnd.core.send_queue import SendQueue
-from bccnd.core.user_quota import UserAccount, UserLimits
+from bccnd.core.matching.patterns import Dialect
+from bccnd.core.sending.send_queue import SendQueue
+from bccnd.core.sending.user_quota import UserAccount, UserLimits
 from bccnd.handover.client_log import NOTHING, ClientLog
 from bccnd.net.loop import HALF_CLOSED, READABLE, Timer
 from bccnd.net.peer import Peer

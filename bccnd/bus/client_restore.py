@@ -9,10 +9,10 @@ from functools import partial
 from bccnd import log
 from bccnd.bus.client import Client
 from bccnd.bus.server import BUG, Bus
-from bccnd.core import client_log_format
-from bccnd.core.patterns import DIALECTS
+from bccnd.core.formats import client_log_format
+from bccnd.core.matching.patterns import DIALECTS
 from bccnd.handover.stored_state import Handover, Stored
-from bccnd.native.inflight_layout import DATAGRAMS, PACKET, InflightInput
+from bccnd.native.memory.inflight_layout import DATAGRAMS, PACKET, InflightInput
 from bccnd.net.peer import is_shut_down
 
 

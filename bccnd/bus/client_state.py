@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bccnd.bus.client import Client
-from bccnd.core import client_log_format
+from bccnd.core.formats import client_log_format
 
 
 def client_image(client: Client, requests: Iterable[bytes], patterns: dict[bytes, int]) -> bytes:

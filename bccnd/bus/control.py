@@ -19,11 +19,11 @@ from bccnd.bus.identities import Identities
 from bccnd.bus.receiver_listing import describe_receivers
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.send_queues import SendQueues
-from bccnd.core import frames
-from bccnd.core.patterns import DIALECTS, Dialect
-from bccnd.core.routes import Routes
-from bccnd.core.send_queue import ORDERS, QUEUE
-from bccnd.core.user_quota import Quota
+from bccnd.core.matching.patterns import DIALECTS, Dialect
+from bccnd.core.matching.routes import Routes
+from bccnd.core.sending.send_queue import ORDERS, QUEUE
+from bccnd.core.sending.user_quota import Quota
+from bccnd.core.wire import frames
 from bccnd.errors import BadMessage
 
 #: entries in one page of a listing, so that a page is made in well under a millisecond

@@ -1,10 +1,10 @@
 cimport cython
 from bccnd.bus.send_queues cimport SendQueues, batch_packet
-from bccnd.core.counters cimport BusCounters
-from bccnd.core.deliveries cimport Deliveries
-from bccnd.core.fanout_groups cimport FanoutGroups, portions
-from bccnd.core.receivers cimport Part, Receivers
-from bccnd.native cimport sockio
+from bccnd.core.observing.counters cimport BusCounters
+from bccnd.core.receiving.deliveries cimport Deliveries
+from bccnd.core.sending.fanout_groups cimport FanoutGroups, portions
+from bccnd.core.matching.receivers cimport Part, Receivers
+from bccnd.native.system cimport sockio
 from bccnd.net.loop cimport Loop
 
 

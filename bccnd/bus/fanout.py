@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 
 from bccnd.bus.client import Client
 from bccnd.bus.send_queues import NO_ROOM, SendQueues, batch_packet, enlarge_send_buffer
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.fanout_groups import FanoutGroups, portions
-from bccnd.core.receivers import Part, Receivers
+from bccnd.core.matching.receivers import Part, Receivers
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.sending.fanout_groups import FanoutGroups, portions
 from bccnd.net.loop import Loop
 
 

@@ -14,13 +14,13 @@ from typing import Any, Final
 from bccnd.bus.client import Client
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.input_transaction import InputTransaction
-from bccnd.core import frames
-from bccnd.core.arrival_times import MAX_WAIT_NS
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.ingress import Ingress
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.receiving.arrival_times import MAX_WAIT_NS
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
-from bccnd.native.slots import SlotMemory
+from bccnd.native.memory.slots import SlotMemory
 
 #: seconds without a report after which a gateway counts as down
 _SILENT: Final = 5.0

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from bccnd import log
 from bccnd.bus.refusals import AFTER_REFUSAL
 from bccnd.bus.server import Bus
-from bccnd.core import frames
-from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, Change, Liveness
+from bccnd.core.tracking.liveness import STATE_NAMES, Change, Liveness
+from bccnd.core.wire import frames
+from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.net.loop import Loop, Timer
 
 

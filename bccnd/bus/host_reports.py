@@ -13,10 +13,10 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.refusals import AFTER_REFUSAL
 from bccnd.bus.server import Bus
-from bccnd.core import frames
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.egress import Egress
-from bccnd.core.sender_counts import sending_host
+from bccnd.core.sending.egress import Egress
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.sender_counts import sending_host
+from bccnd.core.wire import frames
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.fleet.report_format import CHANNEL, REASONS, BadReport, HeardHost, SentRun, read_report, reporting_host
 from bccnd.fleet.report_planner import ReportPlanner

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from bccnd.bus.client import Client
-from bccnd.core.egress import Egress
-from bccnd.core.routes import Routes
+from bccnd.core.matching.routes import Routes
+from bccnd.core.sending.egress import Egress
 from bccnd.handover.client_log import NOTHING
 from bccnd.net.peer import Peer
 

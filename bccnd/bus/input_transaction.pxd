@@ -1,6 +1,6 @@
 cimport cython
 from bccnd.bus.fanout cimport Fanout
-from bccnd.native.inflight cimport InflightState
+from bccnd.native.memory.inflight cimport InflightState
 
 
 @cython.final

@@ -7,7 +7,7 @@ input is being processed, so that the next daemon can replay it; `commit` sends 
 from __future__ import annotations
 
 from bccnd.bus.fanout import Fanout
-from bccnd.native.inflight import InflightState
+from bccnd.native.memory.inflight import InflightState
 
 
 class InputTransaction:

@@ -4,12 +4,12 @@ from bccnd.bus.fanout cimport Fanout
 from bccnd.bus.input_transaction cimport InputTransaction
 from bccnd.bus.publisher cimport Publisher
 from bccnd.bus.send_queues cimport SendQueues
-from bccnd.core cimport frames
-from bccnd.core.counters cimport BusCounters
-from bccnd.core.routes cimport Route
-from bccnd.core.user_quota cimport Quota, UserAccount
-from bccnd.native cimport clock
-from bccnd.native.sockio cimport PacketReceiver
+from bccnd.core.wire cimport frames
+from bccnd.core.observing.counters cimport BusCounters
+from bccnd.core.matching.routes cimport Route
+from bccnd.core.sending.user_quota cimport Quota, UserAccount
+from bccnd.native.system cimport clock
+from bccnd.native.system.sockio cimport PacketReceiver
 from bccnd.net.loop cimport Handler, Loop
 
 cdef int GONE

@@ -15,11 +15,11 @@ from bccnd.bus.fanout import Fanout
 from bccnd.bus.input_transaction import InputTransaction
 from bccnd.bus.publisher import Publisher
 from bccnd.bus.send_queues import SendQueues
-from bccnd.core import frames
-from bccnd.core.user_quota import Quota, UserAccount
+from bccnd.core.sending.user_quota import Quota, UserAccount
+from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
-from bccnd.native import clock
-from bccnd.native.sockio import PacketReceiver
+from bccnd.native.system import clock
+from bccnd.native.system.sockio import PacketReceiver
 from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Handler, Loop
 from bccnd.net.peer import is_hung_up, is_shut_down
 

@@ -1,10 +1,10 @@
 cimport cython
 from bccnd.bus.client cimport Client
 from bccnd.bus.fanout cimport Fanout
-from bccnd.core.egress cimport Egress
-from bccnd.core.receivers cimport Receivers
-from bccnd.core.routes cimport Route, RouteTables
-from bccnd.native cimport clock
+from bccnd.core.sending.egress cimport Egress
+from bccnd.core.matching.receivers cimport Receivers
+from bccnd.core.matching.routes cimport Route, RouteTables
+from bccnd.native.system cimport clock
 
 
 cdef Receivers _without_echo(Client client, Receivers receivers)

@@ -9,13 +9,14 @@ from bccnd import log
 from bccnd.bus.client import Client
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.refusals import MAX_REPEATED
-from bccnd.core import credential_keys, frames
-from bccnd.core.egress import Egress
-from bccnd.core.receivers import Receivers
-from bccnd.core.routes import Route, Routes
+from bccnd.core.matching import credential_keys
+from bccnd.core.matching.receivers import Receivers
+from bccnd.core.matching.routes import Route, Routes
+from bccnd.core.sending.egress import Egress
+from bccnd.core.wire import frames
 from bccnd.errors import BadDatagram, BadMessage
 from bccnd.handover.client_log import NOTHING
-from bccnd.native import clock
+from bccnd.native.system import clock
 
 #: bytes of the metadata of a sender at most: src, two numbers, ``local`` and four signs
 MAX_META: Final = 128 + 20 + 20 + 5 + 4

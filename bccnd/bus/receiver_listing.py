@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from bccnd.bus.client import Client
-from bccnd.core.pattern_tree import PatternTree
-from bccnd.core.routes import Routes
+from bccnd.core.matching.pattern_tree import PatternTree
+from bccnd.core.matching.routes import Routes
 from bccnd.errors import BadDatagram
 
 #: clients that an answer names, patterns of each, and characters of a pattern

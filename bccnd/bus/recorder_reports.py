@@ -10,7 +10,7 @@ import json
 from typing import Any, Final
 
 from bccnd.bus.client import Client
-from bccnd.core.counters import read_count
+from bccnd.core.observing.counters import read_count
 
 #: families of the recorder's metrics, and the names in them; both are the same where there is but one
 RECORDED: Final = (

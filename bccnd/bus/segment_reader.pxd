@@ -1,10 +1,10 @@
 cimport cython
-from bccnd.core.counters cimport SegmentCounters
-from bccnd.core.latency_histogram cimport LatencyHistogram
-from bccnd.core.deliveries cimport Deliveries
-from bccnd.core.ingress cimport Ingress
-from bccnd.native cimport clock
-from bccnd.native.sockio cimport Receiver
+from bccnd.core.observing.counters cimport SegmentCounters
+from bccnd.core.observing.latency_histogram cimport LatencyHistogram
+from bccnd.core.receiving.deliveries cimport Deliveries
+from bccnd.core.receiving.ingress cimport Ingress
+from bccnd.native.system cimport clock
+from bccnd.native.system.sockio cimport Receiver
 from bccnd.net.loop cimport Handler
 from bccnd.bus.fanout cimport Fanout
 from bccnd.bus.input_transaction cimport InputTransaction

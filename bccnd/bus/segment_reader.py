@@ -12,12 +12,12 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.input_transaction import InputTransaction
-from bccnd.core.arrival_times import MAX_WAIT_NS, arrival
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.ingress import Ingress
-from bccnd.core.latency_histogram import LatencyHistogram
-from bccnd.native import clock
-from bccnd.native.sockio import BATCH
+from bccnd.core.observing.latency_histogram import LatencyHistogram
+from bccnd.core.receiving.arrival_times import MAX_WAIT_NS, arrival
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.native.system import clock
+from bccnd.native.system.sockio import BATCH
 from bccnd.net.loop import Handler
 from bccnd.net.segment import Segment
 

@@ -1,7 +1,7 @@
 cimport cython
-from bccnd.core.counters cimport BusCounters
-from bccnd.core cimport frames
-from bccnd.native cimport sockio
+from bccnd.core.observing.counters cimport BusCounters
+from bccnd.core.wire cimport frames
+from bccnd.native.system cimport sockio
 
 cdef Py_ssize_t LENGTH
 cdef Py_ssize_t MAX_PORTION

@@ -15,14 +15,14 @@ from typing import Final
 
 from bccnd import log
 from bccnd.bus.client import BusLimits, Client
-from bccnd.core import frames
-from bccnd.core.counters import BusCounters
-from bccnd.core.fanout_groups import LENGTH, MAX_PORTION
-from bccnd.core.routes import Routes
-from bccnd.core.send_queue import ENTRY
-from bccnd.native import sockio
-from bccnd.native.inflight import InflightState, Sender
-from bccnd.native.slots import SlotMemory
+from bccnd.core.matching.routes import Routes
+from bccnd.core.observing.counters import BusCounters
+from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
+from bccnd.core.sending.send_queue import ENTRY
+from bccnd.core.wire import frames
+from bccnd.native.memory.inflight import InflightState, Sender
+from bccnd.native.memory.slots import SlotMemory
+from bccnd.native.system import sockio
 from bccnd.net.loop import WRITABLE, Loop
 
 #: seconds since a client has last read something, within which it is expected to go on reading

@@ -31,17 +31,17 @@ from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.refusals import MAX_REPEATED, log_end, log_refusal
 from bccnd.bus.send_queues import SendQueues
 from bccnd.bus.subscriptions import Subscriptions
-from bccnd.core import frames
-from bccnd.core.egress import Egress
-from bccnd.core.pattern_tree import REFILL
-from bccnd.core.patterns import MAX_PATTERN, Dialect
-from bccnd.core.routes import Routes
-from bccnd.core.user_quota import Quota, UserAccount
+from bccnd.core.matching.pattern_tree import REFILL
+from bccnd.core.matching.patterns import MAX_PATTERN, Dialect
+from bccnd.core.matching.routes import Routes
+from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.user_quota import Quota, UserAccount
+from bccnd.core.wire import frames
 from bccnd.handover.client_log import NOTHING
 from bccnd.handover.stored_state import Handover
-from bccnd.native import sockio
-from bccnd.native.inflight import PacketReceiver as InflightPacketReceiver
-from bccnd.native.slots import SlotMemory
+from bccnd.native.memory.inflight import PacketReceiver as InflightPacketReceiver
+from bccnd.native.memory.slots import SlotMemory
+from bccnd.native.system import sockio
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import Loop
 from bccnd.net.peer import Peer, PeerIdentifier

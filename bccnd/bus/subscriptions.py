@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bccnd.bus.client import BusLimits, Client
-from bccnd.core import credential_keys, frames
-from bccnd.core.patterns import MAX_LEVELS, MAX_PATTERN
-from bccnd.core.routes import Routes
-from bccnd.core.user_quota import pattern_bytes
+from bccnd.core.matching import credential_keys
+from bccnd.core.matching.patterns import MAX_LEVELS, MAX_PATTERN
+from bccnd.core.matching.routes import Routes
+from bccnd.core.sending.user_quota import pattern_bytes
+from bccnd.core.wire import frames
 
 
 class Subscriptions:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from bccnd.cli.output import NO_DAEMON, REFUSED, TIMED_OUT, fail, print_notice, visible
 from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, connect
 from bccnd.client.message import Message, to_bytes
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BusError
 
 T = TypeVar("T")
@@ -144,8 +144,8 @@ def report_absence(event: Reconnected, effect: str) -> None:
 
 def matcher(patterns: Sequence[str]) -> Callable[[bytes], bool]:
     """Return a test whether a channel matches one of the patterns, in the dialect ``path``."""
-    from bccnd.core.pattern_tree import PatternTree
-    from bccnd.core.patterns import DIALECTS
+    from bccnd.core.matching.pattern_tree import PatternTree
+    from bccnd.core.matching.patterns import DIALECTS
 
     tree: PatternTree[None] = PatternTree(DIALECTS["path"])
     for pattern in patterns:

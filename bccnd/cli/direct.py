@@ -17,7 +17,7 @@ from bccnd.cli.output import fail
 from bccnd.cli.pub import PublishCommand, payload_options, read_payload, say_that_it_reads
 from bccnd.cli.sub import message_options, print_messages
 from bccnd.client.message import Message, to_bytes
-from bccnd.core import bccn1
+from bccnd.core.wire import bccn1
 from bccnd.errors import EndpointError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def open_endpoint(
     """Open an endpoint on a segment. Raises click.UsageError for wrong options; a segment that cannot be reached ends
     the command."""
     from bccnd.client.endpoint import Endpoint
-    from bccnd.core.identity import identity
+    from bccnd.core.wire.identity_format import identity
 
     usual = identity(socket.gethostname().encode(), b"bccn", os.getpid()).decode("ascii")
     try:

@@ -42,14 +42,14 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
         for name in [file, *([f"{file}.pub"] if algorithm == "sig" else [])]:
             if os.path.exists(name):
                 fail(f"{name} exists\n  remedy: choose another name, or --force to replace the key in it")
-    from bccnd.core.integrity_algorithms import fingerprint
+    from bccnd.core.trust.integrity_algorithms import fingerprint
 
     if algorithm == "hmac":
         key = secrets.token_hex(32).encode()
         _write(file, key + b"\n", 0o600)
         click.echo(f"{file}: a new key of 256 bits, mode 0600, fingerprint {fingerprint(key)}", err=True)
         return
-    from bccnd.core import signatures  # loads a library that other commands do not need
+    from bccnd.core.trust import signatures  # loads a library that other commands do not need
 
     private = signatures.generate()
     public = signatures.public_of(private)

@@ -188,7 +188,7 @@ def _list(names: Sequence[str]) -> str:
 
 def _read_fingerprint(file: str) -> str:
     """Return the fingerprint of a key; of a private key, that of its public half. Raises click.UsageError."""
-    from bccnd.core.integrity_algorithms import fingerprint
+    from bccnd.core.trust.integrity_algorithms import fingerprint
     from bccnd.errors import BadKey
     from bccnd.key_files import read_key, read_public_key
 
@@ -197,7 +197,7 @@ def _read_fingerprint(file: str) -> str:
             start = opened.read(64)
         if not start.startswith(b"-----BEGIN "):
             return fingerprint(read_key(file))
-        from bccnd.core import signatures  # loads a library that other commands do not need
+        from bccnd.core.trust import signatures  # loads a library that other commands do not need
 
         public = signatures.public_of(read_key(file, "sig")) if b"PRIVATE" in start else read_public_key(file)
         return signatures.fingerprint_of(public)

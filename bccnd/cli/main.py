@@ -18,7 +18,7 @@ import click
 from bccnd.cli import completion as completion  # bash completes as this says
 from bccnd.cli.lazy_group import Entry, LazyGroup, complete_files
 from bccnd.cli.streams import fill_closed_streams, reported_streams
-from bccnd.core.frames import DEFAULT_SOCKET
+from bccnd.core.wire.frames import DEFAULT_SOCKET
 from bccnd.version import VERSION
 
 COMMANDS: Final = {

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from bccnd.cli.completion import complete_signers
 from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.output import SAFE_NUMBERS
-from bccnd.core.units import parse_duration
+from bccnd.core.formats.units import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ key_options = compose(
 
 def read_keys(keys: Sequence[str], signers: Sequence[str], algorithm: str | None) -> dict[str, Any]:
     """Read ``algorithm``, ``keys`` and ``signers`` as an Endpoint takes them. Raises click.UsageError."""
-    from bccnd.core.bccn1 import check_src
-    from bccnd.core.integrity import usual_algorithm
+    from bccnd.core.trust.integrity import usual_algorithm
+    from bccnd.core.wire.bccn1 import check_src
     from bccnd.errors import BadDatagram, BadKey
     from bccnd.key_files import read_key, read_public_key
 

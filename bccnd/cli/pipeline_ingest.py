@@ -15,7 +15,7 @@ from bccnd.cli.progress import show_progress
 from bccnd.errors import JournalError
 
 if TYPE_CHECKING:
-    from bccnd.journal.captures import Summary
+    from bccnd.journal.capture_import import Summary
 
 #: remedies for optional packages that are missing
 PIPELINE_EXTRA: Final = "pip install 'bccnd[pipeline]'"
@@ -70,8 +70,8 @@ def ingest(
     Without keys, checks are not verified, and such datagrams are accepted.
     """
     require(["pyarrow"], RECORDER_EXTRA)
-    from bccnd.journal.captures import CaptureRules, CaptureSettings
-    from bccnd.journal.captures import ingest as do_ingest
+    from bccnd.journal.capture_import import CaptureRules, CaptureSettings
+    from bccnd.journal.capture_import import ingest as do_ingest
 
     check_host(host)
     read = read_keys(keys, signers, algorithm)

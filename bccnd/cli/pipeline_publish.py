@@ -10,7 +10,7 @@ from bccnd.cli.connection import explain, open_bus
 from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.output import REFUSED, fail, print_notice
 from bccnd.cli.pipeline_ingest import PIPELINE_EXTRA, require
-from bccnd.core.bccn1 import check_chan
+from bccnd.core.wire.bccn1 import check_chan
 from bccnd.errors import BadDatagram, JournalError
 
 _SEVERITIES = ["urgent", "look", "note"]

@@ -14,7 +14,7 @@ import click
 from bccnd.cli.connection import open_bus, set_tag
 from bccnd.cli.options import Duration, compose
 from bccnd.cli.output import REFUSED, print_notice
-from bccnd.core.frames import MAX_PACKET
+from bccnd.core.wire.frames import MAX_PACKET
 
 F = TypeVar("F", bound=Callable[..., Any])
 

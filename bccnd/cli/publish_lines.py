@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from bccnd.cli.connection import explain, report_absence
 from bccnd.cli.output import print_notice
 from bccnd.client.bus import Connection, Reconnected, Refusal
-from bccnd.core.frames import MAX_PACKET
+from bccnd.core.wire.frames import MAX_PACKET
 from bccnd.errors import BusError
 
 #: bytes read at once

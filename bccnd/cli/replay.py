@@ -72,7 +72,7 @@ def replay(
     """
     require(["pyarrow"], RECORDER_EXTRA)
     from bccnd.journal import replay as player
-    from bccnd.journal.captures import CaptureSettings
+    from bccnd.journal.capture_import import CaptureSettings
 
     if (segment is None) != (not really):
         raise click.UsageError("onto a segment only with both, --segment ADDRESS:PORT and --onto-the-network")

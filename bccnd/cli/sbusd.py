@@ -22,10 +22,10 @@ from bccnd.bus.access import Access, admit_all, by_user
 from bccnd.bus.server import Bus, Entrance
 from bccnd.cli.lazy_group import complete_files
 from bccnd.cli.streams import ServerCommand
-from bccnd.core.address import read_address, write_address
-from bccnd.core.identity import identity, tagged
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import Routes
+from bccnd.core.formats.bus_address import read_address, write_address
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import Routes
+from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.errors import BadAddress
 from bccnd.net.listen import BACKLOG, adopt, bind_unix, listen_abstract
 from bccnd.net.loop import Loop

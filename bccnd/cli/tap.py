@@ -28,8 +28,8 @@ from bccnd.cli.output import (
 )
 from bccnd.client.bus import Connection
 from bccnd.client.message import to_bytes
-from bccnd.core import bccn1, frames, targets
-from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
+from bccnd.core.wire import bccn1, directed_targets, frames
+from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.errors import BadDatagram, BadFrame
 
 #: kinds of verdicts, and their colours
@@ -144,7 +144,7 @@ def as_fields(record: TapRecord) -> dict[str, object]:
     if record.body is None:
         return fields | {"datagram_base64": base64.b64encode(record.raw).decode("ascii")}
     src, seq, chan, payload = record.body
-    form = targets.FORM_NAMES[targets.form_of(chan)]
+    form = directed_targets.FORM_NAMES[directed_targets.form_of(chan)]
     fields |= {"src": src.decode("ascii"), "seq": seq, "chan": chan.decode("ascii"), "form": form}
     return fields | payload_fields(payload)
 

@@ -14,7 +14,7 @@ from bccnd.cli.connection import open_bus
 from bccnd.cli.options import safe_numbers_option
 from bccnd.cli.output import fail, print_table, to_json, visible
 from bccnd.cli.tap import KIND_OF, refuse_to_tap
-from bccnd.core import bccn1, frames
+from bccnd.core.wire import bccn1, frames
 from bccnd.errors import BadDatagram, BusError
 
 

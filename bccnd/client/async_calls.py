@@ -16,7 +16,7 @@ from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.requests import AsyncReplies, AsyncResponder, write_request
 from bccnd.client.session import PATIENCE, Session
 from bccnd.client.transport import SessionSocket, unreachable
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BusError, ConnectionLost, RequestTimeout
 
 SOFT: Final = ("queue", "discard", "block", "error")

@@ -23,10 +23,10 @@ from bccnd.client.endpoint_queues import ChannelQueues, RememberedMessages
 from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.client.requests import refuse_coroutine
 from bccnd.client.router import PatternTable, call_listeners, raise_errors
-from bccnd.core import bccn1, targets
-from bccnd.core.integrity import IntegrityChecker, make_checker, make_hmac, usual_algorithm
-from bccnd.core.liveness import HEARTBEAT
-from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
+from bccnd.core.trust.integrity import IntegrityChecker, make_checker, make_hmac, usual_algorithm
+from bccnd.core.wire import bccn1, directed_targets
+from bccnd.core.wire.bccn1 import HEARTBEAT
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
 from bccnd.net.segment_opening import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name
 
@@ -418,8 +418,10 @@ class Endpoint:
             src, seq, chan, payload = bccn1.read_body(self._checker.verified_body(raw))
         except BadDatagram as bad:
             return NUMBERS[bad.reason]
-        form = targets.form_of(chan)
-        if form == targets.DIRECTED and not targets.matches(targets.target_of(chan), self._name):
+        form = directed_targets.form_of(chan)
+        if form == directed_targets.DIRECTED and not directed_targets.matches(
+            directed_targets.target_of(chan), self._name
+        ):
             return NOT_ADDRESSED
         if self._remembered is not None:
             key = b"%b:%b:%d:%b" % (address[0].encode(), src, seq, chan)
@@ -428,7 +430,7 @@ class Endpoint:
             if self._remembered.is_repeated(key, received_ns * 1e-9):
                 return DUPLICATE
         peer = peer_name(address)
-        return Message(to_text(src), seq, to_text(chan), payload, targets.FORM_NAMES[form], peer, received_ns)
+        return Message(to_text(src), seq, to_text(chan), payload, directed_targets.FORM_NAMES[form], peer, received_ns)
 
     def _drain(self) -> int:
         """Take everything that is there into the queues; how many messages it was."""

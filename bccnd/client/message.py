@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from bccnd.core import frames, targets
-from bccnd.core.bccn1 import MAX_CHAN, check_chan
+from bccnd.core.wire import directed_targets, frames
+from bccnd.core.wire.bccn1 import MAX_CHAN, check_chan
 from bccnd.errors import BadDatagram, BadFrame, BusError
 
 #: what a payload may be given as; text is sent as UTF-8
@@ -64,7 +64,9 @@ def directed(target: str) -> str:
 
 def _read_channel(key: bytes) -> tuple[str, str, bool]:
     """A key as text, the form of messages on it, and whether they carry meta."""
-    form = targets.FORM_NAMES[targets.PLAIN if key.startswith(b"!/") else targets.form_of(key)]
+    form = directed_targets.FORM_NAMES[
+        directed_targets.PLAIN if key.startswith(b"!/") else directed_targets.form_of(key)
+    ]
     try:
         check_chan(key)
     except BadDatagram:

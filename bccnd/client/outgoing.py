@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bccnd.client.events import Refusal
 from bccnd.client.message import to_text
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BusError
 
 

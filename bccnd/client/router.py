@@ -10,7 +10,7 @@ from weakref import ref
 
 from bccnd.client.events import Away, Event, EventQueue, Gap, Reconnected, Refusal
 from bccnd.client.message import Message, to_bytes
-from bccnd.core.patterns import DIALECTS
+from bccnd.core.matching.patterns import DIALECTS
 
 #: channels whose receivers are remembered
 _CACHED: Final = 4096
@@ -25,7 +25,7 @@ class PatternTable(Generic[T]):
 
     def __init__(self, dialect: str = "path") -> None:
         # Loaded by programs that need it, and by no others.
-        from bccnd.core.pattern_tree import PatternTree
+        from bccnd.core.matching.pattern_tree import PatternTree
 
         self.values: dict[int, T] = {}
         self._patterns: dict[int, tuple[bytes, ...]] = {}

@@ -20,7 +20,7 @@ from bccnd.client.events import NOT_SERVED, Away, Event, Gap, Reconnected, Refus
 from bccnd.client.message import read_message, to_bytes, to_text
 from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.router import Router
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost, RequestTimeout
 
 __all__ = ["PATIENCE", "Event", "Gap", "Outgoing", "Reconnected", "Refusal", "Request", "Session"]

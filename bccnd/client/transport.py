@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from bccnd.client.session import Outgoing, Session
-from bccnd.core import frames
-from bccnd.core.address import MAX_PATH, read_address
+from bccnd.core.formats.bus_address import MAX_PATH, read_address
+from bccnd.core.wire import frames
 from bccnd.errors import BadAddress, BadFrame, BusError
 
 if TYPE_CHECKING:

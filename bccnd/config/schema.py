@@ -29,11 +29,11 @@ from bccnd.config.values import (
     quote,
     refuse,
 )
-from bccnd.core.address import read_address
-from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP
-from bccnd.core.dedup_rules import EXPIRE, HORIZON, MAX_SOURCES, SANITY
-from bccnd.core.frames import DEFAULT_SOCKET, LINKS
-from bccnd.core.liveness import DEAD_AFTER
+from bccnd.core.formats.bus_address import read_address
+from bccnd.core.tracking.dedup_rules import EXPIRE, HORIZON, MAX_SOURCES, SANITY
+from bccnd.core.tracking.liveness import DEAD_AFTER
+from bccnd.core.wire.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP
+from bccnd.core.wire.frames import DEFAULT_SOCKET, LINKS
 
 #: least seconds between heartbeats: those of a fleet must not become its traffic
 MIN_HEARTBEAT: Final = 0.1

@@ -10,9 +10,9 @@ from typing import Annotated, Final, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
-from bccnd.core import units
-from bccnd.core.address import read_address
-from bccnd.core.bccn1 import check_src
+from bccnd.core.formats import units
+from bccnd.core.formats.bus_address import read_address
+from bccnd.core.wire.bccn1 import check_src
 from bccnd.errors import BadAddress, BadDatagram
 
 #: a thousand years

@@ -25,21 +25,21 @@ from bccnd.bus.segment_reader import SegmentReader
 from bccnd.bus.server import Bus
 from bccnd.config import Configuration, load
 from bccnd.config.schema import RESTART_KEYS
-from bccnd.core import frames
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counter_history import STEP
-from bccnd.core.counters import GroupCounters, NamedCounts
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.egress import Egress
-from bccnd.core.identity import identity, tagged
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity_algorithms import KeyUse
-from bccnd.core.latency_histogram import LatencyHistogram
-from bccnd.core.liveness import Liveness
-from bccnd.core.loop_lag import LoopLag
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.redundancy import Repeater
-from bccnd.core.routes import Routes
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import Routes
+from bccnd.core.observing.counter_history import STEP
+from bccnd.core.observing.counters import GroupCounters, NamedCounts
+from bccnd.core.observing.latency_histogram import LatencyHistogram
+from bccnd.core.observing.loop_lag import LoopLag
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.redundancy import Repeater
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.trust.integrity_algorithms import KeyUse
+from bccnd.core.wire import frames
+from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.daemon import settings_rules as rules
 from bccnd.daemon import takeover
 from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
@@ -55,7 +55,7 @@ from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflic
 from bccnd.monitoring.listings import Listings
 from bccnd.monitoring.service_status import ServiceStatus
 from bccnd.monitoring.status_page import StatusPage
-from bccnd.native import scan
+from bccnd.native.buffers import scan
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.interface_watch import watch_interfaces
 from bccnd.net.loop import EXHAUSTED, READABLE, Loop

@@ -7,11 +7,11 @@ import os
 from bccnd import log
 from bccnd.bus.access import Access, Rule
 from bccnd.config import Configuration, Settings
-from bccnd.core.dedup_rules import DedupRules
-from bccnd.core.identity import token
-from bccnd.core.integrity import IntegrityChecker, make_checker
-from bccnd.core.patterns import Dialect
-from bccnd.core.redundancy import RepeatRule
+from bccnd.core.matching.patterns import Dialect
+from bccnd.core.sending.redundancy import RepeatRule
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.trust.integrity import IntegrityChecker, make_checker
+from bccnd.core.wire.identity_format import token
 from bccnd.net.peer import MAX_PROGRAM
 from bccnd.net.segment import SegmentOptions
 
@@ -88,7 +88,7 @@ def integrity_checker(configuration: Configuration, host: bytes) -> IntegrityChe
 def _add_own_key(signers: dict[bytes, list[bytes]], private: bytes, host: bytes) -> dict[bytes, list[bytes]]:
     """Let this host's key verify what this host signs: its own broadcasts come back, and other programs of the host
     may sign with the same key."""
-    from bccnd.core.signatures import public_of  # needs a library that most configurations do not
+    from bccnd.core.trust.signatures import public_of  # needs a library that most configurations do not
 
     own = public_of(private)
     signers = {**signers, host: [*signers.get(host, []), own]}

@@ -12,13 +12,13 @@ from bccnd import log
 from bccnd.bus.access import Admission, admit_all, by_mode
 from bccnd.bus.server import Entrance
 from bccnd.config import Configuration, Settings
-from bccnd.core.address import read_address
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.patterns import DIALECTS
+from bccnd.core.formats.bus_address import read_address
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.observing.counters import SegmentCounters
 from bccnd.daemon.settings_rules import segment_options
 from bccnd.handover.stored_state import Handover
-from bccnd.native.inflight_layout import read_drops
-from bccnd.native.slots import SlotMemory
+from bccnd.native.memory.inflight_layout import read_drops
+from bccnd.native.memory.slots import SlotMemory
 from bccnd.net.segment import Segment
 from bccnd.net.socket_activation import ActivatedSockets
 

@@ -14,22 +14,22 @@ from typing import NamedTuple
 from bccnd import log
 from bccnd.bus.client_restore import replay_input, restore_clients
 from bccnd.bus.server import Bus
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.arrival_times import arrival
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.dedup_rules import DedupRules
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.ingress import Ingress
-from bccnd.core.liveness import HeartbeatRules, Liveness
-from bccnd.core.local_identities import MAX_RELEASED
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.receiving.arrival_times import arrival
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
+from bccnd.core.tracking.local_identities import MAX_RELEASED
 from bccnd.handover.earlier_version import convert
 from bccnd.handover.stored_state import Handover
 from bccnd.monitoring.service_status import count_of
-from bccnd.native import scan
-from bccnd.native.inflight_layout import DATAGRAMS, InflightInput, was_broadcast
-from bccnd.native.slot_layout import size_for
-from bccnd.native.slots import SlotMemory
+from bccnd.native.buffers import scan
+from bccnd.native.memory.inflight_layout import DATAGRAMS, InflightInput, was_broadcast
+from bccnd.native.memory.slot_layout import size_for
+from bccnd.native.memory.slots import SlotMemory
 from bccnd.net.loop import Loop
 from bccnd.net.segment import Peers, Segment
 from bccnd.net.service_manager import ServiceManager

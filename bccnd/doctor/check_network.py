@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bccnd.config import SegmentSettings
-from bccnd.core.bccn1 import MAX_SEND
+from bccnd.core.wire.bccn1 import MAX_SEND
 from bccnd.doctor.probe import Probe
 from bccnd.doctor.probe_host import ProbeError
 from bccnd.doctor.result import Finding, look, not_checked, ok, wrong

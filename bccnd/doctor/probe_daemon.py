@@ -19,8 +19,8 @@ from bccnd.client.bus import Connection, connect
 from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
 from bccnd.config import Configuration
-from bccnd.core import frames
-from bccnd.core.identity import identity
+from bccnd.core.wire import frames
+from bccnd.core.wire.identity_format import identity
 from bccnd.doctor.probe_host import read_text
 from bccnd.errors import BusError, EndpointError
 

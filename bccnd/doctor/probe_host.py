@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bccnd.config import SegmentSettings
-from bccnd.core.address import read_address
-from bccnd.core.pem import read_certificates, validity
+from bccnd.core.formats.bus_address import read_address
+from bccnd.core.formats.pem import read_certificates, validity
 from bccnd.errors import BadAddress, BadKey, StartError
 from bccnd.key_files import read_key, read_public_key
 from bccnd.net.segment_opening import UdpOptions, grow_receive_buffer, open_udp

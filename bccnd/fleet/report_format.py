@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from bccnd.core.frames import REPORT
+from bccnd.core.wire.frames import REPORT
 
 #: begins the channel of a report; the host follows
 CHANNEL: Final = REPORT

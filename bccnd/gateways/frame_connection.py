@@ -15,7 +15,7 @@ from typing import Final
 
 from bccnd.client.session import Outgoing, Session
 from bccnd.client.transport import Transport
-from bccnd.core import frames
+from bccnd.core.wire import frames
 
 #: packets read before others have their turn; each may hold some hundreds of messages
 _TURN: Final = 4

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, FiniteFloat, StringConstraints, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from bccnd.core.counters import read_count
+from bccnd.core.observing.counters import read_count
 from bccnd.gateways import Name
 from bccnd.gateways.reasons import REASONS
 

@@ -1,17 +1,18 @@
 """Log of one client's subscriptions, modes and queue, read by the next daemon.
 
 Invariant: a change is logged before it is counted in the input being processed; this order makes every message reach
-the client once. Source: `core.client_records` for the records, `native.inflight_layout` for the counts.
+the client once. Source: `core.formats.client_log_format` for the records, `native.memory.inflight_layout` for the
+counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from bccnd.core import client_log_format
+from bccnd.core.formats import client_log_format
 from bccnd.handover.memfd import File
-from bccnd.native import inflight_layout as layout
-from bccnd.native.inflight import InflightState
+from bccnd.native.memory import inflight_layout as layout
+from bccnd.native.memory.inflight import InflightState
 
 
 class ClientLog:

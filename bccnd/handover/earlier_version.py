@@ -24,15 +24,15 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from bccnd.core.bccn1 import MAX_SEQ, UNKNOWN_SRC, check_src
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.dedup_rules import DedupRules
-from bccnd.core.liveness import Death, HeartbeatRules, Liveness
-from bccnd.core.record_table import RecordTable
-from bccnd.core.source_table import ALIVE, SILENT, UNWATCHED
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.liveness import Death, HeartbeatRules, Liveness
+from bccnd.core.tracking.record_table import RecordTable
+from bccnd.core.tracking.source_table import ALIVE, SILENT, UNWATCHED
+from bccnd.core.wire.bccn1 import MAX_SEQ, UNKNOWN_SRC, check_src
 from bccnd.errors import BadDatagram
-from bccnd.native import slot_layout as layout
-from bccnd.native.slots import SlotMemory
+from bccnd.native.memory import slot_layout as layout
+from bccnd.native.memory.slots import SlotMemory
 
 MAGIC: Final = b"bccnd annals"
 _HEADER: Final = MAGIC + struct.pack("=I", 1)

@@ -6,7 +6,7 @@ from typing import Final
 
 from bccnd import log
 from bccnd.handover.stored_state import Handover
-from bccnd.native.slots import SlotMemory
+from bccnd.native.memory.slots import SlotMemory
 
 #: seconds until storing is tried again: the first time, and at most
 SHORTEST_PAUSE: Final = 1.0

@@ -1,8 +1,9 @@
 """State that outlives the daemon: files in memory and connections in systemd's descriptor store, and their restoration.
 
 Invariant: whether the daemon is stopped, killed or aborted, the same descriptors are stored: each client's connection
-with its log (`core.client_records`), the input being processed (`native.inflight_layout`), and the memory of sources
-and counters (`native.slot_layout`). What is not understood is dropped and reported. Source: sd_notify(3), "FDSTORE=1".
+with its log (`core.formats.client_log_format`), the input being processed (`native.memory.inflight_layout`), and the
+memory of sources and counters (`native.memory.slot_layout`). What is not understood is dropped and reported. Source:
+sd_notify(3), "FDSTORE=1".
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
 from bccnd import log
-from bccnd.core import client_log_format
+from bccnd.core.formats import client_log_format
 from bccnd.handover.client_log import NOTHING, StoredClientLog
 from bccnd.handover.memfd import File, create, map_whole
-from bccnd.native import inflight_layout as layout
-from bccnd.native import slot_layout
-from bccnd.native.inflight import InflightState
-from bccnd.native.slots import SlotMemory
+from bccnd.native.memory import inflight_layout as layout
+from bccnd.native.memory import slot_layout
+from bccnd.native.memory.inflight import InflightState
+from bccnd.native.memory.slots import SlotMemory
 
 #: names of descriptors in the store
 INFLIGHT: Final = "ledger"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.core.tap_record import Observation
+from bccnd.core.formats.tap_record import Observation
 from bccnd.journal import file_names, schema
 
 _CODEC: Final = "zstd"

@@ -16,14 +16,14 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bccnd.core import bccn1
-from bccnd.core.frames import REPORT
-from bccnd.core.pattern_tree import PatternTree
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.tap_record import seq_of
+from bccnd.core.formats.tap_record import seq_of
+from bccnd.core.matching.pattern_tree import PatternTree
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.wire import bccn1
+from bccnd.core.wire.frames import REPORT
 from bccnd.errors import JournalError
 from bccnd.journal import file_names, reader
-from bccnd.journal.captures import CaptureSet, CaptureSettings, Progress
+from bccnd.journal.capture_import import CaptureSet, CaptureSettings, Progress
 from bccnd.journal.file_names import HASHED
 
 #: characters of a check by each algorithm, as in ``:hmac=0123456789abcdef``

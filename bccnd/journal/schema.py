@@ -1,7 +1,8 @@
 """The columns of the journal, in one place.
 
-`OBS` has the fields of `core.tap_record.Observation` behind host, journal_id and rec_no, under their names in files;
-`SESSIONS` says when a receiver was listening, and what it knows to have missed. No unsigned types: Spark has none.
+`OBS` has the fields of `core.formats.tap_record.Observation` behind host, journal_id and rec_no, under their names in
+files; `SESSIONS` says when a receiver was listening, and what it knows to have missed. No unsigned types: Spark has
+none.
 """
 
 from __future__ import annotations

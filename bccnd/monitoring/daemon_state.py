@@ -9,14 +9,14 @@ from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.host_reports import HostReports
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.integrity_algorithms import KeyUse
-from bccnd.core.latency_histogram import LatencyHistogram
-from bccnd.core.liveness import Liveness
-from bccnd.core.loop_lag import LoopLag
-from bccnd.core.redundancy import Repeater
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.observing.latency_histogram import LatencyHistogram
+from bccnd.core.observing.loop_lag import LoopLag
+from bccnd.core.sending.redundancy import Repeater
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment import Segment
 

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from bccnd import log
 from bccnd.bus.recorder_reports import RECORDED
-from bccnd.core.counters import ERROR_REASONS
-from bccnd.core.verdicts import NAMES as VERDICTS
+from bccnd.core.observing.counters import ERROR_REASONS
+from bccnd.core.wire.verdicts import NAMES as VERDICTS
 from bccnd.monitoring.daemon_state import DaemonState, all_counters
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_entry import Drop

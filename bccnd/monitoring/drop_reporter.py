@@ -6,7 +6,7 @@ from typing import Final
 
 from bccnd import log
 from bccnd.bus.recorder_reports import RECORDED
-from bccnd.core.verdicts import INTERNAL_ERROR, NAMES
+from bccnd.core.wire.verdicts import INTERNAL_ERROR, NAMES
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import drop_counters

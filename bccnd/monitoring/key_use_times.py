@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bccnd.core.integrity_algorithms import KeyUse
+from bccnd.core.trust.integrity_algorithms import KeyUse
 
 
 class KeyUseTimes:

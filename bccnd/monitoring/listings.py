@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Protocol
 
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity_algorithms import KeyUse
-from bccnd.core.liveness import STATE_NAMES
-from bccnd.core.reported_loss import count_missing
-from bccnd.core.routes import Routes
-from bccnd.core.trace import trace
-from bccnd.core.verdicts import NAMES
+from bccnd.core.matching.routes import Routes
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.trace import trace
+from bccnd.core.tracking.liveness import STATE_NAMES
+from bccnd.core.tracking.reported_loss import count_missing
+from bccnd.core.trust.integrity_algorithms import KeyUse
+from bccnd.core.wire.verdicts import NAMES
 from bccnd.fleet import view
 from bccnd.fleet.cell_counters import MINUTES
 from bccnd.monitoring.daemon_state import DaemonState

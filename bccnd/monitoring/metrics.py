@@ -20,9 +20,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from bccnd.core.latency_histogram import LATENCY_BOUNDS
-from bccnd.core.reported_loss import count_missing
-from bccnd.core.verdicts import NAMES
+from bccnd.core.observing.latency_histogram import LATENCY_BOUNDS
+from bccnd.core.tracking.reported_loss import count_missing
+from bccnd.core.wire.verdicts import NAMES
 from bccnd.monitoring.daemon_state import DaemonState, all_counters, gateway_starts
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import drop_counters

@@ -15,12 +15,12 @@ from itertools import islice
 from typing import Final, Protocol
 
 from bccnd.bus.client import Client as BusClient
-from bccnd.core.counter_history import SLOT, History, Rise
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.liveness import ALIVE, SILENT, STATE_NAMES, Change
-from bccnd.core.reported_loss import count_missing
-from bccnd.core.top_channels import WINDOW, TopChannels
-from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
+from bccnd.core.observing.counter_history import SLOT, History, Rise
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.observing.top_channels import WINDOW, TopChannels
+from bccnd.core.tracking.liveness import ALIVE, SILENT, STATE_NAMES, Change
+from bccnd.core.tracking.reported_loss import count_missing
+from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.log.handlers import LogLine, printable
 from bccnd.monitoring.daemon_state import DaemonState, all_counters, gateway_starts
 from bccnd.monitoring.drop_catalog import LOST

@@ -15,7 +15,7 @@ from typing import Final
 import h11
 
 from bccnd import log
-from bccnd.core.user_quota import ROUND_SECONDS, UserAccount
+from bccnd.core.sending.user_quota import ROUND_SECONDS, UserAccount
 from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import EXHAUSTED, READABLE, WRITABLE, Loop, Timer

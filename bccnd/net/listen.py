@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from bccnd import log
-from bccnd.core.address import SUN_PATH
+from bccnd.core.formats.bus_address import SUN_PATH
 from bccnd.errors import StartError
 from bccnd.net.loop import EXHAUSTED, GONE, READABLE, Loop
 from bccnd.net.peer import credentials
@@ -81,7 +81,7 @@ def adopt(descriptor: int) -> socket.socket:
 
 
 def listen_bus(address: str | bytes | int, mode: int, gid: int | None) -> socket.socket:
-    """Open a listening socket at an address of `core.address`. Raises StartError."""
+    """Open a listening socket at an address of `core.formats.bus_address`. Raises StartError."""
     if isinstance(address, str):
         return listen_unix(address, mode, gid)
     try:

@@ -1,6 +1,6 @@
 cimport cython
-from bccnd.native cimport clock
-from bccnd.native.poller cimport Poller
+from bccnd.native.system cimport clock
+from bccnd.native.system.poller cimport Poller
 
 
 cpdef int first_served(long long rounds, long long count) noexcept

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Final
 
 from bccnd import log
-from bccnd.native import clock
-from bccnd.native.poller import Poller
+from bccnd.native.system import clock
+from bccnd.native.system.poller import Poller
 
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT

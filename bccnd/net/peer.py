@@ -19,7 +19,7 @@ import termios
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from bccnd.core.identity import token
+from bccnd.core.wire.identity_format import token
 
 #: from <asm-generic/socket.h>; the socket module does not name them
 _SO_PEERGROUPS: Final = 59

@@ -13,12 +13,12 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Final, overload
 
-from bccnd.core.bccn1 import MAX_RECEIVE
-from bccnd.core.counters import SegmentCounters
-from bccnd.native import inflight as recording
-from bccnd.native.inflight import InflightState
-from bccnd.native.inflight_layout import write_drops
-from bccnd.native.sockio import BroadcastSender, Receiver
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.wire.bccn1 import MAX_RECEIVE
+from bccnd.native.memory import inflight as recording
+from bccnd.native.memory.inflight import InflightState
+from bccnd.native.memory.inflight_layout import write_drops
+from bccnd.native.system.sockio import BroadcastSender, Receiver
 from bccnd.net.segment_opening import (
     UdpOptions,
     adopt_udp,

@@ -1,6 +1,6 @@
 cimport cython
-from bccnd.core.counters cimport SegmentCounters
-from bccnd.native.sockio cimport BroadcastSender
+from bccnd.core.observing.counters cimport SegmentCounters
+from bccnd.native.system.sockio cimport BroadcastSender
 
 
 @cython.final

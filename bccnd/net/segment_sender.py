@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 
-from bccnd.core.counters import SegmentCounters
-from bccnd.native.sockio import BroadcastSender
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.native.system.sockio import BroadcastSender
 
 
 class SegmentSender:

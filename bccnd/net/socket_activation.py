@@ -16,8 +16,8 @@ from functools import partial
 from typing import Final, NamedTuple, NoReturn
 
 from bccnd import log
-from bccnd.core.address import read_address
-from bccnd.core.counters import SegmentCounters
+from bccnd.core.formats.bus_address import read_address
+from bccnd.core.observing.counters import SegmentCounters
 from bccnd.errors import StartError
 from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.segment import Segment, SegmentOptions

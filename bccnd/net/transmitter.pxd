@@ -1,5 +1,5 @@
 cimport cython
-from bccnd.native cimport clock
+from bccnd.native.system cimport clock
 from bccnd.net.loop cimport Loop
 from bccnd.net.segment_sender cimport SegmentSender
 

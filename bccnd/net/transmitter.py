@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bccnd import log
-from bccnd.core.redundancy import Repeater
-from bccnd.native import clock
+from bccnd.core.sending.redundancy import Repeater
+from bccnd.native.system import clock
 from bccnd.net.loop import Loop
 from bccnd.net.segment_sender import SegmentSender
 

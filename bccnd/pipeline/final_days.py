@@ -16,7 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from bccnd.core.explained_holes import LEAST
+from bccnd.core.tracking.explained_holes import LEAST
 from bccnd.pipeline import schema
 from bccnd.pipeline.lake.delta import STATE
 from bccnd.pipeline.lake.store import Store

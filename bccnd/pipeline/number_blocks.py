@@ -13,8 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bccnd.core.explained_holes import is_explained, rate_of_run
-from bccnd.core.reported_loss import MAX_SEQS_A_SECOND
+from bccnd.core.tracking.explained_holes import is_explained, rate_of_run
+from bccnd.core.tracking.reported_loss import MAX_SEQS_A_SECOND
 from bccnd.pipeline.source_runs import ENDLESS, SANITY, SECOND, SentRange
 from bccnd.pipeline.time_spans import overlap
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bccnd.core.tap_record import JOURNAL_GAP
+from bccnd.core.formats.tap_record import JOURNAL_GAP
 from bccnd.pipeline import task_records
 from bccnd.pipeline.row_batch import GOLDEN, Batch, Groups, Numbers, changes, grouped, mixed, sorted_by
 from bccnd.pipeline.source_runs import SANITY

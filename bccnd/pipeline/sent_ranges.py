@@ -14,8 +14,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bccnd.core.sender_counts import sending_host
-from bccnd.core.tap_record import seq_key
+from bccnd.core.formats.tap_record import seq_key
+from bccnd.core.tracking.sender_counts import sending_host
 from bccnd.fleet.report_format import CHANNEL, BadReport, SentRun, read_report, reporting_host
 from bccnd.pipeline.source_runs import SentRange
 from bccnd.pipeline.task_records import ACCEPTED, DAY, day_of, make_records

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.core.tap_record import Observation
+from bccnd.core.formats.tap_record import Observation
 from bccnd.errors import JournalError
 from bccnd.journal import file_names, files, schema
 from bccnd.recorder import rows as packets

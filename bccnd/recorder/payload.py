@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal
 
-from bccnd.core.pattern_tree import PatternTree
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.tap_record import Observation
+from bccnd.core.formats.tap_record import Observation
+from bccnd.core.matching.pattern_tree import PatternTree
+from bccnd.core.matching.patterns import DIALECTS
 from bccnd.journal.file_names import HASHED
 
 Keep = Literal["record", "hash", "omit"]

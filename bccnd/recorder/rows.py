@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from bccnd.core import frames
-from bccnd.core.tap_record import Observation, observe
+from bccnd.core.formats.tap_record import Observation, observe
+from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
 
 _BATCH: Final = b"MSGS "

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bccnd.client.transport import TURN, PacketReader, address_of, dial, give, unreachable
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost
 
 _SYNC: Final = b"CMSG %b\0" % frames.SYNC

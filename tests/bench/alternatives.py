@@ -14,8 +14,8 @@ from typing import Final
 
 import click
 
-from bccnd.native.hmac8 import Hmac8
-from bccnd.native.sockio import BATCH, Receiver
+from bccnd.native.buffers.hmac8 import Hmac8
+from bccnd.native.system.sockio import BATCH, Receiver
 from bccnd.net.loop import READABLE, Loop
 
 ROUNDS: Final = 7

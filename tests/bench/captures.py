@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bccnd.journal.captures import CaptureSettings, ingest
+from bccnd.journal.capture_import import CaptureSettings, ingest
 from tests.core.captures import ether, ipv4, pcap, udp
 from tests.e2e.harness import datagram
 

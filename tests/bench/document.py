@@ -21,7 +21,7 @@ INK, FAINT = "#30343a", "#e3e6ea"
 QUESTION: Final = """
 import json, platform
 from importlib.metadata import version
-import bccnd.core.ingress as ingress
+import bccnd.core.receiving.ingress as ingress
 print(json.dumps({"version": version("bccnd"), "compiled": ingress.__file__.endswith(".so"),
                   "python": platform.python_version()}))
 """

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from bccnd.core.tap_record import seq_key
+from bccnd.core.formats.tap_record import seq_key
 from bccnd.journal import file_names, files, schema
 
 SECOND: Final = 1_000_000

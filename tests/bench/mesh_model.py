@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
-from bccnd.core import frames
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.dedup_rules import DedupRules
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.egress import Egress
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import Routes
-from bccnd.core.verdicts import NAMES
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import Routes
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.sending.egress import Egress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.wire import frames
+from bccnd.core.wire.verdicts import NAMES
 from tests.bench.mesh_topology import Topology
 from tests.rules import dedup_rules
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bccnd.core.liveness import MAX_DEAD, SILENT, Death
-from bccnd.core.loss_by_source import MAX_LOST_BY_SOURCE
-from bccnd.core.routes import CACHE
+from bccnd.core.matching.routes import CACHE
+from bccnd.core.tracking.liveness import MAX_DEAD, SILENT, Death
+from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE
 from bccnd.monitoring.status_collector import MAX_SILENT
 from bccnd.monitoring.status_html import render
 from tests.monitoring.pages import Daemon, open_segment

@@ -10,9 +10,9 @@ from tests.bench.cases import BROADCAST, CHANNELS, PATTERNS, SIZE, WINDOW, Case,
 
 #: messages in a row on one channel, where channels repeat
 RUN: Final = 16
-#: channels that the daemon remembers, at most, in both generations (bccnd/core/routes.py, CACHE)
+#: channels that the daemon remembers, at most, in both generations (bccnd/core/matching/routes.py, CACHE)
 REMEMBERED: Final = 8192
-#: seconds after which a source that is heard gets another place in line (bccnd/core/dedup.py, RANK_SECONDS), and a bit
+#: seconds after which a source that is heard gets another place in line (tracking/dedup.py, RANK_SECONDS), and a bit
 RANK: Final = 1.2
 #: bytes of a datagram of flood beside its payload, about: envelope with HMAC, sender, number and channel
 AROUND: Final = 60

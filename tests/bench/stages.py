@@ -33,7 +33,7 @@ PAUSE: Final = 0.01
 #: the functions that are counted, with what they call: those that wait, and that handle an event of a segment and of a
 #: client
 COUNTED: Final = (
-    "__pyx_f_5bccnd_6native_6poller_6Poller_wait",
+    "__pyx_f_5bccnd_6native_6system_6poller_6Poller_wait",
     "__pyx_f_5bccnd_3net_4loop_4Loop__timeout",
     "__pyx_f_5bccnd_3bus_14segment_reader_13SegmentReader_on_events",
     "__pyx_f_5bccnd_3bus_13packet_reader_12ClientEvents_on_events",
@@ -41,8 +41,8 @@ COUNTED: Final = (
 #: calls them and is never left, and what else it calls
 LOOP: Final = (
     "__pyx_f_5bccnd_3net_4loop_4Loop_run",
-    "__pyx_f_5bccnd_6native_6poller_6Poller_events",
-    "__pyx_f_5bccnd_6native_6poller_6Poller_fd",
+    "__pyx_f_5bccnd_6native_6system_6poller_6Poller_events",
+    "__pyx_f_5bccnd_6native_6system_6poller_6Poller_fd",
 )
 #: a datagram from another host, the same as a service, the same for clients in batch mode, and a local publish with its
 #: returned broadcast
@@ -58,11 +58,11 @@ HEAD: Final = """/* The functions that each message runs, together in the librar
 #: stage by the name of a function, the first pattern that is found
 STAGES: Final = (
     ("wait", r"3net_4loop|poller|epoll"),
-    ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg|spare_bytes"),
-    ("record the input", r"input_transaction|inflight|native_5slots"),
+    ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg|reused_bytes"),
+    ("record the input", r"input_transaction|inflight|memory_5slots"),
     ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
-    ("parse, judge", r"4core_7ingress|native_4scan|memchr|4core_5dedup|4core_12source_table|counters"),
-    ("look up", r"slice_dict|4core_6routes"),
+    ("parse, judge", r"receiving_7ingress|buffers_4scan|memchr|tracking_5dedup|tracking_12source_table|counters"),
+    ("look up", r"dict_by_slice|matching_6routes"),
     ("send", r"fanout|deliveries|receivers|send_queues|publisher|egress|transmitter|Sender|\bsend(mmsg|to)?\b"),
     ("clocks", r"clock_gettime|vdso"),
     ("Python objects and code", r""),

@@ -8,8 +8,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.liveness import Liveness
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.liveness import Liveness
 from tests.bench.procs import kib_of
 from tests.rules import dedup_rules, heartbeat_rules
 

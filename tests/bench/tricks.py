@@ -47,13 +47,19 @@ class Trick:
 
 TRICKS: Final = {
     "noise": Trick("nothing is undone"),
-    "spare_bytes": Trick(
-        "the bytes of a lone datagram and its frame use the memory of those before (`native/spare_bytes`)",
-        (("bccnd/native/spare_bytes.pyx", "if size > ROOM or references(<PyObject *> self._spare) != 1:", "if True:"),),
+    "reused_bytes": Trick(
+        "the bytes of a lone datagram and its frame use the memory of those before (`native/buffers/reused_bytes`)",
+        (
+            (
+                "bccnd/native/buffers/reused_bytes.pyx",
+                "if size > ROOM or references(<PyObject *> self._spare) != 1:",
+                "if True:",
+            ),
+        ),
     ),
     "single": Trick(
         "a lone datagram comes in the list of the one before (`Receiver._single`)",
-        (("bccnd/native/sockio.pyx", "if count == 1 and self._single is not None and", "if False and"),),
+        (("bccnd/native/system/sockio.pyx", "if count == 1 and self._single is not None and", "if False and"),),
     ),
     "message_path": Trick(
         "the functions that each message runs lie together in the library (`message_path.ld`)",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.core.send_queue import ENTRY
+from bccnd.core.sending.send_queue import ENTRY
 from bccnd.net.loop import Timer
 from tests.support import Hub
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from bccnd.core import frames
-from bccnd.core.receivers import Receivers
+from bccnd.core.matching.receivers import Receivers
+from bccnd.core.wire import frames
 from tests.support import Hub, Peer, gaps, messages
 
 #: a few of them are more than the kernel keeps for one client, whatever it has been asked to keep

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bccnd.bus.access import Access, Admission, Allowed, Rights, Rule, admit_all, by_mode, by_user
-from bccnd.core import frames
-from bccnd.core.pattern_tree import PatternTree
-from bccnd.core.patterns import DIALECTS
+from bccnd.core.matching.pattern_tree import PatternTree
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.wire import frames
 from bccnd.net.peer import Peer
 from tests.support import ANN, BOB, Hub, messages, refusals
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from bccnd.bus.backlog import Backlog
 from bccnd.bus.send_queues import HARD_PRESSED
-from bccnd.core.receivers import Receivers
+from bccnd.core.matching.receivers import Receivers
 from tests.support import Hub, Peer, turn_until
 
 

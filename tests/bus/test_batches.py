@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import pytest
 
-from bccnd.core import frames
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.fanout_groups import LENGTH, MAX_PORTION
-from bccnd.core.frames import MAX_BATCH
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.receivers import Receivers
+from bccnd.core.matching.receivers import Receivers
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.wire import frames
+from bccnd.core.wire.frames import MAX_BATCH
 from tests.bus.packets import LARGE, accounted, clog, collect, from_segment, mode, numbered, numbers, to, unbatched
 from tests.rules import bus_limits
 from tests.support import Hub, Peer, datagram, dropped, gaps, slow, turn_until

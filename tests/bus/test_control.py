@@ -14,9 +14,9 @@ import pytest
 from bccnd.bus.access import admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES
 from bccnd.bus.control import MAX_UNFINISHED, PAGE
-from bccnd.core import frames
-from bccnd.core.identity import MAX_TAG
-from bccnd.core.send_queue import ENTRY, ORDERS
+from bccnd.core.sending.send_queue import ENTRY, ORDERS
+from bccnd.core.wire import frames
+from bccnd.core.wire.identity_format import MAX_TAG
 from tests.support import ANN, BOB, Hub, messages, refusals, turn_until
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bccnd.bus.access import admit_all
-from bccnd.core import frames
-from bccnd.core.patterns import DIALECTS
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.wire import frames
 from tests.rules import bus_limits
 from tests.support import ANN, BOB, Hub, Peer, Who, messages, refusals
 

@@ -10,12 +10,12 @@ import pytest
 
 from bccnd.bus.access import Rule, admit_all
 from bccnd.bus.gateway_links import GatewayLinks
-from bccnd.core import frames
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.bccn1 import build
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import make_checker
-from bccnd.core.verdicts import NAMES
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.trust.integrity import make_checker
+from bccnd.core.wire import frames
+from bccnd.core.wire.bccn1 import build
+from bccnd.core.wire.verdicts import NAMES
 from bccnd.gateways.status import Status, no_report, read_report
 from tests.support import ANN, BOB, Hub, Peer, refusals
 

@@ -15,9 +15,9 @@ import pytest
 
 from bccnd.bus.access import Rule, admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
-from bccnd.core import frames
-from bccnd.core.patterns import MAX_PATTERN
-from bccnd.native import scan
+from bccnd.core.matching.patterns import MAX_PATTERN
+from bccnd.core.wire import frames
+from bccnd.native.buffers import scan
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
 from tests.bus.packets import unbatched
 from tests.core import naive

@@ -11,7 +11,7 @@ import pytest
 
 from bccnd.bus.access import admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from tests.bus import packets as net_packets
 from tests.bus.packets import accounted, collect, from_segment, mode, numbers, unbatched
 from tests.rules import bus_limits

@@ -14,7 +14,7 @@ import pytest
 from bccnd.bus import packet_reader
 from bccnd.bus.access import Allowed, admit_all
 from bccnd.bus.packet_reader import TURN
-from bccnd.core.user_quota import MAX_DEBT
+from bccnd.core.sending.user_quota import MAX_DEBT
 from bccnd.net.peer import is_shut_down
 from tests.support import ANN, Hub, messages, slow, turn_until
 

@@ -15,7 +15,7 @@ import pytest
 from bccnd.bus.access import admit_all
 from bccnd.bus.client import HARD_MODES, SOFT_MODES
 from bccnd.bus.server import PORTION, PORTIONS
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.net.loop import READABLE
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
 from tests.rules import bus_limits

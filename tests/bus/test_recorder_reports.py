@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bccnd.bus.access import Rule, admit_all
 from bccnd.bus.recorder_reports import MAX_REPORT, RECORDED, RecorderReports, report_of
-from bccnd.core import frames
-from bccnd.core.counters import MAX_COUNT
+from bccnd.core.observing.counters import MAX_COUNT
+from bccnd.core.wire import frames
 from tests.support import ANN, BOB, Hub, refusals
 
 

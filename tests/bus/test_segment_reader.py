@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 
 from bccnd.bus.segment_reader import SegmentReader
-from bccnd.core import frames
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.latency_histogram import LatencyHistogram
-from bccnd.core.verdicts import ACCEPTED, DUPLICATE
-from bccnd.native.sockio import BATCH, Receiver
+from bccnd.core.observing.latency_histogram import LatencyHistogram
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.wire import frames
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE
+from bccnd.native.system.sockio import BATCH, Receiver
 from bccnd.net.segment import Segment
 from tests.monitoring.pages import open_segment
 from tests.support import Hub, datagram

@@ -14,12 +14,12 @@ import pytest
 
 from bccnd.bus.control import PAGE
 from bccnd.bus.server import PORTION
-from bccnd.core import frames
-from bccnd.core.counters import ERROR_REASONS
-from bccnd.core.frames import MAX_PACKET
-from bccnd.core.integrity import make_checker
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.signatures import generate, public_of
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.observing.counters import ERROR_REASONS
+from bccnd.core.trust.integrity import make_checker
+from bccnd.core.trust.signatures import generate, public_of
+from bccnd.core.wire import frames
+from bccnd.core.wire.frames import MAX_PACKET
 from tests.rules import bus_limits
 from tests.support import Hub, Peer, dropped, gaps, messages, refusals, slow, turn_until
 

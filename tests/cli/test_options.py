@@ -68,7 +68,8 @@ def test_help_and_completion_name_every_command_in_full_and_load_none() -> None:
         "bccnd.cli.lazy_group",
         "bccnd.cli.streams",
         "bccnd.core",
-        "bccnd.core.frames",
+        "bccnd.core.wire",
+        "bccnd.core.wire.frames",
     }
     shown = " ".join(done.stdout.split())
     assert all(f"{name} {entry.summary}" in shown for name, entry in COMMANDS.items())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bccnd.cli.publish_lines import LineSplitter, RefusalReports
 from bccnd.client.bus import Refusal
-from bccnd.core.frames import MAX_PACKET
+from bccnd.core.wire.frames import MAX_PACKET
 from tests.refusals import refused
 
 

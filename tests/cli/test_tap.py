@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bccnd.cli.output import cell_width
 from bccnd.cli.tap import KIND_OF, KINDS, TapFilter, TapLine, TapRecord, as_fields, read_record
-from bccnd.core import frames
-from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
+from bccnd.core.wire import frames
+from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.errors import BadFrame
 
 

@@ -13,7 +13,7 @@ from bccnd.cli import top_model
 from bccnd.cli.output import cell_width
 from bccnd.cli.top import draw
 from bccnd.cli.top_model import NAMELESS, OTHERS, Figures, Snapshot, TrafficCount, figures, restarted
-from bccnd.core.verdicts import NAMES
+from bccnd.core.wire.verdicts import NAMES
 
 
 def daemon(**changes: Any) -> dict[str, Any]:

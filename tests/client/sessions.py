@@ -14,7 +14,7 @@ import pytest
 
 import bccnd
 from bccnd.client.message import Message
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from tests.support import Closing, wait
 
 META = b"CMSG !/bccn/meta/on"

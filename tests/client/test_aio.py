@@ -18,7 +18,7 @@ from bccnd.client.events import MAX_EVENTS
 from bccnd.client.message import Message
 from bccnd.client.session import Event, Reconnected, Refusal
 from bccnd.client.transport import dial
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BusError
 from tests.client.segments import descriptors
 from tests.client.sessions import Bare, batch, frame, without_syncs

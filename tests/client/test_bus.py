@@ -18,7 +18,7 @@ import pytest
 
 from bccnd.client.bus import Connection, Event, Reconnected, Refusal, connect
 from bccnd.client.message import Message
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BusError
 from tests.client.segments import descriptors
 from tests.client.sessions import Bare, batch, frame

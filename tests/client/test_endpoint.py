@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
-from bccnd.core import signatures
-from bccnd.core.verdicts import NAMES
+from bccnd.core.trust import signatures
+from bccnd.core.wire.verdicts import NAMES
 from tests.client.segments import Segment, descriptors, heard, judged, payloads, refused, soon, until_now, verdicts
 from tests.e2e.harness import KEY, datagram
 from tests.support import BROADCAST, PATIENCE, wait

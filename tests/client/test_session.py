@@ -18,8 +18,8 @@ from bccnd.client.message import Message
 from bccnd.client.session import LONGEST, SHORTEST, Event, Gap, Outgoing, Reconnected, Refusal, Request, Session
 from bccnd.client.session import PATIENCE as PATIENCE_OF_SESSION
 from bccnd.client.transport import dial
-from bccnd.core import frames
-from bccnd.core.address import write_address
+from bccnd.core.formats.bus_address import write_address
+from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError
 from tests.client.sessions import BATCH, META, Bare, Join, batch, both, frame, impatient, without_syncs
 from tests.refusals import refused

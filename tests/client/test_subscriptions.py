@@ -15,7 +15,7 @@ import pytest
 import bccnd
 import bccnd.aio
 from bccnd.client.events import MAX_EVENTS, MAX_INBOX
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from tests.client.sessions import META, Bare, batch, frame, without_syncs
 from tests.refusals import refused
 from tests.support import PATIENCE

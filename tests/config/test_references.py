@@ -12,9 +12,9 @@ import pytest
 
 from bccnd.config import load, read
 from bccnd.config.schema import IntegritySettings
-from bccnd.core.bccn1 import build
-from bccnd.core.integrity import MIN_KEY, make_checker
-from bccnd.core.signatures import generate, public_of
+from bccnd.core.trust.integrity import MIN_KEY, make_checker
+from bccnd.core.trust.signatures import generate, public_of
+from bccnd.core.wire.bccn1 import build
 from bccnd.errors import Fault
 from tests.config.texts import PLACE, fault_of, faults
 from tests.support import NOBODY, need_root

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from bccnd.core import bccn1
+from bccnd.core.wire import bccn1
 from bccnd.errors import BccndError
 from tests import support
 

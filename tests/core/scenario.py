@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.verdicts import NAMES
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.wire.verdicts import NAMES
 
 SRC = b"host/program/1"
 COUNTERS = ("missing", "lost", "restarts", "jumps")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bccnd.core import bccn1, targets, verdicts
-from bccnd.core.bccn1 import Datagram
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.integrity import IntegrityChecker, make_checker
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.trust.integrity import IntegrityChecker, make_checker
+from bccnd.core.wire import bccn1, directed_targets, verdicts
+from bccnd.core.wire.bccn1 import Datagram
 from tests import vectors
 from tests.core.material import OF_THE_PARSE, reason_of
 from tests.core.world import NS, PEER, Delivered, World
@@ -40,7 +40,9 @@ def test_a_readable_vector_reads_as_its_fields_and_is_built_of_them(at: DoorVect
     for vector in found:
         if vector.fields is not None:
             assert bccn1.read(vector.datagram) == Datagram(*vector.fields), vector.name
-            assert targets.FORM_NAMES[targets.form_of(vector.fields.chan)] == vector.fields.form, vector.name
+            assert directed_targets.FORM_NAMES[directed_targets.form_of(vector.fields.chan)] == vector.fields.form, (
+                vector.name
+            )
             src, seq, chan, payload, check = vector.fields
             built = bccn1.build(bccn1.build_body(src, seq, chan, payload), check)
             assert (built == vector.datagram) == vector.canonical, vector.name
@@ -104,9 +106,9 @@ def test_a_directed_vector_is_delivered_to_just_the_receivers_that_it_names() ->
     for vector in VECTORS:
         for name in (*vector.reaches, *vector.misses):
             assert vector.fields is not None
-            target, reached = targets.target_of(vector.fields.chan), name in vector.reaches
-            assert targets.matches(target, name.encode()) == reached, (vector.name, name)
-            assert not targets.matches(target, b"?"), vector.name
+            target, reached = directed_targets.target_of(vector.fields.chan), name in vector.reaches
+            assert directed_targets.matches(target, name.encode()) == reached, (vector.name, name)
+            assert not directed_targets.matches(target, b"?"), vector.name
             world = world_at(UNCHECKED, name=name)
             expected = ("accepted", delivered(vector.datagram)) if reached else ("not_addressed", [])
             assert world.judge(vector.datagram) == expected, (vector.name, name)

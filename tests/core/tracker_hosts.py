@@ -8,23 +8,24 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from bccnd.core import bccn1
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.dedup_rules import DedupRules
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.egress import Egress
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.liveness import HEARTBEAT, SILENT, STATE_NAMES, HeartbeatRules, Liveness
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.record_table import RecordTable
-from bccnd.core.routes import Routes
-from bccnd.core.source_table import private_memory
-from bccnd.core.verdicts import NAMES
-from bccnd.native import slot_layout
-from bccnd.native.slots import SlotMemory, Source
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import Routes
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.sending.egress import Egress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.liveness import SILENT, STATE_NAMES, HeartbeatRules, Liveness
+from bccnd.core.tracking.record_table import RecordTable
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.wire import bccn1
+from bccnd.core.wire.bccn1 import HEARTBEAT
+from bccnd.core.wire.verdicts import NAMES
+from bccnd.native.memory import slot_layout
+from bccnd.native.memory.private_memory import private_memory
+from bccnd.native.memory.slots import SlotMemory, Source
 from tests.core.world import datagram
 from tests.rules import dedup_rules, heartbeat_rules
 

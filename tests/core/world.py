@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from bccnd.core import bccn1
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import GroupCounters, SegmentCounters
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.dedup_rules import DedupRules
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.integrity_algorithms import Hmac
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import Routes
-from bccnd.core.trace import Trace, trace
-from bccnd.core.verdicts import NAMES
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import Routes
+from bccnd.core.observing.counters import GroupCounters, SegmentCounters
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.trace import Trace, trace
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.trust.integrity_algorithms import Hmac
+from bccnd.core.wire import bccn1
+from bccnd.core.wire.verdicts import NAMES
 from tests.core import material
 from tests.core.material import KEY, OTHER_KEY, sign
 from tests.rules import dedup_rules

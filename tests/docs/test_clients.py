@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from tests.e2e.harness import Daemon
 from tests.support import ROOT
 

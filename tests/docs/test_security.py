@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from bccnd.core import signatures
-from bccnd.core.bccn1 import build
-from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.integrity_algorithms import Algorithm, Crc32, Hmac
-from bccnd.core.signatures import Signatures
+from bccnd.core.trust import signatures
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.trust.integrity_algorithms import Algorithm, Crc32, Hmac
+from bccnd.core.trust.signatures import Signatures
+from bccnd.core.wire.bccn1 import build
 from tests.core.world import OWN, World
 from tests.e2e.brokers import Broker
 from tests.e2e.harness import Wire, payloads

@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.gateways.broker.codec import STRING
 from bccnd.log.repeat_filter import MAX_RECORDS
 from bccnd.monitoring.drop_catalog import DROPS

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import bccnd
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
 from bccnd.version import VERSION
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 import bccnd
-from bccnd.core import frames
-from bccnd.native import scan
+from bccnd.core.wire import frames
+from bccnd.native.buffers import scan
 from tests.e2e.harness import PATIENCE, Wire, datagram, seqpacket, wait
 from tests.e2e.supervisor import Supervisor
 from tests.support import BROADCAST, free_port, kernel_drops, need_root

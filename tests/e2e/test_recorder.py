@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from bccnd.core.tap_record import seq_of
+from bccnd.core.formats.tap_record import seq_of
 from tests import support
 from tests.e2e.harness import PATIENCE, Daemon, Stream, Wire, datagram, wait
 from tests.e2e.recorders import Recorder, files, refused

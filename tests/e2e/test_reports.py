@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bccnd.core.integrity_algorithms import fingerprint
+from bccnd.core.trust.integrity_algorithms import fingerprint
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
 
 HOSTS = ("relay01", "relay02", "relay03")

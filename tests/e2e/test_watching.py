@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 import bccnd
-from bccnd.core.integrity_algorithms import fingerprint
+from bccnd.core.trust.integrity_algorithms import fingerprint
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.support import Closing
 

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 import yaml
 
-from bccnd.core.frames import LINKS
+from bccnd.core.wire.frames import LINKS
 from bccnd.monitoring.drop_catalog import DROPS
 from tests.docs.lookup import wrong
 from tests.etc.promql import named

@@ -9,5 +9,5 @@ from bccnd import compiled_modules
 
 def use() -> None:
     """Import no compiled module from now on; none was imported before."""
-    assert "bccnd.core.ingress" not in sys.modules, "bccnd was imported before"
+    assert "bccnd.core.receiving.ingress" not in sys.modules, "bccnd was imported before"
     sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, compiled_modules.LibraryFinder)]

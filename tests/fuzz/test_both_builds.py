@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core import frames
-from bccnd.native import scan
+from bccnd.core.wire import frames
+from bccnd.native.buffers import scan
 from tests.core import naive, world
 from tests.core.material import examples
 from tests.fuzz.replay import LENGTH, kept, outcome
@@ -67,10 +67,11 @@ def builds() -> Iterator[Builds]:
 
 
 def test_the_plain_build_is_plain_and_ours_is_not() -> None:
-    code = "from tests.fuzz import plain; plain.use(); import bccnd.core.dedup as m, bccnd.native.scan as c; "
+    code = "from tests.fuzz import plain; plain.use(); "
+    code += "import bccnd.core.tracking.dedup as m, bccnd.native.buffers.scan as c; "
     code += "print(m.__file__, c.COMPILED)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(ROOT / "bccnd" / "core" / "dedup.py"), "False"]
+    assert done.stdout.split() == [str(ROOT / "bccnd/core/tracking/dedup.py"), "False"]
     assert scan.COMPILED
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from tests.e2e.harness import BIN, Program
 from tests.support import Closing, free_port, wait
 

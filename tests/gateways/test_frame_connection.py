@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.gateways import frame_connection as module
 from bccnd.gateways.frame_connection import FrameConnection
 from tests.client.sessions import BATCH, Bare, batch, without_syncs

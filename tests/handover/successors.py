@@ -22,23 +22,23 @@ from bccnd.bus.client import BusLimits, Client
 from bccnd.bus.client_restore import replay_input, restore_clients
 from bccnd.bus.segment_reader import SegmentReader
 from bccnd.bus.server import Bus, Entrance
-from bccnd.core import frames
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.egress import Egress
-from bccnd.core.identity import identity, tagged
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.latency_histogram import LatencyHistogram
-from bccnd.core.liveness import Liveness
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import Routes
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import Routes
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.observing.latency_histogram import LatencyHistogram
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.sending.egress import Egress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.wire import frames
+from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.daemon.takeover import open_memory
 from bccnd.errors import BadFrame
 from bccnd.handover.stored_state import Handover
-from bccnd.native.inflight_layout import InflightInput
+from bccnd.native.memory.inflight_layout import InflightInput
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.segment import Peers, Segment, SegmentOptions

@@ -14,13 +14,13 @@ from typing import Final
 
 import pytest
 
-from bccnd.core import client_log_format
-from bccnd.core.client_log_format import Record
+from bccnd.core.formats import client_log_format
+from bccnd.core.formats.client_log_format import Record
 from bccnd.handover import memfd
 from bccnd.handover.client_log import StoredClientLog
 from bccnd.handover.memfd import File
-from bccnd.native import inflight_layout as layout
-from bccnd.native.inflight import InflightState, Sender
+from bccnd.native.memory import inflight_layout as layout
+from bccnd.native.memory.inflight import InflightState, Sender
 from tests.limits import no_file_larger_than
 from tests.native.inflight_memory import new_memory
 from tests.support import examples

@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
-from bccnd.core.dedup_rules import DedupRules
-from bccnd.core.liveness import ALIVE, SILENT
-from bccnd.core.source_table import private_memory
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.liveness import ALIVE, SILENT
 from bccnd.handover import earlier_version as version_1
+from bccnd.native.memory.private_memory import private_memory
 from tests.core.tracker_hosts import RULES, Host
 from tests.core.world import datagram
 from tests.rules import heartbeat_rules

@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pytest
 
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.verdicts import ACCEPTED
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.wire.verdicts import ACCEPTED
 from bccnd.handover.memory_keeper import LONGEST_PAUSE, SHORTEST_PAUSE, MemoryKeeper
 from bccnd.handover.stored_state import MEMORY, Handover
-from bccnd.native.slots import SlotMemory
+from bccnd.native.memory.slots import SlotMemory
 from tests.core.scenario import receive
 from tests.handover.successors import Store, drop
 from tests.rules import dedup_rules

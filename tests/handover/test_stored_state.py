@@ -24,14 +24,15 @@ from hypothesis import strategies as st
 
 from bccnd.bus.access import Access, Allowed, Rule
 from bccnd.bus.client import BusLimits
-from bccnd.core import bccn1, client_log_format, frames
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.integrity import IntegrityChecker
-from bccnd.core.send_queue import ENTRY
+from bccnd.core.formats import client_log_format
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.sending.send_queue import ENTRY
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.wire import bccn1, frames
 from bccnd.handover import memfd
 from bccnd.handover.memfd import WORTH, File
 from bccnd.handover.stored_state import MAX_TRIES, Handover
-from bccnd.native import inflight_layout as layout
+from bccnd.native.memory import inflight_layout as layout
 from tests.bus.leftovers import kept_without_gc
 from tests.handover.successors import Killed, Site, Trap, broadcasts, drop, frames_of, nothing_left_open
 from tests.limits import no_file_larger_than

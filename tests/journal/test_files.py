@@ -9,7 +9,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from bccnd.core.tap_record import observe
+from bccnd.core.formats.tap_record import observe
 from bccnd.journal import files, schema
 
 ROWS = [observe("accepted", "lan", 1, 1000 * number, "10.0.0.1:5400", b"BCCN1[7]a:1:b|c") for number in range(3)]

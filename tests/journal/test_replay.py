@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from bccnd.core.tap_record import Observation, observe
+from bccnd.core.formats.tap_record import Observation, observe
 from bccnd.errors import JournalError
-from bccnd.journal.captures import CaptureSettings
+from bccnd.journal.capture_import import CaptureSettings
 from bccnd.journal.file_names import HASHED
 from bccnd.journal.replay import Channels, Choice, Clock, Counts, RecordedMessage, read_messages
 from tests.core.captures import pcap

@@ -8,8 +8,8 @@ from collections import Counter
 from bccnd import log
 from bccnd.bus.recorder_reports import RECORDED
 from bccnd.bus.refusals import AFTER_REFUSAL
-from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
-from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
+from bccnd.core.observing.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
+from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.fleet.report_format import REASONS as REPORT_REASONS
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Status

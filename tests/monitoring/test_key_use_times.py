@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bccnd.core.integrity_algorithms import KeyUse
+from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.monitoring.key_use_times import KeyUseTimes
 
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from bccnd.bus.receiver_listing import describe_receivers
 from bccnd.bus.server import PORTION
-from bccnd.core import bccn1, frames
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import make_checker
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.trust.integrity import make_checker
+from bccnd.core.wire import bccn1, frames
 from bccnd.monitoring.listings import Inspected, Listings
 from tests.rules import dedup_rules
 from tests.support import Hub, turn, turn_until

@@ -11,12 +11,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from bccnd.bus.access import Access
-from bccnd.core import frames, redundancy
-from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, REFUSE_REASONS
-from bccnd.core.latency_histogram import LATENCY_BOUNDS
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.redundancy import RepeatRule
-from bccnd.core.verdicts import NAMES
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.observing.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, REFUSE_REASONS
+from bccnd.core.observing.latency_histogram import LATENCY_BOUNDS
+from bccnd.core.sending import redundancy
+from bccnd.core.sending.redundancy import RepeatRule
+from bccnd.core.wire import frames
+from bccnd.core.wire.verdicts import NAMES
 from bccnd.gateways import NAMES as GATEWAYS
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Peer as GatewayPeer

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.counter_history import STEP
-from bccnd.core.counters import DROP_REASONS
-from bccnd.core.liveness import DEAD, SILENT, Death
-from bccnd.core.loss_by_source import MAX_LOST_BY_SOURCE
-from bccnd.core.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
+from bccnd.core.observing.counter_history import STEP
+from bccnd.core.observing.counters import DROP_REASONS
+from bccnd.core.tracking.liveness import DEAD, SILENT, Death
+from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.html import Markup, element, joined

@@ -86,10 +86,10 @@ def survives(case: Case, stages: list[list[str]], tests_from: Path) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("modules", nargs="+", metavar="MODULE", help="a file like bccnd/core/dedup.py, or a folder")
+    parser.add_argument("modules", nargs="+", metavar="MODULE", help="a file or folder of the package")
     parser.add_argument("--sample", type=int, default=50, metavar="N", help="how many mutants; 0 is all (50)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
-    more = "run these after the module's own tests (those of its folder)"
+    more = "run these after the module's own tests (those of its part)"
     parser.add_argument("--tests", nargs="*", metavar="FILE", help=more)
     parser.add_argument("--tests-from", type=Path, default=ROOT, metavar="DIR", help="a checkout to take all from")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="how many at once")
@@ -107,7 +107,7 @@ def main() -> int:
 
     def stages(path: str) -> list[list[str]]:
         own = mirrored(path)
-        more = [os.path.dirname(own)] if options.tests is None else options.tests
+        more = ["/".join(own.split("/")[:2])] if options.tests is None else options.tests
         return [tests for tests in ([own] if (root / own).is_file() else [], more) if tests]
 
     known = explained()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bccnd.native import inflight_layout as layout
+from bccnd.native.memory import inflight_layout as layout
 
 
 @contextmanager

@@ -22,10 +22,11 @@ EACH: Final = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.dif
 
 def builds(name: str) -> list[ModuleType]:
     """The builds of a module that there are here."""
-    module = importlib.import_module(f"bccnd.native.{name}")
+    (path,) = (support.ROOT / "bccnd/native").glob(f"*/{name}.py")
+    module = importlib.import_module(f"bccnd.native.{path.parent.name}.{name}")
     if not is_compiled(module):
         return [module]
-    spec = importlib.util.spec_from_file_location(f"plain_{name}", support.ROOT / "bccnd" / "native" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"plain_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     twin = importlib.util.module_from_spec(spec)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.core.address import MAX_PATH, SUN_PATH, read_address, write_address
+from bccnd.core.formats.bus_address import MAX_PATH, SUN_PATH, read_address, write_address
 from bccnd.errors import StartError
 from bccnd.net import listen as listen_module
 from bccnd.net.listen import ACCEPTS, Acceptor, listen_abstract, listen_bus, listen_tcp, listen_unix

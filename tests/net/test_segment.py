@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.core import frames
-from bccnd.core.bccn1 import MAX_RECEIVE
-from bccnd.native.sockio import BATCH
+from bccnd.core.wire import frames
+from bccnd.core.wire.bccn1 import MAX_RECEIVE
+from bccnd.native.system.sockio import BATCH
 from bccnd.net.segment import Peers, Segment, SegmentOptions
 from tests.support import BROADCAST, free_port, wait, without_root
 

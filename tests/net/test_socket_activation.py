@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.core.bccn1 import MAX_RECEIVE
+from bccnd.core.wire.bccn1 import MAX_RECEIVE
 from bccnd.errors import StartError
 from bccnd.net.segment import SegmentOptions
 from bccnd.net.socket_activation import ActivatedSockets

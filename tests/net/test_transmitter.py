@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import socket
 
-from bccnd.core.counters import SegmentCounters
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.redundancy import Repeater, RepeatRule
-from bccnd.native.sockio import BroadcastSender
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.sending.redundancy import Repeater, RepeatRule
+from bccnd.native.system.sockio import BroadcastSender
 from bccnd.net.loop import Loop
 from bccnd.net.segment_sender import SegmentSender
 from bccnd.net.transmitter import Transmitter

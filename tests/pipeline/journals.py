@@ -11,7 +11,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 import bccnd
-from bccnd.core.tap_record import Observation, observe
+from bccnd.core.formats.tap_record import Observation, observe
 from bccnd.journal import file_names, files
 from bccnd.journal.listing import current, list_files
 from tests.core.captures import Frame, ether, ipv4, udp

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.core.tap_record import seq_key
+from bccnd.core.formats.tap_record import seq_key
 from bccnd.pipeline import epoch_alignment, task_records
 from bccnd.pipeline.epoch_alignment import ALWAYS, Alignment
 from bccnd.pipeline.number_runs import Stretch, runs

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bccnd.core.tap_record import Observation, observe, seq_key
+from bccnd.core.formats.tap_record import Observation, observe, seq_key
 from bccnd.pipeline import scan, task_records
 from bccnd.pipeline.journal_files import Journal
 from bccnd.pipeline.sent_ranges import merge_ranges, read_runs

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 import bccnd
-from bccnd.core.bccn1 import MAX_SEND
+from bccnd.core.wire.bccn1 import MAX_SEND
 from bccnd.errors import PipelineError
 from bccnd.pipeline.source import sink
 from bccnd.pipeline.source.bccn import BccnSource

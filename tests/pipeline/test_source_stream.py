@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
-from bccnd.journal.captures import CaptureSettings
+from bccnd.journal.capture_import import CaptureSettings
 from bccnd.journal.reader import FoundFile
 from bccnd.journal.replay import Choice, Counts, read_messages
 from bccnd.pipeline.source.bccn import OBS, BccnSource

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
 
-from bccnd.core.verdicts import NAMES
+from bccnd.core.wire.verdicts import NAMES
 from bccnd.pipeline import schema, task_records
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery

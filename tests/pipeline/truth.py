@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Any, NamedTuple
 
-from bccnd.core.tap_record import seq_key
+from bccnd.core.formats.tap_record import seq_key
 from bccnd.journal.file_names import day_of
 from examples.simulation import SECOND, Simulation
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.core import bccn1, frames
+from bccnd.core.wire import bccn1, frames
 from bccnd.journal import file_names
 from bccnd.journal.listing import current, list_files
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter

@@ -9,8 +9,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from bccnd.core import frames
-from bccnd.core.tap_record import seq_key
+from bccnd.core.formats.tap_record import seq_key
+from bccnd.core.wire import frames
 from bccnd.errors import JournalError
 from bccnd.journal import file_names, schema
 from bccnd.recorder.convert import convert

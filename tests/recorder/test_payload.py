@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from bccnd.core.tap_record import Observation, observe
+from bccnd.core.formats.tap_record import Observation, observe
 from bccnd.recorder.payload import Keep, Payloads
 
 RULES: list[tuple[str, Keep]] = [("door/*/opened", "record"), ("door/", "hash"), ("!relay01", "hash"), ("", "omit")]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bccnd.config import RecorderSettings
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.net.loop import Loop
 from bccnd.recorder import recording as module
 from bccnd.recorder.clock_steps import Clocks

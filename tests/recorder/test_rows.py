@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core import frames
-from bccnd.core.tap_record import SEQ_OFFSET, Observation, observe
+from bccnd.core.formats.tap_record import SEQ_OFFSET, Observation, observe
+from bccnd.core.wire import frames
 from bccnd.recorder import rows
 from tests.recorder.material import NOON, packet, tapped
 

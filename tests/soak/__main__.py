@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from bccnd.core.tap_record import seq_of
+from bccnd.core.formats.tap_record import seq_of
 from tests.e2e.harness import Daemon
 from tests.soak.chaos import Chaos, rests
 from tests.soak.measure import COUNTED, MEMORY, Book, sample

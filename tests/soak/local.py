@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from tests.e2e.harness import Daemon
 from tests.soak.measure import sample
 from tests.support import BROADCAST, ROOT, Closing, free_port

@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Final
 
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from tests.e2e.harness import KEY, datagram
 
 #: what a payload of ours begins with; everything else that comes is none of ours

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from bccnd.core import frames
-from bccnd.core.liveness import HEARTBEAT
+from bccnd.core.wire import frames
+from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.errors import BadFrame
 from tools.simulate import edges
 from tools.simulate.host import Host

@@ -18,7 +18,7 @@ from bccnd.config import load
 from bccnd.daemon.daemon import Daemon
 from bccnd.errors import StartError
 from bccnd.handover.client_log import NOTHING
-from bccnd.native import scan
+from bccnd.native.buffers import scan
 from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
 from tools.simulate import edges, interposer

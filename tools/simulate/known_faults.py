@@ -57,14 +57,14 @@ _ALL: Final = (
     KnownFault(
         "heard_backward",
         "the time at which a source was last heard moves backward, when a datagram waited in a link",
-        (Change("core/dedup.py", "if now > at.heard:", "if True:"),),
+        (Change("core/tracking/dedup.py", "if now > at.heard:", "if True:"),),
     ),
     KnownFault(
         "lost_by_source",
         "after a restart, losses by source count what the daemon before has counted",
         (
             Change(
-                "core/loss_by_source.py",
+                "core/tracking/loss_by_source.py",
                 "{src: lost for src, (lost,) in self._kept.load()}",
                 "{src: 2 * lost for src, (lost,) in self._kept.load()}",
             ),
@@ -78,7 +78,7 @@ _ALL: Final = (
     KnownFault(
         "interned_receivers",
         "the receivers of routes that have gone stay shared",
-        (Change("core/routes.py", "Receivers] = WeakValueDictionary()", "Receivers] = {}"),),
+        (Change("core/matching/routes.py", "Receivers] = WeakValueDictionary()", "Receivers] = {}"),),
     ),
     KnownFault(
         "interface_not_watched",
@@ -92,15 +92,15 @@ _ALL: Final = (
     KnownFault(
         "cut_for_good",
         "a channel first seen without an allowance misses receivers for good",
-        (Change("core/routes.py", "self._cut[chan] = self._has_spent(route.cut)", "self._cut[chan] = False"),),
+        (Change("core/matching/routes.py", "self._cut[chan] = self._has_spent(route.cut)", "self._cut[chan] = False"),),
     ),
     KnownFault(
         "child_waited_for",
         "an event of a child that was replaced in this round waits for the end of its successor",
         (
-            Change("native/poller.pyx", "self._events[number].events = 0", "pass"),
+            Change("native/system/poller.pyx", "self._events[number].events = 0", "pass"),
             Change(
-                "native/poller.py",
+                "native/system/poller.py",
                 "        self._ready = [(ready, 0 if ready == fd else events) for ready, events in self._ready]\n",
                 "",
             ),

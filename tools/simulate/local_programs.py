@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from tools.simulate import datagrams, fleet
 from tools.simulate.clients import Client, half_close
 from tools.simulate.datagrams import Datagram

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from bccnd.core import frames
-from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
+from bccnd.core.wire import frames
+from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
 from tools.simulate import datagrams
 from tools.simulate.clients import Client
 from tools.simulate.datagrams import Datagram

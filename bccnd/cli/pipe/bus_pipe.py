@@ -28,7 +28,7 @@ from bccnd.client.message import to_text
 from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.session import OPTIONAL, Session
 from bccnd.client.transport import Transport
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BusError, ConnectionLost
 
 #: frames that wait for the daemon, and answers that are waited for, before no more lines are read

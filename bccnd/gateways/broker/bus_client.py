@@ -15,7 +15,7 @@ from bccnd.client.events import Gap, Refusal
 from bccnd.client.message import Message
 from bccnd.client.session import Outgoing, Session
 from bccnd.client.transport import Transport
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BusError
 
 #: messages that wait for a daemon that is busy; more are dropped

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from bccnd.config import BrokerSettings
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import Routes
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import Routes
 from bccnd.errors import StartError
 from bccnd.gateways.base import format_address, log_peer, set_tcp_options
 from bccnd.gateways.broker import codec

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from bccnd.core.bccn1 import FIELD_BYTES
+from bccnd.core.wire.bccn1 import FIELD_BYTES
 from bccnd.gateways.broker.codec import MAX_TOPIC
 
 _UNESCAPED: Final = FIELD_BYTES.translate(None, b"%")

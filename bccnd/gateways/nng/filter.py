@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from bccnd.core.bccn1 import MAX_CHAN
-from bccnd.core.pattern_tree import PatternTree
-from bccnd.core.patterns import DIALECTS
+from bccnd.core.matching.pattern_tree import PatternTree
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.wire.bccn1 import MAX_CHAN
 
 #: bytes within which the envelope of a datagram ends, with room to spare; and of the three fields behind it
 _ENVELOPE, _HEAD = 320, 128 + 20 + MAX_CHAN + 3

@@ -11,8 +11,8 @@ from typing import Final
 
 from bccnd import log
 from bccnd.config import NngSettings
-from bccnd.core import frames
-from bccnd.core.bccn1 import MAX_UDP
+from bccnd.core.wire import frames
+from bccnd.core.wire.bccn1 import MAX_UDP
 from bccnd.gateways import base
 from bccnd.gateways.frame_connection import FrameConnection
 from bccnd.gateways.nng.connection import Connection, InputAge, now

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from bccnd.journal import file_names, reader, schema
-from bccnd.journal.captures import CaptureSet, CaptureSettings
+from bccnd.journal.capture_import import CaptureSet, CaptureSettings
 from bccnd.journal.reader import Wanted
 from bccnd.pipeline.source.options import bad_option
 

@@ -8,10 +8,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from bccnd.core.integrity import usual_algorithm
+from bccnd.core.trust.integrity import usual_algorithm
 from bccnd.errors import BadKey
 from bccnd.journal import schema as journal_schema
-from bccnd.journal.captures import CaptureSettings
+from bccnd.journal.capture_import import CaptureSettings
 from bccnd.key_files import read_key
 from bccnd.pipeline.source.batch import BatchReader
 from bccnd.pipeline.source.options import Options, bad_option

@@ -25,7 +25,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from bccnd.client import bus
 from bccnd.client.transport import usual_path
-from bccnd.core.bccn1 import MAX_SEND, check_chan
+from bccnd.core.wire.bccn1 import MAX_SEND, check_chan
 from bccnd.errors import BadDatagram, PipelineError
 from bccnd.pipeline.source.options import Options
 

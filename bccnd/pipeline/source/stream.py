@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from bccnd.core.tap_record import JOURNAL_GAP
+from bccnd.core.formats.tap_record import JOURNAL_GAP
 from bccnd.journal import file_names, reader, schema
 from bccnd.journal.reader import FoundFile, Wanted
 

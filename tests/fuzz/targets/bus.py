@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from bccnd.client.session import Session
-from bccnd.core import frames as wire
-from bccnd.core.patterns import DIALECTS, compile_pattern, covers
-from bccnd.core.routes import Routes
+from bccnd.core.matching.patterns import DIALECTS, compile_pattern, covers
+from bccnd.core.matching.routes import Routes
+from bccnd.core.wire import frames as wire
 from bccnd.errors import BadDatagram, BadFrame
 from bccnd.net.http import HttpServer
 from bccnd.net.loop import Loop

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.core.pattern_tree import ALLOWANCE, HOLDER_BYTES, PatternTree, TreesByOwner
-from bccnd.core.patterns import DIALECTS, MAX_LEVELS, Dialect, Pattern
-from bccnd.core.routes import SUBSCRIPTION_BYTES, Routes
+from bccnd.core.matching.pattern_tree import ALLOWANCE, HOLDER_BYTES, PatternTree, TreesByOwner
+from bccnd.core.matching.patterns import DIALECTS, MAX_LEVELS, Dialect, Pattern
+from bccnd.core.matching.routes import SUBSCRIPTION_BYTES, Routes
 from tests.core.naive import DIALECT_NAMES
 
 #: more than any look-up here takes

@@ -14,8 +14,8 @@ from typing import Final
 
 import pyarrow.fs as pafs
 
-from bccnd.core.capture import CaptureCounts, Datagram, Reader, unwrap
-from bccnd.core.tap_record import observe
+from bccnd.core.formats.pcap import CaptureCounts, Datagram, Reader, unwrap
+from bccnd.core.formats.tap_record import observe
 from bccnd.errors import JournalError
 from bccnd.recorder import logfile
 from bccnd.recorder import rows as packed

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 from unittest.mock import patch
 
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
 from bccnd.gateways.broker import codec
 from bccnd.gateways.broker.session_store import parse_former

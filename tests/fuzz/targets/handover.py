@@ -7,10 +7,10 @@ from functools import cache
 from mmap import mmap
 from typing import Final
 
-from bccnd.core import client_log_format as log_format
-from bccnd.core.source_table import private_memory
+from bccnd.core.formats import client_log_format as log_format
 from bccnd.handover.earlier_version import MAGIC, convert
-from bccnd.native import inflight_layout as layout
+from bccnd.native.memory import inflight_layout as layout
+from bccnd.native.memory.private_memory import private_memory
 from tests.core.tracker_hosts import Host
 from tests.rules import dedup_rules, heartbeat_rules
 

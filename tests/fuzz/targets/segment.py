@@ -7,15 +7,15 @@ import struct
 import zlib
 from typing import Final
 
-from bccnd.core import bccn1
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.dedup_rules import DedupRules
-from bccnd.core.deliveries import Deliveries
-from bccnd.core.integrity import IntegrityChecker, make_checker
-from bccnd.core.integrity_algorithms import Crc32, Hmac
-from bccnd.core.liveness import Liveness
-from bccnd.core.tap_record import observe
-from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
+from bccnd.core.formats.tap_record import observe
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.trust.integrity import IntegrityChecker, make_checker
+from bccnd.core.trust.integrity_algorithms import Crc32, Hmac
+from bccnd.core.wire import bccn1
+from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests import vectors
 from tests.core.material import KEY, OTHER_KEY, sign

@@ -7,7 +7,7 @@ from typing import Final
 
 from bccnd import config
 from bccnd.cli import trace as command
-from bccnd.core import bccn1
+from bccnd.core.wire import bccn1
 from bccnd.errors import BadDatagram, ConfigError
 
 _PATH: Final = "it.yaml"

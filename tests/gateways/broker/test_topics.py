@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.bccn1 import check_chan
-from bccnd.core.pattern_tree import PatternTree
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.targets import PLAIN, form_of
+from bccnd.core.matching.pattern_tree import PatternTree
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.wire.bccn1 import check_chan
+from bccnd.core.wire.directed_targets import PLAIN, form_of
 from bccnd.gateways.broker.codec import MAX_TOPIC
 from bccnd.gateways.broker.topics import EVERYTHING, MergedSubscriptions, channel_of, patterns_of, topic_of
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.bccn1 import FIELD_BYTES, build, build_body
-from bccnd.core.pattern_tree import PatternTree
-from bccnd.core.patterns import DIALECTS, compile_pattern
+from bccnd.core.matching.pattern_tree import PatternTree
+from bccnd.core.matching.patterns import DIALECTS, compile_pattern
+from bccnd.core.wire.bccn1 import FIELD_BYTES, build, build_body
 from bccnd.gateways.nng.filter import Filter, read_head
 
 FIELD = st.text(alphabet=FIELD_BYTES.decode(), min_size=1, max_size=40).map(str.encode)

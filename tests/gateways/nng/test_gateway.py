@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.core import frames
+from bccnd.core.wire import frames
 from tests.gateways import certificates as made_as_documented
 from tests.gateways.peers import HELLO, PATIENCE, RawPeer, RunningGateway, TestBus, place, url
 from tests.support import cannot_here, wait

@@ -1,0 +1,1 @@
+"""Reads and writes other notations: bus addresses, units, captures, certificates, stored records."""

@@ -1,0 +1,1 @@
+"""Finds the clients that receive a channel: patterns, routes, receivers."""

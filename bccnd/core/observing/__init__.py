@@ -1,0 +1,1 @@
+"""Counts and measures, for metrics and pages."""

@@ -1,0 +1,1 @@
+"""Gives each received datagram its verdict, and finds what is delivered."""

@@ -1,0 +1,107 @@
+"""Redundant sending: repeats the datagrams of configured channels.
+
+Invariant: all copies are equal, so that receivers drop them as duplicates. Pending copies are capped. A copy after the
+horizon would count as a new message and is not sent. Source: BCCN, LOSS REDUCTION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from bccnd.core.matching.pattern_tree import PatternTree
+from bccnd.core.matching.patterns import Dialect
+from bccnd.core.observing.counters import NamedCounts
+from bccnd.native.memory.private_memory import private_memory
+from bccnd.native.memory.slots import SlotMemory
+
+#: pending copies: at most 23 MB
+MAX_WAITING: Final = 16_384
+
+
+@dataclass(frozen=True)
+class RepeatRule:
+    """``channels`` is a pattern; ``copies`` counts the first one too; ``spacing`` in seconds."""
+
+    channels: bytes
+    copies: int
+    spacing: float
+
+
+class _Copies(NamedTuple):
+    """Pending copies of a datagram; ``due`` is when the next is sent, ``number`` keeps the order, ``since`` is when the
+    first was sent."""
+
+    due: float
+    number: int
+    datagram: bytes
+    spacing: float
+    left: int
+    since: float
+
+
+class Repeater:
+    """Schedules copies. ``dropped`` counts those not sent because there were too many or the horizon had passed."""
+
+    def __init__(
+        self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float, memory: SlotMemory | None = None
+    ) -> None:
+        self._waiting: list[_Copies] = []
+        self._number = 0
+        self._counted = NamedCounts(memory or private_memory(1), "copies", ("dropped",))
+        self.configure(rules, dialect, horizon)
+
+    def configure(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
+        """Change the rules; pending copies are still sent."""
+        self._horizon = horizon
+        self.rules = tuple(rules)
+        self._tree: PatternTree[int] = PatternTree(dialect)
+        for number, rule in enumerate(rules):
+            self._tree.add(self._tree.compile(rule.channels), number)
+
+    def add(self, chan: bytes, datagram: bytes, now: float) -> bool:
+        """Schedule the copies of a datagram just sent, by the first rule that matches; False if none does."""
+        found = self._tree.match(chan) if self.rules else None
+        if not found:
+            return False
+        rule = self.rules[min(found)]
+        self._wait(_Copies(now + rule.spacing, 0, datagram, rule.spacing, rule.copies - 1, now))
+        return True
+
+    def _wait(self, copies: _Copies) -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            self._counted.add("dropped", copies.left)
+        else:
+            self._number += 1
+            heappush(self._waiting, copies._replace(number=self._number))
+
+    @property
+    def dropped(self) -> int:
+        return self._counted["dropped"]
+
+    @property
+    def next_due(self) -> float | None:
+        """When `due` should be called next; None if nothing is pending."""
+        return self._waiting[0].due if self._waiting else None
+
+    def due(self, now: float) -> list[bytes]:
+        """Return the copies to send by now, in order."""
+        found: list[bytes] = []
+        while self._waiting and self._waiting[0].due <= now:
+            copies = heappop(self._waiting)
+            if now > copies.since + self._horizon:
+                self._counted.add("dropped", copies.left)
+                continue
+            found.append(copies.datagram)
+            if copies.left > 1:
+                # Counted from now: copies sent at once after a pause would be lost at once.
+                due = max(copies.due, now) + copies.spacing
+                self._wait(copies._replace(due=due, left=copies.left - 1))
+        return found
+
+    def rest(self) -> list[bytes]:
+        """Remove and return all pending copies, for a shutdown."""
+        waiting, self._waiting = sorted(self._waiting), []
+        return [copies.datagram for copies in waiting for _ in range(copies.left)]

@@ -1,0 +1,1 @@
+"""Keeps what is known of each source: sequence numbers, restarts, losses, and whether it is alive."""

@@ -1,0 +1,82 @@
+"""Deduplication of datagrams from anonymous senders (src ``?``).
+
+Invariant: memory is bounded by time and number; evictions before the time are counted.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from bccnd.core.observing.counters import NamedCounts
+from bccnd.core.tracking.record_table import RecordTable
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE
+from bccnd.native.memory import slot_layout as layout
+from bccnd.native.memory.private_memory import private_memory
+from bccnd.native.memory.slots import SlotMemory
+
+#: datagrams per generation, 150 bytes each
+MAX_ANONYMOUS: Final = 16_384
+
+
+class AnonymousDedup:
+    """Judges by content, since seqs mean nothing here: an identical datagram from the same address within ``horizon``
+    seconds is a duplicate. Keeps two generations, swapped when the older one has expired or the younger one is full."""
+
+    def __init__(self, horizon: float, memory: SlotMemory | None = None, cap: int = MAX_ANONYMOUS) -> None:
+        memory = private_memory() if memory is None else memory
+        self.horizon = horizon
+        #: evicted before they expired
+        self.counted = NamedCounts(memory, "anonymous", ("evicted",))
+        self._kept = RecordTable(memory, layout.ANONYMOUS, "=d")
+        self._cap = cap
+        self._young: dict[bytes, float] = {}
+        self._old: dict[bytes, float] = {}
+        self._since = 0.0
+
+    def load(self) -> None:
+        """Continue with what the daemon before has accepted."""
+        for key, (when,) in list(self._kept.load()):
+            if self._is_due(when):
+                self._swap(when)
+            self._young[key] = when
+
+    def judge(self, peer: str, body: bytes, now: float) -> int:
+        """Return ACCEPTED or DUPLICATE by the sender's address and the whole body (seq, chan and payload)."""
+        if self._is_due(now):
+            self.counted.add("evicted", sum(1 for when in self._old.values() if now - when <= self.horizon))
+            self._swap(now)
+        key = self._key(peer, body)
+        verdict = self._look_up(key, now)
+        if verdict == ACCEPTED:
+            self._young[key] = now
+            # Each replaces the oldest one, since removing a whole generation takes too long.
+            if len(self._kept) >= 2 * self._cap:
+                self._kept.drop_oldest()
+            self._kept.put(key, now)
+        return verdict
+
+    def _swap(self, now: float) -> None:
+        self._young, self._old, self._since = {}, self._young, max(now, self._since)
+
+    def predict(self, peer: str, body: bytes, now: float) -> int:
+        """Return the verdict that `judge` would give; changes nothing."""
+        key = self._key(peer, body)
+        if self._is_due(now):  # the older generation would be dropped
+            when = self._young.get(key)
+            return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED
+        return self._look_up(key, now)
+
+    def _is_due(self, now: float) -> bool:
+        """Whether the generations are to be swapped."""
+        return len(self._young) >= self._cap or now - self._since > self.horizon
+
+    @staticmethod
+    def _key(peer: str, body: bytes) -> bytes:
+        return blake2b(body, digest_size=16, key=peer.encode("ascii", "replace")[:64]).digest()
+
+    def _look_up(self, key: bytes, now: float) -> int:
+        when = self._young.get(key)
+        if when is None:
+            when = self._old.get(key)
+        return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED

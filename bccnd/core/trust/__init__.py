@@ -1,0 +1,1 @@
+"""Decides whether a datagram is authentic: checksums, HMAC and signatures."""

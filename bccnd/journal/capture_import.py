@@ -1,0 +1,348 @@
+"""Converts packet captures to a journal: what a host without a daemon received, with the verdicts of a daemon.
+
+Invariant: every datagram goes through the daemon's own code, in the order and at the time of its stamps. The same
+captures give the same files; one that cannot be read to its end leaves the journal as it was. Memory is bounded:
+captures are read and files are written in pieces.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from bccnd.core.formats.pcap import CaptureCounts, Datagram, Packet, Reader, unwrap
+from bccnd.core.formats.tap_record import Observation, observe
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import Routes
+from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup_rules import EXPIRE, HORIZON, MAX_SOURCES, SANITY
+from bccnd.core.tracking.liveness import DEAD_AFTER, Liveness
+from bccnd.core.trust.integrity import IntegrityChecker, make_checker
+from bccnd.core.wire import frames
+from bccnd.core.wire.bccn1 import MAX_RECEIVE
+from bccnd.errors import JournalError
+from bccnd.journal import file_names, files, schema
+from bccnd.journal.listing import list_files
+from bccnd.version import VERSION
+
+#: bytes read at once
+CHUNK: Final = 1 << 18
+#: bytes of the first capture that its journal is named after
+SAMPLE: Final = 1 << 16
+#: rows that are objects at the same time; a few hundred bytes each
+PART: Final = 10_000
+#: rows of a file; some 20 MB on disk, and what one task of Spark reads
+ROWS: Final = 250_000
+#: the number of the first record, as the recorder counts
+FIRST: Final = 1
+#: seconds between two sweeps of the trackers, as in the daemon
+SWEEP: Final = 0.25
+#: and after more than a minute without a datagram; still far below what counts as a sleep of the machine
+COARSE_SWEEP: Final = 1.0
+#: seconds after which sweeps change nothing more: a day, when trackers expire, and an hour
+LONGEST_SWEEP: Final = 90_000.0
+#: seconds by which stamps may go back without the clock having been set: interfaces are not read in strict order
+BACKWARDS: Final = 1.0
+
+_DAY: Final = 86_400 * file_names.MICROSECONDS
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class CaptureRules:
+    """The rules of a daemon without a configuration file: `DedupRules` and `HeartbeatRules`."""
+
+    late: str = "drop"
+    freshness: str = "restart"
+    sanity: int = SANITY
+    horizon: float = HORIZON
+    expire: float = EXPIRE
+    max_sources: int = MAX_SOURCES
+    linked: bool = False
+    interval: float = 0.0
+    dead_after: int = DEAD_AFTER
+
+
+@dataclass(frozen=True)
+class CaptureSettings:
+    """The host that captured, and how datagrams are checked. Without keys and signers, checks that cannot be verified
+    are let pass."""
+
+    host: str
+    port: int = 5400
+    segment: str = "capture"
+    algorithm: str = "none"
+    keys: tuple[bytes, ...] = ()
+    signers: Mapping[bytes, Sequence[bytes]] = field(default_factory=dict)
+    required: bool = False
+    payload: bool = True
+    rules: CaptureRules = CaptureRules()
+
+    def checker(self) -> IntegrityChecker:
+        """Make the integrity check. Raises ValueError for keys that do not fit the algorithm."""
+        known = {"required": self.required, "accept_unverifiable": not self.keys and not self.signers}
+        return make_checker(self.algorithm, self.keys, self.signers, **known)
+
+
+class Summary(NamedTuple):
+    """What was ingested."""
+
+    journal_id: str
+    rows: int
+    files: int
+    verdicts: dict[str, int]
+    tally: CaptureCounts
+
+
+@contextmanager
+def _open(where: str) -> Iterator[tuple[Any, Any]]:
+    """Open a capture: the file, and the stream of its content without gzip. Raises JournalError: unreadable."""
+    try:
+        filesystem, path = files.open_root(where)
+        file = filesystem.open_input_file(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise JournalError("unreadable", f"cannot read {where}: {why}", "name a capture that can be read") from error
+    with file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        yield file, pa.CompressedInputStream(file, "gzip") if packed else file
+
+
+def _packets(where: str, tally: CaptureCounts, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Packet]:
+    """Yield the packets of one capture. Raises JournalError: unreadable, bad_capture."""
+    reader = Reader(where, tally)
+    try:
+        with _open(where) as (file, content):
+            at = 0
+            while piece := content.read(CHUNK):
+                yield from reader.feed(piece)
+                on_bytes(file.tell() - at)
+                at = file.tell()
+    except pa.ArrowInvalid as error:
+        raise JournalError("bad_capture", f"{where} cannot be unpacked: {error}", "copy it again") from error
+    except OSError as error:  # also for a compressed file that was cut off
+        raise JournalError("unreadable", f"cannot read {where}: {error}", "see whether it is whole") from error
+    reader.finish()
+
+
+class CaptureSet:
+    """Captures of one host, read as one in the order of time: rotated ones one after the other, overlapping ones side
+    by side. ``tally`` counts what was read, ``first`` and ``last`` are its times (nanoseconds since 1970). Raises
+    JournalError: unreadable, bad_capture."""
+
+    def __init__(
+        self, paths: Sequence[str], settings: CaptureSettings, on_progress: Progress = lambda _done, _total: None
+    ) -> None:
+        self.tally, self.first, self.last = CaptureCounts(), 2**63, 0
+        self._paths, self._settings, self._on_progress = paths, settings, on_progress
+        self._done = self._total = 0
+        begun = []
+        for number, path in enumerate(paths):
+            first = next(_packets(path, CaptureCounts()), None)
+            with _open(path) as (file, _):
+                self._total += file.size()
+            if first is not None:
+                begun.append((first.stamp, number, path))
+        self._captures = sorted(begun)
+
+    def journal_id(self) -> str:
+        """Name the journal after the beginning of the first capture, so that one that has grown keeps its name. Raises
+        JournalError: no_bccn."""
+        if not self._captures:
+            raise self._no_bccn()
+        first, _, path = self._captures[0]
+        with _open(path) as (_, content):
+            sample = content.read(SAMPLE)
+        digest = blake2b(sample, digest_size=4, key=self._settings.host.encode()[:64]).digest()
+        return file_names.journal_id(first // 1000, int.from_bytes(digest, "big"))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows of all datagrams, some at a time and of one day each. Raises JournalError: no_bccn."""
+        name, number, judge = self.journal_id(), FIRST, Judge(self._settings)
+        part: list[Observation] = []
+        for packet in self.packets():
+            datagram = unwrap(packet, self._settings.port, self.tally)
+            if datagram is None:
+                continue
+            row = judge.judge(datagram)
+            if part and (len(part) == PART or row.ts // _DAY != part[0].ts // _DAY):
+                yield files.obs_table(self._settings.host, name, number, part)
+                number += len(part)
+                part = []
+            part.append(row)
+        if not part:
+            raise self._no_bccn()
+        yield files.obs_table(self._settings.host, name, number, part)
+
+    def packets(self) -> Iterator[Packet]:
+        """Yield all packets. A capture is open only from its first packet to its last."""
+        waiting = list(reversed(self._captures))
+        heap: list[tuple[int, int, Packet, Iterator[Packet]]] = []
+        while waiting or heap:
+            if waiting and (not heap or waiting[-1][0] <= heap[0][0]):
+                stamp, number, path = waiting.pop()
+                packets = _packets(path, self.tally, self._on_bytes)
+            else:
+                stamp, number, packet, packets = heapq.heappop(heap)
+                self.first, self.last = min(self.first, packet.stamp), max(self.last, packet.stamp)
+                yield packet
+            following = next(packets, None)
+            if following is not None:  # in its place, also if its stamp goes back
+                heapq.heappush(heap, (max(following.stamp, stamp), number, following, packets))
+
+    def _on_bytes(self, count: int) -> None:
+        self._done += count
+        self._on_progress(self._done, self._total)
+
+    def _no_bccn(self) -> JournalError:
+        tally, port = self.tally, self._settings.port
+        what = self._paths[0] if len(self._paths) == 1 else f"{len(self._paths)} captures"
+        links = f", of unknown link types {sorted(tally.links)}" if tally.links else ""
+        why = f"{what}: no datagram for UDP port {port} among {tally.packets} packets{links}"
+        if tally.truncated + tally.fragments + tally.malformed:
+            why += f" ({tally.truncated} cut off, {tally.fragments} in fragments, {tally.malformed} malformed)"
+        return JournalError("no_bccn", why, "name the --port that BCCN has there; capture with tcpdump -s 0 'udp'")
+
+
+class Judge:
+    """The parts of a daemon that give verdicts, in its order, at the times of the captures."""
+
+    def __init__(self, settings: CaptureSettings) -> None:
+        self._sources = TrackerTable(settings.rules)
+        self._liveness = Liveness(self._sources, settings.rules, 0.0)
+        routes: Routes[int] = Routes(DIALECTS["path"])
+        routes.join(0, b"capture")
+        routes.subscribe(0, frames.TAP)
+        self._counters = SegmentCounters(settings.segment)
+        self._payload = settings.payload
+        self._ingress = Ingress(
+            settings.checker(),
+            self._sources,
+            AnonymousDedup(settings.rules.horizon),
+            routes,
+            ceiling=MAX_RECEIVE,
+            on_heartbeat=self._liveness.on_heartbeat,
+        )
+        self._now = self._swept = 0.0
+        #: a stamp, and the time of this clock for it
+        self._origin: tuple[int, float] | None = None
+
+    def judge(self, datagram: Datagram) -> Observation:
+        self._pass_time(datagram.stamp)
+        deliveries = Deliveries()
+        self._ingress.feed(deliveries, self._counters, [datagram.payload], [datagram.peer], self._now, datagram.stamp)
+        # The tap's subscriber is the last, and here the only one.
+        _, key, payload = frames.read(deliveries.frames[deliveries.count - 1])
+        row = observe(*frames.read_tapped(key, payload))
+        return row if self._payload else row._replace(payload=None)
+
+    def _pass_time(self, stamp: int) -> None:
+        """Move the clock, which never goes back, to a stamp, with the sweeps on the way."""
+        if self._origin is None:
+            self._origin = stamp, 0.0
+        since, then = self._origin
+        now = then + (stamp - since) * 1e-9
+        if now < self._now - BACKWARDS:  # the captured host's clock was set back
+            self._origin = stamp, self._now
+        self._now = max(now, self._now)
+        self._swept = max(self._swept, self._now - LONGEST_SWEEP)
+        while (left := self._now - self._swept) >= SWEEP:
+            self._swept += COARSE_SWEEP if left > 60 else SWEEP
+            while any([self._sources.sweep(self._swept), self._liveness.sweep(self._swept)]):
+                pass
+        self._liveness.changes = []
+
+
+class _Stage:
+    """Files of one journal, kept in a hidden folder until all of them are complete."""
+
+    def __init__(self, filesystem: pafs.FileSystem, root: str, host: str, journal: str) -> None:
+        self._filesystem, self._root = filesystem, root
+        self._folder = f"{root}/{file_names.UNFINISHED}ingest-{host}-{journal}"
+        self._writer: files.Writer | None = None
+        self._file = file_names.ObsFile(host, "", journal, FIRST)
+        self.paths: list[str] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Write rows of one day, in a file of at most `ROWS`."""
+        day, first = file_names.day_of(table.column("ts")[0].value), table.column("rec_no")[0].as_py()
+        if self._writer is None or day != self._file.day or first + table.num_rows - self._file.first > ROWS:
+            self._end_file()
+            self._file = self._file._replace(day=day, first=first)
+            self._writer = files.Writer(self._filesystem, self._folder, self._file.path, schema.OBS)
+        self._writer.add(table)
+
+    def _end_file(self) -> None:
+        if self._writer is not None:
+            self._writer.finish()
+            self.paths.append(self._file.path)
+            self._writer = None
+
+    def publish(self, session: Mapping[str, Any]) -> None:
+        """Move all files to their places, and remove those of an earlier reading of these captures."""
+        self._end_file()
+        host, journal = self._file.host, self._file.journal_id
+        sessions = file_names.sessions_path(host, journal)
+        table = pa.Table.from_pylist([{"host": host, "journal_id": journal, **session}], schema=schema.SESSIONS)
+        files.write(self._filesystem, self._folder, sessions, table)
+        listed = list_files(self._filesystem, self._root, hosts=[host])
+        before = {one.file.path for one in listed if one.file.journal_id == journal}
+        for path in (*self.paths, sessions):
+            self._filesystem.create_dir(f"{self._root}/{path}".rpartition("/")[0], recursive=True)
+            self._filesystem.move(f"{self._folder}/{path}", f"{self._root}/{path}")
+        for path in before - set(self.paths):
+            self._filesystem.delete_file(f"{self._root}/{path}")
+
+    def discard(self) -> None:
+        """Remove what was not published."""
+        if self._writer is not None:
+            self._writer.abandon()
+        with suppress(OSError):
+            if self._filesystem.get_file_info(self._folder).type == pafs.FileType.Directory:
+                self._filesystem.delete_dir(self._folder)
+
+
+def ingest(
+    paths: Sequence[str],
+    journal: str,
+    settings: CaptureSettings,
+    on_progress: Progress = lambda _done, _total: None,
+) -> Summary:
+    """Write the datagrams in captures of one host to a journal. Raises JournalError: bad_capture, unreadable, no_bccn,
+    bad_host, unwritable; and then the journal is as it was."""
+    if not file_names.is_host(settings.host):
+        raise JournalError(
+            "bad_host", f"{settings.host!r} cannot name a host", "take letters, digits, '_', '.' and '-', at most 64"
+        )
+    captures = CaptureSet(paths, settings, on_progress)
+    name = captures.journal_id()
+    verdicts: Counter[str] = Counter()
+    try:
+        filesystem, root = files.open_root(journal)
+        stage = _Stage(filesystem, root, settings.host, name)
+        stage.discard()  # what a killed run has left
+        try:
+            for table in captures.tables():
+                verdicts.update(table.column("verdict").to_pylist())
+                stage.add(table)
+            span = {"start_ts": captures.first // 1000, "end_ts": captures.last // 1000}
+            stage.publish({**span, "socket_drops": captures.tally.dropped, "tap_gaps": 0, "version": VERSION})
+        finally:
+            stage.discard()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise JournalError("unwritable", f"cannot write to {journal}: {error}", "see --out") from error
+    return Summary(name, verdicts.total(), len(stage.paths), verdicts, captures.tally)

@@ -1,0 +1,1 @@
+"""Primitives on bytes, without a copy: search, HMAC, a dictionary by slice, memory that is reused."""

@@ -1,0 +1,1 @@
+"""Primitives on memory that may outlive the process: slots, counters, the input in progress."""

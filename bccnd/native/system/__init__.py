@@ -1,0 +1,1 @@
+"""Primitives around system calls: clocks, epoll, and many packets with one call."""

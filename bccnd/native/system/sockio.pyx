@@ -1,0 +1,181 @@
+"""Compiled twin of sockio.py."""
+
+import os
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.errno cimport EAGAIN, errno
+from libc.string cimport memcpy, memset
+
+from bccnd.native.buffers.reused_bytes cimport references
+
+BATCH = 64
+cdef enum:
+    COUNT = 64
+    CONTROL = 64
+
+
+cdef class Receiver:
+    """recvmmsg(2) on one non-blocking socket."""
+
+    def __init__(self, int fd, Py_ssize_t largest, Py_ssize_t name_size):
+        cdef Py_ssize_t size = largest + 1
+        cdef Py_ssize_t headers = COUNT * sizeof(mmsghdr)
+        cdef Py_ssize_t iovecs = COUNT * sizeof(iovec)
+        # one buffer for everything, never resized, so that addresses stay valid
+        self._buffer = bytearray(headers + iovecs + COUNT * (CONTROL + size))
+        self._headers = PyByteArray_AS_STRING(self._buffer)
+        self._iovecs = <char *> self._headers + headers
+        self._control = <char *> self._iovecs + iovecs
+        self._data = self._control + COUNT * CONTROL
+        room = bytearray(COUNT * name_size)
+        self.names = memoryview(room)
+        self._lay_out(fd, size, PyByteArray_AS_STRING(room), name_size)
+
+    cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size):
+        """Set up the headers, which may have been used before."""
+        cdef Py_ssize_t i
+        cdef mmsghdr *header
+        cdef iovec *vector
+        self._fd = fd
+        self._spare = ReusedBytes()
+        self._size = size
+        for i in range(COUNT):
+            header, vector = <mmsghdr *> self._headers + i, <iovec *> self._iovecs + i
+            vector.iov_base, vector.iov_len = self._data + i * size, <size_t> size
+            header.msg_hdr.msg_name, header.msg_hdr.msg_namelen = names + i * name_size, <socklen_t> name_size
+            header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen = vector, 1
+            header.msg_hdr.msg_flags = 0
+            header.msg_hdr.msg_control, header.msg_hdr.msg_controllen = self._control + i * CONTROL, 0
+        self._used = COUNT
+
+    cpdef list receive(self):
+        cdef mmsghdr *headers = <mmsghdr *> self._headers
+        cdef Py_ssize_t i
+        cdef int count
+        cdef list datagrams
+        cdef bytes one
+        cdef PyObject *before
+        # The kernel has changed those of the last batch.
+        for i in range(self._used):
+            headers[i].msg_hdr.msg_controllen = CONTROL
+        count = recvmmsg(self._fd, headers, COUNT, MSG_DONTWAIT, NULL)
+        if count < 0:
+            raise OSError(errno, os.strerror(errno))
+        self._used = count
+        if count == 1 and self._single is not None and references(<PyObject *> self._single) == 1:
+            # The list of the last batch has no other reference, so it is used again; and so is the memory of its
+            # datagram, once that is removed from it.
+            before = PyList_GET_ITEM(self._single, 0)
+            Py_INCREF(None)
+            PyList_SET_ITEM(self._single, 0, None)
+            Py_DECREF(<object> before)
+            one = self._spare.copy(self._data, headers[0].msg_len)
+            Py_INCREF(one)
+            PyList_SET_ITEM(self._single, 0, one)
+            return self._single
+        datagrams = PyList_New(count)
+        for i in range(count):
+            one = PyBytes_FromStringAndSize(self._data + i * self._size, headers[i].msg_len)
+            Py_INCREF(one)
+            PyList_SET_ITEM(datagrams, i, one)
+        self._single = datagrams if count == 1 else None
+        return datagrams
+
+    cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:
+        cdef timespec stamp
+        if not 0 <= number < self._used:
+            raise IndexError(number)
+        if not (<mmsghdr *> self._headers)[number].msg_hdr.msg_controllen:
+            return 0
+        memcpy(&stamp, CMSG_DATA(<cmsghdr *> (self._control + number * CONTROL)), sizeof(timespec))
+        return <long long> stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec
+
+
+cdef class Sender:
+    """Sends packets to clients."""
+
+    def __init__(self):
+        self._buffer = bytearray()
+        self._packets = []
+
+    cpdef load(self, list packets):
+        cdef Py_ssize_t count = len(packets)
+        cdef Py_ssize_t i
+        cdef bytes packet
+        cdef mmsghdr *headers
+        cdef iovec *vectors
+        cdef Py_ssize_t size = count * <Py_ssize_t> (sizeof(mmsghdr) + sizeof(iovec))
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        headers = <mmsghdr *> PyByteArray_AS_STRING(self._buffer)
+        vectors = <iovec *> (headers + count)
+        memset(headers, 0, count * sizeof(mmsghdr))
+        for i in range(count):
+            packet = packets[i]
+            vectors[i].iov_base, vectors[i].iov_len = PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet)
+            headers[i].msg_hdr.msg_iov, headers[i].msg_hdr.msg_iovlen = vectors + i, 1
+        # keeps the buffers alive
+        self._packets = packets
+
+    cpdef Py_ssize_t send(self, int fd):
+        cdef Py_ssize_t count = len(self._packets)
+        cdef Py_ssize_t sent = 0
+        cdef int now
+        cdef mmsghdr *headers = <mmsghdr *> PyByteArray_AS_STRING(self._buffer)
+        # the kernel takes 1,024 at a time
+        while sent < count:
+            now = sendmmsg(fd, headers + sent, <unsigned int> (count - sent), MSG_DONTWAIT | MSG_NOSIGNAL)
+            if now <= 0:
+                break
+            sent += now
+        return sent
+
+    cpdef int one(self, int fd, bytes packet, long weight=1) noexcept:
+        if c_send(fd, PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet), MSG_DONTWAIT | MSG_NOSIGNAL) < 0:
+            return errno
+        return 0
+
+    cpdef int waited(self, int fd, bytes packet, long weight, unsigned long long length) noexcept:
+        return self.one(fd, packet, weight)
+
+
+cdef class BroadcastSender:
+    """Sends datagrams to one address."""
+
+    def __init__(self, sock, to, bytes packed not None):
+        self._fd = sock.fileno()
+        self._packed = packed
+
+    cpdef int cast(self, bytes datagram) noexcept:
+        if c_sendto(
+            self._fd, PyBytes_AS_STRING(datagram), <size_t> PyBytes_GET_SIZE(datagram), MSG_DONTWAIT | MSG_NOSIGNAL,
+            <const sockaddr *> PyBytes_AS_STRING(self._packed), <socklen_t> PyBytes_GET_SIZE(self._packed)
+        ) < 0:
+            return errno
+        return 0
+
+
+cdef class PacketReceiver:
+    """Receives packets from clients."""
+
+    def __init__(self, Py_ssize_t largest):
+        self._buffer = bytearray(largest + 1)
+        self._data = PyByteArray_AS_STRING(self._buffer)
+        self._room = largest + 1
+
+    cpdef Py_ssize_t receive(self, int fd, long long number) except -2:
+        cdef ssize_t size = c_recv(fd, self._data, <size_t> self._room, MSG_DONTWAIT)
+        if size < 0:
+            if errno == EAGAIN:
+                return -1
+            raise OSError(errno, os.strerror(errno))
+        return size
+
+    cpdef bytes packet(self, Py_ssize_t size):
+        if not 0 <= size <= self._room:
+            raise IndexError("outside the buffer")
+        return PyBytes_FromStringAndSize(self._data, size)

@@ -1,0 +1,80 @@
+"""What is recorded of a datagram: all that can be parsed, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bccnd.core.formats.tap_record import Observation, _parse, observe, seq_key, seq_of, split_peer
+from bccnd.core.wire.bccn1 import MAX_SEQ
+
+
+def test_a_good_datagram_is_taken_apart() -> None:
+    raw = b"BCCN1[22:hmac=0123456789abcdef]a/b/1:7:!relay01|hello"
+    assert observe("accepted", "lan", 3, 1_700_000_000_123_456_789, "10.0.0.1:5400", raw) == Observation(
+        *(1_700_000_000_123_456, "lan", "10.0.0.1", 5400, "accepted", "BCCN1", "hmac", "a/b/1", 7 - 2**63, 3),
+        *("!relay01", "directed", len(raw), b"hello"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "known"),
+    [
+        pytest.param(b"", {}, id="nothing"),
+        pytest.param(b"\xff\xfe[3]abc", {}, id="a magic that is no text"),
+        pytest.param(b"BCCN1[9]a:1:b|c", {}, id="a wrong length"),
+        pytest.param(b"BCCN1[3:crc32=00000000]abc", {"magic": "BCCN1", "algo": "crc32"}, id="a body that is none"),
+        pytest.param(b"BCCN2[7]a:1:b|c", {"magic": "BCCN2"}, id="another version"),
+        pytest.param(b"BCCN1[8]a/:1:b|c", {"magic": "BCCN1"}, id="a src that is none"),
+        pytest.param(b"BCCN1[8]a:1:!?|c", {"magic": "BCCN1"}, id="a channel that is none"),
+    ],
+)
+def test_what_cannot_be_read_is_left_out(raw: bytes, known: dict[str, str]) -> None:
+    seen = observe("bad_body", "lan", 0, 0, "10.0.0.1:5400", raw)
+    fields = ("magic", "algo", "src", "seq_key", "chan", "form", "payload")
+    assert {name: getattr(seen, name) for name in fields} == {**dict.fromkeys(fields), **known}
+    assert seen.length == len(raw)
+
+
+@given(st.binary(max_size=200), st.text(max_size=30))
+def test_no_datagram_and_no_peer_raises(raw: bytes, peer: str) -> None:
+    assert observe("oversize", "lan", 0, 0, peer, raw).length == len(raw)
+
+
+@given(st.integers(0, MAX_SEQ), st.integers(0, MAX_SEQ))
+def test_keys_fit_in_64_signed_bits_and_keep_the_order(one: int, other: int) -> None:
+    assert -(2**63) <= seq_key(one) < 2**63
+    assert seq_of(seq_key(one)) == one
+    assert (seq_key(one) < seq_key(other)) == (one < other)
+
+
+def test_a_peer_is_an_address_and_a_port() -> None:
+    assert split_peer("10.0.0.1:5400") == ("10.0.0.1", 5400)
+    assert split_peer("[fe80::1]:5400") == ("fe80::1", 5400)
+    assert split_peer("local") == ("local", 0)
+    assert split_peer("10.0.0.1:") == ("10.0.0.1:", 0)
+
+
+#: pieces of datagrams, good and nearly good
+_WORDS = b"BCCN1[ BCCN2[ 12 0 07 :hmac=ab :=x :a=] ] a/b a* a/ : 7 18446744073709551616 00009 x/y ! !? !a/1 | payload"
+_PIECES = st.sampled_from([*_WORDS.split(), b"\xff", b" ", b"\n"])
+
+
+@given(st.lists(_PIECES, max_size=12).map(b"".join), st.booleans())
+@example(b"BCCN1[0]x/y:7:a/b|payload", True)
+@example(b"BCCN1[0:a=b]?:7:!a/1|", True)
+def test_the_short_cut_gives_what_parsing_gives(raw: bytes, mended: bool) -> None:
+    head, bracket, body = raw.partition(b"]")
+    if mended and bracket:  # with the length that is true, the rest is looked at
+        raw = b"BCCN1[%d%b]%b" % (len(body), b":a=b" if b"=" in head else b"", body)
+    assert observe("accepted", "lan", 1, 5000, "h:1", raw) == _parse("accepted", "lan", 1, 5000, "h", 1, raw)
+
+
+@given(
+    st.binary(min_size=1, max_size=6), st.integers(0, 2**64), st.binary(min_size=1, max_size=6), st.binary(max_size=4)
+)
+def test_and_so_is_every_name_and_number(src: bytes, seq: int, chan: bytes, payload: bytes) -> None:
+    body = b"%b:%d:%b|%b" % (src, seq, chan, payload)
+    raw = b"BCCN1[%d:crc32=00]%b" % (len(body), body)
+    assert observe("accepted", "lan", 1, 5000, "h:1", raw) == _parse("accepted", "lan", 1, 5000, "h", 1, raw)

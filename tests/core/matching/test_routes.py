@@ -1,0 +1,474 @@
+"""Routes: after any sequence of operations, a channel goes to just those receivers that the naive matcher finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bccnd.core.matching.credential_keys import PREFIX as SECRET
+from bccnd.core.matching.pattern_tree import LEAST_STEPS, MAX_STEPS
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import CACHE, LOOKED_UP_AGAIN, Route, Routes
+from bccnd.core.wire import bccn1, directed_targets
+from bccnd.core.wire.frames import TAP
+from bccnd.core.wire.verdicts import NAMES
+from bccnd.errors import BadDatagram
+from tests.core import naive
+from tests.core.material import examples, reason_of
+
+RECEIVERS = range(4)
+IDENTITIES = [b"h/a/1", b"h/a/1/2", b"h/a/2", b"h/b/1", b"h2/a/1", b"h/a/1"]
+CHANNELS = [
+    *(b"!", b"!h", b"!h/a", b"!h/a/1", b"!h/a/1/*", b"!h/*", b"!h2", b"!1", b"!h/", b"!*", b"!nobody", b"!h/a/1/2")
+]
+#: what patterns of the bus begin with; each of the last two has a tree of its own
+BUS, TREES = b"!/", (b"!/", SECRET, TAP)
+#: ends of patterns for the tap
+TAPPED = [b"", b"*", b">", b"accepted", b"duplicate", b"bad_*", b"bad_src", b"accepted/", b"*/", b"nonsense", b"a*b"]
+REFUSED = [b"!/", b"!/a", b"!?", b"!?a", b"", b"a b", b"a:b", b"a|b", b"x" * 1025, b"caf\xc3\xa9", b"a\n"]
+
+
+class RoutesMachine(RuleBasedStateMachine):
+    """The routes beside a list of all subscriptions. After every step all channels of a small pool are looked up, so
+    that each of them is cached before the next step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dialect = ""
+        self.forms = True
+        self.cache = 0
+        self.pool: list[bytes] = []
+        self.routes: Routes[int] = Routes(DIALECTS["path"])
+        self.identities: dict[int, bytes] = {}
+        self.dialects: dict[int, str] = {}
+        self.held: Counter[tuple[int, bytes]] = Counter()
+        self.meta: set[int] = set()
+        self.groups: list[bytes] = []
+
+    @initialize(
+        dialect=st.sampled_from(naive.DIALECT_NAMES),
+        forms=st.sampled_from([True, True, True, False]),
+        cache=st.sampled_from([1, 2, 3, 100]),
+        data=st.data(),
+    )
+    def begin(self, dialect: str, forms: bool, cache: int, data: st.DataObject) -> None:
+        self.dialect = dialect
+        self.forms = forms
+        self.cache = cache
+        keys = st.one_of(naive.keys(dialect), naive.keys("sbus-dot")).filter(bool)
+        self.pool = data.draw(st.lists(keys, min_size=3, max_size=6))
+        self.routes = Routes(DIALECTS[dialect], cache, forms=forms)
+        self.join(0, IDENTITIES[0], None)
+        self.join(1, IDENTITIES[1], data.draw(st.sampled_from(naive.DIALECT_NAMES)))
+
+    def texts(self, dialect: str) -> st.SearchStrategy[bytes]:
+        """Patterns of all kinds, and some that are the very text of a channel of the pool."""
+        return st.one_of(naive.patterns(dialect), naive.patterns(dialect), st.sampled_from(self.pool))
+
+    def someone(self) -> st.SearchStrategy[int]:
+        return st.sampled_from(sorted(self.identities))
+
+    # -- what clients do
+
+    @rule(
+        receiver=st.sampled_from(RECEIVERS),
+        identity=st.sampled_from(IDENTITIES),
+        dialect=st.sampled_from([None, *naive.DIALECT_NAMES]),
+    )
+    def join(self, receiver: int, identity: bytes, dialect: str | None) -> None:
+        if receiver not in self.identities:
+            self.routes.join(receiver, identity, DIALECTS[dialect] if dialect else None)
+            self.identities[receiver] = identity
+            self.dialects[receiver] = dialect or self.dialect
+
+    @rule(data=st.data(), identity=st.sampled_from(IDENTITIES))
+    def rename(self, data: st.DataObject, identity: bytes) -> None:
+        receiver = data.draw(self.someone())
+        self.routes.rename(receiver, identity)
+        self.identities[receiver] = identity
+
+    @precondition(lambda self: len(self.identities) > 1)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        self.part(data.draw(self.someone()))
+
+    def part(self, receiver: int) -> None:
+        self.routes.leave(receiver)
+        del self.identities[receiver], self.dialects[receiver]
+        self.meta.discard(receiver)
+        self.held = Counter({(who, text): count for (who, text), count in self.held.items() if who != receiver})
+
+    @rule(data=st.data(), times=st.sampled_from([1, 1, 2, 3]), tree=st.sampled_from([b"", b"", b"", b"", *TREES]))
+    def subscribe(self, data: st.DataObject, times: int, tree: bytes) -> None:
+        receiver = data.draw(self.someone())
+        if tree:
+            text = tree + data.draw(st.sampled_from(TAPPED) if tree == TAP else naive.patterns("path"))
+        else:
+            text = data.draw(self.texts(self.dialects[receiver]))
+        for _ in range(times):
+            self.routes.subscribe(receiver, text)
+            self.held[receiver, text] += 1
+
+    @precondition(lambda self: +self.held)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        receiver, text = data.draw(st.sampled_from(sorted(+self.held)))
+        assert self.routes.unsubscribe(receiver, text) is True
+        self.held[receiver, text] -= 1
+
+    @rule(data=st.data())
+    def unsubscribe_what_may_not_be_held(self, data: st.DataObject) -> None:
+        receiver = data.draw(self.someone())
+        text = data.draw(self.texts(self.dialects[receiver]))
+        held = self.held[receiver, text] > 0
+        assert self.routes.unsubscribe(receiver, text) is held
+        self.held[receiver, text] -= held
+
+    @rule(data=st.data(), wanted=st.sampled_from([True, True, False]))
+    def set_meta(self, data: st.DataObject, wanted: bool) -> None:
+        receiver = data.draw(self.someone())
+        self.routes.set_meta(receiver, wanted)
+        (self.meta.add if wanted else self.meta.discard)(receiver)
+
+    @rule(data=st.data())
+    def set_groups(self, data: st.DataObject) -> None:
+        self.groups = data.draw(st.lists(self.texts(self.dialect), max_size=2))
+        self.routes.set_groups(self.groups)
+
+    # -- what must hold
+
+    def begins(self, text: bytes) -> bytes:
+        """The kind of a key or pattern: patterns take only keys of their kind."""
+        if text.startswith((SECRET, TAP)):
+            return SECRET if text.startswith(SECRET) else TAP
+        return BUS if text.startswith(b"!" if self.forms else BUS) else b""
+
+    def takers(self, key: bytes) -> set[int]:
+        """The receivers that a pattern gives a key."""
+        begins = self.begins(key)
+        return {
+            receiver
+            for (receiver, text), count in self.held.items()
+            if count
+            and self.begins(text) == begins
+            # Keys of the bus are written with slashes, whatever the channels are written with.
+            and naive.matches("path" if begins else self.dialects[receiver], text, key)
+        }
+
+    def agrees(self, chan: bytes, route: Route, expected: set[int], *, nobody: bool = False) -> None:
+        groups = {n for n, text in enumerate(self.groups) if naive.matches(self.dialect, text, chan)}
+        assert sorted(route.plain.all) == sorted(expected - self.meta)
+        assert sorted(route.meta.all) == sorted(expected & self.meta)
+        assert route.frame_head == b"MSG " + chan + b"\0"
+        assert route.unaddressed == nobody
+        assert route.special == bool(nobody or expected & self.meta or groups or route.heartbeat)
+        assert set(route.groups) == groups
+        assert len(route.groups) == len(groups)
+
+    @rule(data=st.data())
+    def find_another_channel(self, data: st.DataObject) -> None:
+        chan = data.draw(st.one_of(naive.keys(self.dialect), naive.keys("sbus-dot")).filter(bool))
+        self.agrees(chan, self.routes.find(chan), self.takers(chan))
+
+    @invariant()
+    def plain_channels_go_to_who_subscribed(self) -> None:
+        for chan in self.pool:
+            self.agrees(chan, self.routes.find(chan), self.takers(chan))
+
+    @invariant()
+    def addressed_channels_go_to_whom_they_name(self) -> None:
+        for chan in CHANNELS:
+            if not self.forms:
+                assert reason_of(self.routes.find, chan) == "bad_channel"
+                assert sorted(self.routes.local(chan).all) == sorted(self.takers(chan))
+            elif chan == b"!":
+                self.agrees(chan, self.routes.find(chan), set(self.identities))
+            else:
+                expected = {
+                    who for who, identity in self.identities.items() if directed_targets.matches(chan[1:], identity)
+                }
+                self.agrees(chan, self.routes.find(chan), expected, nobody=not expected)
+
+    @rule(chan=st.sampled_from(REFUSED))
+    def find_no_channel(self, chan: bytes) -> None:
+        expected = "bad_target" if chan.startswith((b"!/", b"!?")) and self.forms else "bad_channel"
+        assert reason_of(self.routes.find, chan) == expected
+
+    @rule(data=st.data(), tail=st.sampled_from([b"", b" ", b"\xff"]))
+    def deliver_locally(self, data: st.DataObject, tail: bytes) -> None:
+        key = data.draw(naive.keys(self.dialect)) + tail
+        assert sorted(self.routes.local(key).all) == sorted(self.takers(key))
+
+    @rule(data=st.data(), tree=st.sampled_from([BUS, SECRET]))
+    def deliver_the_business_of_the_bus(self, data: st.DataObject, tree: bytes) -> None:
+        key = tree + data.draw(st.one_of(naive.keys("path"), naive.keys(self.dialect)))
+        assert sorted(self.routes.local(key).all) == sorted(self.takers(key))
+
+    @invariant()
+    def the_tap_goes_to_those_who_asked_for_the_verdict(self) -> None:
+        expected = [sorted(self.takers(TAP + name.encode())) for name in NAMES]
+        assert [sorted(tap.all) for tap in self.routes.taps] == (expected if any(expected) else [])
+
+    @invariant()
+    def what_is_remembered_is_bounded(self) -> None:
+        assert len(self.routes.known) <= self.cache
+        assert len(self.routes._old) <= self.cache
+        assert len(self.routes._addressed) <= self.cache
+        cached = [*self.routes.known.values(0), *self.routes._old.values(0)]
+        cached += self.routes._addressed.values()
+        held = [one for route in cached for one in (route.plain, route.meta)]
+        held += [*self.routes.taps, self.routes.links, self.routes.links_here]
+        assert set(self.routes._shared.keys()) <= {one.all for one in held}
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        assert len(self.routes) == len(self.identities)
+        assert self.routes.subscriptions == self.held.total()
+        for receiver in self.identities:
+            held = {text: count for (who, text), count in self.held.items() if who == receiver and count}
+            assert self.routes.patterns(receiver) == held
+
+    def teardown(self) -> None:
+        """When all have left, nothing is left of them."""
+        for receiver in sorted(self.identities):
+            self.part(receiver)
+        trees = [*self.routes._plain.values(), self.routes._bus, self.routes._secret, self.routes._tap]
+        assert not any(tree._trees for tree in trees)
+        assert not self.routes._texts
+        assert self.routes.taps == ()
+        assert not self.routes._by_prefix
+        assert not self.routes._patterns
+        assert not self.routes._dialects
+        assert not self.routes._meta
+        assert not self.routes._shared
+        assert not self.routes._addressed
+        assert (self.routes.subscriptions, len(self.routes)) == (0, 0)
+
+
+TestRoutesMachine = RoutesMachine.TestCase
+TestRoutesMachine.settings = examples(60)
+
+
+def routes_of(dialect: str, *patterns: bytes, cache: int = 4096) -> Routes[int]:
+    """Routes with a receiver for each pattern, numbered from 0."""
+    routes: Routes[int] = Routes(DIALECTS[dialect], cache)
+    for number, text in enumerate(patterns):
+        routes.join(number, b"h/p/%d" % number)
+        routes.subscribe(number, text)
+    return routes
+
+
+@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
+def test_secret_messages_and_the_tap_need_patterns_that_ask_for_them(dialect: str) -> None:
+    tails = [b"", b"*", b">", b"*/", b"c*/", b"t*/*", b"+/", b"/"]
+    sly = [b"", b"*", b">", b"/", b"!*", b"!", b"!*/", b"!*/*/", b"!.", *(b"!/" + tail for tail in tails)]
+    for forms in (True, False):
+        routes: Routes[bytes] = Routes(DIALECTS[dialect], forms=forms)
+        for text in [*sly, b"!/cred/1/2/3/", b"!/tap/looped"]:
+            routes.join(text, b"h/p/1")
+            routes.subscribe(text, text)
+        assert routes.local(b"!/cred/1/2/3/x").all == (b"!/cred/1/2/3/",)
+        assert {name: tap.all for name, tap in zip(NAMES, routes.taps, strict=True) if tap.all} == {
+            "looped": (b"!/tap/looped",)
+        }
+
+
+def test_taps_and_secret_patterns_change_no_cached_route() -> None:
+    routes = routes_of("path", b"c")
+    kept = routes.find(b"c")
+    routes.subscribe(0, b"!/tap/")
+    routes.subscribe(0, b"!/cred/1/2/3/")
+    routes.unsubscribe(0, b"!/tap/")
+    assert routes.known.get(b"c") is kept
+
+
+def test_a_pattern_takes_no_directed_message() -> None:
+    routes = routes_of("path", b"!h/p/7", b"!", b"!*")
+    assert routes.find(b"!h/p/7").unaddressed
+    assert routes.find(b"!other").unaddressed
+    for key in (b"!h p", b"!", b"!h/p/0", b"!h:p"):
+        assert routes_of("path", b"", key, b"*").local(key).all == ()
+
+
+def test_a_channel_seen_before_is_one_look_up() -> None:
+    routes = routes_of("path", b"c", cache=2)
+    first = routes.find(b"c")
+    assert routes.known.get(b"c") is first
+    # Two generations: the channel is still remembered after the swap, and comes back into the younger one.
+    routes.find(b"x")
+    routes.find(b"y")
+    assert routes.known.get(b"c") is None
+    assert routes.find(b"c") is first
+    assert routes.known.get(b"c") is first
+
+
+def test_an_addressed_channel_is_cached_until_a_receiver_joins() -> None:
+    routes = routes_of("path", b"c")
+    channels = (b"!", b"!h", b"!h/p/0", b"!nobody")
+    first = [routes.find(chan) for chan in channels]
+    routes.subscribe(0, b"other/*")
+    assert all(routes.find(chan) is one for chan, one in zip(channels, first, strict=True))
+    routes.join(9, b"h/p/9")
+    assert not any(routes.find(chan) is one for chan, one in zip(channels, first, strict=True))
+
+
+def test_a_refused_channel_is_not_remembered() -> None:
+    routes = routes_of("path", b"")
+    for chan in REFUSED:
+        with pytest.raises(BadDatagram):
+            routes.find(chan)
+    assert not len(routes.known)
+    assert not routes._addressed
+
+
+def kept(routes: Routes[int]) -> int:
+    """The receivers that are kept for routes."""
+    return sum(map(len, routes._shared))
+
+
+@pytest.mark.parametrize("meta", [False, True])
+def test_no_receivers_are_kept_of_clients_that_reconnect(meta: bool) -> None:
+    routes = routes_of("path", *[b"c"] * 20)
+    for number in range(20 if meta else 0):
+        routes.set_meta(number, True)
+
+    def use() -> int:
+        for chan in (b"c", b"!", b"!h", b"!h/p/3"):
+            routes.find(chan)
+        return kept(routes)
+
+    before = use()
+    for number in range(20):
+        routes.leave(number)
+        routes.join(number, b"h/p/%d" % number)
+        use()
+        routes.subscribe(number, b"c")
+        if meta:
+            routes.set_meta(number, True)
+        use()
+    assert use() == before
+    for number in range(20):
+        routes.leave(number)
+    assert kept(routes) == 0
+
+
+def test_the_receivers_of_cached_channels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bccnd.core.matching.routes.RECEIVERS", 1000)
+    routes = routes_of("path", *[b"c/%d" % number for number in range(200)], *[b"c/*"] * 30)
+    for number in [*range(200), *range(40), *range(200)] * 2:
+        assert len(routes.find(b"c/%d" % number).plain.all) == 31
+        held = {one.plain: len(one.plain.all) for one in (*routes.known.values(0), *routes._old.values(0))}
+        assert sum(held.values()) <= 2 * (1000 + 31)
+    # Channels that share their receivers take no more than one.
+    for number in range(200, 300):
+        routes.find(b"c/%d" % number)
+    assert len(routes.known) > 100
+
+
+def test_a_literal_pattern_forgets_its_own_channel_only() -> None:
+    routes = routes_of("path", b"a")
+    routes.join(9, b"h/p/9")
+    kept, changed = routes.find(b"b"), routes.find(b"a")
+    routes.subscribe(9, b"a")
+    assert routes.find(b"b") is kept
+    assert routes.find(b"a") is not changed
+    assert sorted(routes.find(b"a").plain.all) == [0, 9]
+
+
+def test_the_longest_channel_has_a_route() -> None:
+    routes = routes_of("path", b"")
+    assert routes.find(b"c" * bccn1.MAX_CHAN).plain.all == (0,)
+    assert routes.find(b"/" * bccn1.MAX_CHAN).plain.all == (0,)
+
+
+@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
+def test_route_has_the_source_of_its_heartbeats(dialect: str) -> None:
+    srcs = {
+        b"heartbeat/relay01/cardsys/7": b"relay01/cardsys/7",
+        b"heartbeat/a": b"a",
+        b"heartbeat//": b"/",
+        b"heartbeat/heartbeat/a": b"heartbeat/a",
+        b"!heartbeat/a": b"",
+    }
+    others = (b"heartbeat/", b"heartbeat", b"heartbeats/a", b"heartbeat.a", b"Heartbeat/a", b"x/heartbeat/a", b"!")
+    for chan, src in {**srcs, **dict.fromkeys(others, b"")}.items():
+        assert routes_of(dialect, b"").find(chan).heartbeat == src, chan
+        # A heartbeat has an effect without subscribers, too.
+        assert routes_of(dialect).find(chan).special == bool(src or chan.startswith(b"!h")), chan
+
+
+def costly_routes() -> Routes[int]:
+    """Routes with an owner whose pattern takes many steps, and another, at the beginning of an interval."""
+    routes: Routes[int] = Routes(DIALECTS["broker"])
+    for receiver, owner, text in ((1, "costly", b"/".join([b"*/a"] * 8)), (2, "other", b"*")):
+        routes.join(receiver, b"h/p/%d" % receiver, owner=owner)
+        routes.subscribe(receiver, text)
+    routes.refill()
+    return routes
+
+
+def costly_channel(number: int) -> bytes:
+    return b"/".join([b"a"] * 300) + b"/%d/a" % number
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_channel_first_seen_without_an_allowance_has_all_receivers_after_the_next_refill(old: bool) -> None:
+    routes = costly_routes()
+    chan = next(chan for chan in map(costly_channel, range(200)) if routes.find(chan).cut)
+    assert routes.find(chan).plain.all == (2,)
+    routes.find(chan).carried += 2
+    for number in range(CACHE if old else 0):
+        routes.find(b"%d" % number)
+    routes.refill()
+    assert routes.carried() == [(chan, 2, 1)]
+    route = routes.find(chan)
+    assert (set(route.plain.all), route.cut) == ({1, 2}, ())
+    routes.refill()
+    assert routes.find(chan) is route
+    assert routes.carried() == []
+
+
+def test_a_refill_has_a_bounded_number_of_channels_looked_up_again_and_all_get_their_turn() -> None:
+    routes = costly_routes()
+    channels = [costly_channel(number) for number in range(300)]
+    cut = [chan for chan in channels if routes.find(chan).cut]
+    assert len(cut) > 2 * LOOKED_UP_AGAIN
+    for _ in range(100):
+        routes.refill()
+        assert sum(routes.known.get(chan) is None for chan in channels) <= LOOKED_UP_AGAIN
+        assert {chan for chan in channels if routes.find(chan).cut} <= {*cut}
+        cut = [chan for chan in channels if routes.find(chan).cut]
+    assert not cut
+
+
+def test_cut_channels_that_are_not_used_again_are_bounded() -> None:
+    routes, cache = costly_routes(), 100
+    routes._cache_size = cache
+    for number in range(5 * cache):
+        routes.find(costly_channel(number))
+        if number % 20 == 0:
+            routes.refill()
+        assert max(len(routes.known), len(routes._old), len(routes._cut)) <= cache
+
+
+def test_a_channel_that_takes_more_than_its_share_of_steps_is_looked_up_again_when_the_share_grows() -> None:
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    owners = range(2 * MAX_STEPS // LEAST_STEPS)
+    for owner in owners:
+        routes.join(owner, b"h/p/%d" % owner, owner=owner)
+        routes.subscribe(owner, b"x")
+    for number in range(2**10):
+        routes.subscribe(0, b"/".join([b"*" if number >> level & 1 else b"a" for level in range(10)]) + b"/*")
+    chan = b"/".join([b"a"] * 11)
+    routes.refill()
+    route = routes.find(chan)
+    assert route.cut == (0,)
+    for _ in range(3):
+        routes.refill()
+        assert routes.find(chan) is route
+    for owner in owners[1:]:
+        routes.leave(owner)
+    assert routes.find(chan).plain.all == (0,)

@@ -1,0 +1,411 @@
+"""Ingress: one verdict for every datagram, nothing raised, and the quick path never differs from the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn, cast
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.routes import Route, Routes
+from bccnd.core.observing.counters import GroupCounters, SegmentCounters
+from bccnd.core.receiving import ingress
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.sending.egress import Egress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.trust.integrity_algorithms import Hmac
+from bccnd.core.wire import bccn1, directed_targets, frames
+from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
+from bccnd.errors import BadDatagram
+from tests.core import naive
+from tests.core.material import KEY, OTHER_KEY, examples, sign
+from tests.core.world import BATCHES, GROUPS, NS, OPEN, OWN, PEER, RECEIVERS, SIGNED, Batch, Delivered, World, datagram
+from tests.rules import dedup_rules
+
+ACCEPTING = set(NAMES[: LAST_ACCEPTED + 1])
+#: verdicts that depend on what came before
+OF_DEDUP = {"accepted", "reordered", "restart", "duplicate", "stale", "replayed", "not_addressed"}
+
+
+class Oracle:
+    """Verdict and deliveries by the rules: the standard library's sums, the plain reader, naive matching."""
+
+    def __init__(self, key: bytes | None, rules: DedupRules, ceiling: int) -> None:
+        self.key = key
+        self.ceiling = ceiling
+        self.sources = TrackerTable(rules)
+        self.sources.claim(OWN)
+        self.anonymous = AnonymousDedup(2.0)
+        self.messages = [0] * len(GROUPS)
+        self.bytes = [0] * len(GROUPS)
+
+    def feed(self, raw: bytes, peer: str, now: float) -> tuple[str, Delivered]:
+        if len(raw) > self.ceiling:
+            return "oversize", []
+        try:
+            magic, check, body = bccn1.split_envelope(raw)
+            self.verify(check, body)
+            if magic != b"BCCN1":
+                return "unsupported_version", []
+            src, seq, chan, payload = bccn1.read_body(body)
+        except BadDatagram as bad:
+            return bad.reason, []
+        verdict = self.sources.judge(src, seq, now)
+        if verdict == UNKNOWN_SENDER:
+            verdict = self.anonymous.judge(peer, body, now)
+        if verdict > LAST_ACCEPTED:
+            return NAMES[verdict], []
+        found = [who for who in RECEIVERS if self.takes(who, chan)]
+        if not found and chan.startswith(b"!") and chan != b"!":
+            return "not_addressed", []
+        for number, pattern in enumerate(GROUPS):
+            if naive.matches("path", pattern, chan):
+                self.messages[number] += 1
+                self.bytes[number] += len(payload)
+        head, meta = b"MSG " + chan + b"\0", b"%b:%d:%d:%b|" % (src, seq, NS, peer.encode("ascii"))
+        plain, curious = [who for who in found if not RECEIVERS[who][2]], [who for who in found if RECEIVERS[who][2]]
+        frames = [(plain, head + payload), (curious, head + meta + payload)]
+        return NAMES[verdict], [(who, frame) for who, frame in frames if who]
+
+    def verify(self, check: bytes, body: bytes) -> None:
+        if self.key is None:
+            reason = "integrity_unknown" if check else ""
+        elif not check:
+            reason = "integrity_missing"
+        elif not check.startswith(b"hmac="):
+            reason = "integrity_unknown"
+        else:
+            reason = "" if check == sign(self.key, body) else "integrity_failed"
+        if reason:
+            raise BadDatagram(reason)
+
+    @staticmethod
+    def takes(who: int, chan: bytes) -> bool:
+        identity, pattern, _ = RECEIVERS[who]
+        if not chan.startswith(b"!"):
+            return naive.matches("path", pattern, chan)
+        return chan == b"!" or directed_targets.matches(chan[1:], identity)
+
+
+# -- several faults in one datagram: the first in the order of section 3 decides
+
+FAULTS = (
+    "oversize", "bad_envelope", "length_mismatch", "integrity_failed", "unsupported_version", "bad_body", "bad_src",
+    "bad_seq", "bad_channel", "bad_target", "looped", "not_addressed",
+)  # fmt: skip
+
+
+def faulty(faults: set[str]) -> bytes:
+    """A datagram with all of these faults at once."""
+    src = OWN if "looped" in faults else b"a/p/1"
+    target = b"!/t" if "bad_target" in faults else b"!nobody" if "not_addressed" in faults else b"c/1"
+    body = b"%b:%b:%b%b|%b" % (
+        b"*" + src if "bad_src" in faults else src,
+        b"x" if "bad_seq" in faults else b"20",
+        target + b" " if "bad_channel" in faults else target,
+        b":4" if "bad_body" in faults else b"",
+        b"x" * 1500 if "oversize" in faults else b"x",
+    )
+    total = sign(OTHER_KEY if "integrity_failed" in faults else KEY, body)
+    length = len(body) + ("length_mismatch" in faults)
+    return b"%b[%b%d:%b]%b" % (
+        b"BCCN2" if "unsupported_version" in faults else b"BCCN1",
+        b"0" if "bad_envelope" in faults else b"",
+        length,
+        total,
+        body,
+    )
+
+
+@given(st.sets(st.sampled_from(FAULTS)))
+@example(set())
+@examples(400)
+def test_of_several_faults_the_first_decides(faults: set[str]) -> None:
+    first = next((fault for fault in FAULTS if fault in faults), "accepted")
+    assert World(SIGNED).verdict(faulty(faults)) == first
+    # The same where the source and the channel have been heard before.
+    warm = World(SIGNED)
+    warm.feed(datagram(seq=19, key=KEY), datagram(seq=18, chan=b"!nobody", src=b"b", key=KEY))
+    assert warm.verdict(faulty(faults)) == first
+
+
+# -- for all bytes
+
+#: behind datagrams of two sources on a channel some that begin like them and are in no order
+HEARD_BEFORE = (*(datagram(), datagram(b"b"), b"BCCN1[7]a/p/1:|", b"BCCN1[15]a/p/1:1|x:c/1|x", b"BCCN1[9]b:1:c/1:|"),)
+
+
+@given(
+    BATCHES,
+    st.sampled_from([None, KEY]),
+    st.builds(dedup_rules, sanity=st.sampled_from([16, 1024]), deliver_late=st.booleans(), monotonic=st.booleans()),
+    st.integers(1, 4),
+    st.booleans(),
+)
+@example([Batch(0, [(raw, PEER) for raw in HEARD_BEFORE])], None, dedup_rules(), 4, False)
+@examples(400)
+def test_ingress_follows_the_rules(
+    fed: list[Batch], key: bytes | None, rules: DedupRules, cache: int, tapped: bool
+) -> None:
+    world = World(OPEN if key is None else SIGNED, rules, cache=cache)
+    for receiver, pattern in ((3, b"!/tap/"), (1, b"!/tap/dup*"), (1, b"!/tap/bad_src")) if tapped else ():
+        world.routes.subscribe(receiver, pattern)
+    oracle = Oracle(key, rules, bccn1.MAX_RECEIVE)
+    now, expected_totals = 0.0, dict.fromkeys(NAMES, 0)
+    for batch in fed:
+        now += batch.quarters / 4
+        expected: Delivered = []
+        for raw, peer in batch.arrived:
+            verdict, deliveries = oracle.feed(raw, peer, now)
+            expected_totals[verdict] += 1
+            expected += deliveries
+            if tapped:
+                epoch = oracle.sources.epoch(bccn1.read(raw).src) if verdict in OF_DEDUP else 0
+                who = [1, 3] if verdict in ("duplicate", "bad_src") else [3]
+                expected.append((who, frames.tapped(verdict, "one", epoch, NS, peer, raw)))
+        assert world.feed_from(batch.raws, batch.peers, now) == expected
+        assert world.totals() == {name: count for name, count in expected_totals.items() if count}
+        assert world.counters.received == sum(expected_totals.values())
+    assert [group[1:] for group in world.ingress.groups.all()] == list(zip(oracle.messages, oracle.bytes, strict=True))
+    assert world.bugs == []
+
+
+def test_a_tracked_source_and_a_cached_channel_are_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(SIGNED)
+    world.feed(datagram(seq=5008, key=KEY))
+
+    def unexpected(field: bytes) -> NoReturn:
+        raise AssertionError(f"{field!r} was checked")
+
+    monkeypatch.setattr(ingress, "check_src", unexpected)
+    monkeypatch.setattr("bccnd.core.matching.routes.check_chan", unexpected)
+    assert world.verdict(datagram(seq=5009, key=KEY)) == "accepted"
+    assert world.verdict(datagram(seq=5009, key=KEY)) == "duplicate"
+    assert world.bugs == []
+
+
+@pytest.mark.parametrize("ceiling", [100, 1400, 65_507])
+def test_the_ceiling_is_exact(ceiling: int) -> None:
+    head = len(datagram(payload=b"x" * (ceiling - 30))) - (ceiling - 30)
+    raw = datagram(payload=b"x" * (ceiling - head))
+    assert len(raw) == ceiling
+    assert World(ceiling=ceiling).verdict(raw) == "accepted"
+    assert World(ceiling=ceiling - 1).verdict(raw) == "oversize"
+
+
+def test_new_checker_applies_from_the_next_batch() -> None:
+    world = World(SIGNED)
+    assert world.verdict(datagram(key=OTHER_KEY)) == "integrity_failed"
+    world.ingress.checker = IntegrityChecker((Hmac(OTHER_KEY), Hmac(KEY)), required=True)
+    assert world.verdict(datagram(key=OTHER_KEY)) == "accepted"
+    assert world.verdict(datagram(seq=21, key=KEY)) == "accepted"
+
+
+class Unasked:
+    """Peers that must not be looked up."""
+
+    def __getitem__(self, at: object) -> NoReturn:
+        raise AssertionError("looked up")
+
+
+def test_a_peer_is_looked_up_only_where_it_matters() -> None:
+    world, unasked = World(), cast("Sequence[str]", Unasked())
+    for receiver in RECEIVERS:
+        world.routes.set_meta(receiver, False)
+    own = world.sources.claim(OWN)
+    own.first, own.next = 20, 21
+    mine, foreign = datagram(src=OWN, seq=20), datagram(src=OWN, seq=21)
+    raws = [datagram(), datagram(), datagram(seq=21), datagram(chan=b"!nobody", seq=22), mine, b"noise"]
+    world.ingress.feed(Deliveries(), world.counters, raws, unasked, 0.0, NS)
+    assert world.bugs == []
+    world.ingress.feed(Deliveries(), world.counters, [datagram(src=b"?"), foreign], unasked, 0.0, NS)
+    assert world.bugs == [datagram(src=b"?"), foreign]
+
+
+def test_groups_that_are_set_again_count_from_zero() -> None:
+    world = World()
+    world.feed(datagram())
+    world.ingress.set_groups([b"d"], GroupCounters(["d"]))
+    world.feed(datagram(seq=21), datagram(seq=22, chan=b"d"))
+    assert world.ingress.groups.all() == [("d", 1, 1)]
+
+
+# -- internal errors
+
+
+class BrokenRoutes(Routes[int]):
+    def find(self, chan: bytes) -> Route:
+        if chan == b"broken":
+            raise RuntimeError("a bug")
+        return super().find(chan)
+
+
+class BrokenSources(TrackerTable):
+    def follow(self, number: int, seq: int, now: float, from_link: bool = False) -> int:
+        if seq == 666:
+            raise ZeroDivisionError("a bug")
+        return super().follow(number, seq, now, from_link)
+
+    def judge_new(self, src: bytes, seq: int, now: float) -> int:
+        if seq == 666:
+            raise ZeroDivisionError("a bug")
+        return super().judge_new(src, seq, now)
+
+
+def broken() -> tuple[Ingress, list[bytes]]:
+    bugs: list[bytes] = []
+    routes = BrokenRoutes(DIALECTS["path"])
+    routes.join(1, b"h/p/1")
+    routes.subscribe(1, b"")
+    return Ingress(OPEN, BrokenSources(dedup_rules()), AnonymousDedup(2.0), routes, on_bug=bugs.append), bugs
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [datagram(chan=b"broken"), datagram(seq=666), datagram(src=b"new", seq=666), datagram(seq=666, chan=b"fresh")],
+)
+def test_bug_drops_one_datagram_only(bad: bytes) -> None:
+    way_in, bugs = broken()
+    counters = SegmentCounters("one")
+    raws = [datagram(seq=1, payload=b"before"), bad, datagram(seq=2, payload=b"behind")]
+    found = Deliveries()
+    way_in.feed(found, counters, raws, [PEER] * 3, 0.0, NS)
+    assert [frame for _, frame in found] == [b"MSG c/1\0before", b"MSG c/1\0behind"]
+    assert bugs == [bad]
+    assert counters.verdicts[NUMBERS["internal_error"]] == 1
+    assert counters.verdicts[NUMBERS["accepted"]] == 2
+    assert sum(counters.verdicts) == counters.received == 3
+
+
+def test_without_callbacks_a_bug_is_tapped_and_counted_and_so_is_a_conflict() -> None:
+    routes = BrokenRoutes(DIALECTS["path"])
+    routes.join(1, b"h/p/1")
+    routes.subscribe(1, b"!/tap/internal_error")
+    sources, counters = TrackerTable(dedup_rules()), SegmentCounters("one")
+    sources.claim(OWN)
+    raws = [datagram(OWN), datagram(b"a", chan=b"heartbeat/a"), datagram(chan=b"broken")]
+    found = Deliveries()
+    Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(found, counters, raws, [PEER] * 3, 0.0, NS)
+    tapped = frames.tapped("internal_error", "one", 0, NS, PEER, raws[2])
+    assert [(receivers.all, frame) for receivers, frame in found] == [((1,), tapped)]
+    assert (counters.verdicts[NUMBERS["internal_error"]], sources.counted["conflicts"]) == (1, 1)
+
+
+# -- heartbeats
+
+A, B = b"heartbeat/a", b"heartbeat/a/p/1"
+#: sources that send on the channel, whether that is a heartbeat
+SENDERS: list[tuple[bytes, bytes, bool]] = [
+    *((src, B, src == b"a/p/1") for src in (b"a/p/1", b"a/p/2", b"a/p/1/2", b"a/p", b"a")),
+    *((A, A, False), (A, b"heartbeat/" + A, True), (b"a", b"a", False), (b"a", b"heartbeat/", False)),
+    *((b"?", b"heartbeat/?", False), (OWN, b"heartbeat/" + OWN, False), (OWN, b"!heartbeat/" + OWN, False)),
+]
+#: times and seqs of datagrams on the heartbeat channel of their source, and which of them are heartbeats
+SERIES: list[tuple[DedupRules, list[tuple[float, int | bytes]], list[bool]]] = [
+    (dedup_rules(), [(0, b"x"), (0, 1), (1, 1), (1, 2), (1, 4), (1, 3)], [False, True, False, True, True, False]),
+    (dedup_rules(deliver_late=True), [(0, 1), (0, 3), (0, 2)], [True, True, True]),
+    (dedup_rules(), [(0, 9000), (0, 1)], [True, True]),
+    (dedup_rules(monotonic=True), [(0, 9000), (9, 9000)], [True, False]),
+]
+
+
+def test_a_heartbeat_is_what_is_accepted_on_the_heartbeat_channel_of_its_sender() -> None:
+    for src, chan, is_one in SENDERS:
+        world = World()
+        world.feed(datagram(src, chan=chan, payload=b"busy|1:2"), now=3.0)
+        assert world.beats == ([(src, 3.0)] if is_one else []), (src, chan)
+        assert world.bugs == []
+    for rules, sent, heard in SERIES:
+        world = World(rules=rules)
+        for now, seq in sent:
+            world.feed(datagram(b"a", seq=seq, chan=A), now=now)
+        assert world.beats == [(b"a", now) for (now, _), is_one in zip(sent, heard, strict=True) if is_one]
+    signed = World(SIGNED)
+    signed.feed(datagram(b"a", chan=A), datagram(b"a", chan=A, key=OTHER_KEY))
+    assert signed.beats == []
+    signed.feed(datagram(b"a", chan=A, key=KEY))
+    assert signed.beats == [(b"a", 0.0)]
+
+
+def test_a_heartbeat_is_delivered_like_any_message_and_reported_whether_it_has_receivers_or_not() -> None:
+    world = World()
+    world.routes.unsubscribe(2, b"")
+    assert world.feed(datagram(b"a", chan=b"heartbeat/a")) == []
+    world.routes.subscribe(2, b"")
+    assert [who for who, _ in world.feed(datagram(b"a", seq=21, chan=b"heartbeat/a"), now=1.0)] == [[2]]
+    assert world.beats == [(b"a", 0.0), (b"a", 1.0)]
+
+
+def test_a_heartbeat_is_reported_in_order_and_when_its_source_is_tracked_already() -> None:
+    # Liveness looks the tracker up, the first time too.
+    class Look(list[tuple[bytes, float]]):
+        def append(self, beat: tuple[bytes, float]) -> None:
+            seen.append((*beat, beat[0] in world.sources))
+
+    world = World()
+    seen: list[tuple[bytes, float, bool]] = []
+    world.beats = Look()
+    world.feed(*(datagram(src, chan=b"heartbeat/" + src) for src in (b"b", b"a", b"c")), now=7.0)
+    assert seen == [(src, 7.0, True) for src in (b"b", b"a", b"c")]
+
+
+def test_nothing_is_tapped_without_a_subscription_to_the_verdict() -> None:
+    world = World()
+
+    def tapped(*raws: bytes) -> list[str]:
+        keys = [frames.read(frame)[1] for _, frame in world.feed(*raws)]
+        return [key.removeprefix(frames.TAP).decode() for key in keys if key.startswith(frames.TAP)]
+
+    world.routes.subscribe(1, b"!/tap/")
+    world.routes.unsubscribe(1, b"!/tap/")
+    assert tapped(datagram(), datagram(), b"noise") == []
+    world.routes.subscribe(1, b"!/tap/stale")
+    assert tapped(b"noise", datagram(seq=22), datagram(seq=21)) == ["stale"]
+    world.routes.leave(1)
+    assert tapped(datagram(seq=21), b"noise") == []
+
+
+# -- another sender under an identity of this host
+
+
+def emitting(world: World, count: int) -> list[bytes]:
+    """What a program of this host sends under OWN."""
+    out = Egress(OPEN, world.sources)
+    out.open(OWN)
+    return [out.emit(OWN, chan, b"x", 1000)[1] for chan in (b"c/1", b"!", b"!own", b"!nobody")[:count]]
+
+
+def test_our_own_broadcasts_that_come_back_are_looped_and_no_conflict() -> None:
+    world = World()
+    sent = emitting(world, 4)
+    assert world.feed(*sent, *sent) == []
+    assert world.totals() == {"looped": 8}
+    assert (world.conflicts, world.sources.counted["conflicts"]) == ([], 0)
+
+
+def test_each_identity_in_conflict_is_reported_once_and_counted_each_time() -> None:
+    world = World()
+    (sent,) = emitting(world, 1)
+    for number, seq in enumerate((999, 1001, 1, 999)):
+        assert world.verdict(datagram(OWN, seq=seq), peer=f"10.0.0.{number}:5400") == "looped"
+        assert world.verdict(sent) == "looped"
+    world.sources.claim(b"own/q/2")
+    world.feed(datagram(b"own/q/2"), datagram(b"own/q/2"))
+    assert world.conflicts == [(OWN, "10.0.0.0:5400"), (b"own/q/2", PEER)]
+    assert world.sources.counted["conflicts"] == 6
+
+
+def test_what_is_refused_or_has_another_identity_is_no_conflict() -> None:
+    world = World(SIGNED)
+    world.feed(datagram(OWN), datagram(OWN, key=OTHER_KEY), datagram(OWN, chan=b"c 1", key=KEY), datagram(OWN)[:-1])
+    world.feed(*(datagram(src, key=KEY) for src in (b"own/p/2", b"own", b"own/p/1/2", b"?")))
+    assert (world.conflicts, world.sources.counted["conflicts"]) == ([], 0)
+    world.feed(datagram(OWN, key=KEY))
+    assert (world.conflicts, world.sources.counted["conflicts"]) == ([(OWN, PEER)], 1)

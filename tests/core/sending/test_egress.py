@@ -1,0 +1,245 @@
+"""Sending: seqs, the ceiling, refusals, and how long an identity is local."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.sending.egress import Egress
+from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
+from bccnd.core.trust.integrity import IntegrityChecker, make_checker
+from bccnd.core.trust.integrity_algorithms import Crc32, Hmac
+from bccnd.core.trust.signatures import generate, public_of
+from bccnd.core.wire import bccn1
+from bccnd.core.wire.identity_format import PERL_TOKEN_BYTES
+from bccnd.core.wire.verdicts import ACCEPTED, LOOPED
+from tests.core import material
+from tests.core.material import KEY, examples, reason_of
+from tests.core.scenario import receive
+from tests.rules import dedup_rules
+
+ME = b"host/program/1"
+OTHER = b"host/program/2"
+CLOCK = 1_700_000_000_000_000
+UNSIGNED = IntegrityChecker()
+SIGNED = IntegrityChecker((Hmac(KEY),), required=True)
+PRIVATE = generate()
+SIG = make_checker("sig", [PRIVATE], {b"host": [public_of(PRIVATE)]}, required=True)
+
+
+def egress(checker: IntegrityChecker = UNSIGNED, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False) -> Egress:
+    out = Egress(checker, TrackerTable(dedup_rules()), ceiling=ceiling, perl_safe=perl_safe)
+    out.open(ME)
+    return out
+
+
+def seq_of(out: Egress, identity: bytes = ME, clock: int = CLOCK) -> int:
+    seq, datagram = out.emit(identity, b"c", b"x", clock)
+    assert bccn1.read(datagram).seq == seq
+    return seq
+
+
+def refusal(out: Egress, chan: bytes, payload: bytes = b"x") -> str:
+    """Return the reason of a refusal, before the first seq and after it; a refusal must use no seq."""
+    checker = out.checker
+    first = reason_of(out.emit, ME, chan, payload, CLOCK - 1)
+    if first:
+        out.checker = UNSIGNED
+        assert seq_of(out) == CLOCK
+        out.checker = checker
+        assert reason_of(out.emit, ME, chan, payload, CLOCK) == first
+        out.checker = UNSIGNED
+        assert seq_of(out) == CLOCK + 1
+    return first
+
+
+@given(
+    st.sampled_from([UNSIGNED, SIGNED, IntegrityChecker((Crc32(),)), SIG]),
+    material.LEGAL_CHANS,
+    st.binary(max_size=100),
+)
+@examples(200)
+def test_what_is_sent_reads_back_and_passes_the_same_check(
+    checker: IntegrityChecker, chan: bytes, payload: bytes
+) -> None:
+    _, datagram = egress(checker).emit(ME, chan, payload, CLOCK)
+    body = checker.verified_body(datagram)
+    assert bccn1.read_body(body) == (ME, CLOCK, chan, payload)
+    assert bccn1.read(datagram).check == checker.sign(body)
+
+
+def test_seqs_start_at_the_clock_and_rise_by_one() -> None:
+    out = egress()
+    clocks = (CLOCK, CLOCK + 5_000_000, CLOCK - 5_000_000, 0)
+    assert [seq_of(out, clock=clock) - CLOCK for clock in clocks] == [0, 1, 2, 3]
+
+
+def test_every_identity_has_a_counter_until_its_last_client_leaves() -> None:
+    out = egress()
+    out.open(OTHER)
+    out.open(ME)
+    assert seq_of(out) == CLOCK
+    assert seq_of(out, OTHER, CLOCK + 100) == CLOCK + 100
+    out.close(ME, 0.0)
+    assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1
+    assert seq_of(out, OTHER) == CLOCK + 101
+    out.close(ME, 0.0)
+    out.open(ME)
+    assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1_000
+    for identity in (ME, OTHER):
+        out.close(identity, 0.0)
+    assert out._counters == {}
+
+
+def room(checker: IntegrityChecker, ceiling: int) -> int:
+    """Return the longest payload that fits, found by building datagrams."""
+    best = -1
+    for size in range(ceiling):
+        body = bccn1.build_body(ME, CLOCK, b"c", b"x" * size)
+        if len(bccn1.build(body, checker.sign(body))) <= ceiling:
+            best = size
+    return best
+
+
+@pytest.mark.parametrize("checker", [UNSIGNED, SIGNED, SIG], ids=["unsigned", "hmac", "sig"])
+@pytest.mark.parametrize("ceiling", [1400, 300])
+def test_the_ceiling_is_exact(checker: IntegrityChecker, ceiling: int) -> None:
+    out = egress(checker, ceiling=ceiling) if ceiling != 1400 else egress(checker)
+    fits = room(checker, ceiling)
+    assert len(out.emit(ME, b"c", b"x" * fits, CLOCK)[1]) == ceiling
+    for size in (fits + 1, 1400, 1401, 70_000):
+        assert reason_of(out.emit, ME, b"c", b"x" * size, CLOCK) == "too_long"
+
+
+PERL, KEYLESS = {"perl_safe": True}, {"checker": make_checker("sig", [], {b"": [public_of(generate())]})}
+
+
+@pytest.mark.parametrize(
+    ("settings", "chan", "payload", "reason"),
+    [
+        *(
+            ({}, chan, b"", "bad_channel")
+            for chan in (b"", b"a b", b"a:b", b"a|b", b"caf\xc3\xa9", b"a\n", b"c" * 1025)
+        ),
+        *(({}, chan, b"", "bad_target") for chan in (b"!?", b"!?/a", b"!/bccn/sync")),
+        ({}, b"c", b"x" * 1400, "too_long"),
+        # Of several reasons the first is given: the channel, a body too long by itself, the key, the datagram's length.
+        ({}, b"a b", b"x" * 1400, "bad_channel"),
+        *((PERL, b"a b", b"", "bad_channel"), (PERL, b"!?", b"", "bad_target")),
+        *((PERL, b"a-b", b"x" * 1400, "not_perl_safe"), (PERL, b"a-b", b"x", "not_perl_safe")),
+        *((KEYLESS, b"c", b"x", "no_signing_key"), (KEYLESS, b"a b", b"x", "bad_channel")),
+        *((KEYLESS, b"c", b"x" * 1300, "no_signing_key"), (KEYLESS, b"c", b"x" * 1400, "too_long")),
+    ],
+)
+def test_a_refused_message_uses_up_no_seq(settings: dict[str, Any], chan: bytes, payload: bytes, reason: str) -> None:
+    assert refusal(egress(**settings), chan, payload) == reason
+
+
+@given(st.binary(max_size=8), st.integers(0, 1500))
+@examples(200)
+def test_emit_gives_a_datagram_or_a_reason_for_any_message(chan: bytes, size: int) -> None:
+    reason = reason_of(egress(SIGNED).emit, ME, chan, b"x" * size, CLOCK)
+    assert reason in {"", "bad_channel", "bad_target", "too_long"}
+    assert reason_of(bccn1.check_chan, chan) == reason.replace("too_long", "")
+
+
+def test_a_key_that_is_changed_signs_from_then_on() -> None:
+    out = egress(SIGNED)
+    out.checker = IntegrityChecker((Hmac(b"another key of 16"),))
+    _, datagram = out.emit(ME, b"c", b"x", CLOCK)
+    assert reason_of(SIGNED.verified_body, datagram) == "integrity_failed"
+    assert reason_of(out.checker.verified_body, datagram) == ""
+
+
+@given(material.LEGAL_CHANS)
+@examples(300)
+def test_perl_safe_refuses_plain_channels_with_other_characters_and_nothing_else(chan: bytes) -> None:
+    discarded = not chan.startswith(b"!") and not set(chan) <= set(PERL_TOKEN_BYTES + b"/?")
+    assert reason_of(egress(perl_safe=True).emit, ME, chan, b"x", CLOCK) == ("not_perl_safe" if discarded else "")
+
+
+class Local(NamedTuple):
+    """An egress with its trackers, and one identity."""
+
+    sources: TrackerTable
+    out: Egress
+
+    @property
+    def given(self) -> tuple[int, int]:
+        own = self.sources.claim(ME)
+        return own.first, own.next
+
+    def conflicts(self, *seqs: int) -> list[bool]:
+        return [self.sources.local.check_conflict(ME, seq) for seq in seqs]
+
+    def judge(self, src: bytes = ME) -> int:
+        return receive(self.sources, src, 1, 0.0)
+
+
+@pytest.fixture
+def local() -> Local:
+    sources = TrackerTable(dedup_rules())
+    out = Egress(UNSIGNED, sources)
+    out.open(ME)
+    return Local(sources, out)
+
+
+def test_identity_stays_local_for_a_time_after_its_last_client(local: Local) -> None:
+    assert local.judge(OTHER) == ACCEPTED
+    local.out.open(ME)
+    local.out.close(ME, 100.0)
+    local.sources.sweep(100.0 + 2 * RELEASE_DELAY)
+    assert local.judge() == LOOPED
+    local.out.close(ME, 200.0)
+    local.sources.sweep(200.0 + RELEASE_DELAY - 0.25)
+    assert local.judge() == LOOPED
+    local.sources.sweep(200.0 + RELEASE_DELAY)
+    assert local.judge() == ACCEPTED
+
+
+def test_used_seqs_are_local_and_a_refused_message_uses_none(local: Local) -> None:
+    assert reason_of(local.out.emit, ME, b"a b", b"", CLOCK) == "bad_channel"
+    assert reason_of(local.out.emit, ME, b"c", b"x" * 1400, CLOCK) == "too_long"
+    assert local.given == (0, 0)
+    assert local.conflicts(CLOCK) == [True]
+    for number in range(3):
+        assert seq_of(local.out) == CLOCK + number
+        assert local.given == (CLOCK, CLOCK + number + 1)
+    assert local.conflicts(CLOCK, CLOCK + 1, CLOCK + 2, CLOCK - 1) == [False] * 4
+    assert local.sources.counted["conflicts"] == 2
+
+
+@pytest.mark.parametrize("clock", [CLOCK + 5_000_000, CLOCK - 1, CLOCK - 5_000_000])
+def test_seqs_used_before_an_identity_returned_are_local(local: Local, clock: int) -> None:
+    # The last broadcasts may come in when the next connection has sent its first; the clock may have been set back.
+    before = [seq_of(local.out) for _ in range(5)]
+    local.out.close(ME, 0.0)
+    assert not any(local.conflicts(*before))
+    local.out.open(ME)
+    assert not any(local.conflicts(*before))
+    after = [seq_of(local.out, clock=clock), seq_of(local.out)]
+    first = max(clock, CLOCK + 5)
+    assert after == [first, first + 1]
+    assert not any(local.conflicts(*before, *after))
+    assert (local.given, local.sources.counted["conflicts"]) == ((CLOCK, first + 2), 0)
+
+
+def test_runs_of_released_identities_are_kept_only_for_reports(local: Local) -> None:
+    def use(number: int) -> bytes:
+        name = b"host/prog/%d" % number
+        local.out.open(name)
+        local.out.emit(name, b"c", b"x", CLOCK)
+        local.out.close(name, 0.0)
+        return name
+
+    use(1)
+    assert local.out.take_ended() == []
+    local.out.keep_ended(True)
+    told = use(2)
+    assert local.out.take_ended() == [(told, CLOCK, CLOCK + 1)]
+    use(3)
+    local.out.keep_ended(False)
+    assert local.out.take_ended() == []

@@ -1,0 +1,190 @@
+"""Limits of users: no order of operations gets a user beyond its limit, and none is charged for another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.sending.user_quota import BURST, MAX_DEBT, Quota, UserAccount
+from tests.core.material import examples
+from tests.rules import user_limits
+
+
+def opened(quota: Quota, uid: int = 1000, now: float = 0.0) -> UserAccount:
+    account = quota.open(uid, now)
+    assert account is not None
+    return account
+
+
+def passed(quota: Quota, account: UserAccount, now: float, tries: int) -> int:
+    """How many of so many messages may be published at one moment."""
+    return sum(not quota.publish(account, now) for _ in range(tries))
+
+
+class Act(NamedTuple):
+    """A user opens or closes a client or publishes as much as allowed, or the limit changes."""
+
+    what: str
+    uid: int
+    quarters: int
+    limit: int
+
+
+WHATS = st.sampled_from(["open", "open", "open", "close", "close", "publish", "limit"])
+UIDS = st.sampled_from([0, 1000, 1001])
+ACTS = st.lists(st.builds(Act, WHATS, UIDS, st.sampled_from([0, 0, 1, 4, 40]), st.integers(1, 4)), max_size=60)
+
+
+@given(ACTS, st.sampled_from([0.0, 0.25, 4.0]))
+@examples(300)
+def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
+    limit, now = 2, 0.0
+    quota = Quota(user_limits(clients=limit, rate=rate))
+    held: Counter[int] = Counter()
+    for act in history:
+        now += act.quarters / 4
+        account = quota.account(act.uid)
+        if act.what == "open":
+            got = quota.open(act.uid, now)
+            assert (got is not None) == (held[act.uid] < limit)
+            held[act.uid] += got is not None
+        elif act.what == "limit":
+            limit = act.limit
+            quota.limits = user_limits(clients=limit, rate=rate)
+        elif held[act.uid]:
+            assert account is not None
+            if act.what == "close":
+                quota.close(account, now)
+                held[act.uid] -= 1
+            else:
+                passed(quota, account, now, 10)
+        for uid in held:
+            account = quota.account(uid)
+            assert (account.clients if account else 0) == held[uid]
+            # An account stays the same as long as there is a charge on it; without a rate it is forgotten then.
+            assert account is not None or not held[uid]
+        assert rate or len(quota) == sum(count > 0 for count in held.values())
+
+
+def test_charges_are_kept_as_long_as_a_client_is_there() -> None:
+    quota = Quota(user_limits())
+    first, second = opened(quota), opened(quota)
+    assert first is second
+    assert (first.clients, first.subscriptions, first.queue_bytes) == (2, 0, 0)
+    first.subscriptions, first.queue_bytes = 7, 100
+    quota.close(first, 0.0)
+    assert quota.account(1000) is second
+    assert (second.subscriptions, second.queue_bytes) == (7, 100)
+    quota.close(second, 0.0)
+    assert (quota.account(1000), len(quota)) == (None, 0)
+
+
+def test_the_default_limits_are_those_of_the_contract() -> None:
+    assert user_limits() == user_limits(clients=750, subscriptions=65_536, queue_bytes=64 << 20, rate=0.0)
+
+
+@given(
+    st.sampled_from([0.25, 1.0, 4.0, 8.0]),
+    st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 1, 2, 8, 40]), st.sampled_from(["publish"] * 4 + ["again"]))),
+)
+@examples(400)
+def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list[tuple[int, str]]) -> None:
+    quota = Quota(user_limits(rate=rate))
+    account, now = opened(quota), 0.0
+    when: list[float] = []
+    for quarters, what in history:
+        now += quarters / 4
+        if what == "again":  # to leave and come back gains nothing, however many others come meanwhile
+            quota.close(account, now)
+            opened(quota, 1001, now)
+            account = opened(quota, 1000, now)
+        elif not quota.publish(account, now):
+            when.append(now)
+    burst = max(1.0, rate * BURST)
+    for first in range(len(when)):
+        for last in range(first, len(when)):
+            assert last - first + 1 <= burst + (when[last] - when[first]) * rate
+
+
+@given(st.sampled_from([0.25, 1.0, 3.0, 7.0, 1000.0, 1e9]), st.lists(st.floats(0, 3), min_size=1, max_size=30))
+@examples(300)
+def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[float]) -> None:
+    quota = Quota(user_limits(rate=rate))
+    account, now = opened(quota), 1000.0
+    for pause in pauses:
+        now += pause
+        wait = quota.publish(account, now)
+        assert 0.0 <= wait <= 1 / rate
+        if wait:
+            # The resolution of the clock.
+            now = max(now + wait * 1.000_001, now + 1e-9)
+            assert quota.publish(account, now) == 0.0
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(0.25, 1), (1.0, 1), (1.5, 1), (10.0, 10), (1000.0, 1000)])
+def test_one_second_of_the_rate_may_come_at_once_and_at_least_one_message(rate: float, burst: int) -> None:
+    quota = Quota(user_limits(rate=rate))
+    account = opened(quota)
+    for now in (0.0, 1e6):  # after a long silence, too
+        assert passed(quota, account, now, 2 * burst) == burst
+
+
+def test_all_clients_of_a_user_share_a_rate_and_keeping_to_it_never_waits() -> None:
+    quota = Quota(user_limits(rate=4.0))
+    one, two, other = opened(quota), opened(quota), opened(quota, 1001)
+    assert passed(quota, one, 0.0, 3) + passed(quota, two, 0.0, 3) == 4
+    assert passed(quota, other, 0.0, 9) == 4
+    assert [quota.publish(one, tick / 4) for tick in range(1, 100)] == [0.0] * 99
+    unlimited = Quota(user_limits())
+    assert passed(unlimited, opened(unlimited), 0.0, 10_000) == 10_000
+
+
+def test_account_stays_until_its_rate_has_recovered() -> None:
+    quota = Quota(user_limits(rate=4.0))
+    account = opened(quota)
+    passed(quota, account, 10.0, 9)
+    quota.close(account, 10.0)
+    assert len(quota) == 1
+    again = opened(quota, now=10.5)
+    assert passed(quota, again, 10.5, 9) == 2
+    quota.close(again, 10.5)
+    opened(quota, 1001, 11.25)
+    assert len(quota) == 2
+    opened(quota, 1002, 11.5)
+    assert quota.account(1000) is None
+    assert len(quota) == 2
+    assert passed(quota, opened(quota, now=11.5), 11.5, 9) == 4
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.0, 4.0), (4.0, 16.0), (16.0, 4.0), (4.0, 0.0)])
+def test_another_rate_holds_at_once(before: float, after: float) -> None:
+    quota = Quota(user_limits(rate=before))
+    account = opened(quota)
+    passed(quota, account, 0.0, 100)
+    quota.limits = user_limits(rate=after)
+    assert passed(quota, account, 100.0, 100) == (after or 100)
+    quota.close(account, 1000.0)
+    assert len(quota) == 0
+
+
+def test_time_beyond_the_share_of_a_round_is_taken_from_the_next_rounds() -> None:
+    account = UserAccount(1000)
+    assert account.left_of(7, 5.0) == 5.0
+    account.seconds += 13.0
+    assert [account.left_of(number, 5.0) for number in (7, 8, 9, 10)] == [-8.0, -3.0, 2.0, 5.0]
+    account.charge(11, 5.0, 13.0)
+    assert account.left_of(20, 5.0) == 5.0  # rounds in which it did nothing count too
+    account.charge(20, 5.0, 2.0)
+    account.charge(20, 5.0, 2.0)
+    assert (account.left_of(20, 5.0), account.left_of(21, 5.0)) == (1.0, 5.0)  # what is not used is not saved
+
+
+def test_debt_is_bounded() -> None:
+    account = UserAccount(1000)
+    account.charge(1, 5.0, 1e9)
+    served = [number for number in range(1, 100) if account.left_of(number, 5.0) > 0.0]
+    assert served[0] == 1 + MAX_DEBT + 1

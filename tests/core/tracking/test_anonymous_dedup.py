@@ -1,0 +1,74 @@
+"""Datagrams without a sender's name: what is a duplicate of what, and how much is remembered."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES
+from tests.core.material import examples
+
+PEERS = st.sampled_from(["10.0.0.1:5400", "10.0.0.2:5400", "10.0.0.1:5401"])
+BODIES = st.sampled_from([b"?:1:c|x", b"?:2:c|x", b"?:1:d|x", b"?:1:c|y", b"?:1:c|"])
+#: senders, bodies, and the quarters of a second since the last one
+MESSAGES = st.lists(st.tuples(PEERS, BODIES, st.sampled_from([0, 0, 1, 3, 4, 7, 8, 9, 20])), max_size=40)
+
+
+@given(MESSAGES, st.sampled_from([0.25, 1.0, 2.0]))
+@examples(400)
+def test_only_the_same_from_the_same_is_a_duplicate(history: list[tuple[str, bytes, int]], horizon: float) -> None:
+    anonymous = AnonymousDedup(horizon)
+    accepted: dict[tuple[str, bytes], float] = {}
+    now = 1000.0
+    for peer, body, quarters in history:
+        now += quarters / 4
+        before = accepted.get((peer, body))
+        expected = DUPLICATE if before is not None and now - before <= horizon else ACCEPTED
+        if expected == ACCEPTED:
+            accepted[peer, body] = now
+        assert NAMES[anonymous.predict(peer, body, now)] == NAMES[expected]
+        assert NAMES[anonymous.judge(peer, body, now)] == NAMES[expected]
+    assert anonymous.counted["evicted"] == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 4)), max_size=80), st.integers(1, 5))
+@examples(400)
+def test_a_flood_of_nameless_ones_is_capped_and_only_forgets(history: list[tuple[int, int]], cap: int) -> None:
+    anonymous = AnonymousDedup(2.0, cap=cap)
+    accepted: dict[int, float] = {}
+    now = 1000.0
+    for number, quarters in history:
+        now += quarters / 4
+        body = b"?:1:c|%d" % number
+        foreseen = anonymous.predict("10.0.0.1:1", body, now)
+        verdict = anonymous.judge("10.0.0.1:1", body, now)
+        assert NAMES[foreseen] == NAMES[verdict]
+        assert len(anonymous._young) <= cap
+        assert len(anonymous._old) <= cap
+        if verdict == DUPLICATE:
+            # To forget means to deliver twice, never to lose a message.
+            assert now - accepted[number] <= 2.0
+        elif number in accepted and now - accepted[number] <= 2.0:
+            assert anonymous.counted["evicted"] > 0
+        if verdict == ACCEPTED:
+            accepted[number] = now
+
+
+def test_one_that_waited_in_a_link_makes_nothing_forgotten() -> None:
+    anonymous = AnonymousDedup(2.0, cap=2)
+    for number in range(2):
+        anonymous.judge("10.0.0.1:1", b"?:1:c|%d" % number, 1000.0)
+    anonymous.judge("link", b"?:1:c|2", 970.0)
+    assert NAMES[anonymous.judge("10.0.0.1:1", b"?:1:c|1", 1000.5)] == "duplicate"
+    assert anonymous.counted["evicted"] == 0
+
+
+def test_the_last_ones_up_to_the_cap_are_never_forgotten() -> None:
+    anonymous = AnonymousDedup(2.0, cap=4)
+    for number in range(100):
+        assert anonymous.judge("10.0.0.1:1", b"%d" % number, 0.0) == ACCEPTED
+        for recent in range(max(0, number - 3), number + 1):
+            assert anonymous.judge("10.0.0.1:1", b"%d" % recent, 0.0) == DUPLICATE
+    # 100 were let in, and two generations of 4 are the most that is held.
+    assert 92 <= anonymous.counted["evicted"] < 100

@@ -1,0 +1,426 @@
+"""The trackers: long random histories against a slow model with plain sets, and what the model does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bccnd.core.tracking import dedup, local_identities, reported_loss
+from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
+from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.local_identities import LocalIdentity
+from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE
+from bccnd.core.wire import bccn1
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
+from tests.core import scenario
+from tests.core.material import examples
+from tests.core.scenario import COUNTERS, SRC, counter, receive
+from tests.rules import dedup_rules
+
+RULES = dedup_rules(sanity=16, horizon=2.0, expire=200.0)
+
+#: what the model does not have: local identities, removed trackers, epochs, and the largest seqs
+HISTORIES: dict[str, str] = {
+    "the largest seq": f"{2**64 - 2} {2**64 - 1} 0:restart 1 restarts=1",
+    "under a local identity": "claim 1:looped 1:looped 2:looped 99999:looped 0:looped tracked=0",
+    "a released identity is local until its time is over": "claim release:10 @9.75 sweep 1:looped @10 sweep 1",
+    "an identity that is claimed again": (
+        "claim release:10 claim @20 sweep 1:looped release:30 @29 sweep 1:looped @30 sweep 1"
+    ),
+    "a claim ends the tracker and gives up what was missing": (
+        "1 4 claim tracked=0 missing=0 lost=2 @100 sweep 5:looped"
+    ),
+    "releasing an unclaimed identity claims nothing": "release:10 1",
+    "after its expiry a source is new": "500 @199.75 sweep tracked=1 @200 sweep tracked=0 1",
+    "gaps of a forgotten tracker are not those of the next one": (
+        "1 5 forget @1 1 4 @2.5 sweep missing=2 lost=3 @3 sweep missing=0 lost=5"
+    ),
+    "epochs are counted from one and end with the tracker": (
+        "epoch=0 100 101 epoch=1 1:restart epoch=2 1000 @9 1000:restart epoch=4 forget epoch=0 restarts=2 jumps=1"
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_rate_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each hole is a jump: `test_reported_loss` has what the rate of a source explains."""
+    monkeypatch.setattr(reported_loss, "MAX_HOLES", 0)
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_histories_get_their_verdicts_and_counts(name: str) -> None:
+    scenario.play(TrackerTable(RULES), HISTORIES[name])
+
+
+# -- the model: sets of what was seen, a table of what is missing, and the rules one after the other
+
+
+@dataclass
+class Tracker:
+    """One epoch of one source."""
+
+    last: int
+    heard: float
+    epoch: int = 1
+    seen: set[int] = field(default_factory=set)
+    missing: dict[int, float] = field(default_factory=dict)  # seq -> when it is lost
+
+
+class Model:
+    def __init__(self, rules: DedupRules) -> None:
+        self.rules = rules
+        self.trackers: dict[bytes, Tracker] = {}
+        self.lost = 0
+        self.restarts = 0
+        self.jumps = 0
+
+    @property
+    def missing(self) -> int:
+        return sum(len(tracker.missing) for tracker in self.trackers.values())
+
+    def receive(self, src: bytes, seq: int, now: float) -> int:
+        tracker = self.trackers.get(src)
+        if tracker is None:
+            self.trackers[src] = Tracker(seq, now, seen={seq})
+            return ACCEPTED
+        if seq > tracker.last:
+            if seq - tracker.last >= self.rules.sanity:
+                self.jumps += 1
+                self.new_epoch(tracker, seq)
+            else:
+                for between in range(tracker.last + 1, seq):
+                    tracker.missing[between] = now + self.rules.horizon
+                tracker.last = seq
+                tracker.seen.add(seq)
+                self.lose(tracker, lambda old, _: seq - old >= self.rules.sanity)
+            tracker.heard = now
+            return ACCEPTED
+        if tracker.last - seq >= self.rules.sanity or now - tracker.heard > self.rules.horizon:
+            if self.rules.freshness == "monotonic":
+                return REPLAYED
+            self.restarts += 1
+            self.new_epoch(tracker, seq)
+            tracker.heard = now
+            return RESTART
+        if seq in tracker.seen:
+            return DUPLICATE
+        tracker.seen.add(seq)
+        tracker.missing.pop(seq, None)
+        if self.rules.late == "deliver":
+            tracker.heard = now
+            return REORDERED
+        return STALE
+
+    def new_epoch(self, tracker: Tracker, seq: int) -> None:
+        self.lose(tracker, lambda _, __: True)
+        tracker.epoch += 1
+        tracker.last = seq
+        tracker.seen = {seq}
+
+    def lose(self, tracker: Tracker, which: Callable[[int, float], bool]) -> None:
+        gone = [seq for seq, deadline in tracker.missing.items() if which(seq, deadline)]
+        for seq in gone:
+            del tracker.missing[seq]
+        self.lost += len(gone)
+
+    def sweep(self, now: float) -> None:
+        for tracker in self.trackers.values():
+            self.lose(tracker, lambda _, deadline: deadline <= now)
+
+
+class Act(NamedTuple):
+    """One thing that happens: time passes, then a datagram arrives from a source, at a distance from its last seq or
+    as a copy of one of its last few; with no source there is a sweep instead."""
+
+    src: int | None
+    distance: int
+    copy: int
+    quarters: int
+
+
+def acts(sanity: int) -> st.SearchStrategy[Act]:
+    edge = st.sampled_from([sanity, -sanity]).flatmap(lambda at: st.integers(at - 2, at + 2))
+    far = st.sampled_from([-(10**6), 10**6])
+    distances = st.one_of(st.just(1), st.just(1), st.integers(-4, 4), st.integers(-sanity, sanity), edge, far)
+    quarters = st.one_of(st.just(0), st.just(0), st.integers(0, 12))
+    srcs = st.sampled_from([None, 0, 0, 1, 1, 2, 2])
+    return st.builds(Act, srcs, distances, st.sampled_from([0, 0, 0, 1, 2, 3]), quarters)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[DedupRules, list[Act]]:
+    sanity = draw(st.one_of(*[st.integers(16, 32)] * 4, st.just(1024)))
+    rules = dedup_rules(
+        sanity=sanity, horizon=draw(st.sampled_from([0.25, 1.0, 2.0])), deliver_late=draw(st.booleans()),
+        monotonic=draw(st.booleans()),
+    )  # fmt: skip
+    return rules, draw(st.lists(acts(sanity), max_size=60))
+
+
+@given(histories())
+@examples(850)
+def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[DedupRules, list[Act]]) -> None:
+    rules, history = drawn
+    sources, model = TrackerTable(rules), Model(rules)
+    sent: dict[bytes, list[int]] = {}
+    now = 1000.0
+    for act in history:
+        now += act.quarters / 4
+        if act.src is None:
+            sources.sweep(now)
+            model.sweep(now)
+        else:
+            src = b"host/%d" % act.src
+            known = model.trackers.get(src)
+            seq = 1000 if known is None else min(max(known.last + act.distance, 0), bccn1.MAX_SEQ)
+            before = sent.setdefault(src, [])
+            if 0 < act.copy <= len(before):
+                seq = before[-act.copy]
+            before.append(seq)
+            # `predict` changes nothing, else the following verdicts would differ.
+            foreseen = sources.predict(src, seq, now)
+            assert sources.epoch(src) == (known.epoch if known else 0)
+            verdict = receive(sources, src, seq, now)
+            assert NAMES[foreseen] == NAMES[verdict] == NAMES[model.receive(src, seq, now)]
+        for name in COUNTERS:
+            assert (name, counter(sources, name)) == (name, getattr(model, name))
+        assert sum(sources.losses.by_src.values()) == sources.counted["lost"]
+    assert {source.src: (source.epoch, source.last, source.heard) for source in sources.latest(10)} == {
+        src: (tracker.epoch, tracker.last, tracker.heard) for src, tracker in model.trackers.items()
+    }
+
+
+class Touch(NamedTuple):
+    src: int
+    seconds: float
+    back: bool  # the source begins at 1 again
+
+
+def touches(seconds: st.SearchStrategy[float], back: st.SearchStrategy[bool]) -> st.SearchStrategy[list[Touch]]:
+    return st.lists(st.builds(Touch, st.integers(0, 7), seconds, back), max_size=40)
+
+
+#: a second or more apart, so that the order of eviction is exact, and a source that goes back is a restart
+SLOW_TOUCHES = touches(st.integers(1, 4).map(float), st.booleans())
+FAST_TOUCHES = touches(st.sampled_from([0.25, 0.25, 0.5, 0.75, 1.0, 2.0]), st.just(False))
+
+
+def play(sources: TrackerTable, history: list[Touch]) -> Iterator[tuple[bytes, float]]:
+    """Let sources send, one at a time; yield each source and the time."""
+    seqs: dict[int, int] = {}
+    now = 0.0
+    for touch in history:
+        now += touch.seconds
+        seqs[touch.src] = 1 if touch.back else seqs.get(touch.src, 0) + 1
+        src = b"host/%d" % touch.src
+        receive(sources, src, seqs[touch.src], now)
+        yield src, now
+
+
+@given(SLOW_TOUCHES, st.integers(1, 8), st.one_of(st.integers(2, 12), st.just(10**6)))
+@examples(400)
+def test_the_cap_evicts_the_oldest_and_a_sweep_forgets_the_silent(history: list[Touch], cap: int, expire: int) -> None:
+    sources = TrackerTable(dedup_rules(sanity=16, horizon=0.5, max_sources=cap, expire=float(expire)))
+    heard: dict[bytes, float] = {}
+    evicted = expired = 0
+    for src, now in play(sources, history):
+        if src not in heard and len(heard) == cap:
+            del heard[min(heard, key=lambda name: heard[name])]
+            evicted += 1
+        heard[src] = now
+        assert [source.src for source in sources.latest(2)] == sorted(heard, key=lambda name: -heard[name])[:2]
+        sources.sweep(now)
+        for name in [name for name, when in heard.items() if when + expire <= now]:
+            del heard[name]
+            expired += 1
+        assert {source.src for source in sources.latest(100)} == set(heard)
+        assert {name for name in (b"host/%d" % n for n in range(8)) if name in sources} == set(heard)
+        assert (len(sources), sources.counted["evicted"], sources.counted["expired"]) == (len(heard), evicted, expired)
+
+
+@given(st.one_of(SLOW_TOUCHES, FAST_TOUCHES), st.integers(0, 24), st.integers(0, 20))
+@examples(300)
+def test_alive_counts_recently_active_sources(history: list[Touch], half_seconds: int, later: int) -> None:
+    sources = TrackerTable(dedup_rules(sanity=16, horizon=0.5))
+    heard: dict[bytes, float] = {}
+    span = half_seconds / 2
+    for src, now in play(sources, history):
+        heard[src] = now
+        for then in (now, now + later / 4):
+            assert sources.alive(then, span) == sum(1 for when in heard.values() if when + span >= then)
+
+
+def test_the_default_rules_are_those_of_the_example_configuration() -> None:
+    # etc/bccnd.yaml
+    assert dedup_rules() == dedup_rules()
+
+
+def test_eviction_and_expiry_give_up_what_is_missing() -> None:
+    sources = TrackerTable(dedup_rules(max_sources=1, expire=10.0, horizon=50.0))
+    receive(sources, b"a", 1, 0.0)
+    receive(sources, b"a", 4, 0.0)
+    receive(sources, b"b", 1, 1.0)
+    assert (sources.missing, sources.counted["lost"], sources.counted["evicted"]) == (0, 2, 1)
+    receive(sources, b"b", 6, 1.0)
+    # The gaps come due later, and are not counted again.
+    for now in (11.0, 100.0):
+        sources.sweep(now)
+        assert (sources.missing, sources.counted["lost"], sources.counted["expired"], len(sources)) == (0, 6, 1, 0)
+
+
+def test_a_sweep_never_looks_at_more_than_its_share() -> None:
+    sources = TrackerTable(dedup_rules(expire=10.0))
+    count = 2 * dedup.SWEEP_STEP + 10
+    for number in range(count):
+        receive(sources, b"host/%d" % number, 1, 0.0)
+    for left in (count - dedup.SWEEP_STEP, 10, 0):
+        assert sources.sweep(10.0) is (left > 0)
+        assert len(sources) == left
+    assert sources.counted["expired"] == count
+
+
+def test_open_gaps_are_capped_and_the_oldest_is_lost_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedup, "MAX_GAPS", 2)
+    scenario.play(TrackerTable(dedup_rules()), "1 3 6 10 missing=5 lost=1 2:stale")
+
+
+def test_sources_with_most_losses_are_listed() -> None:
+    sources = TrackerTable(dedup_rules(horizon=2.0))
+    crowd = [b"crowd/%d" % number for number in range(3 * MAX_LOST_BY_SOURCE)]
+    for seq in (1, 30):
+        receive(sources, b"worst", seq, 0.0)
+    for src in crowd:
+        receive(sources, src, 1, 0.0)
+        receive(sources, src, 3, 0.0)
+    while sources.sweep(10.0):
+        pass
+    assert sources.counted["lost"] == 28 + len(crowd)
+    assert sources.losses.by_src[b"worst"] == 28
+    assert MAX_LOST_BY_SOURCE <= len(sources.losses.by_src) <= 2 * MAX_LOST_BY_SOURCE
+
+
+def test_forgotten_source_is_new() -> None:
+    sources = TrackerTable(dedup_rules())
+    for src in (b"a", SRC, b"b"):
+        receive(sources, src, 1, 0.0)
+    scenario.play(sources, "5 forget lost=3")
+    assert sources.get(SRC) is None
+    assert SRC not in sources
+    assert [one.src for one in sources.latest(5)] == [b"b", b"a"]
+    assert (len(sources), sources.alive(0.0, 5.0)) == (2, 2)
+    assert (sources.counted["expired"], sources.counted["evicted"]) == (1, 0)
+    assert sources.judge(SRC, 5, 0.0) == ACCEPTED
+
+
+def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:
+    sources = TrackerTable(dedup_rules())
+    for seq in (1, 2, 4, 5):
+        receive(sources, SRC, seq, 0.0)
+    for rules, seq, now, verdict in (
+        (dedup_rules(deliver_late=True), 2, 0.0, DUPLICATE),
+        (dedup_rules(deliver_late=True), 3, 0.0, REORDERED),
+        (dedup_rules(monotonic=True), 5, 3.0, REPLAYED),
+        (dedup_rules(horizon=5.0), 5, 3.0, DUPLICATE),
+        (dedup_rules(sanity=16), 21, 3.0, ACCEPTED),
+    ):
+        sources.configure(rules)
+        assert receive(sources, SRC, seq, now) == verdict
+    assert sources.counted["jumps"] == 1
+
+
+def test_a_lower_cap_evicts_with_the_next_sweeps_the_oldest_first() -> None:
+    sources = TrackerTable(dedup_rules())
+    for number in range(5):
+        receive(sources, b"host/%d" % number, 1, float(number))
+    sources.configure(dedup_rules(max_sources=2))
+    assert sources.sweep(5.0) is False
+    assert [source.src for source in sources.latest(5)] == [b"host/4", b"host/3"]
+    assert sources.counted["evicted"] == 3
+
+
+@given(st.lists(st.integers(1, 20), max_size=20), st.integers(16, 40), st.integers(16, 40))
+@examples(200)
+def test_a_change_of_window_loses_no_count(steps: list[int], before: int, after: int) -> None:
+    sources = TrackerTable(dedup_rules(sanity=before))
+    seq, skipped = 100, 0
+    receive(sources, SRC, seq, 0.0)
+    for number, step in enumerate(steps):
+        if number == len(steps) // 2:
+            sources.configure(dedup_rules(sanity=after))
+        seq += step
+        jumps = sources.counted["jumps"]
+        receive(sources, SRC, seq, 0.0)
+        skipped += step - 1 if sources.counted["jumps"] == jumps else 0
+        assert sources.missing + sources.counted["lost"] == skipped
+    sources.sweep(100.0)
+    receive(sources, SRC, seq + 1000, 100.0)
+    assert (sources.missing, sources.counted["lost"]) == (0, skipped)
+
+
+# -- local identities
+
+
+def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_identities, "MAX_RELEASED", 2)
+    sources = TrackerTable(dedup_rules())
+    for number in range(3):
+        sources.claim(b"own/%d" % number)
+        sources.local.release(b"own/%d" % number, 10.0 + number)
+    verdicts = [receive(sources, b"own/%d" % number, 1, 0.0) for number in range(3)]
+    assert verdicts == [ACCEPTED, LOOPED, LOOPED]
+    assert sources.counted["own_evicted"] == 1
+
+
+def own(sources: TrackerTable, first: int, beyond: int, src: bytes = SRC) -> LocalIdentity:
+    """Claim an identity that has used the seqs from ``first`` up to ``beyond``."""
+    made = sources.claim(src)
+    made.first, made.next = first, beyond
+    return made
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.lists(st.integers(0, 30), max_size=10))
+@example(100, 5, [99, 100, 101, 104, 105, 0, 1, bccn1.MAX_SEQ])
+@example(0, 0, [0, 1, bccn1.MAX_SEQ])
+@examples(100)
+def test_unused_seq_of_a_local_identity_is_a_conflict(first: int, count: int, seqs: list[int]) -> None:
+    sources = TrackerTable(dedup_rules())
+    own(sources, first, first + count)
+    foreign = [seq not in range(first, first + count) for seq in seqs]
+    reported = []
+    for number, seq in enumerate(seqs, 1):
+        assert receive(sources, SRC, seq, 0.0) == LOOPED
+        reported.append(sources.local.check_conflict(SRC, seq))
+        assert sources.counted["conflicts"] == sum(foreign[:number])
+    assert reported == [foreign[n] and not any(foreign[:n]) for n in range(len(seqs))]
+
+
+def test_used_seqs_and_the_report_stay_while_the_identity_is_local() -> None:
+    sources = TrackerTable(dedup_rules())
+    own(sources, 100, 105)
+    assert sources.local.check_conflict(SRC, 99)
+    sources.local.release(SRC, 10.0)
+    sources.sweep(9.0)
+    assert not sources.local.check_conflict(SRC, 99)
+    assert not sources.local.check_conflict(SRC, 104)
+    again = sources.claim(SRC)
+    assert (again.first, again.next, again.reported) == (100, 105, True)
+    assert not sources.local.check_conflict(SRC, 99)
+    sources.local.release(SRC, 20.0)
+    sources.sweep(20.0)
+    anew = sources.claim(SRC)
+    assert (anew.first, anew.next, anew.reported) == (0, 0, False)
+    assert sources.local.check_conflict(SRC, 99)
+    assert sources.counted["conflicts"] == 4
+
+
+def test_the_unknown_sender_has_no_tracker() -> None:
+    sources = TrackerTable(dedup_rules())
+    for seq in (1, 1, 5):
+        assert receive(sources, b"?", seq, 0.0) == UNKNOWN_SENDER
+    assert (len(sources), sources.missing) == (0, 0)
+    assert receive(sources, b"??", 1, 0.0) == ACCEPTED

@@ -1,0 +1,47 @@
+"""Records in slots: a dictionary that a successor finds again, in the same order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.tracking.record_table import RecordTable
+from bccnd.native.memory import slot_layout
+from bccnd.native.memory.private_memory import private_memory
+from tests.core.material import examples
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "put", "drop", "oldest"]), st.integers(0, 6), st.floats(0, 9))))
+@examples(200)
+def test_records_are_an_ordered_dictionary(steps: list[tuple[str, int, float]]) -> None:
+    memory = private_memory(20)
+    table = RecordTable(memory, slot_layout.DEATH, "=dQ")
+    naive: dict[bytes, tuple[float, int]] = {}
+    for step, number, value in steps:
+        key = b"key %d" % number
+        if step == "put":
+            naive.pop(key, None)
+            naive[key] = value, number
+            table.put(key, value, number)
+        elif step == "drop":
+            naive.pop(key, None)
+            table.drop(key)
+        else:
+            naive.pop(next(iter(naive), b""), None)
+            table.drop_oldest()
+        assert len(table) == len(naive)
+        again = RecordTable(memory, slot_layout.DEATH, "=dQ")
+        assert list(again.load()) == list(naive.items())
+    assert list(RecordTable(memory, slot_layout.ENDED, "=d").load()) == []
+
+
+def test_without_room_a_record_is_not_kept() -> None:
+    memory = private_memory(3)  # the ends of the list take one
+    table = RecordTable(memory, slot_layout.DEATH, "=d")
+    for number in range(4):
+        table.put(b"%d" % number, 1.0)
+    table.drop(b"3")
+    table.drop(b"0")
+    table.put(b"4", 2.0)
+    again = RecordTable(memory, slot_layout.DEATH, "=d")
+    assert list(again.load()) == [(b"1", (1.0,)), (b"4", (2.0,))]

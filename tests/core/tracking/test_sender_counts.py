@@ -1,0 +1,80 @@
+"""Counters by sending host: bounded, evicted by when they were heard, and exact while they are there."""
+
+from __future__ import annotations
+
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.sender_counts import SenderTable
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, REORDERED, STALE
+from tests.rules import dedup_rules
+
+
+def table(*, deliver_late: bool = False, max_hosts: int = 1000) -> TrackerTable:
+    sources = TrackerTable(dedup_rules(deliver_late=deliver_late))
+    sources.senders.configure(max_hosts)
+    return sources
+
+
+def judge(sources: TrackerTable, src: bytes, seq: int, now: float) -> int:
+    verdict = sources.judge(src, seq, now)
+    if verdict == DUPLICATE:
+        sources.count_duplicate(src)
+    return verdict
+
+
+def counts(sources: TrackerTable, host: bytes) -> tuple[int, int, int, int]:
+    (one,) = [one for one in sources.senders if one.host == host]
+    return one.received, one.lost, one.late, one.duplicate
+
+
+def test_all_sources_of_a_host_count_together() -> None:
+    sources = table()
+    for src in (b"a/x/1", b"a/y/2", b"b/x/1"):
+        for seq in (1, 2, 3, 3):
+            judge(sources, src, seq, 0.0)
+    assert counts(sources, b"a") == (6, 0, 0, 2)
+    assert counts(sources, b"b") == (3, 0, 0, 1)
+
+
+def test_a_gap_is_lost_after_the_horizon_and_what_comes_between_is_late_only_if_dropped() -> None:
+    sources = table()
+    assert [judge(sources, b"a/x/1", seq, 0.0) for seq in (1, 5, 3)] == [ACCEPTED, ACCEPTED, STALE]
+    sources.sweep(3.0)
+    assert counts(sources, b"a") == (2, 2, 1, 0)
+    delivering = table(deliver_late=True)
+    assert [judge(delivering, b"a/x/1", seq, 0.0) for seq in (1, 5, 3)] == [ACCEPTED, ACCEPTED, REORDERED]
+    delivering.sweep(3.0)
+    assert counts(delivering, b"a") == (3, 2, 0, 0)
+
+
+def test_what_arrives_after_it_was_lost_is_late_and_nothing_falls() -> None:
+    sources = table(deliver_late=True)
+    for seq in (1, 3):
+        judge(sources, b"a/x/1", seq, 0.0)
+    sources.sweep(2.5)
+    judge(sources, b"a/x/1", 4, 2.6)
+    assert judge(sources, b"a/x/1", 2, 2.7) == REORDERED
+    assert counts(sources, b"a") == (4, 1, 1, 0)
+
+
+def test_the_host_heard_least_recently_is_evicted_and_begins_anew() -> None:
+    sources = table(max_hosts=2)
+    judge(sources, b"a/x/1", 1, 0.0)
+    judge(sources, b"b/x/1", 1, 0.0)
+    judge(sources, b"a/x/1", 2, 10.0)
+    judge(sources, b"c/x/1", 1, 11.0)
+    assert {one.host for one in sources.senders} == {b"a", b"c"}
+    assert sources.senders.evicted == 1
+    first = {one.host: one.since_ms for one in sources.senders}
+    for number in range(3):  # the tracker is still there, and finds new counters within a second
+        judge(sources, b"b/x/1", 2 + number, 20.0 + 2 * number)
+    assert counts(sources, b"b") == (3, 0, 0, 0)
+    (anew,) = [one for one in sources.senders if one.host == b"b"]
+    assert anew.since_ms > first[b"a"]
+
+
+def test_a_flood_of_names_takes_no_more_room() -> None:
+    senders = SenderTable(max_hosts=10)
+    for number in range(1000):
+        senders.of(b"host%d/x/1" % number, float(number))
+    assert len(senders) == 10
+    assert senders.evicted == 990

@@ -1,0 +1,101 @@
+"""The table of sources: found, in the order in which they were heard, and cheap in memory."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections import OrderedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.source_table import SourceTable
+from bccnd.native.memory import slot_layout
+from bccnd.native.memory.private_memory import private_memory
+from tests.core.material import examples
+from tests.rules import dedup_rules, heartbeat_rules
+
+#: operations and sources
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "touch", "remove"]), st.integers(0, 9)), max_size=60)
+
+
+def test_a_forgotten_source_is_freed_without_the_garbage_collector() -> None:
+    sources = TrackerTable(dedup_rules(max_sources=10, horizon=1.0, expire=60.0))
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(1000):
+            src = b"host/%d" % number
+            for seq in (1, 2, 5, 4, 2000):
+                sources.judge(src, seq, float(number))
+            while sources.sweep(float(number)):
+                pass
+        assert sources.counted["evicted"] == 990
+        while sources.sweep(10_000.0):
+            pass
+        assert len(sources) == 0
+        assert sources.memory.numbers(slot_layout.SOURCE) == sources.memory.numbers(slot_layout.WINDOW) == []
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+@given(STEPS)
+@examples(300)
+def test_the_table_is_an_ordered_dictionary(steps: list[tuple[str, int]]) -> None:
+    memory = private_memory(20)
+    table = SourceTable(memory)
+    naive: OrderedDict[bytes, int] = OrderedDict()
+    for step, number in steps:
+        src = b"host/%d" % number
+        if step == "add" and src not in naive:
+            naive[src] = table.add(src, 1, 0.0, 0.0)
+        elif step == "touch" and src in naive:
+            naive.move_to_end(src)
+            table.touch(naive[src])
+        elif step == "remove" and src in naive:
+            table.remove(naive.pop(src))
+        assert len(table) == len(naive)
+        assert memory.find(src, 0, len(src)) == naive.get(src, -1)
+        assert [source.src for source in table.newest_first()] == list(reversed(naive))
+        assert table.oldest() == next(iter(naive.values()), 0)
+
+
+@given(st.lists(st.integers(0, 5), max_size=40))
+@examples(100)
+def test_a_table_that_is_loaded_is_ordered_by_rank(ranks: list[int]) -> None:
+    memory = private_memory(50)
+    table = SourceTable(memory)
+    for number, rank in enumerate(ranks):
+        table.add(b"host/%d" % number, 1, 0.0, float(rank))
+    again = SourceTable(memory)
+    again.load()
+    assert len(again) == len(ranks)
+    assert [source.rank for source in again.newest_first()] == sorted(map(float, ranks), reverse=True)
+
+
+def name(number: int) -> bytes:
+    return b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
+
+
+@pytest.mark.slow
+def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        sources = TrackerTable(dedup_rules(max_sources=100_000))
+        liveness = Liveness(sources, heartbeat_rules(), 0.0)
+        for later in (0, 1):
+            for number in range(100_000):
+                src, now = name(number), 5.0 * later + number * 5e-5
+                seq = 1_700_000_000_000_000 + later + 3 * later * (number % 10 == 0)
+                sources.judge(src, seq, now)
+                liveness.on_heartbeat(src, now)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert (len(sources), sources.missing) == (100_000, 30_000)
+    assert taken < 60e6
