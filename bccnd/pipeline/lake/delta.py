@@ -145,7 +145,8 @@ class Lake:
         if self.root.is_local:
             os.makedirs(self.root.path, exist_ok=True)
         with _explained(self.root.where), ThreadPoolExecutor(_THREADS) as pool:
-            names = sorted({*self.root.folders()} - {BUILDS})
+            folders = [*self.root.folders(), *(f"{STATE}/{name}" for name in self.root.folders(STATE))]
+            names = sorted({*folders} - {BUILDS, STATE})
             self._newest = dict(zip(names, pool.map(self._open, names), strict=True))
 
     def commit(self, changes: Mapping[str, Change], keep: float = KEEP) -> None:

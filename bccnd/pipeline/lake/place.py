@@ -37,9 +37,9 @@ class Root:
         """What is in a folder; nothing where there is none."""
         return sorted(one.base_name for one in self._entries(path))
 
-    def folders(self) -> list[str]:
-        """The folders directly below it; nothing where there is none."""
-        return sorted(one.base_name for one in self._entries() if one.type == pafs.FileType.Directory)
+    def folders(self, path: str = "") -> list[str]:
+        """The folders directly below a folder; nothing where there is none."""
+        return sorted(one.base_name for one in self._entries(path) if one.type == pafs.FileType.Directory)
 
     def _entries(self, path: str = "") -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(f"{self.path}/{path}".rstrip("/"), allow_not_found=True)

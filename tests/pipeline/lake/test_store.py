@@ -205,6 +205,14 @@ def test_a_first_run_that_dies_while_it_commits_is_followed_by_one_that_does_not
     assert content(where) == {"01": [10], "02": [20]}
 
 
+def test_what_runs_keep_for_later_ones_is_replaced_by_the_next_run(spark: SparkSession, where: str) -> None:
+    for number in (1, 2):
+        with store.opened(spark, where) as tables:
+            tables.write(f"{delta.STATE}/kept", frame(spark, (number, "01")))
+            tables.commit(None)
+        assert content(where, f"{delta.STATE}/kept") == {"01": [number]}
+
+
 def meet(spark: SparkSession, where: str, table: str, *rows: tuple[int, str], days: list[str] | None = None) -> None:
     """While one run writes to a table, another begins and ends; the first one is refused."""
 
