@@ -86,6 +86,10 @@ class HostRow:
     def since_of(self, column: int) -> int:
         return self.other_since.get(column, self.since_ms)
 
+    def continues(self, heard: HeardHosts) -> bool:
+        """Whether all counters of a report have counted since the same time as the row's, as nearly always."""
+        return not self.other_since and set(heard.since_ms) == {self.since_ms}
+
     def begin(self, column: int, since_ms: int) -> None:
         """Begin the counters of a sender at 0."""
         if not self.since_ms:
@@ -212,10 +216,11 @@ class FleetMatrix:
         columns = [self._columns.get(sender, -1) for sender in heard.hosts]
         counts: Sequence[Sequence[int]] = heard.counts
         # Compared are the counters that have not begun at 0 since.
+        continues = row.continues(heard)
         same = [
             place
             for place, (column, since_ms) in enumerate(zip(columns, heard.since_ms, strict=True))
-            if column >= 0 and row.since_of(column) == since_ms
+            if column >= 0 and (continues or row.since_of(column) == since_ms)
         ]
         if len(same) < len(columns):
             columns = [columns[place] for place in same]
@@ -245,7 +250,7 @@ class FleetMatrix:
             return 0, 0
         self._updated.update(dict.fromkeys(heard.hosts, now))
         columns = [self._columns[sender] for sender in heard.hosts]
-        if row.other_since or any(since_ms != row.since_ms for since_ms in heard.since_ms):
+        if not row.continues(heard):
             for column, since_ms in zip(columns, heard.since_ms, strict=True):
                 if row.since_of(column) != since_ms:
                     row.begin(column, since_ms)

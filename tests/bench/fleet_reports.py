@@ -11,7 +11,7 @@ from bccnd.fleet.report_format import HeardHost, SentRun, read_report, reporting
 from bccnd.fleet.report_planner import ReportPlanner
 
 INTERVAL = 10.0
-ROUNDS = 5
+ROUNDS = 10
 #: local sources of each host, and bytes of a report in a datagram
 SOURCES = 5
 ROOM = 1300
