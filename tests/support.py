@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from hypothesis import settings
 
 from bccnd.bus.access import Access, Admission, Rule, admit_all
 from bccnd.bus.client import BusLimits, Client
+from bccnd.bus.control import Listing
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.receivers import Receivers
@@ -309,7 +310,7 @@ class Hub:
         rules: Iterable[Rule] = (),
         bridged: bool = True,
         others: Iterable[tuple[str, Admission]] = (),
-        listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]] | None = None,
+        listings: Mapping[bytes, Listing] | None = None,
         trace: Callable[[bytes], dict[str, Any]] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
     ) -> None:

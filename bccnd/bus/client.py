@@ -124,7 +124,7 @@ class Client:
         #: events of its socket that the loop waits for
         self.watched = READABLE | HALF_CLOSED
         #: what is left of the listing that it has asked for; None if that was dropped
-        self.listing: Iterator[dict[str, Any]] | None = iter(())
+        self.listing: Iterator[dict[str, Any] | None] | None = iter(())
 
     def __str__(self) -> str:
         return str(self.peer)

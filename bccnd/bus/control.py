@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -34,7 +34,8 @@ PAGE_SIZE: Final = 65_536
 MAX_UNFINISHED: Final = 8
 
 Handler = Callable[[Client, bytes], None]
-Listing = Callable[[], Iterable[dict[str, Any]]]
+#: yields rows, and None where a page ends because the next rows take work
+Listing = Callable[[], Iterable[dict[str, Any] | None]]
 
 
 class Served(Protocol):
@@ -64,7 +65,7 @@ class Control:
         self,
         bus: Served,
         routes: Routes[int],
-        listings: dict[bytes, Listing],
+        listings: Mapping[bytes, Listing],
         trace: Callable[[bytes], dict[str, Any]] | None,
     ) -> None:
         self._bus = bus
@@ -225,9 +226,10 @@ class Control:
         rows: list[str] = []
         size = 0
         for row in client.listing:
-            rows.append(json.dumps(row, separators=(",", ":")))
-            size += len(rows[-1])
-            if len(rows) == PAGE or size > PAGE_SIZE:
+            if row is not None:
+                rows.append(json.dumps(row, separators=(",", ":")))
+                size += len(rows[-1])
+            if row is None or len(rows) == PAGE or size > PAGE_SIZE:
                 more = "true"
                 self._keep_listing(client)
                 break

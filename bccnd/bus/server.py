@@ -10,7 +10,7 @@ import contextlib
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -20,7 +20,7 @@ from bccnd.bus.access import Access, Admission
 from bccnd.bus.backpressure import Backpressure
 from bccnd.bus.client import BusLimits, Client
 from bccnd.bus.client_state import client_image
-from bccnd.bus.control import Control
+from bccnd.bus.control import Control, Listing
 from bccnd.bus.fanout import Fanout
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.identities import ClientsByPid, Identities
@@ -82,7 +82,7 @@ class Bus:
         *,
         egress: Egress | None = None,
         broadcast: Callable[[bytes, bytes], str | None] = lambda _chan, _datagram: None,
-        listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]] | None = None,
+        listings: Mapping[bytes, Listing] | None = None,
         trace: Callable[[bytes], dict[str, Any]] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
         recorders: RecorderReports | None = None,

@@ -7,11 +7,13 @@ sender, and only the rest to pairs. What chance explains is attributed to nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod, sqrt
 from statistics import median
 from typing import Final, NamedTuple, Protocol
+
+from bccnd.fleet.steps import CHUNK, Steps, complete
 
 #: a lower share of loss is no finding: one message in a thousand; nor are fewer messages
 WORTH: Final = 0.001
@@ -121,7 +123,7 @@ def attribute(links: Sequence[Link]) -> Attribution:
     unsent = [
         one for name in sorted(sent) if name not in alone and (one := _unsent(sent[name], by_sender.get(name, [])))
     ]
-    return replace(attribute_pairs(pairs, sum_pairs(pairs)), unsent=unsent, alone=alone)
+    return replace(complete(attribute_pairs(pairs, sum_pairs(pairs))), unsent=unsent, alone=alone)
 
 
 def sum_pairs(pairs: Sequence[Loss]) -> Sums:
@@ -129,24 +131,31 @@ def sum_pairs(pairs: Sequence[Loss]) -> Sums:
     return Sums(_sum(pairs), hosts, senders)
 
 
-def attribute_pairs(pairs: Sequence[Loss], sums: Sums) -> Attribution:
+def attribute_pairs(pairs: Sequence[Loss], sums: Sums) -> Steps[Attribution]:
     """Find the causes of what hosts have lost of each other. ``sums`` are those of all pairs; ``pairs`` may be only
     those that `Sums.suspects` names: there may be tens of thousands of others."""
     total, host_sums, sender_sums = sums
     if total.lost < FEW:
         return Attribution(None, [], [], [], [], frozenset())
-    by_host, by_sender = _grouped(pairs, 0), _grouped(pairs, 1)
-    level = _common_rate(pairs, sums.level)
+    by_host, by_sender = (yield from _group(pairs, 0)), (yield from _group(pairs, 1))
+    level = yield from _common_rate(pairs, sums.level)
     base = level or 0.0
-    receivers, senders = (
-        {name: rate for name, row in rows.items() if name in suspects and (rate := _excess(row, base)) is not None}
-        for rows, suspects in zip((by_host, by_sender), sums.suspects, strict=True)
-    )
-    rest = [
-        pair
-        for pair in pairs
-        if pair.lost >= FEW and _stands_out(pair, base + receivers.get(pair.host, 0.0) + senders.get(pair.sender, 0.0))
-    ]
+    receivers: dict[str, float] = {}
+    senders: dict[str, float] = {}
+    for rates, rows, suspects in zip((receivers, senders), (by_host, by_sender), sums.suspects, strict=True):
+        for name, row in rows.items():
+            yield
+            if name in suspects and (rate := _excess(row, base)) is not None:
+                rates[name] = rate
+    rest: list[Loss] = []
+    for first in range(0, len(pairs), CHUNK):
+        yield
+        rest += (
+            pair
+            for pair in pairs[first : first + CHUNK]
+            if pair.lost >= FEW
+            and _stands_out(pair, base + receivers.get(pair.host, 0.0) + senders.get(pair.sender, 0.0))
+        )
     # A host that has trouble with several others, but not with nearly all, is reported once.
     some_hosts = [name for name, row in _grouped(rest, 0).items() if len(row) >= _TOGETHER and name not in receivers]
     rest = [pair for pair in rest if pair.host not in some_hosts]
@@ -168,10 +177,16 @@ def _pair(link: Link, alone: frozenset[str]) -> Loss:
     return Loss(link.host, link.program, max(link.any_seen - link.not_listening, 0), link.lost_here)
 
 
-def _grouped(pairs: Iterable[Loss], place: int) -> dict[str, list[Loss]]:
+def _grouped(pairs: Sequence[Loss], place: int) -> dict[str, list[Loss]]:
+    return complete(_group(pairs, place))
+
+
+def _group(pairs: Sequence[Loss], place: int) -> Steps[dict[str, list[Loss]]]:
     rows: dict[str, list[Loss]] = {}
-    for pair in pairs:
-        rows.setdefault(str(pair[place]), []).append(pair)
+    for first in range(0, len(pairs), CHUNK):
+        yield
+        for pair in pairs[first : first + CHUNK]:
+            rows.setdefault(str(pair[place]), []).append(pair)
     return rows
 
 
@@ -201,15 +216,23 @@ def _suspect(row: Loss) -> bool:
     return row.lost >= FEW and row.lost >= WORTH * (row.due - THIN * row.pairs)
 
 
-def _common_rate(pairs: Sequence[Loss], level: float) -> float | None:
+def _common_rate(pairs: Sequence[Loss], level: float) -> Steps[float | None]:
     """Return the rate that all pairs have in common; None if there is none."""
     if level < WORTH:
         return None
-    solid = [pair for pair in pairs if pair.due >= THIN]
+    solid: list[Loss] = []
+    rates: list[float] = []
+    for first in range(0, len(pairs), CHUNK):
+        yield
+        solid += (pair for pair in pairs[first : first + CHUNK] if pair.due >= THIN)
+        rates += (pair.rate for pair in solid[len(rates) :])
     if len(solid) < _PAIRS:
         return None
+    yield
+    best = sorted(range(len(solid)), key=rates.__getitem__)
+    yield
     # The better half is below the common rate by chance; it is far below if single hosts cause the loss.
-    better = _better_part(solid, len(solid) // 2)
+    better = _sum([solid[place] for place in best[: len(solid) - len(solid) // 2]])
     common = better.lost >= max(WORTH * better.due / 2, 1) and better.rate >= level / _TOGETHER
     return level if common else None
 

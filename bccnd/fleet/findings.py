@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bccnd.fleet.attribution import Loss, Sums, attribute_pairs, sum_pairs
+from bccnd.fleet.attribution import Attribution, Loss, Sums, attribute_pairs, sum_pairs
 from bccnd.fleet.matrix import Cell, HostRow
+from bccnd.fleet.steps import CHUNK, Steps
 
 #: the order of findings
 KINDS: Final = (
@@ -31,12 +32,13 @@ class Finding(NamedTuple):
 
 
 def find(
-    rows: Sequence[HostRow], cells: Iterable[Cell], own: str, now: float, sums: Sums | None = None
-) -> list[Finding]:
+    rows: Sequence[HostRow], cells: Sequence[Cell], own: str, now: float, sums: Sums | None = None
+) -> Steps[list[Finding]]:
     """Return the findings, the most important first; ``own`` is the host that looks. ``cells`` may be only those of
     suspects, where the ``sums`` of all are given."""
     heard = [row for row in rows if row.host == own or not row.silent(now)]
-    found = [*_silent(rows, own, now), *_losses(cells, sums), *_keys(heard), *_versions(heard)]
+    losses = yield from _losses(cells, sums)
+    found = [*_silent(rows, own, now), *losses, *_keys(heard), *_versions(heard)]
     return sorted(found, key=lambda one: KINDS.index(one.kind))
 
 
@@ -51,13 +53,19 @@ def _silent(rows: Sequence[HostRow], own: str, now: float) -> Iterator[Finding]:
         yield Finding("host_silent", (host,), f"{host} has not reported for {seconds:.0f} s: it is down, or cut off.")
 
 
-def _losses(cells: Iterable[Cell], sums: Sums | None) -> Iterator[Finding]:
-    pairs = [
-        Loss(receiver, sender, received + lost, lost)
-        for receiver, sender, received, lost, _, _ in cells
-        if receiver != sender and received + lost
-    ]
-    causes = attribute_pairs(pairs, sums or sum_pairs(pairs))
+def _losses(cells: Sequence[Cell], sums: Sums | None) -> Steps[list[Finding]]:
+    pairs: list[Loss] = []
+    for first in range(0, len(cells), CHUNK):
+        yield
+        pairs += (
+            Loss(receiver, sender, received + lost, lost)
+            for receiver, sender, received, lost, _, _ in cells[first : first + CHUNK]
+            if receiver != sender and received + lost
+        )
+    return list(_describe((yield from attribute_pairs(pairs, sums or sum_pairs(pairs)))))
+
+
+def _describe(causes: Attribution) -> Iterator[Finding]:
     if causes.segment is not None:
         yield Finding("segment_loses", (), f"All hosts lose of all others: {_share(causes.segment)}.")
     for one in _worst(causes.receivers):

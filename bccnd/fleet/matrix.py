@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from bccnd.fleet.attribution import FEW, Loss, Sums
 from bccnd.fleet.cell_counters import MINUTES, CellCounters
 from bccnd.fleet.report_format import BadReport, HeardHost, HeardHosts, Report, SentRun, heard_hosts
+from bccnd.fleet.steps import Steps
 
 #: seconds of one step of the history
 STEP: Final = 60.0
@@ -316,14 +317,16 @@ class FleetMatrix:
             if column < end and any(cells[column]):
                 yield Cell(row.host, sender, *cells[column])
 
-    def sum_losses(self, minutes: int) -> Sums:
+    def sum_losses(self, minutes: int) -> Steps[Sums]:
         """Sum up what was received and lost in the last minutes, by host and by sender; without own messages."""
-        size = max(self._columns.values(), default=-1) + 1
+        names = dict(self._columns)
+        size = max(names.values(), default=-1) + 1
         by_column = [[0] * size for _ in range(4)]
         hosts: dict[str, Loss] = {}
-        for row in self._rows.values():
-            received, lost = (_padded(counter.recent(minutes), size) for counter in row.counters[:2])
-            if (own := self._columns.get(row.host)) is not None:
+        for row in self.rows:
+            yield
+            received, lost = (_resized(counter.recent(minutes), size) for counter in row.counters[:2])
+            if (own := names.get(row.host)) is not None:
                 received[own] = lost[own] = 0
             due = list(map(add, received, lost))
             told: tuple[Sequence[int], ...] = due, lost, list(map(bool, lost)), list(map(bool, due))
@@ -331,24 +334,21 @@ class FleetMatrix:
             if any(due):
                 hosts[row.host] = Loss(row.host, "", *map(sum, told))
         columns = list(zip(*by_column, strict=True))
-        senders = {name: Loss("", name, *columns[at]) for name, at in self._columns.items() if columns[at][0]}
+        senders = {name: Loss("", name, *columns[at]) for name, at in names.items() if columns[at][0]}
         return Sums(Loss("", "", *map(sum, by_column)), hosts, senders)
 
-    def suspect_cells(self, sums: Sums, minutes: int) -> Iterator[Cell]:
-        """Yield the cells of hosts and senders that losses may be attributed to."""
+    def suspect_cells(self, sums: Sums, minutes: int) -> Steps[list[Cell]]:
+        """Return the cells of hosts and senders that losses may be attributed to."""
         hosts, senders = sums.suspects
-        for row in self._rows.values():
+        suspects: list[Cell] = []
+        for row in self.rows:
+            yield
             if row.host in hosts:
-                yield from self.cells(row, minutes)
+                suspects += self.cells(row, minutes)
             elif senders or max(row.counters[1].recent(minutes), default=0) >= FEW:
                 cells = self.cells(row, minutes)
-                yield from (cell for cell in cells if cell.sender in senders or cell.lost >= FEW)
-
-    def losing_cells(self, minutes: int) -> Iterator[Cell]:
-        """Yield what each host has received of the senders of which it has lost something in the last minutes."""
-        for row in self._rows.values():
-            if row.loses and any(row.counters[1].recent(minutes)):
-                yield from (cell for cell in self.cells(row, minutes) if cell.lost and cell.receiver != cell.sender)
+                suspects += (cell for cell in cells if cell.sender in senders or cell.lost >= FEW)
+        return suspects
 
     def recent_counts(self, row: HostRow, senders: Iterable[str], minutes: int) -> list[list[int] | None]:
         """Return each counter of a host in the last minutes, in the order of ``senders``; None if it is all 0."""
@@ -373,6 +373,10 @@ class FleetMatrix:
 
 def _padded(counts: list[int], size: int) -> list[int]:
     return counts + [0] * (size - len(counts))
+
+
+def _resized(counts: list[int], size: int) -> list[int]:
+    return _padded(counts, size)[:size]
 
 
 def _check_runs(sent: Iterable[SentRun]) -> None:

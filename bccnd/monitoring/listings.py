@@ -90,7 +90,7 @@ class Listings:
         self._key_use_times.read(keys, time.monotonic())
         return keys
 
-    def fleet_listings(self) -> dict[bytes, Callable[[], Iterator[dict[str, Any]]]]:
+    def fleet_listings(self) -> dict[bytes, Callable[[], view.Rows]]:
         """Return the listings of the fleet, by name: since the start of each daemon, and of so many minutes."""
         recent = {b"fleet %d" % minutes: partial(self._list_fleet, minutes) for minutes in range(1, MINUTES + 1)}
         return {b"fleet": partial(self._list_fleet, None), **recent} | {
@@ -98,17 +98,17 @@ class Listings:
             b"worst_links": self._list_worst_links,
         }
 
-    def _list_fleet(self, minutes: int | None) -> Iterator[dict[str, Any]]:
+    def _list_fleet(self, minutes: int | None) -> view.Rows:
         reports = self._daemon.reports
         reports.refresh()
-        return view.listing(reports.matrix, reports.host, time.monotonic(), minutes)
+        return view.fleet(reports.matrix, reports.host, time.monotonic(), minutes)
 
-    def _list_hosts(self) -> Iterator[dict[str, Any]]:
+    def _list_hosts(self) -> view.Rows:
         reports = self._daemon.reports
         reports.refresh()
         return iter(view.host_rows(reports.matrix, reports.host, time.monotonic()))
 
-    def _list_worst_links(self) -> Iterator[dict[str, Any]]:
+    def _list_worst_links(self) -> view.Rows:
         reports = self._daemon.reports
         reports.refresh()
         return view.worst_links(reports.matrix)

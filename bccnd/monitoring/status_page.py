@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from bccnd.fleet import view
-from bccnd.fleet.matrix import FleetMatrix
+from bccnd.monitoring.fleet_page import FleetPage, write_fleet, write_table
 from bccnd.monitoring.status_collector import PageState, StatusCollector
 from bccnd.monitoring.status_html import render
 from bccnd.monitoring.status_model import Status, to_json
@@ -19,8 +18,6 @@ from bccnd.net.http import Page
 
 #: seconds for which a rendered page is reused
 CACHE_TIME: Final = 1.0
-#: the same for what is told of the fleet, which takes longer to find with many hosts
-FLEET_CACHE_TIME: Final = 2.0
 _HERE: Final = Path(__file__).parent
 
 
@@ -30,8 +27,6 @@ class StatusPage:
     def __init__(self, daemon: PageState) -> None:
         self._now = daemon.now
         self._daemon = daemon
-        #: the last answers about the fleet by path, and until when each is given
-        self._fleet: dict[str, tuple[float, bytes]] = {}
         self.collector = StatusCollector(daemon)
         self._status: Status | None = None
         self._rendered: dict[Callable[[Status], str], bytes] = {}
@@ -42,8 +37,8 @@ class StatusPage:
         return {
             "/": self._page("text/html; charset=utf-8", render),
             "/status.json": self._page("application/json", _render_json),
-            "/fleet.json": self._fleet_page("/fleet.json", view.fleet),
-            "/fleet-table.json": self._fleet_page("/fleet-table.json", view.table),
+            "/fleet.json": FleetPage(self._daemon, write_fleet),
+            "/fleet-table.json": FleetPage(self._daemon, write_table),
             "/fleet": _file("text/html; charset=utf-8", "fleet.html"),
             "/fleet.css": _file("text/css; charset=utf-8", "fleet.css"),
             "/fleet.js": _file("text/javascript; charset=utf-8", "fleet.js"),
@@ -51,19 +46,6 @@ class StatusPage:
             "/status.js": _file("text/javascript; charset=utf-8", "status.js"),
             "/status.svg": _file("image/svg+xml", "status.svg"),
         }
-
-    def _fleet_page(self, path: str, make: Callable[[FleetMatrix, str, float], dict[str, Any]]) -> Page:
-        def page(_accept: str) -> tuple[int, str, bytes]:
-            now = self._now()
-            expires, text = self._fleet.get(path, (0.0, b""))
-            if now >= expires:
-                reports = self._daemon.reports
-                reports.refresh()
-                text = json.dumps(make(reports.matrix, reports.host, now), separators=(",", ":")).encode()
-                self._fleet[path] = now + FLEET_CACHE_TIME, text
-            return 200, "application/json", text
-
-        return page
 
     def _page(self, kind: str, render_status: Callable[[Status], str]) -> Page:
         def page(_accept: str) -> tuple[int, str, bytes]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import h11
 
@@ -25,6 +25,8 @@ MAX_CONNECTIONS: Final = 32
 MAX_HEADERS: Final = 16_384
 #: seconds to send a request and to read the response
 TIMEOUT: Final = 10.0
+#: seconds of a job in one round of the loop
+WORK_SECONDS: Final = 0.001
 
 #: a page may load style, script, image and data from here only, cannot be framed, and sends no referrer
 _SECURITY_HEADERS: Final = (
@@ -48,8 +50,19 @@ _FOREIGN_HOST: Final = (
 
 #: why a connection got no page
 REASONS: Final = ("too_many_visitors", "slow_visitor", "bad_request", "foreign_host", "out_of_descriptors", "bug")
-#: status, content type and body of a page; the argument is the request's Accept header
-Page = Callable[[str], tuple[int, str, bytes]]
+#: status, content type and body of a page
+Answer = tuple[int, str, bytes]
+
+
+class Job(Protocol):
+    """A page that takes several steps to make."""
+
+    def step(self) -> Answer | None:
+        """Do one step of less than a millisecond; return the page once it is made."""
+
+
+#: makes a page; the argument is the request's Accept header
+Page = Callable[[str], Answer | Job]
 
 
 def failure_of(error: Exception) -> str:
@@ -82,7 +95,7 @@ class HttpServer:
         self._account = UserAccount(-1)
         self._round_seconds = round_seconds
         #: pages rendered in this round, by path and Accept header
-        self._answers: dict[tuple[str, str], tuple[int, str, bytes]] = {}
+        self._answers: dict[tuple[str, str], Answer | Job] = {}
         self._acceptor = Acceptor(loop, listener, "HTTP connections", self._serve)
 
     def _serve(self, sock: socket.socket) -> None:
@@ -104,7 +117,7 @@ class HttpServer:
         """Charge the time since ``begun`` (monotonic) to requests."""
         self._account.charge(self.loop.rounds, self._round_seconds, time.monotonic() - begun)
 
-    def answer(self, path: str, accept: str) -> tuple[int, str, bytes] | None:
+    def answer(self, path: str, accept: str) -> Answer | Job | None:
         """Return a page, rendered once in a round for all requests that accept the same; None if there is none."""
         page = self.pages.get(path)
         if page is None:
@@ -140,6 +153,9 @@ class HttpConnection:
         self._sock = sock
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
         self._out = b""
+        #: the page that is being made for the request
+        self._job: Job | None = None
+        self._head_only = False
         #: why the response is not a page
         self._reason = ""
         self._timer: Timer = self._loop.later(TIMEOUT, lambda: self.end("slow_visitor"))
@@ -152,6 +168,8 @@ class HttpConnection:
         try:
             if self._out:
                 self._send()
+            elif self._job is not None:
+                self._work(self._job)
             elif events:
                 self._receive()
         except Exception as error:  # noqa: BLE001 - a bug here costs this connection only
@@ -175,16 +193,32 @@ class HttpConnection:
             self.end("bad_request")
 
     def _answer(self, request: h11.Request) -> None:
+        self._head_only = request.method == b"HEAD"
         path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
         headers = {name: value.decode("latin-1") for name, value in request.headers}
         if not self._server.names.accepts(headers.get(b"host"), self._sock.getsockname()[0]):
-            self._reason, status, kind, body = "foreign_host", 421, "text/plain", _FOREIGN_HOST
+            self._reason = "foreign_host"
+            self._respond(421, "text/plain", _FOREIGN_HOST)
         elif request.method not in (b"GET", b"HEAD"):
-            status, kind, body = 405, "text/plain", b"only GET\n"
+            self._respond(405, "text/plain", b"only GET\n")
         elif (answer := self._server.answer(path, headers.get(b"accept", ""))) is None:
-            status, kind, body = 404, "text/plain", b"no such page\n"
+            self._respond(404, "text/plain", b"no such page\n")
+        elif isinstance(answer, tuple):
+            self._respond(*answer)
         else:
-            status, kind, body = answer
+            self._job = answer
+            self._loop.change(self._sock.fileno(), WRITABLE)
+            self._work(answer)
+
+    def _work(self, job: Job) -> None:
+        """Do steps of a job for a millisecond; the connection is writable, so the next round of the loop does more."""
+        until = time.monotonic() + WORK_SECONDS
+        while (answer := job.step()) is None:
+            if time.monotonic() >= until:
+                return
+        self._respond(*answer)
+
+    def _respond(self, status: int, kind: str, body: bytes) -> None:
         head = h11.Response(
             status_code=status,
             headers=[
@@ -197,7 +231,7 @@ class HttpConnection:
             ],
         )
         self._out = self._http.send(head) or b""
-        if request.method != b"HEAD":
+        if not self._head_only:
             self._out += self._http.send(h11.Data(data=body)) or b""
         self._loop.change(self._sock.fileno(), WRITABLE)
         self._send()

@@ -132,6 +132,20 @@ def test_trace_needs_the_right_to_tap(town: Hub) -> None:
     assert refusals(ann.all()) == [(b"not_permitted", frames.TRACE)]
 
 
+def test_a_listing_ends_a_page_where_its_next_rows_take_work(tmp_path: Path) -> None:
+    def rows() -> Iterator[dict[str, Any] | None]:
+        yield from (None, {"row": 1}, {"row": 2}, None, None, {"row": 3})
+
+    with Hub(tmp_path, listings={b"sources": rows}, others=[("path", admit_all)]) as hub:
+        one = hub.connect()
+        pages = []
+        for topic in (b"sources", *[b"more"] * 3):
+            one.send(frames.request(frames.STATS, topic))
+            pages.append(json.loads(one.receive().partition(b"\0")[2]))
+        assert [[row["row"] for row in page["items"]] for page in pages] == [[], [1, 2], [], [3]]
+        assert [page["more"] for page in pages] == [True, True, True, False]
+
+
 def test_a_user_has_so_many_unfinished_listings_and_the_oldest_is_dropped_for_another(tmp_path: Path) -> None:
     begun: list[weakref.ref[Any]] = []
 

@@ -8,6 +8,7 @@ import pytest
 
 from bccnd.fleet.findings import Finding, find
 from bccnd.fleet.matrix import Cell, HostRow
+from bccnd.fleet.steps import complete
 
 HOSTS = [f"relay{number:02d}" for number in range(1, 6)]
 EACH = 1000
@@ -36,8 +37,8 @@ def kinds(found: list[Finding]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def test_a_healthy_fleet_has_none() -> None:
-    assert find(rows(), cells(), HOSTS[0], 1.0) == []
-    assert find([], [], HOSTS[0], 1.0) == []
+    assert complete(find(rows(), cells(), HOSTS[0], 1.0)) == []
+    assert complete(find([], [], HOSTS[0], 1.0)) == []
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_a_healthy_fleet_has_none() -> None:
     ],
 )
 def test_loss_is_found_with_its_cause(lost: Callable[[str, str], int], kind: str, about: tuple[str, ...]) -> None:
-    found = find(rows(), cells(lost), HOSTS[0], 1.0)
+    found = complete(find(rows(), cells(lost), HOSTS[0], 1.0))
     assert kinds(found) == [(kind, about)]
     assert all(name in found[0].text for name in about)
 
@@ -58,15 +59,15 @@ def test_loss_is_found_with_its_cause(lost: Callable[[str, str], int], kind: str
 def test_a_silent_host_is_found_and_if_all_are_silent_it_is_this_host() -> None:
     fleet = rows()
     fleet[2].heard = fleet[2].noticed = -100.0
-    assert kinds(find(fleet, cells(), HOSTS[0], 1.0)) == [("host_silent", (HOSTS[2],))]
-    assert kinds(find(rows(-100.0), cells(), HOSTS[0], 1.0)) == [("host_silent", (HOSTS[0],))]
+    assert kinds(complete(find(fleet, cells(), HOSTS[0], 1.0))) == [("host_silent", (HOSTS[2],))]
+    assert kinds(complete(find(rows(-100.0), cells(), HOSTS[0], 1.0))) == [("host_silent", (HOSTS[0],))]
 
 
 def test_another_key_or_version_is_found() -> None:
     fleet = rows()
     fleet[1].keys = "hmac", ("bb", "aa")
     fleet[4].version = "0.9.0"
-    found = find(fleet, cells(), HOSTS[0], 1.0)
+    found = complete(find(fleet, cells(), HOSTS[0], 1.0))
     assert kinds(found) == [("key_differs", (HOSTS[1],)), ("version_differs", (HOSTS[4],))]
 
 
@@ -74,4 +75,4 @@ def test_hosts_that_each_have_a_key_of_their_own_do_not_differ() -> None:
     fleet = rows()
     for row in fleet:
         row.keys = "sig", (row.host,)
-    assert find(fleet, cells(), HOSTS[0], 1.0) == []
+    assert complete(find(fleet, cells(), HOSTS[0], 1.0)) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,7 @@ from bccnd.fleet import view
 from bccnd.fleet.findings import find
 from bccnd.fleet.matrix import STEP, FleetMatrix
 from bccnd.fleet.report_format import HeardHost, Report, heard_hosts
+from bccnd.fleet.steps import complete
 
 
 def tell(matrix: FleetMatrix, host: str, seq: int, now: float, *heard: tuple[str, int, int]) -> None:
@@ -26,7 +29,7 @@ def test_the_findings_are_those_of_all_cells(lost: list[list[int]], received: in
     for host, row in zip(names, lost, strict=True):
         tell(matrix, host, 1, 1.0, *((sender, received, count) for sender, count in zip(names, row, strict=True)))
     cells = [cell for row in matrix.rows for cell in matrix.cells(row, view.RECENT)]
-    assert view.findings(matrix, names[0], 1.0) == find(matrix.rows, cells, names[0], 1.0)
+    assert complete(view.findings(matrix, names[0], 1.0)) == complete(find(matrix.rows, cells, names[0], 1.0))
 
 
 def test_the_worst_links_are_those_that_have_lost_in_the_last_minutes_the_worst_first() -> None:
@@ -34,7 +37,7 @@ def test_the_worst_links_are_those_that_have_lost_in_the_last_minutes_the_worst_
     tell(matrix, "a", 1, 1.0, ("b", 10, 1), ("c", 1000, 1), ("d", 50, 0))
     tell(matrix, "b", 1, 1.0, ("a", 0, 3), ("b", 10, 5))
     tell(matrix, "c", 1, 1.0, ("a", 90, 0))
-    assert [(row["receiver"], row["sender"], row["lost"]) for row in view.worst_links(matrix)] == [
+    assert [(row["receiver"], row["sender"], row["lost"]) for row in view.worst_links(matrix) if row] == [
         ("b", "a", 3),
         ("a", "b", 1),
         ("a", "c", 1),
@@ -42,6 +45,43 @@ def test_the_worst_links_are_those_that_have_lost_in_the_last_minutes_the_worst_
     for minute in (1, 2):
         matrix.sweep(minute * STEP)
     tell(matrix, "a", 2, 121.0, ("c", 1010, 3))
-    assert [(row["receiver"], row["sender"], row["received"], row["lost"]) for row in view.worst_links(matrix)] == [
-        ("a", "c", 10, 2)
+    assert [
+        (row["receiver"], row["sender"], row["received"], row["lost"]) for row in view.worst_links(matrix) if row
+    ] == [("a", "c", 10, 2)]
+
+
+def test_an_answer_about_many_hosts_is_made_in_steps_that_each_take_one_host() -> None:
+    size = 60
+    matrix = FleetMatrix(100, 0.0)
+    names = [f"host{number:02d}" for number in range(size)]
+    for host in names:
+        tell(matrix, host, 1, 1.0, *((sender, 500, 100) for sender in names))
+    whole = [row for row in view.fleet(matrix, names[0], 1.0) if row]
+    assert sum("links" in row for row in whole) == size * (size - 1)
+    read = 0
+    cells = matrix.cells
+
+    def counted(*of: object) -> object:
+        nonlocal read
+        read += 1
+        return cells(*of)  # type: ignore[arg-type]
+
+    matrix.cells = counted  # type: ignore[assignment, method-assign]
+    text = view.to_json(view.fleet(matrix, names[0], 1.0), ("hosts", "links", "findings"), {"own": names[0]})
+    steps = 0
+    try:
+        while True:
+            before = read
+            next(text)
+            steps += 1
+            assert read - before <= 1
+    except StopIteration as end:
+        found = json.loads(end.value)
+    assert read == 2 * size
+    assert steps >= 3 * size + len(whole) / view.PAUSE
+    assert {name: len(rows) for name, rows in found.items() if name != "own"} == {
+        name: sum(name in row for row in whole) for name in ("hosts", "links", "findings")
+    }
+    assert found["findings"] == [
+        dict(row["findings"], about=list(row["findings"]["about"])) for row in whole if "findings" in row
     ]

@@ -31,7 +31,7 @@ from bccnd.monitoring import program_pages
 from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.monitoring.status_collector import StatusCollector
 from bccnd.monitoring.status_model import DropRow, Status
-from bccnd.net.http import REASONS
+from bccnd.net.http import REASONS, Answer, Job
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment import Segment, SegmentOptions
 from tests.rules import heartbeat_rules
@@ -39,6 +39,13 @@ from tests.support import BROADCAST, Hub, free_port
 
 #: a name that tries to break out of its quotes
 HOSTILE = "a\"b\\c\n<script>alert('x')</script>}"
+
+
+def finished(answer: Answer | Job) -> Answer:
+    """Return a page, all steps of it made."""
+    while not isinstance(answer, tuple):
+        answer = answer.step() or answer
+    return answer
 
 
 class Observed:
@@ -101,7 +108,7 @@ class Observed:
         return self.clock
 
     def page(self, path: str, accept: str = "") -> tuple[int, str, str]:
-        status, kind, body = program_pages.pages(self)[path](accept)
+        status, kind, body = finished(program_pages.pages(self)[path](accept))
         return status, kind, body.decode()
 
     def families(self) -> dict[str, Metric]:

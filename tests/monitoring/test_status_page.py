@@ -53,7 +53,7 @@ from bccnd.monitoring.status_model import (
     to_json,
 )
 from bccnd.monitoring.status_page import CACHE_TIME, StatusPage
-from tests.monitoring.pages import Daemon, open_segment
+from tests.monitoring.pages import Daemon, finished, open_segment
 from tests.rules import bus_limits
 from tests.support import Hub
 
@@ -417,15 +417,19 @@ def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: 
     page = StatusPage(daemon)
     page.collector.start()
     pages = page.pages()
-    first = pages["/"]("")[2]
-    assert pages["/"]("")[2] is first
-    data = json.loads(pages["/status.json"]("")[2])
+
+    def text(path: str) -> bytes:
+        return finished(pages[path](""))[2]
+
+    first = text("/")
+    assert text("/") is first
+    data = json.loads(text("/status.json"))
     assert data["segments"][0]["accepted"] == 0
     daemon.segments[0].counters.judged(ACCEPTED, 7)
-    assert json.loads(pages["/status.json"]("")[2]) == data
+    assert json.loads(text("/status.json")) == data
     daemon.clock += CACHE_TIME
-    assert json.loads(pages["/status.json"]("")[2])["segments"][0]["accepted"] == 7
-    assert pages["/"]("")[2] is not first
+    assert json.loads(text("/status.json"))["segments"][0]["accepted"] == 7
+    assert text("/") is not first
 
 
 def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bccnd.net import http
-from bccnd.net.http import MAX_CONNECTIONS, MAX_HEADERS, REASONS, HttpServer
+from bccnd.net.http import MAX_CONNECTIONS, MAX_HEADERS, REASONS, Answer, HttpServer
 from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import listen_tcp
 from bccnd.net.loop import Loop
@@ -18,6 +19,20 @@ from tests.limits import descriptors_left
 from tests.support import turn, turn_until
 
 LARGE = b"".join(b"%09d\n" % number for number in range(1_600_000))
+
+
+class LongJob:
+    """A page of many steps, each of which takes half of what a round of the loop gives them."""
+
+    def __init__(self) -> None:
+        self.left = 400
+
+    def step(self) -> Answer | None:
+        if self.left:
+            self.left -= 1
+            time.sleep(http.WORK_SECONDS / 2)
+            return None
+        return 200, "text/plain", b"made"
 
 
 class Site:
@@ -32,9 +47,15 @@ class Site:
         self.server = HttpServer(
             self.loop,
             self.listener,
-            {"/": self._page, "/large": lambda _: (200, "text/plain", LARGE), "/broken": self._broken},
+            {
+                "/": self._page,
+                "/large": lambda _: (200, "text/plain", LARGE),
+                "/broken": self._broken,
+                "/long": lambda _: self.job,
+            },
             self._count_refused,
         )
+        self.job = LongJob()
         self._visitors: list[socket.socket] = []
 
     def _count_refused(self, reason: str) -> None:
@@ -341,3 +362,17 @@ def test_a_page_that_fails_costs_its_visitor_only(site: Site, caplog: pytest.Log
     assert "(bug)" in caplog.text
     assert refused(site) == {"bug": 1}
     assert split(site.ask(get("/")))[0] == 200
+
+
+def test_other_requests_are_answered_while_a_long_page_is_made(site: Site) -> None:
+    long, same = (site.visit(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(2))
+    assert b"hello" in site.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert site.job.left
+    for visitor in (long, same):
+        assert site.rest(visitor).endswith(b"made")
+
+
+def test_the_head_of_a_long_page_has_no_body(site: Site) -> None:
+    found = site.ask(b"HEAD /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"content-length: 4" in found.lower()
+    assert found.endswith(b"\r\n\r\n")

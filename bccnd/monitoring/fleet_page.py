@@ -1,0 +1,77 @@
+"""Serves what is known of the fleet as JSON, made in steps: with hundreds of hosts it takes longer than the loop may
+wait.
+
+Invariant: requests within two seconds share one answer, so that the cost does not grow with the number of readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from bccnd.bus.host_reports import HostReports
+from bccnd.fleet import view
+from bccnd.fleet.matrix import FleetMatrix
+from bccnd.fleet.steps import Steps
+from bccnd.net.http import Answer
+
+#: seconds for which an answer is reused
+CACHE_TIME: Final = 2.0
+
+#: makes an answer of the matrix, the name of this host and the time
+Make = Callable[[FleetMatrix, str, float], Steps[bytes]]
+
+
+class Reporting(Protocol):
+    """What the page needs of the daemon."""
+
+    reports: HostReports
+
+    def now(self) -> float: ...
+
+
+class FleetPage:
+    """One page about the fleet."""
+
+    def __init__(self, daemon: Reporting, make: Make) -> None:
+        self._daemon = daemon
+        self._make = make
+        self._job: FleetJob | None = None
+        self._expires = 0.0
+
+    def __call__(self, _accept: str) -> Answer | FleetJob:
+        now = self._daemon.now()
+        if self._job is None or now >= self._expires:
+            reports = self._daemon.reports
+            reports.refresh()
+            self._job = FleetJob(self._make(reports.matrix, reports.host, now))
+            self._expires = now + CACHE_TIME
+        return self._job.answer or self._job
+
+
+class FleetJob:
+    """One answer, which all that wait for it make together."""
+
+    def __init__(self, steps: Steps[bytes]) -> None:
+        self._steps = steps
+        self.answer: Answer | None = None
+
+    def step(self) -> Answer | None:
+        """Do one step; return the answer once it is made."""
+        if self.answer is None:
+            try:
+                next(self._steps)
+            except StopIteration as end:
+                self.answer = 200, "application/json", end.value
+        return self.answer
+
+
+def write_fleet(matrix: FleetMatrix, own: str, now: float) -> Steps[bytes]:
+    """Write hosts, links and findings, since the start of each daemon."""
+    return view.to_json(view.fleet(matrix, own, now), ("hosts", "links", "findings"), {})
+
+
+def write_table(matrix: FleetMatrix, own: str, now: float) -> Steps[bytes]:
+    """Write the matrix of the last minutes."""
+    rows = view.table(matrix, own, now)
+    return view.to_json(rows, ("senders", "receivers", "findings"), {"own": own, "minutes": view.RECENT})
