@@ -152,8 +152,8 @@ def run(folder: Path, length: float) -> int:
 def build(journal: str, tables: str, log: Callable[[str], None]) -> None:
     """The tables, on Spark; a few partitions do for so little. Raises PipelineError."""
     log("starting Spark, and making the tables (this takes longest)")
-    from bccnd.pipeline import spark_session
-    from bccnd.pipeline.build import build as make
+    from bccnd.pipeline.driver import spark_session
+    from bccnd.pipeline.driver.build import build as make
 
     few = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
     complete = False

@@ -60,11 +60,24 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "sending": {"formats", "matching", "observing", "tracking", "trust", "wire"},
         "receiving": {"matching", "observing", "tracking", "trust", "wire"},
     },
+    "pipeline": {
+        "source": set(),
+        "lake": set(),
+        "records": set(),
+        "inputs": {"lake", "records"},
+        "scanning": {"inputs", "records"},
+        "hosts": {"inputs", "records"},
+        "alignment": {"records", "scanning"},
+        "counting": {"alignment", "hosts", "records", "scanning"},
+        "tables": {"records", "scanning"},
+        "driver": {"alignment", "counting", "hosts", "inputs", "lake", "records", "scanning", "tables"},
+        "report": {"lake"},
+    },
 }
 #: files of a folder of the package, at most; a room that grows beyond is divided into parts
 MAX_FILES = 25
 #: rooms that are not divided yet
-WIDE = {"bus", "cli", "pipeline"}
+WIDE = {"bus", "cli"}
 #: what the daemon must not load
 HEAVY = {"asyncio", "click", "cryptography", "numpy", "pandas", "pyarrow", "pyspark", "rich"}
 

@@ -25,7 +25,7 @@ from bccnd.errors import PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bccnd.pipeline.build import Outcome
+    from bccnd.pipeline.driver.build import Outcome
 
 #: reasons for exit code 2: errors of the command line
 _USAGE: Final = ("bad_master", "bad_memory")
@@ -116,8 +116,8 @@ def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool
     """
     require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
     with session(journal, **spark_settings) as (spark, progress):
-        from bccnd.pipeline.build import build as make
-        from bccnd.pipeline.incremental import once
+        from bccnd.pipeline.driver.build import build as make
+        from bccnd.pipeline.driver.incremental import once
 
         if days:
             outcome = once(spark, journal, tables, progress=progress, keep=keep, days=days)
@@ -166,7 +166,7 @@ def stream(
     """
     require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
     with session(journal if once else None, **spark_settings) as (spark, progress):
-        from bccnd.pipeline.incremental import once as make
+        from bccnd.pipeline.driver.incremental import once as make
 
         while True:
             outcome = make(spark, journal, tables, progress=progress, keep=keep, final_after=final_after)
@@ -181,9 +181,9 @@ def stream(
 def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
     """Yield a session of Spark, and a function that shows its steps. An error ends the command. With the ``journal``
     that is read once, Java is started for its size."""
-    from bccnd.pipeline.build import STEPS
-    from bccnd.pipeline.journal_files import Journal
-    from bccnd.pipeline.spark_session import run_on_spark
+    from bccnd.pipeline.driver.build import STEPS
+    from bccnd.pipeline.driver.spark_session import run_on_spark
+    from bccnd.pipeline.inputs.journal_files import Journal
 
     try:
         size = None if journal is None else sum(one.size for one in Journal(journal, may_be_empty=True).files)

@@ -38,7 +38,7 @@ def publish(
     it.
     """
     require(["pyarrow", "deltalake", "jinja2"], PIPELINE_EXTRA)
-    from bccnd.pipeline import publish_findings as news
+    from bccnd.pipeline.report import publish_findings as news
 
     try:
         check_chan(channel.encode("utf-8", "surrogateescape"))

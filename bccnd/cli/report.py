@@ -55,7 +55,7 @@ def report(
     try:
         if Tables(where).is_journal:
             from bccnd.cli.pipeline import session
-            from bccnd.pipeline.build import build
+            from bccnd.pipeline.driver.build import build
 
             tables = os.path.join(out, "tables")
             with session(where, **spark_settings) as (spark, progress):

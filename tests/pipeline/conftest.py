@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bccnd.pipeline import spark_session
-from bccnd.pipeline.build import build
+from bccnd.pipeline.driver import spark_session
+from bccnd.pipeline.driver.build import build
 from tests.pipeline import object_store, threedays
 
 #: seconds that a test may take: some make all tables several times, each time with a Spark of its own

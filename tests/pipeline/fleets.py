@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import schema
-from bccnd.pipeline.compute import Result, compute
-from bccnd.pipeline.session_files import open_journal
+from bccnd.pipeline.driver.compute import Result, compute
+from bccnd.pipeline.inputs.session_files import open_journal
+from bccnd.pipeline.tables import schema
 from examples.simulation import SECOND, Fleet, Simulation, write
 from tests.pipeline.truth import Truth
 

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from bccnd.pipeline import scan_records, task_records
-from bccnd.pipeline.row_batch import COLUMNS, NAMES, Batch, Origin
+from bccnd.pipeline.records import task_records
+from bccnd.pipeline.records.row_batch import COLUMNS, NAMES, Batch, Origin
+from bccnd.pipeline.scanning import scan_records
 
 #: microseconds
 SECOND = 1_000_000

@@ -9,7 +9,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bccnd.pipeline import schema
 from bccnd.pipeline.lake.delta import Change, Lake
 from bccnd.pipeline.lake.parquet import File
 from bccnd.pipeline.report.facts import (
@@ -25,6 +24,7 @@ from bccnd.pipeline.report.facts import (
     Start,
 )
 from bccnd.pipeline.report.table_reader import SESSIONS
+from bccnd.pipeline.tables import schema
 
 #: a Saturday, 10:00 UTC, in microseconds
 START: Final = 1_795_255_200_000_000

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 import bccnd.pipeline
 from bccnd.journal.files import open_root
-from bccnd.pipeline.build import build
-from bccnd.pipeline.incremental import once
+from bccnd.pipeline.driver.build import build
+from bccnd.pipeline.driver.incremental import once
 from tests.pipeline import object_store
 from tests.pipeline.commands import bccn
 from tests.pipeline.threedays import content, files

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import bccnd.pipeline
-from bccnd.pipeline import schema
-from bccnd.pipeline.build import build
+from bccnd.pipeline.driver.build import build
+from bccnd.pipeline.tables import schema
 from examples.simulation import Fleet, Forged, Loss, Restart, Source, write
 from tests.support import ROOT
 

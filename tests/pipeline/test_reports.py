@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.build import build
-from bccnd.pipeline.incremental import once
+from bccnd.pipeline.driver.build import build
+from bccnd.pipeline.driver.incremental import once
 from examples.simulation import Burst, Down, Fleet, Late, Loss, Recording, Restart, Simulation, Source, write
 from tests.pipeline.fleets import causes, check, computed
 from tests.pipeline.threedays import DAY, START, arrive, content, files

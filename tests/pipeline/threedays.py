@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from bccnd.pipeline import schema
 from bccnd.pipeline.lake import parquet
 from bccnd.pipeline.lake.delta import Lake
+from bccnd.pipeline.tables import schema
 from examples.simulation import Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
 
 #: 2026-03-01, at midnight

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.task_records import MINUTE, NAMELESS
+from bccnd.pipeline.records.task_records import MINUTE, NAMELESS
 
 
 def channel_traffic(lengths: DataFrame, nameless: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.source_runs import ENDLESS, JUMP
+from bccnd.pipeline.records.source_runs import ENDLESS, JUMP
 
 
 def program_of(src: Column | str) -> Column:

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.task_records import MINUTE
+from bccnd.pipeline.records.task_records import MINUTE
 
 #: rows for one minute, receiver and verdict: more than a reader looks at, and few beside the datagrams
 CAP: Final = 1000

@@ -32,10 +32,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from bccnd.pipeline import schema, task_records
-from bccnd.pipeline.row_batch import grouped
-from bccnd.pipeline.scan_records import QUIET
-from bccnd.pipeline.time_spans import joined, overlap
+from bccnd.pipeline.records import task_records
+from bccnd.pipeline.records.row_batch import grouped
+from bccnd.pipeline.records.time_spans import joined, overlap
+from bccnd.pipeline.scanning.scan_records import QUIET
+from bccnd.pipeline.tables import schema
 
 #: heartbeats that may be missed, and half of one for delays: the daemon's dead_after is 3
 PATIENCE: Final = 3.5

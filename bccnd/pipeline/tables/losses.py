@@ -13,7 +13,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.task_records import MINUTE
+from bccnd.pipeline.records.task_records import MINUTE
 
 
 def link_loss(parts: DataFrame) -> DataFrame:

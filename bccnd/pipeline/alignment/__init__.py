@@ -1,0 +1,1 @@
+"""Decides which epoch of its source each row belongs to, for all hosts alike."""

@@ -1,0 +1,1 @@
+"""Combines rows into messages, and counts what each host received and missed."""

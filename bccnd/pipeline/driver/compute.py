@@ -1,0 +1,403 @@
+"""Computes tables from the files of a journal: in which order, and what is kept for later runs.
+
+Invariant: the tables of a day are the same whether it is computed alone or with others, and whatever the order in which
+files came: they follow from its rows, those of a margin around it, and what is kept of other days (`Result.state`).
+
+Rows are read once (scan.py). From what the scan emits follow, one after the other: which receivers there were and how
+far their clocks are apart; the epochs of sources; messages; and from these all tables. Only where a clock is wrong by
+half a minute or more is the journal read a second time, with the times of that host put right.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from bccnd.pipeline.alignment.epoch_alignment import align
+from bccnd.pipeline.alignment.epoch_assignment import EpochAssignment
+from bccnd.pipeline.alignment.joined_runs import Stretch, runs
+from bccnd.pipeline.counting.block_gaps import BlockGaps
+from bccnd.pipeline.counting.messages import Context, message_records
+from bccnd.pipeline.counting.reported_tails import ReportedTails, by_source, with_tails
+from bccnd.pipeline.driver import day_state
+from bccnd.pipeline.driver.final_days import Carry
+from bccnd.pipeline.hosts import clocks
+from bccnd.pipeline.hosts.clocks import Clock
+from bccnd.pipeline.hosts.reach import find_reach
+from bccnd.pipeline.hosts.receiving_hosts import JournalSpan, Seen, find_receivers, recorded
+from bccnd.pipeline.inputs import input_history
+from bccnd.pipeline.inputs.damaged_files import DamagedFile, find_damaged
+from bccnd.pipeline.inputs.input_history import Session
+from bccnd.pipeline.inputs.journal_files import MARGIN, Input, Journal
+from bccnd.pipeline.inputs.session_files import without_damaged
+from bccnd.pipeline.records.source_runs import Carried, Piece, Run, SentRange, Tail
+from bccnd.pipeline.records.task_records import DAY, KINDS, RECORD_SHAPE, date_of, fields_of, frame_of, of_kind
+from bccnd.pipeline.records.time_spans import joined
+from bccnd.pipeline.scanning.scan import BUCKET, Plan, block_of, counted, estimate, scan, spans_of
+from bccnd.pipeline.scanning.sent_ranges import merge_ranges
+from bccnd.pipeline.tables import schema
+from bccnd.pipeline.tables.channel_traffic import channel_traffic
+from bccnd.pipeline.tables.delivery import delivery
+from bccnd.pipeline.tables.epochs import epochs as epochs_table
+from bccnd.pipeline.tables.epochs import of_days
+from bccnd.pipeline.tables.integrity import integrity
+from bccnd.pipeline.tables.liveness import kept as kept_silences
+from bccnd.pipeline.tables.losses import channel_loss, link_loss
+from bccnd.pipeline.tables.missed import missed
+
+_Row = TypeVar("_Row", Stretch, Run, Carried)
+
+#: bytes of journals for each part that Spark divides rows of tables into
+PART: Final = 32 << 20
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+#: what alignment emits, kind by kind: `run`, `sent` and `mark` as they are kept (`schema.ALIGN`), `epoch` (its number
+#: in epoch, the cause in host), `piece` (a `Piece`), `tail` (a `Tail`: key, ts and moment in hi_key, from_ts and to_ts)
+_ALIGNED: Final = StructType(
+    [StructField("day", StringType()), *(one for one in schema.ALIGN.fields if one.name != "hosts")]
+)
+#: the columns of it that hold the fields of a `SentRange` and of a `Tail`
+_SENT_FIELDS: Final = ("day", "lo_key", "hi_key", "from_ts", "to_ts")
+_TAIL_FIELDS: Final = ("day", "epoch", "hi_key", "from_ts", "to_ts")
+
+
+@dataclass(frozen=True)
+class Result:
+    """All tables of the days that were computed; `epochs` has those heard on any day whose state is known, and
+    `liveness` is missing, which follows from ``heard`` of all days.
+
+    ``tables`` have their columns of schema.py and ``day`` (a date). ``state`` and ``heard`` are what is to be kept of
+    these days, ``files`` what they were made of, ``damaged`` the files that were left out. ``renumbered`` are other
+    days whose rows go to other epochs now, or follow other numbers: they have to be computed again. ``corrections`` are
+    those of wrong clocks (clocks.py), on these days and all others known. `close` once all of it was used.
+    """
+
+    days: list[str]
+    tables: dict[str, DataFrame]
+    state: DataFrame
+    heard: DataFrame
+    files: list[input_history.Records]
+    damaged: list[DamagedFile]
+    renumbered: list[str]
+    corrections: Mapping[clocks.Key, int]
+    kept: ExitStack
+
+    def close(self) -> None:
+        """Give back what Spark holds."""
+        self.kept.close()
+
+
+def compute(
+    spark: SparkSession,
+    journal: Journal,
+    sessions: Sequence[Session],
+    *,
+    days: Collection[str] | None = None,
+    state: DataFrame | None = None,
+    journals: Sequence[JournalSpan] = (),
+    margin: datetime.timedelta = MARGIN,
+    carry: Carry | None = None,
+) -> Result:
+    """The tables of ``days``, by default of all that there are.
+
+    ``sessions`` are all sessions; ``state`` and ``journals`` (from when to when each had rows) are what was kept of all
+    other days, or of those behind the days that are only known by a ``carry``; ``margin`` is a day at most: rows that
+    near to these days are looked at as well. Raises PipelineError: twice, changed.
+    """
+    with ExitStack() as kept:
+
+        def keep(frame: DataFrame) -> DataFrame:
+            kept.callback(frame.persist(StorageLevel.DISK_ONLY).unpersist)
+            return frame
+
+        inputs = _inputs(journal, days, margin)
+        tasks = spark.sparkContext.defaultParallelism
+        _set_partitions(spark, inputs)
+        rows_of_days: dict[str, int] = {}
+        for one, rows in counted(inputs):
+            rows_of_days[one.file.day] = rows_of_days.get(one.file.day, 0) + (rows or 0)
+        sampled = {day: clocks.parts_of(rows) for day, rows in rows_of_days.items()}
+        spans = None if days is None else spans_of(days, margin)
+        buckets = max(tasks, math.ceil(estimate(inputs) / BUCKET))
+        block = block_of(len({one.file.host for one in inputs}))
+        plan = Plan(journal.where, spans, {}, buckets, block, sampled)
+        scanned = _Scanned(keep(scan(spark, inputs, plan, tasks)), journal, inputs)
+        wanted = computed = sorted(scanned.hosts if days is None else set(days))
+        skews = _compare_clocks(scanned, wanted, sampled)
+        offsets = clocks.offsets(skews)
+        others = clocks.kept(state, wanted)
+        corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, others)
+        if corrections:
+            plan = replace(plan, corrections=corrections)
+            scanned = _Scanned(keep(scan(spark, inputs, plan, tasks)), journal, inputs)
+            wanted = sorted(scanned.hosts) if days is None else wanted
+        if days is None:
+            margin += clocks.widest(wanted, corrections)
+        found_clocks = clocks.remaining(offsets, corrections, others)
+        right_sessions = clocks.correct_sessions(without_damaged(sessions, scanned.damaged), corrections)
+
+        kept_runs = None if state is None else state.where("kind IN ('run', 'sent')")
+        recording = recorded(right_sessions, [*journals, *(row.span for row in scanned.seen if row.day in wanted)])
+        carried = None if carry is None else carry.epochs
+        aligned = keep(_align(scanned.sources(wanted), kept_runs, carried, found_clocks, recording, tasks))
+        divided = aligned.where("kind IN ('epoch', 'piece', 'tail')").select("kind", "src", *Piece._fields, "day")
+        divided = divided.toArrow()
+        epochs = divided.filter(pc.equal(divided["kind"], "epoch")).select(["src", "epoch", "host"])
+        pieces = divided.filter(pc.equal(divided["kind"], "piece")).drop_columns(["kind", "day"])
+        tails = _tails(divided.filter(pc.equal(divided["kind"], "tail")), wanted)
+        before = day_state.with_carried(state, carried)
+        reached = with_tails(day_state.reached(before, wanted), tails, wanted)
+        ahead = {key: clock.offset for key, clock in found_clocks.items()}
+        receivers = find_receivers(scanned.seen, scanned.reach, right_sessions, wanted, ahead)
+        context = Context(
+            EpochAssignment.of(epochs, pieces),
+            receivers,
+            _offsets(scanned.hosts, ahead, wanted),
+            frozenset(wanted),
+            tuple({one.host for one in scanned.seen} | {one.host for one in right_sessions}),
+            block,
+            reached,
+            tails,
+        )
+        shared = spark.sparkContext.broadcast(context)
+        kept.callback(shared.destroy)
+        parts = scanned.kind("part").groupBy("bucket")
+        messages = keep(parts.applyInArrow(lambda table: message_records(table, shared.value), RECORD_SHAPE))
+        gaps = BlockGaps(spark, messages, reached, frozenset(wanted))
+        reported = ReportedTails(spark, messages, tails, reached, receivers)
+        causes = frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
+        heard_epochs = reported.added("epoch", of_kind(messages, "epoch"))
+        all_epochs = keep(day_state.all_days(heard_epochs.transform(of_days), before))
+        epochs_found = all_epochs.transform(epochs_table, causes)
+        if carry is not None:
+            heard = all_epochs.where(F.col("day") >= carry.first).select("src", "epoch").distinct()
+            epochs_found = epochs_found.join(heard, ["src", "epoch"])
+        marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
+        lengths, nameless = of_kind(messages, "lengths"), scanned.kind("nameless", wanted)
+        tables = {
+            "receiver_sets": of_kind(messages, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
+            "epochs": epochs_found,
+            "messages": gaps.added(of_kind(messages, "message")),
+            "link_loss": link_loss(reported.added("link", gaps.with_kind("link"))),
+            "delivery": delivery(of_kind(messages, "delivered")),
+            "channel_loss": channel_loss(gaps.with_kind("channel")),
+            "missed": missed(reported.added("missed", gaps.with_kind("missed"))),
+            "channel_traffic": channel_traffic(lengths, nameless),
+            "integrity": integrity(scanned.kind("refused", wanted)),
+            "skew": _skew_table(spark, skews, wanted),
+        }
+        return Result(
+            wanted,
+            {name: schema.conform(name, frame) for name, frame in tables.items()},
+            day_state.kept(
+                aligned.where("kind IN ('run', 'sent', 'mark')").where(F.col("day").isin(*wanted)),
+                all_epochs,
+                frame_of(spark, clocks.to_keep(corrections, guessed, computed)),
+            ),
+            kept_silences(scanned.records.where(F.col("day").isin(*wanted)), scanned.kind("receiver", wanted), tasks),
+            input_history.of_days(scanned.files, wanted, margin),
+            scanned.damaged,
+            sorted({*day_state.renumbered(marks, state, wanted), *day_state.preceded(all_epochs, state)}),
+            corrections,
+            kept.pop_all(),
+        )
+
+
+class _Scanned:
+    """What the scan has emitted, and what follows from it of receivers."""
+
+    def __init__(self, records: DataFrame, journal: Journal, inputs: Sequence[Input]) -> None:
+        self.records = records
+        table = records.where("kind IN ('problem', 'file', 'receiver')").drop("data").toArrow()
+        problems = {row["path"]: row["why"] for row in fields_of(table, "problem").to_pylist()}
+        read = (input_history.Records(**row, day="") for row in fields_of(table, "file").to_pylist())
+        self.files = [file for file in read if file.path not in problems]
+        spans = {file.path: (file.low, file.high) for file in self.files}
+        self.damaged = list(find_damaged(inputs, problems, spans))
+        journal.check_read(inputs, {one.path: one.rows for one in self.files})
+        self.seen = [Seen(**row) for row in fields_of(table, "receiver").to_pylist()]
+        self.hosts: dict[str, set[str]] = {}
+        for row in self.seen:
+            self.hosts.setdefault(row.day, set()).add(row.host)
+        self.reach = find_reach(of_kind(records, "reach"))
+
+    def sources(self, days: Sequence[str]) -> DataFrame:
+        """Records `stretch` and `sent`, under the names of fields that both have."""
+        names = KINDS["stretch"].items()
+        records = self.records.where("kind IN ('stretch', 'sent')").where(F.col("day").isin(list(days)))
+        return records.select("kind", *[F.col(column).alias(name) for name, column in names])
+
+    def kind(self, kind: str, days: Sequence[str] | None = None) -> DataFrame:
+        return of_kind(self.records, kind, days)
+
+
+def _inputs(journal: Journal, days: Collection[str] | None, margin: datetime.timedelta) -> list[Input]:
+    """The files that can have rows of these days and of a margin around them."""
+    if days is None:
+        return journal.files
+    starts = [date_of(day) * DAY for day in days]
+    near = input_history.touched([(start, start + DAY - 1) for start in starts], margin)
+    return [one for one in journal.files if one.file.day in near]
+
+
+def _set_partitions(spark: SparkSession, inputs: Sequence[Input]) -> None:
+    """Have Spark divide tables into as many parts as are worth it, unless that was set: its usual 200 parts cost a
+    small journal minutes."""
+    context = spark.sparkContext
+    if not context.getConf().contains(_PARTITIONS):
+        size = sum(one.size for one in inputs)
+        spark.conf.set(_PARTITIONS, max(context.defaultParallelism, size // PART))
+
+
+def _compare_clocks(scanned: _Scanned, days: Sequence[str], sampled: Mapping[str, int]) -> list[clocks.Skew]:
+    """How far clocks are apart on each day."""
+    reference: dict[str, dict[str, str]] = {}
+    parts: dict[str, int] = {}
+    by_day: dict[str, list[Seen]] = {day: [] for day in days}
+    for row in scanned.seen:
+        by_day.setdefault(row.day, []).append(row)
+    for day in days:
+        seen = by_day[day]
+        new = dict.fromkeys((row.host for row in seen), 0)
+        for row in seen:
+            new[row.host] += row.new
+        reference[day] = clocks.references(new, scanned.reach.hearers.get(day, ()))
+        parts[day] = max(clocks.parts_of(sum(row.rows for row in seen)), sampled.get(day, 1))
+
+    def compare(table: pa.Table) -> pa.Table:
+        day = table["day"][0].as_py()
+        samples = zip(table["host"].to_pylist(), table["data"].to_pylist(), strict=True)
+        return _skews(clocks.compare(day, samples, reference[day], parts[day]))
+
+    samples = scanned.kind("sample", days).groupBy("day")
+    return [clocks.Skew(*row) for row in samples.applyInArrow(compare, from_arrow_schema(_skews([]).schema)).collect()]
+
+
+def _skews(found: Sequence[clocks.Skew]) -> pa.Table:
+    names = clocks.Skew._fields
+    shape = pa.schema([(name, pa.string() if name in names[:3] else pa.int64()) for name in names])
+    return pa.Table.from_pylist([one._asdict() for one in found], shape)
+
+
+def _skew_table(spark: SparkSession, found: Sequence[clocks.Skew], days: Sequence[str]) -> DataFrame:
+    table = _skews([one for one in found if one.day in days])
+    return frame_of(spark, table.rename_columns(["day", "host", "ref_host", "p05_us", "p50_us", "p95_us", "n"]))
+
+
+def _offsets(
+    hosts: Mapping[str, Collection[str]], ahead: Mapping[clocks.Key, int], days: Sequence[str]
+) -> dict[clocks.Key, int]:
+    """By how much the clock of each host is ahead on each day with rows; on those beside, as on the nearest."""
+    found = {}
+    for day, of_day in hosts.items():
+        nearest = min(days, key=lambda each: abs(date_of(each) - date_of(day)), default=day)
+        for host in of_day:
+            if offset := ahead.get((day, host)) or ahead.get((nearest, host)):
+                found[day, host] = offset
+    return found
+
+
+def _tails(found: pa.Table, days: Collection[str]) -> dict[str, list[Tail]]:
+    """The tails of these days, by source."""
+    names = dict(zip(_TAIL_FIELDS, Tail._fields, strict=True))
+    rows = found.rename_columns([names.get(name, name) for name in found.column_names]).to_pylist()
+    return by_source(row for row in rows if row["day"] in days)
+
+
+def _align(
+    sources: DataFrame,
+    kept: DataFrame | None,
+    carried: DataFrame | None,
+    found: Mapping[clocks.Key, Clock],
+    recording: Mapping[str, Sequence[tuple[int, int]]],
+    tasks: int,
+) -> DataFrame:
+    """The alignment of all sources, on all days whose runs are known, in the shape of _ALIGNED; with the runs of the
+    days computed now."""
+
+    def align_sources(new: pa.Table, old: pa.Table | None = None) -> pa.Table:
+        stretches, sent = _by_source(_only(new, "stretch"), Stretch), _received(_only(new, "sent"), found)
+        known: dict[str, list[Run]] = {}
+        before: dict[str, list[Carried]] = {}
+        sent_before: dict[str, list[SentRange]] = {}
+        if old is not None:
+            known = _by_source(_only(old, "run"), Run)
+            before = _by_source(_only(old, "carried"), Carried)
+            for row in _only(old, "sent").to_pylist():
+                sent_before.setdefault(row["src"], []).append(SentRange(*map(row.get, _SENT_FIELDS)))
+        records = []
+        for src in dict.fromkeys([*stretches, *known, *(src for src in (*sent, *sent_before) if src in before)]):
+            last = next(iter(before.get(src, ())), None)
+            ranges = merge_ranges(sent.get(src, ())), sent_before.get(src, [])
+            records += _aligned(src, stretches.get(src, []), known.get(src, []), last, *ranges, found, recording)
+        return pa.Table.from_pylist(records, to_arrow_schema(_ALIGNED))
+
+    bucket = F.pmod(F.xxhash64("src"), F.lit(tasks))
+    grouped = sources.groupBy(bucket)
+    if kept is None:
+        return grouped.applyInArrow(lambda table: align_sources(table), _ALIGNED)
+    known = kept.select("kind", "src", *Run._fields)
+    if carried is not None:
+        carried = carried.select(F.lit("carried").alias("kind"), "src", *Carried._fields)
+        known = known.unionByName(carried, allowMissingColumns=True)
+    return grouped.cogroup(known.groupBy(bucket)).applyInArrow(align_sources, _ALIGNED)
+
+
+def _only(table: pa.Table, kind: str) -> pa.Table:
+    return table.filter(pc.equal(table["kind"], kind))
+
+
+def _received(table: pa.Table, found: Mapping[clocks.Key, Clock]) -> dict[str, list[SentRange]]:
+    """What reports say was sent, by source, from records `sent`."""
+    ranges: dict[str, list[SentRange]] = {}
+    for row in table.to_pylist():
+        day, ts = row["day"], row["from_ts"]
+        moment = ts - found.get((day, row["host"]), Clock(0, 0)).offset
+        ranges.setdefault(row["src"], []).append(SentRange(day, row["lo_key"], row["hi_key"], ts, moment))
+    return ranges
+
+
+def _by_source(table: pa.Table, row_type: type[_Row]) -> dict[str, list[_Row]]:
+    """The rows of each source."""
+    found: dict[str, list[_Row]] = {}
+    for row in table.to_pylist():
+        found.setdefault(row["src"], []).append(row_type(*map(row.get, row_type._fields)))
+    return found
+
+
+def _aligned(
+    src: str,
+    stretches: Sequence[Stretch],
+    kept: Sequence[Run],
+    carried: Carried | None,
+    sent: Sequence[SentRange],
+    sent_before: Sequence[SentRange],
+    found: Mapping[clocks.Key, Clock],
+    recording: Mapping[str, Sequence[tuple[int, int]]],
+) -> list[dict[str, object]]:
+    """The records of one source."""
+    new = []
+    for run in runs(stretches):
+        clock = found.get((run.day, run.host), Clock(0, 0))
+        new.append(run._replace(offset=clock.offset, spread=clock.spread))
+    every = [*new, *kept]
+    spans = [span for host in {run.host for run in every} for span in recording.get(host, ())]
+    alignment = align(every, joined(spans), carried, [*sent, *sent_before])
+    records: list[dict[str, object]] = [run._asdict() | {"kind": "run"} for run in new]
+    records += [dict(zip(_SENT_FIELDS, one, strict=True)) | {"kind": "sent"} for one in sent]
+    records += [dict(zip(_TAIL_FIELDS, one, strict=True)) | {"kind": "tail"} for one in alignment.tails]
+    records += [{"kind": "epoch", "epoch": one.number, "host": one.cause} for one in alignment.epochs]
+    records += [piece._asdict() | {"kind": "piece"} for piece in alignment.pieces]
+    records += [{"kind": "mark", "day": day, "from_rec": mark} for day, mark in alignment.marks.items()]
+    return [record | {"src": src} for record in records]

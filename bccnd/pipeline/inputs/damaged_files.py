@@ -1,0 +1,72 @@
+"""Files of a journal that cannot be used. Each costs its own records: no session covers their time, so nothing is lost.
+
+A file is damaged if it cannot be read, is none that a recorder writes, or lies elsewhere than its records belong. What
+is known of it is kept with the tables, so that it is looked at again only if its size changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from bccnd.pipeline.inputs.journal_files import Input
+from bccnd.pipeline.lake.delta import STATE
+from bccnd.pipeline.records.task_records import DAY, date_of
+
+#: the table of these files, which is not divided by days
+DAMAGED: Final = f"{STATE}/damaged"
+
+
+class DamagedFile(NamedTuple):
+    """A row of `DAMAGED`: the path below the journal, its size, why it cannot be used, and the time that its records
+    can be of (microseconds; the last one belongs to it). The host is empty for a file that is none of a journal."""
+
+    path: str
+    size: int
+    why: str
+    host: str = ""
+    journal_id: str = ""
+    low: int = 0
+    high: int = -1
+
+
+_TEXTS: Final = ("path", "why", "host", "journal_id")
+COLUMNS: Final = pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in DamagedFile._fields])
+
+
+def to_table(files: Iterable[DamagedFile]) -> pa.Table:
+    return pa.Table.from_pylist([file._asdict() for file in sorted(set(files))], COLUMNS)
+
+
+def from_table(table: pa.Table) -> list[DamagedFile]:
+    return [DamagedFile(*row.values()) for row in table.select(COLUMNS.names).to_pylist()]
+
+
+def find_damaged(
+    inputs: Iterable[Input], problems: Mapping[str, str], spans: Mapping[str, tuple[int, int]]
+) -> Iterator[DamagedFile]:
+    """Those of some files that have a problem, by path. The records of one are of its day, behind those of the file
+    before it and before those of the next one; ``spans`` has the times of the files that are usable."""
+    files = list(inputs)
+    before: dict[str, int] = {}
+    for earlier, file in pairwise(files):
+        if _adjacent(earlier, file):
+            before[file.path] = spans[earlier.path][1] if earlier.path in spans else before.get(earlier.path, 0)
+    behind: dict[str, int] = {}
+    for later, file in pairwise(reversed(files)):
+        if _adjacent(later, file) and (later.path in spans or later.path in behind):
+            behind[file.path] = spans[later.path][0] if later.path in spans else behind[later.path]
+    for name, path, size in files:
+        if path in problems:
+            start = date_of(name.day) * DAY
+            low = max(start, before.get(path, start))
+            high = min(start + DAY - 1, behind.get(path, start + DAY - 1))
+            yield DamagedFile(path, size, problems[path], name.host, name.journal_id, low, high)
+
+
+def _adjacent(one: Input, other: Input) -> bool:
+    """Whether two files that follow each other are of the same journal and day."""
+    return (one.file.journal, one.file.day) == (other.file.journal, other.file.day)

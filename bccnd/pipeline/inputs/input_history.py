@@ -1,0 +1,253 @@
+"""What the incremental run remembers of records and sessions that retention has taken from a journal.
+
+Invariant: retention never changes a table. A recorder removes its oldest files, and takes the time of what it removed
+out of its sessions. The sessions that were known before are kept (`remember`), and a day is not computed again once
+records that its tables were made of are gone (`Past`): its tables stay as they are. Records are known by their numbers,
+not by the names of files, for a recorder merges the files of a day.
+"""
+
+from __future__ import annotations
+
+import datetime
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from bccnd.errors import PipelineError
+from bccnd.journal import file_names
+from bccnd.journal import schema as journal_schema
+from bccnd.pipeline.inputs.damaged_files import DamagedFile
+from bccnd.pipeline.inputs.journal_files import MARGIN, Input, Journal
+from bccnd.pipeline.lake.delta import STATE
+from bccnd.pipeline.lake.store import Store
+from bccnd.pipeline.records.task_records import beside
+
+#: the state with what the tables of a day were made of: `Records`
+FILES: Final = f"{STATE}/files"
+_DAY: Final = 86_400 * file_names.MICROSECONDS
+
+
+class Records(NamedTuple):
+    """The records of a file that the tables of ``day`` were made of: their journal, the number of the first one, how
+    many they are, and the times of the first and the last one in microseconds. A row of `FILES`."""
+
+    path: str
+    host: str
+    journal_id: str
+    first: int
+    rows: int
+    low: int
+    high: int
+    day: str
+
+    @property
+    def numbers(self) -> tuple[str, str, int, int]:
+        return self[1:5]
+
+
+_TEXTS: Final = ("path", "host", "journal_id", "day")
+_RECORDS: Final = pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in Records._fields])
+#: the columns of `FILES`, without ``day``
+COLUMNS: Final = pa.schema(list(_RECORDS)[:-1])
+
+
+class Session(NamedTuple):
+    """A row of sessions; times in microseconds since 1970."""
+
+    host: str
+    journal_id: str
+    start: int
+    end: int
+    socket_drops: int = 0
+    tap_gaps: int = 0
+    version: str = ""
+    cause: str | None = None
+
+
+#: the types of its fields, under the names of the columns of sessions
+_SESSION: Final = pa.schema(
+    [(one.name, pa.int64() if pa.types.is_timestamp(one.type) else one.type) for one in journal_schema.SESSIONS]
+)
+
+
+def touched(spans: Iterable[tuple[int, int]], margin: datetime.timedelta = MARGIN) -> set[str]:
+    """The days of rows from and up to these times, those within the margin of the next day counted there as well."""
+    near = margin // datetime.timedelta(microseconds=1)
+    return {
+        file_names.day_of(day * _DAY)
+        for low, high in spans
+        for day in range((low - near) // _DAY, (high + near) // _DAY + 1)
+    }
+
+
+def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Session]:
+    """The sessions that a journal has now (``after``), and what retention has taken of those known before.
+
+    Retention moves the first start of a journal forward, removes its first stretches or all of them. So what was known
+    in front of the first start that is left is still true; behind it the journal is right.
+    """
+    now = _by_journal(after)
+    for journal, known in _by_journal(before).items():
+        left = now.get(journal, [])
+        if left:
+            first, *others = left
+            known = [one for one in known if one.start < first.start]
+            start = min((one.start for one in known if one.end >= first.start), default=first.start)
+            left = [first._replace(start=start), *others]
+            known = [one for one in known if one.end < first.start]
+        now[journal] = [*known, *left]
+    return [one for _, of_journal in sorted(now.items()) for one in of_journal]
+
+
+def _by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Session]]:
+    return {
+        (host, journal): list(found) for (host, journal), found in groupby(sorted(sessions), key=lambda one: one[:2])
+    }
+
+
+def changed(before: Iterable[Session], after: Iterable[Session]) -> set[str]:
+    """The days in which receivers were recording in only one of two sets of sessions."""
+    old, new = ({one[:3]: one.end for one in sessions} for sessions in (before, after))
+    spans = []
+    for key in old.keys() | new.keys():
+        start = key[2]
+        ends = sorted((old.get(key, start), new.get(key, start)))
+        if ends[0] != ends[1] or not (key in old and key in new):
+            spans.append((ends[0], ends[1]))
+    return touched(spans)
+
+
+class Ranges:
+    """Numbers of records, by host and journal."""
+
+    def __init__(self, found: Iterable[tuple[str, str, int, int]]) -> None:
+        """``found`` has host, journal, the first number, and how many follow each other."""
+        self._ranges: dict[tuple[str, str], list[list[int]]] = {}
+        for host, journal, first, rows in sorted(found):
+            ranges = self._ranges.setdefault((host, journal), [])
+            if ranges and first <= ranges[-1][1]:
+                ranges[-1][1] = max(ranges[-1][1], first + rows)
+            else:
+                ranges.append([first, first + rows])
+
+    def hold(self, host: str, journal: str, first: int, rows: int) -> bool:
+        """Whether all of these records are among them."""
+        ranges = self._ranges.get((host, journal), [])
+        place = bisect_right(ranges, first, key=lambda one: one[0]) - 1
+        return place >= 0 and first + rows <= ranges[place][1]
+
+
+def incomplete(made_of: Iterable[Records], there: Ranges) -> set[str]:
+    """The days of which records are gone."""
+    return {one.day for one in made_of if not there.hold(*one.numbers)}
+
+
+def of_days(found: Iterable[Records], days: Collection[str], margin: datetime.timedelta = MARGIN) -> list[Records]:
+    """What is to be kept as `FILES` when these days were made of these files and a margin around the days; whatever
+    ``day`` is in ``found``."""
+    return [
+        one._replace(day=day) for one in found for day in sorted(touched([(one.low, one.high)], margin) & set(days))
+    ]
+
+
+class InputHistory:
+    """What the tables were made of, beside the files that a journal has now.
+
+    Days before ``first_open`` are final. ``days`` are the others of files that can be used, ``new_days`` those that new
+    files touch; ``left`` those that were asked for and cannot be computed again; ``damaged`` are the files known to be
+    damaged that are still as they were, ``late`` those of final days that the tables do not have.
+    """
+
+    def __init__(
+        self, kept: Store, source: Journal, known_damaged: Iterable[DamagedFile] = (), first_open: str = ""
+    ) -> None:
+        sizes = {one.path: one.size for one in source.files}
+        self.damaged = [file for file in known_damaged if sizes.get(file.path) == file.size]
+        spoiled = {file.path for file in self.damaged}
+        self._first_open = first_open
+        usable = [one for one in source.files if one.path not in spoiled]
+        self.days = {one.file.day for one in usable if one.file.day >= first_open}
+        self.left: set[str] = set()
+        self._days = set(source.days)
+        # Files of the last final day can touch the next one.
+        first_known = beside(first_open)[0] if first_open else ""
+        table = kept.load(FILES, COLUMNS, {day for day in self._days if day >= first_known})
+        self._made_of = list(map(Records, *(column.to_pylist() for column in table.columns)))
+        rows = {one.path: one.rows for one in self._made_of}
+        known = Ranges(one.numbers for one in self._made_of)
+        near = {each for day in kept.days(FILES) for each in (day, *beside(day))}
+        there, unknown = [], {}
+        for file, path, _ in usable:
+            if file.day < first_known:
+                continue
+            # a merged file has its numbers in its name
+            count = rows.get(path) or (0 if file.last is None else file.last - file.first + 1)
+            numbers = (file.host, file.journal_id, file.first, count)
+            if count and known.hold(*numbers):
+                there.append(numbers)
+            elif file.day in near:
+                unknown[path] = file
+        # Files of other days need not be looked into: these days are computed anyway, and the files touch no others.
+        ends = source.ends(unknown)
+        found = [
+            Records(path, unknown[path].host, unknown[path].journal_id, unknown[path].first, *each, unknown[path].day)
+            for path, each in ends.items()
+            if not isinstance(each, PipelineError)
+        ]
+        self._new = [one for one in found if not known.hold(*one.numbers)]
+        self._incomplete = incomplete(self._made_of, Ranges([*there, *(one.numbers for one in found)]))
+        self.new_days = touched((one.low, one.high) for one in self._new)
+        # A file that cannot be used is found by the scan of its day.
+        self.new_days |= {unknown[path].day for path, each in ends.items() if isinstance(each, PipelineError)}
+        final = [one for one in usable if one.file.day < first_open]
+        self.late = sorted(_unknown(final, kept.load(FILES, COLUMNS, {one.file.day for one in final})))
+
+    def complete(self, days: Iterable[str]) -> set[str]:
+        """Those of some days that are not final, and of which no record is gone."""
+        asked = {day for day in days if day >= self._first_open}
+        gone = (asked - self._days) | (asked & self._incomplete)
+        self.left |= gone
+        return asked - gone
+
+    def unused(self) -> list[Records]:
+        """What `FILES` must have of days that are left, so that new files which came for them are new only once."""
+        unused = of_days(self._new, self.left)
+        days = {one.day for one in unused}
+        return [*(one for one in self._made_of if one.day in days), *unused]
+
+
+def _unknown(found: Sequence[Input], made_of: pa.Table) -> Iterator[str]:
+    """The paths of files that the tables of their own day were not made of."""
+    known = pc.binary_join_element_wise(made_of["day"], made_of["path"], "/").combine_chunks()
+    wanted = pa.array([f"{one.file.day}/{one.path}" for one in found], pa.string())
+    others = [one for one, is_known in zip(found, pc.is_in(wanted, known).to_pylist(), strict=True) if not is_known]
+    # The records of a merged file may be known as those of the files that it was made of.
+    days = pa.array(sorted({one.file.day for one in others}), pa.string())
+    records = map(Records, *(column.to_pylist() for column in made_of.filter(pc.is_in(made_of["day"], days)).columns))
+    ranges = Ranges((one.host, f"{one.day}/{one.journal_id}", one.first, one.rows) for one in records)
+    for file, path, _ in others:
+        count = 1 if file.last is None else file.last - file.first + 1
+        if not ranges.hold(file.host, f"{file.day}/{file.journal_id}", file.first, count):
+            yield path
+
+
+def frame(spark: SparkSession, found: Sequence[Records]) -> DataFrame:
+    """Rows of `FILES`, ``day`` last."""
+    return spark.createDataFrame(pa.Table.from_pylist([one._asdict() for one in found], _RECORDS))
+
+
+def read_sessions(sessions: pa.Table) -> list[Session]:
+    """The rows of sessions."""
+    columns = sessions.select(_SESSION.names).cast(_SESSION).columns
+    return list(map(Session, *(column.to_pylist() for column in columns)))
+
+
+def sessions_table(found: Iterable[Session]) -> pa.Table:
+    """Rows of sessions, as a table."""
+    rows = [dict(zip(_SESSION.names, one, strict=True)) for one in found]
+    return pa.Table.from_pylist(rows, _SESSION).cast(journal_schema.SESSIONS)

@@ -1,0 +1,1 @@
+"""Defines what tasks pass to each other: columns of rows, runs of sources, spans of time."""

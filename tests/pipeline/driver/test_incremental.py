@@ -1,0 +1,173 @@
+"""The incremental run: in whatever order files come, and whatever kills it, the tables are those of a build."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+from pyspark.sql import SparkSession
+
+from bccnd.cli.pipeline import _summary
+from bccnd.config.recorder_schema import KeepSettings
+from bccnd.pipeline.driver.build import WHOLE, Outcome
+from bccnd.pipeline.driver.incremental import once
+from bccnd.recorder.retention import retain
+from tests.pipeline.commands import bccn
+from tests.pipeline.journals import T, merge, put, row
+from tests.pipeline.threedays import DAY, HOSTS, START, arrive, content, files
+
+
+def test_files_in_any_order_give_the_tables_of_a_build(
+    spark: SparkSession, small: Path, built: Path, tmp_path: Path
+) -> None:
+    journal, tables = tmp_path / "journal", tmp_path / "tables"
+    (journal / "obs").mkdir(parents=True)
+    # The host that is late has the earliest day of all; it comes after the others have gone on to the third.
+    late = [path for path in files(small) if "host=h2" in str(path) and "day=2026-03-01" in str(path)]
+    rest = [path for path in files(small) if path not in late]
+    random.Random(7).shuffle(rest)
+    half = len(rest) // 2
+    assert late
+    for chunk in (rest[:half], rest[half:], late):
+        for path in chunk:
+            arrive(small, journal, path)
+        if chunk is rest[:half]:
+            for path in (small / "sessions").rglob("*.parquet"):
+                if "host=h3" not in str(path):
+                    arrive(small, journal, path)
+        if chunk is late:
+            shutil.copytree(small / "sessions", journal / "sessions", dirs_exist_ok=True)
+        assert once(spark, str(journal), str(tables)).days
+    expected, found = content(built), content(tables)
+    for name, rows in expected.items():
+        assert found[name] == rows, name
+    # and there is nothing left to do
+    assert once(spark, str(journal), str(tables)).days == []
+
+
+def test_what_retention_takes_stays_in_the_tables(
+    spark: SparkSession, small: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (str(shutil.copytree(small, tmp_path / "journal")), str(tmp_path / "tables"))
+    journal = Path(words[0])
+    last = files(journal)[-1]
+    last.unlink()
+    assert once(spark, *words).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    # Days are days of UTC, wherever this host is.
+    monkeypatch.setenv("TZ", "America/Los_Angeles")
+    time.tzset()
+    try:
+        for path in files(journal):
+            if "day=2026-03-01" in str(path):
+                os.utime(path, (0, 0))
+        for host in HOSTS:
+            assert retain(pafs.LocalFileSystem(), str(journal), host, KeepSettings(age=DAY), time.time())[0]
+        assert once(spark, *words).days == []
+        before = content(words[1])
+        # A file for a day of which records are gone, and one for a day that is whole, which begins near to midnight.
+        put(journal, "h4", "late", 1, [row(1, at=START + 0.6 * DAY - T / 1e9)])
+        arrive(small, journal, small / last.relative_to(journal))
+        outcome = once(spark, *words)
+        assert (outcome.days, outcome.left) == (["2026-03-03"], ["2026-03-01", "2026-03-02"])
+        again = once(spark, *words)
+        assert (again.days, again.left) == ([], [])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    expected, found = content(built), content(words[1])
+    for name, rows in expected.items():
+        if name not in WHOLE:
+            rows = [row for row in before[name] if str(row[-1]) < "2026-03-03"] + [
+                row for row in rows if str(row[-1]) == "2026-03-03"
+            ]
+        assert found[name] == sorted(rows, key=repr), name
+
+
+def once_only(step: str, change: Callable[[], object]) -> Callable[[str], None]:
+    """Progress that changes something when a step is reached for the first time."""
+    changes = [change]
+
+    def progress(reached: str) -> None:
+        if reached == step and changes:
+            changes.pop()()
+
+    return progress
+
+
+def test_what_retention_takes_during_a_run_stays_in_the_tables(
+    spark: SparkSession, small: Path, built: Path, tmp_path: Path
+) -> None:
+    journal = Path(shutil.copytree(small, tmp_path / "journal"))
+    tables = str(shutil.copytree(built, tmp_path / "tables"))
+    put(journal, "h4", "late", 1, [row(1, at=START + 0.6 * DAY - T / 1e9)])
+    outcome = once(spark, str(journal), tables, progress=once_only("reading the journal", files(journal)[0].unlink))
+    assert (outcome.days, outcome.left) == ([], ["2026-03-01"])
+    assert content(tables) == content(built)
+
+
+def test_files_that_are_merged_are_not_new(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
+    journal, tables = Path(shutil.copytree(small, tmp_path / "journal")), str(tmp_path / "tables")
+    last = files(journal)[-1]
+    last.unlink()
+    assert once(spark, str(journal), tables).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    for host in ("h1", "h2"):
+        merge(journal, host)
+    assert len(files(journal)) < len(files(small)) - 1
+    outcome = once(spark, str(journal), tables)
+    assert (outcome.days, outcome.left) == ([], [])
+    arrive(small, journal, small / last.relative_to(journal))
+    outcome = once(spark, str(journal), tables, progress=once_only("reading the journal", lambda: merge(journal, "h3")))
+    assert (outcome.days, outcome.left) == (["2026-03-02", "2026-03-03"], [])
+    assert content(tables) == content(built)
+
+
+def test_the_summary_names_the_days_that_were_left(capsys: pytest.CaptureFixture[str]) -> None:
+    _summary(Outcome([], {}, 1.0, ["2026-03-01", "2026-03-02"]), "t", as_json=False)
+    assert "from the journal: 2 days, 2026-03-01, 2026-03-02\n" in capsys.readouterr().out
+
+
+def test_a_foreign_file_is_named_until_it_is_taken_away(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+    journal, tables = tmp_path / "journal", tmp_path / "tables"
+    bad = journal / files(small)[0].relative_to(small)
+    bad.parent.mkdir(parents=True)
+    bad.write_bytes(b"PAR1 nonsense PAR1")
+    for days in (["2026-03-01"], []):
+        outcome = once(spark, str(journal), str(tables))
+        assert outcome.days == days
+        (damaged,) = outcome.damaged
+        assert f"{bad} is no file of a journal" in damaged.why
+    bad.unlink()
+    outcome = once(spark, str(journal), str(tables))
+    assert (outcome.days, outcome.damaged) == ([], [])
+
+
+def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
+    spark: SparkSession, small: Path, built: Path, tmp_path: Path
+) -> None:
+    tables, checkpoint = tmp_path / "tables", tmp_path / "checkpoint"
+    words = ("pipeline", "stream", small, "--out", tables, "--checkpoint", checkpoint, "--once", "--master", "local[2]")
+    chance = random.Random()
+    moments = ("writing tables", "committing the tables")
+    for number in range(10):
+        with bccn(*words) as running:
+            assert running.stderr
+            output = ""
+            for line in running.stderr:
+                output += line
+                if number < len(moments) and moments[number] in line:
+                    time.sleep(chance.uniform(0, 0.4))
+                    running.send_signal(signal.SIGKILL)
+                    break
+            running.wait()
+        if running.returncode != -signal.SIGKILL:
+            break
+    assert running.returncode == 0, output
+    assert number == len(moments)
+    assert content(tables) == content(built)

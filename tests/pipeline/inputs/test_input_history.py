@@ -1,0 +1,134 @@
+"""What retention takes is remembered: sessions as they were, and the days of which records are gone."""
+
+from __future__ import annotations
+
+import datetime
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from bccnd.journal.file_names import ObsFile
+from bccnd.pipeline.inputs.input_history import (
+    InputHistory,
+    Ranges,
+    Records,
+    Session,
+    changed,
+    incomplete,
+    read_sessions,
+    remember,
+    sessions_table,
+    touched,
+)
+from bccnd.pipeline.inputs.journal_files import Input
+
+
+class Kept:
+    """The files that the tables of days were made of, in place of these tables."""
+
+    def __init__(self, *records: Records) -> None:
+        self._records = records
+
+    def days(self, _table: str) -> set[str]:
+        return {record.day for record in self._records}
+
+    def load(self, _table: str, columns: pa.Schema, days: set[str]) -> pa.Table:
+        rows = [record._asdict() for record in self._records if record.day in days]
+        return pa.Table.from_pylist(rows, columns.append(pa.field("day", pa.string())))
+
+
+def moment(text: str) -> int:
+    return int(datetime.datetime.fromisoformat(f"2026-03-{text}+00:00").timestamp()) * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "days"),
+    [
+        ("02T08:00:00", "02T09:00:00", ["02"]),
+        ("02T00:09:59", "02T09:00:00", ["01", "02"]),
+        ("02T00:10:00", "02T23:49:59", ["02"]),
+        ("02T00:10:00", "02T23:50:00", ["02", "03"]),
+        ("01T12:00:00", "03T12:00:00", ["01", "02", "03"]),
+    ],
+)
+def test_rows_touch_their_day_and_those_near_to_midnight_its_neighbour(low: str, high: str, days: list[str]) -> None:
+    assert touched([(moment(low), moment(high))]) == {f"2026-03-{day}" for day in days}
+
+
+def test_sessions_touch_the_days_in_which_they_differ() -> None:
+    one = Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"))
+    other = Session("h", "j", moment("04T12:00:00"), moment("04T13:00:00"))
+    before = [one, other]
+    assert changed(before, before) == set()
+    # a stretch that goes on touches only what is new of it
+    assert changed(before, [one._replace(end=moment("03T12:00:00")), other]) == {"2026-03-02", "2026-03-03"}
+    assert changed(before, [one]) == {"2026-03-04"}
+    assert changed([], before) == {"2026-03-01", "2026-03-02", "2026-03-04"}
+
+
+@pytest.mark.parametrize(
+    ("after", "known"),
+    [
+        ([(0, 10), (20, 30)], [(0, 10), (20, 30)]),
+        ([(5, 10), (20, 30)], [(0, 10), (20, 30)]),
+        ([(5, 10), (20, 40), (50, 60)], [(0, 10), (20, 40), (50, 60)]),
+        ([(25, 30)], [(0, 10), (20, 30)]),
+        ([(25, 45)], [(0, 10), (20, 45)]),
+        # nobody knows of 30 to 35: what was recorded then went before it was seen
+        ([(35, 45)], [(0, 10), (20, 30), (35, 45)]),
+        ([(35, 35)], [(0, 10), (20, 30), (35, 35)]),
+        ([], [(0, 10), (20, 30)]),
+        # only the front goes by retention; the rest is what the journal says
+        ([(0, 10)], [(0, 10)]),
+        ([(5, 10), (22, 30)], [(0, 10), (22, 30)]),
+    ],
+)
+def test_sessions_that_retention_has_taken_are_remembered(
+    after: list[tuple[int, int]], known: list[tuple[int, int]]
+) -> None:
+    def of(journal: str, spans: list[tuple[int, int]]) -> list[Session]:
+        return [Session("h", journal, start, end) for start, end in spans]
+
+    before = of("a", [(0, 10), (20, 30)])
+    found = remember(before, [*of("b", [(1, 2)]), *of("a", after)])
+    assert found == [*of("a", known), *of("b", [(1, 2)])]
+    assert remember(found, [*of("a", after), *of("b", [(1, 2)])]) == found
+
+
+def test_a_day_is_incomplete_once_one_of_its_records_is_gone() -> None:
+    def record(day: str, first: int, rows: int, journal: str = "j") -> Records:
+        return Records("path", "h", journal, first, rows, 0, 0, f"2026-03-{day}")
+
+    def gone(*there: tuple[int, int]) -> set[str]:
+        return incomplete(made_of, Ranges(("h", "j", first, rows) for first, rows in there))
+
+    made_of = [record("01", 1, 10), record("01", 11, 10), record("02", 11, 10), record("03", 31, 10)]
+    assert gone((1, 10), (11, 10), (31, 10)) == set()
+    # however they are cut into files, as one that was merged
+    assert gone((31, 10), (5, 16), (1, 4)) == gone((1, 20), (31, 10), (41, 5)) == gone((1, 40)) == set()
+    assert gone((2, 19), (31, 10)) == {"2026-03-01"}
+    assert gone((1, 10), (12, 9)) == {"2026-03-01", "2026-03-02", "2026-03-03"}
+    assert incomplete([record("01", 1, 1, "other")], Ranges([("h", "j", 1, 1)])) == {"2026-03-01"}
+
+
+def test_sessions_are_the_same_as_a_table_and_as_rows() -> None:
+    rows = [Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"), 1, 2, "1.0"), Session("h", "k", 3, 4)]
+    assert read_sessions(sessions_table(rows)) == rows
+    assert read_sessions(sessions_table([])) == []
+
+
+def test_files_of_final_days_are_late_unless_the_tables_of_their_day_were_made_of_them() -> None:
+    known, new, beside = (ObsFile("h1", "2026-03-01", "j", number) for number in (1, 11, 21))
+    merged = ObsFile("h2", "2026-03-01", "j", 1, 10)
+    unmerged = ObsFile("h2", "2026-03-01", "j", 1)
+    files = [Input(file, file.path, 9) for file in (known, new, beside, merged)]
+    made_of = [Records(file.path, file.host, "j", file.first, 10, 0, 1, "2026-03-01") for file in (known, unmerged)]
+    # only its last rows were looked at, for the day after it
+    made_of.append(Records(beside.path, "h1", "j", 21, 10, 0, 1, "2026-03-02"))
+    journal = SimpleNamespace(files=files, days=["2026-03-01"], ends=lambda paths: dict.fromkeys(paths))
+    past = InputHistory(Kept(*made_of), journal, (), "2026-03-03")  # type: ignore[arg-type]
+    assert past.late == [new.path, beside.path]
+    assert past.days == set()
+    assert past.complete(["2026-03-01", "2026-03-02"]) == set()
+    assert past.left == set()

@@ -1,0 +1,152 @@
+"""The report's findings as messages: each once, and again when it became worse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import bccnd
+from bccnd.cli.main import main
+from bccnd.errors import PipelineError
+from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, findings
+from bccnd.pipeline.report.gather import gather
+from bccnd.pipeline.report.publish_findings import MOST, STATE, Published, look, message
+from bccnd.pipeline.report.table_reader import Tables
+from tests.e2e.harness import Daemon
+from tests.pipeline.journals import heard
+from tests.pipeline.reporting import EVIL, MINUTE, START, full, put, write
+from tests.refusals import refused
+
+HOSTS = ("h01", "h02", "h03")
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    root = tmp_path / "tables"
+    write(root, HOSTS, [f"{host}/app/7" for host in HOSTS], missed=lambda host, *_: 9 if host == "h02" else 0)
+    restarts = [{"program": "h03/app", "cause": "restart", "first_ts": START + n * MINUTE} for n in range(4)]
+    put(root, "epochs", restarts)
+    put(root, "skew", [{"host": "h03", "ref_host": "h01", "p50_us": 500_000, "n": 9}])
+    return root
+
+
+def test_the_findings_are_those_of_the_report(tables: Path) -> None:
+    found = findings(gather(Tables(str(tables))))
+    assert [one.kind for one in found] == ["receiver", "restarts", "clock"]
+    for severity, count in ((URGENT, 1), (LOOK, 2), (NOTE, 3)):
+        assert look(str(tables), severity, 1)[1] == found[:count]
+
+
+def test_the_latest_days_count(tables: Path) -> None:
+    later = {
+        "host": "h01",
+        "src": "h02/app/7",
+        "win": START + 24 * 60 * MINUTE,
+        "expected": 9,
+        "any_seen": 9,
+        "seen": 9,
+    }
+    put(tables, "link_loss", [later], "2026-11-22")
+    assert look(str(tables), NOTE, 1)[1] == []
+    assert len(look(str(tables), NOTE, 2)[1]) == 3
+
+
+@pytest.mark.parametrize("name", ["h", EVIL * 50, "\N{SNOWMAN}" * 1000])
+def test_a_message_fits_into_a_datagram_and_says_what_it_is_about(name: str) -> None:
+    facts = full()
+    one = Finding("twice", LOOK, (name,) * 99, name, name, name, name, 1.0, START + MINUTE)
+    text = message(one, facts)
+    assert len(text) <= 1200
+    fields = json.loads(text)
+    assert (fields["kind"], fields["severity"], len(fields["about"])) == ("twice", "look", 4)
+    assert (fields["from"], fields["at"]) == ("2026-11-21T10:00:00Z", "2026-11-21T10:01:00Z")
+    assert fields["id"] != json.loads(message(one._replace(about=("x",)), facts))["id"]
+
+
+def finding(weight: float, about: str = "a", severity: int = LOOK) -> Finding:
+    return Finding("receiver", severity, (about,), "", "", "", "", weight)
+
+
+def test_a_finding_is_published_again_only_when_it_became_worse_or_came_back(tmp_path: Path) -> None:
+    def run(*found: Finding) -> list[Finding]:
+        published = Published(str(tmp_path))
+        news = published.news(found)
+        published.write(found, news)
+        return news
+
+    assert run(finding(0.1), finding(0.2, "b")) == [finding(0.1), finding(0.2, "b")]
+    assert run(finding(0.1), finding(0.2, "b")) == []
+    assert run(finding(0.14), finding(0.1, "b")) == []
+    assert run(finding(0.16), finding(0.2, "b")) == [finding(0.16)]
+    assert run(finding(0.17, severity=URGENT)) == [finding(0.17, severity=URGENT)]
+    assert run(finding(0.2), finding(0.2, "b")) == [finding(0.2, "b")]
+    died = Finding("died", URGENT, ("a",), "", "", "", "", 0.0, START)
+    assert (run(died), run(died), run(died._replace(at=START + 1))) == ([died], [], [died._replace(at=START + 1)])
+
+
+def test_a_damaged_state_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "_state").mkdir()
+    for broken in ("{", "[]", "null", '{"published": 7}', '{"published": {"x": "y"}}'):
+        (tmp_path / STATE).write_text(f"{broken}\n")
+        with refused("bad_state", kind=PipelineError):
+            Published(str(tmp_path))
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Daemon(tmp_path / "daemon") as one:
+        yield one
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ("pipeline", "publish", *arguments))
+
+
+def received(listener: bccnd.Connection) -> list[dict[str, Any]]:
+    return [{"on": chan, **json.loads(payload)} for chan, payload in heard(listener)]
+
+
+def test_findings_are_on_the_bus_once(tables: Path, daemon: Daemon) -> None:
+    done = run(str(tables), "--channel", "x", "--socket", str(daemon.folder / "none"))
+    assert (done.exit_code, str(daemon.folder) in done.stderr) == (4, True)
+    assert not (tables / STATE).exists()
+    with daemon.connect("") as listener:
+        given = [str(tables), "--channel", "ops/findings", "--socket", str(daemon.bus)]
+        dry = run(*given, "--dry-run")
+        assert dry.exit_code == 0
+        assert received(listener) == []
+        assert not (tables / STATE).exists()
+        done = run(*given)
+        assert (done.exit_code, done.stderr) == (0, "bccn: 2 findings published on ops/findings, 0 were before\n")
+        found = received(listener)
+        assert [(one["kind"], one["severity"]) for one in found] == [("receiver", "urgent"), ("restarts", "look")]
+        assert {one.pop("on") for one in found} == {"ops/findings"}
+        assert [json.loads(line) for line in dry.stdout.splitlines()] == found
+        assert run(*given).stderr == "bccn: 0 findings published on ops/findings, 2 were before\n"
+        assert received(listener) == []
+        assert "1 findings published" in run(*given, "--local", "--severity", "note").stderr
+
+
+def test_what_is_wrong_is_reported(tables: Path, tmp_path: Path) -> None:
+    (tables / "skew/day=2026-11-21/part-00000.parquet").write_bytes(b"PAR1")
+    for given, status, reason in (
+        ([str(tables), "--channel", "two words"], 2, "--channel two words"),
+        ([str(tables), "--channel", "x", "--days", "0"], 2, "--days"),
+        ([str(tables), "--channel", "x"], 1, "skew/day=2026-11-21"),
+        ([str(tmp_path / "nowhere"), "--channel", "x"], 1, "no such folder"),
+    ):
+        done = run(*given)
+        assert (done.exit_code, reason in done.stderr) == (status, True), done.stderr
+
+
+def test_a_run_publishes_no_more_than_it_may(tables: Path) -> None:
+    rows = [{"host": f"x{n:05}", "ref_host": "h01", "p50_us": 2_000_000 * n, "n": 9} for n in range(-MOST, MOST)]
+    put(tables, "skew", rows)
+    done = run(str(tables), "--channel", "x", "--dry-run")
+    assert len(done.stdout.splitlines()) == MOST
+    assert "more wait" in done.stderr
