@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import runpy
 import shlex
 import subprocess
 import sysconfig
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -39,8 +41,18 @@ DIRECTIVES: Final = {
     "embedsignature": True,
 }
 
+# Links within the repository, outside of code
+RELATIVE_LINK: Final = re.compile(r"(?P<code>```.*?```|`[^`\n]*`)|\]\((?!#|[a-z]+:)", re.DOTALL)
+
 # Files for programs that look for them on a disk, by their folder in the installed package; docs/monitoring.md
 SHARED: Final = {"bccnd/share/prometheus": "etc/prometheus/*.yml", "bccnd/share/grafana": "etc/grafana/*.json"}
+
+
+def readme() -> str:
+    """Return README.md for package indexes, which show it without the repository: with absolute links."""
+    base = tomllib.loads(Path("pyproject.toml").read_text())["project"]["urls"]["Homepage"]
+    text = Path("README.md").read_text()
+    return RELATIVE_LINK.sub(lambda found: found["code"] or f"]({base}", text)
 
 
 def source(name: str) -> str:
@@ -156,4 +168,10 @@ def library() -> Extension:
 
 # Processes that translate import this file again.
 if __name__ == "__main__":
-    setup(distclass=Package, ext_modules=[library()], cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage})
+    setup(
+        distclass=Package,
+        long_description=readme(),
+        long_description_content_type="text/markdown",
+        ext_modules=[library()],
+        cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage},
+    )

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import sysconfig
 import time
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from bccnd.native.buffers import scan
+from docs.site import links
 from tests.conftest import COMPILED, LIBRARY, SUFFIX, stale
 from tests.e2e.harness import Daemon
 from tests.support import ROOT, cannot_here
@@ -116,12 +118,39 @@ def kinds_loaded(folder: Path) -> set[str]:
     return set(done.stdout.split())
 
 
+def described(metadata: str) -> tuple[str, list[str]]:
+    """The type of a package's description, and the targets of its links outside of code."""
+    head, _, text = metadata.partition("\n\n")
+    (kind,) = re.findall("^Description-Content-Type: (.*)$", head, re.MULTILINE)
+    return kind, [found[2] for found in links(text)]
+
+
+def test_the_description_of_the_package_has_absolute_links(tmp_path: Path) -> None:
+    for name in ("README.md", "LICENSE", "pyproject.toml", "setup.py", "bccnd/version.py", "bccnd/compiled_modules.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    build = "from setuptools.build_meta import prepare_metadata_for_build_wheel; prepare_metadata_for_build_wheel('.')"
+    run(sys.executable, "-W", "ignore", "-c", build, cwd=tmp_path)
+    (metadata,) = tmp_path.glob("*.dist-info/METADATA")
+    kind, targets = described(metadata.read_text())
+    assert kind == "text/markdown"
+    assert [target for target in targets if not target.startswith("https://")] == []
+    # The links are those of README.md, below the address of the project.
+    base = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
+    readme = [found[2] for found in links((ROOT / "README.md").read_text())]
+    assert targets == [target if "://" in target else base + target for target in readme]
+    assert f"{base}docs/questions.md" in targets
+
+
 @pytest.mark.slow
 def test_the_sdist_holds_the_repository(sdist: Path) -> None:
     held = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
     assert set(repository()) <= held
     added = {name for name in held - set(repository()) if not name.startswith("bccnd.egg-info/")}
     assert added == {"PKG-INFO", "setup.cfg"}
+    _, targets = described((sdist / "PKG-INFO").read_text())
+    assert targets
+    assert all(target.startswith("https://") for target in targets)
     assert os.access(sdist / "packaging/need.sh", os.X_OK)
 
 
@@ -153,6 +182,10 @@ def test_the_pure_wheel_needs_no_compiler_and_fits_everywhere(
     assert ("building the pure package, as this machine cannot compile" in said) == (not wanted)
     with zipfile.ZipFile(found) as archive:
         check_files(archive, set())
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        _, targets = described(archive.read(metadata).decode())
+        assert targets
+        assert all(target.startswith("https://") for target in targets)
         archive.extractall(tmp_path / "unpacked")
     assert kinds_loaded(tmp_path / "unpacked") == {"py"}
     if wanted:
