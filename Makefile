@@ -274,7 +274,8 @@ MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo '+ pip i
 bench: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux
 	@packaging/unpack-peers.sh .cache/peers
-	$(BIN)/python -m tests.bench $(ARGS)
+	$(BIN)/python -m tests.bench --figures docs/figures.json $(ARGS)
+	$(BIN)/python -m docs --write
 
 bench-pipeline: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
@@ -283,7 +284,8 @@ bench-pipeline: $(READY) $(BUILT)
 scale: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux chrt:util-linux
 	@$(MATPLOTLIB)
-	$(BIN)/python -m tests.bench.scale --docs docs/scaling.md $(ARGS)
+	$(BIN)/python -m tests.bench.scale --docs docs/scaling.md --figures docs/figures.json $(ARGS)
+	$(BIN)/python -m docs --write
 
 mesh: $(READY) $(BUILT)
 	@packaging/need.sh ip:iproute2 nft:nftables

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from docs import api, commands, defaults, excerpts, metrics, reference, runbook
+from docs import api, commands, defaults, excerpts, metrics, quotes, reference, runbook
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
@@ -135,15 +135,16 @@ def stage(into: Path) -> None:
 
 def generated() -> dict[Path, str]:
     """The files that hold something from elsewhere, as they should be: the manual page of the configuration with its
-    defaults, the documents with their tables and excerpts."""
+    defaults, the documents with their tables, excerpts and measured figures."""
     manual = defaults.filled(reference.MANUAL.read_text())
-    texts = {path: path.read_text() for path in sorted(DOCS.glob("*.md"))}
+    texts = {path: path.read_text() for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
     texts[DOCS / "python.md"] = api.page()
     texts[DOCS / "configuration.md"] = reference.page(manual)
     texts[DOCS / "commands.md"] = commands.page()
     texts[DOCS / "metrics.md"] = metrics.page()
     texts[DOCS / "runbook.md"] = runbook.filled(texts[DOCS / "runbook.md"])
-    return {reference.MANUAL: manual, **{path: excerpts.filled(text) for path, text in texts.items()}}
+    filled = {path: quotes.filled(path.name, excerpts.filled(text)) for path, text in texts.items()}
+    return {reference.MANUAL: manual, **filled}
 
 
 def outdated() -> list[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tests.bench import bounds, document, report
+from tests.bench import bounds, document, figures, report
 from tests.bench.cases import CASES, Case
 from tests.bench.measure import Rules, Run, run_once
 from tests.bench.runner import Runner, command_line, ends, names, options, programs
@@ -33,6 +33,7 @@ def numbers(_context: click.Context, parameter: click.Parameter, value: str) -> 
     "--modes", default="all", callback=names(MODES), help="saturated: as fast as it goes; paced: 2,000 a second."
 )
 @options("bench", rounds=5)
+@figures.OPTION
 def main(
     cases: list[str],
     fan_outs: list[int],
@@ -44,6 +45,7 @@ def main(
     out: Path,
     check: bool,
     quick: bool,
+    figures_file: Path | None,
 ) -> None:
     """Measure bccnd, the least that a relay can cost, and other brokers."""
     chosen = [CASES[name] for name in cases]
@@ -78,6 +80,8 @@ def main(
         verdicts=bounds.judge(summary, asked) if check else [],
     )
     document.write("bench", out, report.as_json(found), report.markdown(found))
+    if figures_file is not None:
+        figures.write(figures_file, figures.of_bench(found))
     sys.exit(ends(runner.refused, summary.keys, check, found.verdicts))
 
 

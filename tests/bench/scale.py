@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tests.bench import document, scale_charts, scale_report
+from tests.bench import document, figures, scale_charts, scale_report
 from tests.bench.measure import Rules
 from tests.bench.runner import DOCS, Runner, command_line, ends, names, options, programs
 from tests.bench.scale_axes import AXES, Point
@@ -23,6 +23,7 @@ FEW = 4096
 @click.option("--axes", "wanted", default="all", callback=names(list(AXES)), help=f"Which of {', '.join(AXES)}.")
 @options("scale", rounds=3)
 @DOCS
+@figures.OPTION
 def main(
     wanted: list[str],
     rounds: int,
@@ -33,6 +34,7 @@ def main(
     docs: Path | None,
     check: bool,
     quick: bool,
+    figures_file: Path | None,
 ) -> None:
     """Measure what a message costs as clients, patterns, sources, channels and payloads grow."""
     rules = Rules(foreign, tries, messages=FEW if quick else None)
@@ -52,6 +54,8 @@ def main(
     tables = scale_report.sections(found)
     draw, places = partial(scale_charts.write, found), scale_report.PLACES
     document.write("scale", out, scale_report.as_json(found), text, draw, docs, tables, places)
+    if figures_file is not None:
+        figures.write(figures_file, figures.of_scale(found))
     sys.exit(ends(runner.refused, found.keys, check, scale_report.verdicts(found)))
 
 

@@ -1,46 +1,88 @@
-"""Figures that several pages give are those of the one that has them: docs/comparison.md, as `make bench` prints."""
+"""Figures of documents are those of docs/figures.json, and what is measured replaces them. That pages are up to date is
+in test_reference.py."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Final
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support import ROOT
+from docs import figures, quotes
+from docs.figures import Figures
+from docs.site import DOCS, ROOT
+from tests.bench import figures as measured
 
-README: Final = (ROOT / "README.md").read_text()
-COMPARISON: Final = (ROOT / "docs/comparison.md").read_text()
-_SYSTEMS: Final = ("bccnd", "NATS", "mosquitto", "Redis")
-
-
-def measured(row: str) -> str:
-    """What a row of the table of CPU gives, in us: medians to 1, 8 and 64 clients, as other pages round them."""
-    (line,) = re.findall(rf"^\| {re.escape(row)} \|(.*)$", COMPARISON, re.MULTILINE)
-    medians = [int(cell.split()[0].replace(",", "")) / 1000 for cell in line.strip(" |").split("|")]
-    return ", ".join(f"{us:.1f}" if us < 10 else f"{us:.0f}" for us in medians)
-
-
-def cells(text: str, row: str) -> list[str]:
-    """The cells of a table's row, by how it begins, without the unit."""
-    (line,) = re.findall(rf"^\| {re.escape(row)}[^|]*\|(.*)$", text, re.MULTILINE)
-    return [cell.strip().replace(" us", "") for cell in line.split("|")]
-
-
-def test_readme_gives_the_figures_of_the_comparison() -> None:
-    assert cells(README, "CPU, full load")[:4] == [measured(system) for system in _SYSTEMS]
-    assert cells(README, "the same in batch mode")[0] == measured("bccnd, batch mode")
-    quiet = cells(README, "CPU, 2,000 messages a second")
-    assert [quiet[0], quiet[3]] == [measured(f"2,000 a second: {system}") for system in ("bccnd", "Redis")]
+KNOWN = Figures()
+#: headings of docs/scaling.md, by the axis whose table is below
+TABLES = {
+    "clients": "What one core carries",
+    "shares": "Clients that want little",
+    "patterns": "Clients that want little",
+    "channels": "Channels",
+    "sources": "Sources",
+    "payload": "Payload",
+    "direct": "With a daemon and without",
+    "burst": "Bursts and the receive buffer",
+}
 
 
-@pytest.mark.parametrize(("row", "names"), [("full load", _SYSTEMS), ("2,000 a second", ("bccnd", "Redis"))])
-def test_the_summary_of_the_comparison_gives_its_figures(row: str, names: tuple[str, ...]) -> None:
-    head = "CPU of the server or daemon" if row == "full load" else "CPU for each message at 2,000"
-    found = cells(COMPARISON, head)
-    prefix = "" if row == "full load" else "2,000 a second: "
-    for place, system in enumerate(_SYSTEMS):
-        if system in names:
-            assert found[place].partition(";")[0] == measured(prefix + system)
-    if row == "full load":
-        assert found[0].partition("batch mode ")[2] == measured("bccnd, batch mode")
+def test_every_section_says_when_and_where_it_was_measured() -> None:
+    assert set(KNOWN.sections) == {"bench", "service", "idle", *(f"scale {axis}" for axis in TABLES)}
+    for name in KNOWN.sections:
+        about = KNOWN.about(name)
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", about["date"]), name
+        assert about["machine"]["cpu"], name
+        assert about["daemon"]["version"], name
+
+
+@pytest.mark.parametrize("axis", TABLES)
+def test_the_tables_of_scaling_are_of_the_same_run(axis: str) -> None:
+    text = (DOCS / "scaling.md").read_text()
+    section = text.partition(f"\n## {TABLES[axis]}\n")[2].partition("\n## ")[0]
+    cells = {word for line in section.splitlines() if line.startswith("|") for word in re.findall(r"[\d,.]+", line)}
+    for costs in KNOWN.sections[f"scale {axis}"]["cpu_ns"].values():
+        assert {f"{ns:,}" for ns in costs.values()} <= cells
+
+
+def test_a_figure_that_changes_is_written_into_every_page_that_quotes_it() -> None:
+    sections = json.loads(figures.PATH.read_text())
+    sections["bench"]["cpu_ns"]["saturated"]["nats"]["64"] = [31000, 30000, 32000]
+    sections["scale clients"]["cpu_ns"]["bccnd"]["1"] = 1990
+    changed = Figures(sections)
+    for name, expected in {
+        "README.md": ["0.6, 2.0, 31 |", "NATS takes a third of it for one program, half for 64.", "at least 500,000"],
+        "comparison.md": ["31,000 (30,000 to 32,000) x0.38", "0.6, 2.0, 31 us", "[500,000 messages a second]"],
+        "questions.md": ["at least 500,000 messages of 150 bytes"],
+    }.items():
+        text = (ROOT / name if name == "README.md" else DOCS / name).read_text()
+        filled = " ".join(quotes.fill(name, text, quotes.quotes(changed)[name]).split())
+        assert [one for one in expected if one not in filled] == [], name
+
+
+def test_a_page_that_has_lost_a_quote_or_has_it_twice_is_an_error() -> None:
+    assert (
+        quotes.fill("a.md", "It takes 1.2 us\nhere, in all.", ["takes «1.3» us here"])
+        == "It takes 1.3 us\nhere, in all."
+    )
+    for text in ("It costs 1.2 us.", "It takes 1 us here. It takes 2 us here."):
+        with pytest.raises(ValueError, match=r"a\.md holds this [02] times"):
+            quotes.fill("a.md", text, ["takes «1.3» us here"])
+
+
+def test_a_whole_run_replaces_a_section_and_a_part_of_one_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    whole: dict[str, Any] = {
+        "about": {"date": "2026-01-01"},
+        "cpu_ns": {"bccnd": {"1": [2, 1, 3]}, "nats": {"1": [1, 1, 1]}},
+    }
+    assert measured.store(file, {"bench": whole}) == []
+    part = {"about": {"date": "2026-02-02"}, "cpu_ns": {"bccnd": {"1": [5, 5, 5]}}}
+    assert measured.store(file, {"bench": part}) == ["bench: cpu_ns nats 1"]
+    assert json.loads(file.read_text()) == {"bench": whole}
+    more = {**whole, "cpu_ns": {**whole["cpu_ns"], "redis": {"1": [1, 1, 1]}}}
+    assert measured.store(file, {"bench": more, "idle": {"core": 0.001}}) == []
+    assert json.loads(file.read_text()) == {"bench": more, "idle": {"core": 0.001}}
+    assert '"1": [ 1, 1, 1 ]\n' in file.read_text()

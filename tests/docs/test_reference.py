@@ -26,6 +26,7 @@ def test_what_is_out_of_date_is_named_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(site.DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("*.py", "*.svg", "*.png", "__*"))
+    shutil.copy(site.ROOT / "README.md", tmp_path)
     manual = tmp_path / "bccnd.yaml.5"
     manual.write_text(MANUAL.replace("max_datagram Pq 1500", "max_datagram Pq 1400"))
     monkeypatch.setattr(site, "ROOT", tmp_path)

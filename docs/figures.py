@@ -1,0 +1,99 @@
+"""The measured figures that documents quote: docs/figures.json, as it is read, and how a page writes them.
+
+`make bench`, `make scale` and `python -m tests.bench.idle` write the file; each section says when and where it was
+measured. docs/quotes.py says which sentence quotes which figure.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+PATH: Final = Path(__file__).with_name("figures.json")
+_FRACTIONS: Final = (
+    "half",
+    "a third",
+    "a quarter",
+    "a fifth",
+    "a sixth",
+    "a seventh",
+    "an eighth",
+    "a ninth",
+    "a tenth",
+)
+_NUMBERS: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+class Figures:
+    """The sections of the file. A figure that is missing raises KeyError."""
+
+    def __init__(self, sections: dict[str, Any] | None = None) -> None:
+        self.sections: dict[str, Any] = json.loads(PATH.read_text()) if sections is None else sections
+
+    def about(self, section: str) -> dict[str, Any]:
+        """Return when and where a section was measured: date, machine, daemon, rounds."""
+        found: dict[str, Any] = self.sections[section]["about"]
+        return found
+
+    def spread(self, case: str, clients: int, mode: str = "saturated") -> tuple[float, float, float]:
+        """Return the median, the least and the most ns of `make bench` for a message."""
+        median, least, most = self.sections["bench"]["cpu_ns"][mode][case][str(clients)]
+        return median, least, most
+
+    def cpu(self, case: str, clients: int, mode: str = "saturated") -> float:
+        return self.spread(case, clients, mode)[0]
+
+    def latency(self, case: str, clients: int) -> float:
+        """Return the median latency in us at 2,000 messages a second."""
+        return float(self.sections["bench"]["p50_us"][case][str(clients)])
+
+    def service_more(self, mode: str) -> float:
+        """Return by how many ns a message costs more in a daemon that runs as a service, with one client."""
+        return float(self.sections["service"]["more_ns"][mode])
+
+    def scale(self, axis: str, line: str, x: int) -> float:
+        """Return the ns of `make scale` for a message."""
+        return float(self.sections[f"scale {axis}"]["cpu_ns"][line][str(x)])
+
+    def constant(self, axis: str, name: str) -> float:
+        """Return a figure of an axis of `make scale` that is not a cost of a message."""
+        return float(self.sections[f"scale {axis}"]["constants"][name])
+
+    def idle(self, name: str) -> float:
+        """Return a figure of a daemon without traffic."""
+        return float(self.sections["idle"][name])
+
+
+def thousands(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def us(ns: float) -> str:
+    """Write a duration in us, with two digits."""
+    return f"{ns / 1000:.1f}" if ns < 9950 else f"{ns / 1000:.0f}"
+
+
+def two_digits(value: float, down: bool = False) -> str:
+    """Write a number with two digits that count, rounded down where a page says "at least"."""
+    unit = 10 ** max(0, len(str(int(value))) - 2)
+    return thousands((value // unit if down else round(value / unit)) * unit)
+
+
+def per_second(ns: float) -> str:
+    """Write how many messages a second one core handles at least."""
+    return two_digits(1e9 / ns, down=True)
+
+
+def percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def fraction(share: float) -> str:
+    """Write a share below one half as a fraction in words."""
+    return _FRACTIONS[round(1 / share) - 2]
+
+
+def times(ratio: float) -> str:
+    """Write a small multiple in words."""
+    return _NUMBERS[round(ratio) - 2]
