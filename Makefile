@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need, and print it first.
 .DEFAULT_GOAL := help
-.PHONY: help announce demo demo-fleet run ready test test-all test-slow test-systemd test-docs test-mutants coverage \
+.PHONY: help announce demo demo-fleet stills run ready test test-all test-slow test-systemd test-docs test-mutants coverage \
 	wheel deb man docs bench bench-pipeline scale mesh fuzz simulate test-faults soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
@@ -29,6 +29,7 @@ help:
 	@echo 'make wheel   build into dist/: the sdist, a wheel for this Python, hot path compiled, and a pure one for programs'
 	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=1.0.0+test2: its version; RELEASE=trixie: for Debian 13)'
 	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
+	@echo 'make stills  make the pictures of what `make demo` prints in a terminal (a few seconds)'
 	@echo 'make docs    make the site of the documents in build/docs/ (and write what they take from elsewhere)'
 	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
 	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
@@ -112,6 +113,11 @@ announce:
 demo: announce $(READY) $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
 	@$(BIN)/python examples/demo.py
+
+# Pictures of what the demo prints, for the documents.
+stills: $(TESTS) $(BUILT)
+	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat
+	@DEMO_PAUSE=0 $(BIN)/python -m docs.stills
 
 demo-fleet: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless

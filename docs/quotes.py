@@ -79,6 +79,11 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
     idle_many = f"«{figures.idle('resident_mb_100_000'):.0f}»"
     idle = f"«{percent(figures.idle('core'), 2)}»"
     resident = f"«{figures.idle('resident_mb'):.0f}»"
+    lower = 1 - min(
+        cpu(case, clients) / figures.scale("clients", case, clients)
+        for case in ("bccnd", "bccnd_batch")
+        for clients in FAN_OUTS
+    )
     return {
         "README.md": [
             (
@@ -151,6 +156,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
             f"| «{unwanted}» us for each datagram:",
         ],
         "scaling.md": [
+            f"Times there are up to «{percent(lower)}» lower than here",
             (
                 f"takes about «{unwanted}» us in the daemon here, so that one core handles some "
                 f"«{two_digits(1e9 / figures.scale('clients', 'bccnd', 0))}» a second"

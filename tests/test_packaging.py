@@ -498,6 +498,14 @@ def test_the_licence_of_every_package_that_is_carried_is_given() -> None:
         assert re.search(rf"^(Files:)? debian/carried/{name}[/*-]", text, re.MULTILINE), name
 
 
+def test_lintian_is_overridden_for_the_folders_of_keys_alone() -> None:
+    lines = (DEBIAN / "bccnd.lintian-overrides").read_text().splitlines()
+    folder = r"bccnd: non-standard-dir-perm 0700 != 0755 \[(etc/bccnd/\w+)/\]"
+    matched = [re.fullmatch(folder, line) for line in lines if not line.startswith("#")]
+    assert [found and found[1] for found in matched] == ["etc/bccnd/keys", "etc/bccnd/tls"]
+    assert not list(DEBIAN.glob("bccnd-dev.lintian-overrides")) + list(DEBIAN.glob("source/lintian-overrides"))
+
+
 def listing(package: Path) -> dict[str, str]:
     """The files of a package, and the mode of each."""
     lines = run("dpkg-deb", "-c", package).stdout.splitlines()
@@ -522,6 +530,9 @@ def test_the_packages_build_and_hold_units_commands_pages_and_folders(tmp_path: 
     assert made.returncode == 0, made.stdout + made.stderr
     packages = {path.name.partition("_")[0]: path for path in (tree / "dist").glob("*.*deb")}
     assert set(packages) == {"bccnd", "bccnd-dbgsym", "bccnd-dev"}
+    if shutil.which("lintian"):
+        said = run("lintian", "--fail-on=error,warning", packages["bccnd"], packages["bccnd-dev"], timeout=300)
+        assert said.returncode == 0, said.stdout
     held, for_programs = listing(packages["bccnd"]), listing(packages["bccnd-dev"])
     assert {name for name in held.keys() & for_programs if not name.endswith("/")} == set()
     names = {name.rpartition("/")[2] for name in held}
