@@ -555,7 +555,7 @@ def test_the_packages_build_and_hold_units_commands_pages_and_folders(tmp_path: 
         "PKG_CONFIG_SYSROOT_DIR": str(root),
         "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1",
     }
-    assert run("pkg-config", "--modversion", "bccn", **environment).stdout.strip() == VERSION
+    assert run("pkg-config", "--modversion", "bccn", **environment).stdout.strip() == VERSION.partition(".dev")[0]
     for source in ("subscribe", "publish", "answer"):
         # Without the header that lies beside it.
         shutil.copy(examples / f"c/{source}.c", tmp_path)
