@@ -49,6 +49,13 @@ MAY: dict[str, set[str]] = {
 }
 #: what a part of a room may import of that room, beside itself: only parts that stand above it in this table
 INSIDE: dict[str, dict[str, set[str]]] = {
+    "cli": {
+        "shared": set(),
+        "messages": {"shared"},
+        "pipe": {"messages", "shared"},
+        "diagnosis": {"shared"},
+        "journals": {"messages", "shared"},
+    },
     "native": {"buffers": set(), "system": {"buffers"}, "memory": {"system"}},
     "core": {
         "wire": set(),
@@ -77,7 +84,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
 #: files of a folder of the package, at most; a room that grows beyond is divided into parts
 MAX_FILES = 25
 #: rooms that are not divided yet
-WIDE = {"bus", "cli"}
+WIDE = {"bus"}
 #: what the daemon must not load
 HEAVY = {"asyncio", "click", "cryptography", "numpy", "pandas", "pyarrow", "pyspark", "rich"}
 

@@ -20,7 +20,7 @@ import pytest
 
 from bccnd.cli import bccnd_main, sbusd
 from bccnd.cli import main as bccn
-from bccnd.cli.lazy_group import LazyGroup
+from bccnd.cli.shared.lazy_group import LazyGroup
 from bccnd.config import BrokerSettings, NngSettings, RecorderSettings, SegmentSettings, Settings, read
 from bccnd.config.schema import RESTART_KEYS
 from bccnd.paths import DEFAULT_PATH

@@ -7,7 +7,7 @@ import secrets
 
 import click
 
-from bccnd.cli.output import fail
+from bccnd.cli.shared.output import fail
 
 
 @click.command()

@@ -15,31 +15,31 @@ from typing import Any, Final
 
 import click
 
-from bccnd.cli import completion as completion  # bash completes as this says
-from bccnd.cli.lazy_group import Entry, LazyGroup, complete_files
-from bccnd.cli.streams import fill_closed_streams, reported_streams
+from bccnd.cli.shared import completion as completion  # bash completes as this says
+from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
+from bccnd.cli.shared.streams import fill_closed_streams, reported_streams
 from bccnd.core.wire.frames import DEFAULT_SOCKET
 from bccnd.version import VERSION
 
 COMMANDS: Final = {
-    "pub": Entry("pub:pub", "Publish a message, or each line of standard input"),
-    "sub": Entry("sub:sub", "Print the messages whose channel matches"),
+    "pub": Entry("messages.pub:pub", "Publish a message, or each line of standard input"),
+    "sub": Entry("messages.sub:sub", "Print the messages whose channel matches"),
     "pipe": Entry("pipe.command:pipe", "Carry messages for another program, as lines of JSON"),
-    "direct": Entry("direct:direct", "Publish and subscribe without a daemon", socket=False),
-    "tap": Entry("tap:tap", "Show every datagram that arrives, its verdict and its receivers"),
-    "trace": Entry("trace:trace", "Explain what would become of a datagram"),
-    "top": Entry("top:top", "Watch rates, losses, queues, channels and senders"),
-    "clients": Entry("list:clients", "List the programs connected to the daemon"),
-    "sources": Entry("list:sources", "List the senders on the segments"),
-    "fleet": Entry("fleet:fleet", "Show who loses what of whom, and what is wrong"),
-    "gateways": Entry("list:gateways", "List the gateways of this host and their peers"),
-    "keys": Entry("list:keys", "List the keys in use, and which sources sign with which"),
+    "direct": Entry("messages.direct:direct", "Publish and subscribe without a daemon", socket=False),
+    "tap": Entry("diagnosis.tap:tap", "Show every datagram that arrives, its verdict and its receivers"),
+    "trace": Entry("diagnosis.trace:trace", "Explain what would become of a datagram"),
+    "top": Entry("diagnosis.top:top", "Watch rates, losses, queues, channels and senders"),
+    "clients": Entry("diagnosis.list:clients", "List the programs connected to the daemon"),
+    "sources": Entry("diagnosis.list:sources", "List the senders on the segments"),
+    "fleet": Entry("diagnosis.fleet:fleet", "Show who loses what of whom, and what is wrong"),
+    "gateways": Entry("diagnosis.list:gateways", "List the gateways of this host and their peers"),
+    "keys": Entry("diagnosis.list:keys", "List the keys in use, and which sources sign with which"),
     "keygen": Entry("keygen:keygen", "Make a key", socket=False),
-    "doctor": Entry("doctor:doctor", "Examine this host, with a remedy for each fault"),
-    "record": Entry("record:record", "Record all datagrams to a journal"),
-    "replay": Entry("replay:replay", "Publish again what a journal or a capture holds"),
-    "pipeline": Entry("pipeline:pipeline", "Make tables of journals and captures, on Spark", socket=False),
-    "report": Entry("report:report", "Make a page of what arrived and what was lost", socket=False),
+    "doctor": Entry("diagnosis.doctor:doctor", "Examine this host, with a remedy for each fault"),
+    "record": Entry("journals.record:record", "Record all datagrams to a journal"),
+    "replay": Entry("journals.replay:replay", "Publish again what a journal or a capture holds"),
+    "pipeline": Entry("journals.pipeline:pipeline", "Make tables of journals and captures, on Spark", socket=False),
+    "report": Entry("journals.report:report", "Make a page of what arrived and what was lost", socket=False),
 }
 
 

@@ -14,9 +14,9 @@ import click
 import pytest
 
 import bccnd
-from bccnd.cli.completion import JoiningBashComplete
 from bccnd.cli.main import main
-from bccnd.cli.output import print_table, to_json
+from bccnd.cli.shared.completion import JoiningBashComplete
+from bccnd.cli.shared.output import print_table, to_json
 from tests.e2e.harness import BIN
 from tests.support import PATIENCE, Hub, turning
 

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bccnd.cli.connection import fetch_listing
+from bccnd.cli.shared.connection import fetch_listing
 from tests.e2e.harness import PATIENCE, Daemon, payloads, wait
 from tests.support import free_port
 

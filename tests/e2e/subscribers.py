@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.cli.connection import fetch_listing
+from bccnd.cli.shared.connection import fetch_listing
 from tests.e2e.harness import PATIENCE, Daemon, wait
 from tests.support import ROOT, Closing, cannot_here, group
 

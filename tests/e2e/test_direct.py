@@ -21,8 +21,8 @@ import pytest
 from click.testing import CliRunner
 
 import bccnd
-from bccnd.cli.direct import select_messages
 from bccnd.cli.main import main
+from bccnd.cli.messages.direct import select_messages
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import PORT, Net
 from tests.support import BROADCAST, Closing, free_port, listens

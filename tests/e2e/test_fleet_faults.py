@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import bccnd
-from bccnd.cli.connection import fetch_listing
+from bccnd.cli.shared.connection import fetch_listing
 from tests.e2e.harness import Daemon, wait
 from tests.e2e.network import Net, ip
 

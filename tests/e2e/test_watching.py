@@ -378,7 +378,8 @@ def test_top_outlives_the_daemon_and_leaves_the_terminal_as_it_was_however_it_en
 
 SIGNAL_THAT_PYTHON_IGNORES = """
 import os, signal, sys
-from bccnd.cli import main, top
+from bccnd.cli import main
+from bccnd.cli.diagnosis import top
 
 class Dropped:
     def __del__(self):

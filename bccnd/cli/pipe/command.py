@@ -10,10 +10,10 @@ from typing import Final
 
 import click
 
-from bccnd.cli.connection import explain, explain_unreachable
-from bccnd.cli.output import NO_DAEMON, fail
 from bccnd.cli.pipe.bus_pipe import BusPipe
 from bccnd.cli.pipe.streams import LineReader, LineWriter
+from bccnd.cli.shared.connection import explain, explain_unreachable
+from bccnd.cli.shared.output import NO_DAEMON, fail
 from bccnd.client.events import Refusal
 from bccnd.client.session import PATIENCE
 from bccnd.client.transport import unreachable, usual_path

@@ -7,8 +7,8 @@ import binascii
 import json
 from typing import Any, Final, NamedTuple
 
-from bccnd.cli.output import text_fields
-from bccnd.cli.sub import message_fields
+from bccnd.cli.messages.sub import message_fields
+from bccnd.cli.shared.output import text_fields
 from bccnd.client.events import Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import Message, to_bytes
 

@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from bccnd import config
-from bccnd.cli import trace as command
+from bccnd.cli.diagnosis import trace as command
 from bccnd.core.wire import bccn1
 from bccnd.errors import BadDatagram, ConfigError
 

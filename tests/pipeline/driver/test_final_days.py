@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from bccnd.cli.journals.pipeline import _summary
 from bccnd.cli.main import main
-from bccnd.cli.pipeline import _summary
 from bccnd.pipeline.driver.build import Outcome, build
 from bccnd.pipeline.driver.final_days import CARRIED, first_open_day
 from bccnd.pipeline.driver.incremental import once

@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 import pytest
 from pyspark.sql import SparkSession
 
-from bccnd.cli.pipeline import _summary
+from bccnd.cli.journals.pipeline import _summary
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.pipeline.driver.build import WHOLE, Outcome
 from bccnd.pipeline.driver.incremental import once

@@ -1,0 +1,308 @@
+"""`bccn tap`: every datagram with its verdict; with --explain, the clients that received it and why."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, NoReturn
+
+import click
+
+from bccnd.cli.shared.connection import explain, fetch_listing, matcher, open_bus, receive_messages
+from bccnd.cli.shared.options import SegmentAddress, color_option, count_options, deadline_after, json_option
+from bccnd.cli.shared.output import (
+    REFUSED,
+    clock,
+    cut,
+    fail,
+    payload_fields,
+    print_items,
+    to_json,
+    visible,
+    visible_bytes,
+    wants_colour,
+)
+from bccnd.client.bus import Connection
+from bccnd.client.message import to_bytes
+from bccnd.core.wire import bccn1, directed_targets, frames
+from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
+from bccnd.errors import BadDatagram, BadFrame
+
+#: kinds of verdicts, and their colours
+KINDS: Final = {
+    "delivered": ("accepted", "reordered", "restart"),
+    "dropped": ("duplicate", "stale", "replayed", "not_addressed"),
+    "integrity": ("integrity_missing", "integrity_unknown", "integrity_failed"),
+    "bad": (
+        *("oversize", "bad_envelope", "length_mismatch", "unsupported_version", "bad_body", "bad_src", "bad_seq"),
+        *("bad_channel", "bad_target", "internal_error"),
+    ),
+    "looped": ("looped",),
+}
+KIND_OF: Final = {name: kind for kind, names in KINDS.items() for name in names}
+_KINDS: Final = ", ".join(KINDS)
+_STYLES: Final[dict[str, dict[str, Any]]] = {
+    "delivered": {"fg": "green"},
+    "dropped": {"fg": "yellow"},
+    "integrity": {"fg": "red"},
+    "bad": {"fg": "red"},
+    "looped": {"dim": True},
+}
+#: characters of an unreadable datagram that are shown where there is no terminal
+_START: Final = 200
+
+
+class TapRecord(NamedTuple):
+    """A datagram from the tap. ``magic`` and ``algo`` are empty if there is no envelope, ``body`` (src, seq, chan,
+    payload) is None if it cannot be read."""
+
+    verdict: str
+    segment: str
+    epoch: int
+    received_ns: int
+    peer: str
+    raw: bytes
+    magic: bytes
+    algo: bytes
+    body: tuple[bytes, int, bytes, bytes] | None
+
+
+def read_record(key: bytes, payload: bytes) -> TapRecord:
+    """Read a message of the tap. Raises BadFrame."""
+    fields = frames.read_tapped(key, payload)
+    magic = algo = b""
+    body = None
+    try:
+        magic, check, inside = bccn1.split_envelope(fields[-1])
+        algo = check.partition(b"=")[0]
+        if magic == bccn1.MAGIC:
+            body = bccn1.read_body(inside)
+    except BadDatagram:
+        pass
+    return TapRecord(*fields, magic, algo, body)
+
+
+class TapFilter:
+    """Selects datagrams by sender, channel, seq and segment; what is empty or None selects all."""
+
+    def __init__(
+        self, sources: Sequence[str] = (), channels: Sequence[str] = (), segment: str | None = None,
+        seq: int | None = None,
+    ) -> None:  # fmt: skip
+        self._sources = tuple(to_bytes(prefix).rstrip(b"/") + b"/" for prefix in sources)
+        self._segment = segment
+        self._seq = seq
+        self._matches = matcher(channels) if channels else None
+
+    def __call__(self, record: TapRecord) -> bool:
+        if self._segment is not None and record.segment != self._segment:
+            return False
+        if record.body is None:
+            return not self._sources and self._matches is None and self._seq is None
+        src, seq, chan, _ = record.body
+        return (
+            (not self._sources or (src + b"/").startswith(self._sources))
+            and (self._matches is None or self._matches(chan))
+            and self._seq in (None, seq)
+        )
+
+
+@dataclass(frozen=True)
+class TapLine:
+    """Formats a datagram as a line, cut to ``width`` columns. Verdicts are padded to ``pad`` columns."""
+
+    colour: bool = False
+    width: Callable[[], int] | None = None
+    segment: bool = True
+    pad: int = 0
+
+    def __call__(self, record: TapRecord) -> str:
+        time, verdict = clock(record.received_ns), visible(record.verdict)
+        rest = [visible(record.segment)] if self.segment else []
+        rest.append(visible(record.peer))
+        if record.body is None:
+            rest.append(visible_bytes(record.raw[:_START]) + ("..." if len(record.raw) > _START else ""))
+        else:
+            src, seq, chan, payload = record.body
+            rest += [visible_bytes(src), str(seq), visible_bytes(chan), visible_bytes(payload)]
+        tail = " " * (self.pad - len(verdict)) + " ".join(rest)
+        if self.width is not None:
+            tail = cut(tail, self.width() - len(time) - len(verdict) - 2)
+        if self.colour:
+            verdict = click.style(verdict, **_STYLES.get(KIND_OF.get(record.verdict, ""), {}))
+        return f"{time} {verdict} {tail}"
+
+
+def as_fields(record: TapRecord) -> dict[str, object]:
+    """Return a datagram for JSON."""
+    fields: dict[str, object] = dict(zip(record._fields[:5], record[:5], strict=True))
+    fields |= {"magic": record.magic.decode("ascii"), "algo": record.algo.decode("ascii")}
+    if record.body is None:
+        return fields | {"datagram_base64": base64.b64encode(record.raw).decode("ascii")}
+    src, seq, chan, payload = record.body
+    form = directed_targets.FORM_NAMES[directed_targets.form_of(chan)]
+    fields |= {"src": src.decode("ascii"), "seq": seq, "chan": chan.decode("ascii"), "form": form}
+    return fields | payload_fields(payload)
+
+
+# -- which clients received it, and why
+
+
+def ask_receivers(bus: Connection, record: TapRecord) -> dict[str, Any]:
+    """Ask the daemon where a datagram went: ``receivers``, ``more_receivers`` and ``gateways``; or ``reason``, why it
+    was not delivered."""
+    local = record.verdict == "looped"
+    if record.body is None or not (local or KIND_OF.get(record.verdict) == "delivered"):
+        from bccnd.monitoring.drop_catalog import DROPS  # other commands do not need it
+
+        return {"reason": next((drop.means for drop in DROPS if drop.name == record.verdict), record.verdict)}
+    answer: dict[str, Any] = json.loads(bus.ask(frames.RECEIVERS, record.body[2]))
+    gateways = "links" if record.segment in frames.LINKS else "links_here"
+    answer["gateways"] = [] if local and record.segment in frames.LINKS else answer.pop(gateways)
+    return {name: answer[name] for name in ("receivers", "more_receivers", "gateways")}
+
+
+def explanation_lines(record: TapRecord, found: dict[str, Any]) -> Iterator[str]:
+    """Return the lines that --explain prints below a datagram."""
+    if "reason" in found:
+        yield f"  not delivered: {found['reason']}"
+        return
+    if record.verdict == "looped":
+        yield "  our own broadcast; when it was published, it went"
+    for one in found["receivers"]:
+        if one["patterns"]:
+            why = f"by {' '.join(repr(text) for text in one['patterns'])}"
+        else:
+            why = "by one of its patterns" if not record.body or record.body[2][:1] != b"!" else "as it is addressed"
+        state = f"; {one['queued']} wait in its queue" if one["queued"] else ""
+        state += f"; {one['lost']} lost so far" if one["lost"] else ""
+        yield f"  to {visible(one['identity'])} {visible(why)}{state}"
+    if found["more_receivers"]:
+        yield f"  and to {found['more_receivers']} more"
+    if not found["receivers"]:
+        yield "  to no client of this host: no pattern matches"
+    for identity in found["gateways"]:
+        yield f"  on to {visible(identity)}, a gateway"
+
+
+# -- the command
+
+
+def _read_verdicts(_context: click.Context, _param: click.Parameter, words: Sequence[str]) -> set[str]:
+    named: set[str] = set()
+    for word in words:
+        if word in KINDS:
+            named.update(KINDS[word])
+        elif word in NAMES:
+            named.add(word)
+        else:
+            raise click.BadParameter(f"{word!r} is neither a verdict ({', '.join(NAMES)}) nor a kind ({_KINDS})")
+    return named
+
+
+@click.command()
+@click.option(
+    "-v", "--verdict", "named", metavar="NAME", multiple=True, callback=_read_verdicts, help="Only these: a verdict, "
+    f"or a kind of them ({_KINDS}). May be repeated."
+)  # fmt: skip
+@click.option("--refused", is_flag=True, help="Only what is not delivered, including our own broadcasts (looped).")
+@click.option("-s", "--source", "sources", metavar="PREFIX", multiple=True, help="Only this sender and those below it.")
+@click.option("--seq", type=click.IntRange(0, bccn1.MAX_SEQ), help="Only with this number.")
+@click.option("-c", "--channel", "channels", metavar="PATTERN", multiple=True, help="Only channels that match.")
+@click.option("--segment", metavar="NAME", help="Only of this segment: its name, or ADDRESS:PORT.")
+@click.option("--explain", "explained", is_flag=True, help="Show which clients received each, and by which pattern.")
+@json_option
+@color_option
+@count_options("datagrams")
+@click.pass_obj
+def tap(
+    path: str | None, /, named: set[str], refused: bool, segment: str | None, explained: bool, as_json: bool,
+    color: str, count: int | None, timeout: float | None, **wanted: Any,
+) -> None:  # fmt: skip
+    """Show every datagram that arrives on the segments, and its verdict.
+
+    \b
+      bccn tap                              all of them
+      bccn tap --refused -s relay02         what is not delivered of relay02, and why
+      bccn tap -v integrity -v bad          forged, without a check, or no BCCN at all
+      bccn tap --explain -n 1 -s relay02    the next one of relay02, and the clients that received it
+      bccn tap -c 'cardsys/>' --json -n 10  ten datagrams, as JSON
+
+    A line has the time, the verdict, the segment (on a terminal only if there are several), the peer's address, src,
+    seq, channel and payload; of what cannot be read, its beginning. On a terminal a line is cut to its width. PREFIX is
+    one or more whole parts of a name: relay02 takes relay02/cardsys/7 and not relay022. PATTERN is as for 'bccn sub'.
+    With --json a payload that is no UTF-8 text stands in payload_base64, and a datagram that cannot be read in
+    datagram_base64.
+
+    With --explain the daemon is asked for each datagram shown: the clients it went to, the patterns that match, how
+    many messages wait for a client or were lost to it, and the gateways; or why it was not delivered. Clients are those
+    of the moment after the datagram arrived.
+
+    Takes the right to tap: root and the daemon's own user and group have it, others by 'access' in its configuration.
+    """
+    verdicts = named | (set(NAMES[LAST_ACCEPTED + 1 :]) if refused else set())
+    with open_bus(path, reconnect=True) as bus:
+        (daemon,) = fetch_listing(bus, "daemon")
+        segments = [str(name) for name in daemon.get("segments", ())]
+        if segment is not None:
+            segment = _find_segment(segment, segments)
+        _subscribe(bus, verdicts)
+        select = TapFilter(**wanted, segment=segment)
+        terminal = sys.stdout.isatty()
+        line = TapLine(
+            colour=wants_colour(color),
+            width=(lambda: shutil.get_terminal_size().columns) if terminal else None,
+            segment=not terminal or len(segments) > 1,
+            pad=max(map(len, verdicts or ("integrity_missing",))) if terminal else 0,
+        )
+
+        def show(record: TapRecord) -> None:
+            found = ask_receivers(bus, record) if explained else {}
+            if as_json:
+                sys.stdout.write(to_json(as_fields(record) | found) + "\n")
+            else:
+                lines = [line(record), *(explanation_lines(record, found) if explained else ())]
+                sys.stdout.write("\n".join(lines) + "\n")
+
+        print_items(filter(select, _records(bus, deadline_after(timeout))), show, count)
+
+
+def _find_segment(text: str, segments: Sequence[str]) -> str:
+    """Return the name of a segment, from that or from its address."""
+    if text in segments:
+        return text
+    try:
+        name = "{}#{}".format(*SegmentAddress().convert(text, None, None))
+    except click.BadParameter:
+        name = text
+    if name not in segments:
+        fail(f"there is no segment {text!r} here, but: {visible(', '.join(segments))}")
+    return name
+
+
+def _subscribe(bus: Connection, verdicts: set[str]) -> None:
+    """Subscribe to these verdicts; to all if there are none."""
+    tap = frames.TAP.decode("ascii")
+    bus.subscribe(*([tap] if not verdicts or verdicts >= set(NAMES) else [tap + name for name in sorted(verdicts)]))
+    for refusal in bus.sync():
+        if refusal.reason == "not_permitted":
+            refuse_to_tap("you may not tap: it shows what is meant for others")
+        fail(explain(refusal), REFUSED)
+
+
+def refuse_to_tap(why: str) -> NoReturn:
+    """End the command, as the user lacks the right to tap."""
+    allow = "have it allowed in the daemon's configuration (access: [{user: NAME, tap: true}])"
+    fail(f"{why}\n  remedy: be root or in the daemon's group, or {allow}", REFUSED)
+
+
+def _records(bus: Connection, deadline: float | None) -> Iterator[TapRecord]:
+    for message in receive_messages(bus, deadline, "datagrams"):
+        try:
+            yield read_record(to_bytes(message.chan), message.payload)
+        except BadFrame:
+            continue  # a message for this program, or for all

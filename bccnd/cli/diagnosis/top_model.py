@@ -1,0 +1,254 @@
+"""Computes the figures of `bccn top` from two snapshots of the daemon and the messages counted in between.
+
+Uses no terminal, socket or clock. What is not known is None, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from bccnd.cli.diagnosis.tap import KINDS
+
+#: names counted in one interval; further ones are counted together
+MAX_NAMES: Final = 10_000
+#: rows of each table
+MAX_ROWS: Final = 100
+OTHERS: Final = "(others)"
+#: sender of messages whose keys are not valid channels
+NAMELESS: Final = "(no sender)"
+
+_COUNTERS: Final = ("received", "sent", "published", "deliveries")
+_LOSSES: Final = ("missing", "lost", "kernel_drops")
+_DESCRIPTION: Final = ("version", "host", "identity", "pid", "started", "segments")
+_FLOWS: Final = ("received", "sent")
+_GAUGES: Final = ("queue_bytes", "clients", "subscriptions", "sources")
+
+Row = dict[str, Any]
+
+
+@dataclass
+class TrafficCount:
+    """Counts messages and their bytes by name; ``lost`` are those for which this program was too slow."""
+
+    messages: int = 0
+    lost: int = 0
+    channels: dict[str, list[int]] = field(default_factory=dict)
+    senders: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, chan: str, src: str, size: int) -> None:
+        self.messages += 1
+        for table, name in ((self.channels, chan), (self.senders, src or NAMELESS)):
+            counts = table.get(name)
+            if counts is None:
+                counts = table.setdefault(name if len(table) < MAX_NAMES else OTHERS, [0, 0])
+            counts[0] += 1
+            counts[1] += size
+
+
+class Snapshot(NamedTuple):
+    """Listings of the daemon at a time (monotonic). ``sources`` and ``worst_links`` may be older, as there may be
+    many."""
+
+    at: float
+    daemon: Row
+    clients: tuple[Row, ...] = ()
+    sources: tuple[Row, ...] = ()
+    gateways: tuple[Row, ...] = ()
+    worst_links: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What `bccn top` shows. ``seconds`` is the length of the interval, None without an earlier snapshot of the same
+    daemon: then ``rates`` (per second) are empty. ``new``, ``lost_now`` and ``dropped_now`` are of the interval. In
+    ``heard_seconds``, ``heard`` messages were counted, and ``unheard`` were missed. Rows have the fields of the
+    listings, with rates per second, None at first.
+    """
+
+    version: str
+    host: str
+    identity: str
+    pid: int
+    started: float
+    segments: list[str]
+    seconds: float | None
+    rates: dict[str, float]
+    totals: dict[str, int]
+    losses: dict[str, int]
+    new: dict[str, int]
+    dropped: dict[str, int]
+    dropped_now: dict[str, int]
+    queue_bytes: int
+    clients: int
+    subscriptions: int
+    sources: int
+    states: dict[str, int]
+    heard_seconds: float
+    heard: int
+    unheard: int
+    busy_channels: list[Row]
+    busy_senders: list[Row]
+    worst_clients: list[Row]
+    troubled_sources: list[Row]
+    gateways: list[Row]
+    peers: list[Row]
+    worst_links: list[Row]
+
+
+def restarted(before: Snapshot | None, after: Snapshot) -> bool:
+    """Return whether two snapshots are of different daemons."""
+    return before is not None and any(before.daemon[name] != after.daemon[name] for name in ("pid", "started"))
+
+
+def figures(before: Snapshot | None, after: Snapshot, traffic: TrafficCount, heard_seconds: float) -> Figures:
+    """Compute the figures; ``before`` is None for the first snapshot."""
+    if restarted(before, after):
+        before = None
+    now, was = after.daemon, (before or after).daemon
+    seconds = round(after.at - before.at, 3) if before is not None and after.at > before.at else None
+    totals, earlier = _totals(now), _totals(was)
+    dropped = {reason: count - was["dropped"].get(reason, 0) for reason, count in now["dropped"].items()}
+    earlier_clients, earlier_gateways = (before.clients, before.gateways) if before is not None else ((), ())
+    peers = _links(_peers(earlier_gateways), _peers(after.gateways), seconds)
+    peers.sort(
+        key=lambda row: (-row["dropped_now"], -row["dropped"], -sum(row[flow] or 0 for flow in _FLOWS), row["name"])
+    )
+    return Figures(
+        **{name: now[name] for name in (*_DESCRIPTION, *_GAUGES)},
+        seconds=seconds,
+        rates={} if seconds is None else {name: _per_second(totals, earlier, name, seconds) or 0.0 for name in totals},
+        totals=totals,
+        losses={name: now[name] for name in _LOSSES},
+        new={name: max(0, now[name] - was[name]) for name in _LOSSES},
+        dropped=dict(now["dropped"]),
+        dropped_now={reason: count for reason, count in dropped.items() if count > 0},
+        states={state: sum(one["state"] == state for one in after.sources) for state in ("alive", "silent", "dead")},
+        heard_seconds=round(heard_seconds, 3),
+        heard=traffic.messages,
+        unheard=traffic.lost,
+        busy_channels=_busiest(traffic.channels, heard_seconds),
+        busy_senders=_busiest(traffic.senders, heard_seconds),
+        worst_clients=_worst(earlier_clients, after.clients, seconds),
+        troubled_sources=_troubled(after.sources),
+        gateways=_links(_gateways(earlier_gateways), _gateways(after.gateways), seconds),
+        peers=peers[:MAX_ROWS],
+        worst_links=list(after.worst_links[:MAX_ROWS]),
+    )
+
+
+def _totals(daemon: Row) -> dict[str, int]:
+    """Return the counters of the daemon, and the sums of those of verdicts by kind."""
+    verdicts = daemon["verdicts"]
+    kinds = {kind: sum(verdicts.get(name, 0) for name in names) for kind, names in KINDS.items()}
+    return {name: daemon[name] for name in _COUNTERS} | kinds
+
+
+def _per_second(
+    now: Mapping[str, Any], was: Mapping[str, Any] | None, name: str, seconds: float | None
+) -> float | None:
+    if was is None or seconds is None:
+        return None
+    return float(round(max(0, now[name] - was[name]) / seconds, 3))
+
+
+def _busiest(table: Mapping[str, list[int]], seconds: float) -> list[Row]:
+    if seconds <= 0:
+        return []
+    ranked = sorted(table.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))[:MAX_ROWS]
+    return [
+        {"name": name, "messages": round(count / seconds, 3), "bytes": round(size / seconds, 3)}
+        for name, (count, size) in ranked
+    ]
+
+
+def _worst(before: Iterable[Row], after: Iterable[Row], seconds: float | None) -> list[Row]:
+    """Return clients: first those that lose now, then by queue, waiting, losses and rate."""
+    known = {(one["pid"], one["since"], one["program"]): one for one in before}
+    rows = []
+    for one in after:
+        was = known.get((one["pid"], one["since"], one["program"]))
+        row = {name: one[name] for name in ("identity", "queued", "queued_bytes", "lost", "waits", "patterns")}
+        row["lost_now"] = 0 if was is None else max(0, one["lost"] - was["lost"])
+        rows.append(row | {"published": _per_second(one, was, "published", seconds)})
+    troubles = ("lost_now", "queued_bytes", "waits", "lost", "published")
+    rows.sort(key=lambda row: ([-(row[name] or 0) for name in troubles], row["identity"]))
+    return rows[:MAX_ROWS]
+
+
+def _troubled(sources: Iterable[Row]) -> list[Row]:
+    """Return sources: the silent, as they may be dead soon, then the dead, the latest first, then by missing."""
+    rows = [
+        {name: one.get(name, 0) for name in ("src", "state", "silent_seconds", "missing")}
+        for one in sources
+        if one["state"] in ("silent", "dead") or one.get("missing")
+    ]
+    order = {"silent": 0, "dead": 1}
+    rows.sort(key=lambda row: (order.get(row["state"], 2), -row["missing"], row["silent_seconds"], row["src"]))
+    return rows[:MAX_ROWS]
+
+
+def _gateways(rows: Iterable[Row]) -> dict[Any, Row]:
+    rows = [one | {"name": one["gateway"], "peers": one["peers_connected"]} for one in rows]
+    return {one["name"]: one | {"dropped": sum(one["dropped"].values())} for one in rows}
+
+
+def _peers(rows: Iterable[Row]) -> dict[Any, Row]:
+    """Return the peers of gateways that are up, by what identifies them."""
+    pairs = [(one["gateway"], peer) for one in rows if one["up"] for peer in one["peers"]]
+    return {
+        (gateway, peer["peer"], peer["since"]): {**peer, "up": True, "peers": None}
+        | {"name": " ".join(filter(None, (gateway, peer["peer"], peer["name"])))}
+        for gateway, peer in pairs
+    }
+
+
+def _links(before: Mapping[Any, Row], after: Mapping[Any, Row], seconds: float | None) -> list[Row]:
+    rows = []
+    for key, now in after.items():
+        was = before.get(key)
+        row = {name: now[name] for name in ("name", "up", "peers", "dropped")}
+        row |= {name: _per_second(now, was, name, seconds) for name in _FLOWS}
+        rows.append(row | {"dropped_now": 0 if was is None else max(0, now["dropped"] - was["dropped"])})
+    return rows
+
+
+# -- formatting
+
+
+def rate(value: float | None) -> str:
+    """Format a rate in at most six characters."""
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if value and value < 9.95 else count(round(value))
+
+
+def count(value: float) -> str:
+    """Format a number in at most six characters."""
+    for unit in ("", "k", "M", "G", "T"):
+        if value < (9_999.5 if unit else 99_999.5):
+            return f"{value:,.0f}{unit}"
+        value /= 1000
+    return "huge"
+
+
+def size(value: float) -> str:
+    """Format bytes in at most six characters, in units of 1024."""
+    for unit in ("", "K", "M", "G", "T"):
+        if value < 1023.5:
+            return f"{value:.0f}{unit}" if not unit or value >= 999.95 else f"{value:.1f}{unit}"
+        value /= 1024
+    return "huge"
+
+
+def span(seconds: float) -> str:
+    """Format a duration in at most eight characters."""
+    minutes, left = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d {hours:02d}h"
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    return f"{minutes}m {left:02d}s" if minutes else f"{left}s"

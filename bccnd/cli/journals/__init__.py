@@ -1,0 +1,1 @@
+"""Commands that record, replay and evaluate journals."""

@@ -1,0 +1,231 @@
+"""`bccn pipeline`: the tables of a journal, made on Spark, at once or as files come.
+
+Invariant: a fault is one line with its remedy, and leaves the tables as they were. Nothing of Spark's own output
+reaches the terminal; when something fails that cannot be explained, it is in a file that is named.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, require
+from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
+from bccnd.cli.shared.options import Duration, compose, safe_numbers_option
+from bccnd.cli.shared.output import fail, print_notice, to_json
+from bccnd.cli.shared.progress import show_steps
+from bccnd.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from bccnd.pipeline.driver.build import Outcome
+
+#: reasons for exit code 2: errors of the command line
+_USAGE: Final = ("bad_master", "bad_memory")
+#: files that a summary names
+_NAMED: Final = 10
+
+
+@click.group(
+    cls=LazyGroup,
+    entries={
+        "build": Entry("journals.pipeline:build", "Make all tables of a journal anew", socket=False),
+        "stream": Entry("journals.pipeline:stream", "Keep the tables of a journal up to date", socket=False),
+        "ingest": Entry("journals.pipeline_ingest:ingest", "Write packet captures to a journal", socket=False),
+        "publish": Entry("journals.pipeline_publish:publish", "Publish the findings of the report as messages"),
+    },
+)
+def pipeline() -> None:
+    """Make tables of delivery, loss, silences and refused datagrams from journals, on Spark.
+
+    \b
+      bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
+      bccn report /var/lib/bccnd/tables --out ./page
+    """
+
+
+def _settings(_context: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, setting = value.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise click.BadParameter(f"{value!r} is not of the form spark.NAME=VALUE")
+        found[name] = setting
+    return found
+
+
+def _days(_context: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
+    found = value.split(",") if value else []
+    for day in found:
+        try:
+            datetime.datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=datetime.UTC)
+        except ValueError:
+            raise click.BadParameter(f"{day!r} is no day: write 2026-03-01, or several separated by commas") from None
+    return found
+
+
+_keep_option: Final = click.option(
+    "--keep",
+    type=Duration(3600),
+    default="24h",
+    metavar="TIME",
+    help="Time for which replaced versions of the tables stay readable.",
+)
+#: what every command that runs on Spark has
+spark_options: Final = compose(
+    click.option("--master", metavar="URL", help="Where Spark runs: local[N], spark://HOST:7077, ...; else $MASTER."),
+    click.option("--memory", metavar="SIZE", default="2g", help="Maximal heap of the Spark driver."),
+    click.option("--conf", metavar="K=V", multiple=True, callback=_settings, help="Setting of Spark; repeatable."),
+)
+_tables_option: Final = click.option(
+    "--out",
+    "tables",
+    required=True,
+    metavar="TABLES",
+    shell_complete=complete_files,
+    help="Folder or URI of the tables.",
+)
+
+
+@click.command()
+@click.argument("journal", shell_complete=complete_files)
+@_tables_option
+@click.option("--days", metavar="DAY,...", callback=_days, help="Only make these days anew, also final ones.")
+@_keep_option
+@spark_options
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
+@safe_numbers_option
+def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool, **spark_settings: Any) -> None:
+    """Make all tables of a JOURNAL anew.
+
+    \b
+      bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
+      bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables --days 2026-03-01,2026-03-02
+      bccn pipeline build s3://fleet/journal --out s3://fleet/tables --master spark://head:7077
+
+    JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables are Delta tables. They have afterwards what
+    the journal has: days that retention has taken from it are gone. With --days, other days stay as they are unless
+    these change them, and a day of which records are gone is left. A run that fails changes nothing.
+    """
+    require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
+    with session(journal, **spark_settings) as (spark, progress):
+        from bccnd.pipeline.driver.build import build as make
+        from bccnd.pipeline.driver.incremental import once
+
+        if days:
+            outcome = once(spark, journal, tables, progress=progress, keep=keep, days=days)
+        else:
+            outcome = make(spark, journal, tables, progress=progress, keep=keep)
+        _summary(outcome, tables, as_json)
+
+
+@click.command()
+@click.argument("journal", shell_complete=complete_files)
+@_tables_option
+@click.option("--checkpoint", metavar="DIR", shell_complete=complete_files, help="Ignored; for old command lines.")
+@click.option("--once", is_flag=True, help="Run one pass, then exit.")
+@click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Time between two passes.")
+@click.option(
+    "--final-after",
+    type=Duration(),
+    default="7d",
+    metavar="TIME",
+    help="Age, in whole days, from which a day is not computed again; 0: never.",
+)
+@_keep_option
+@spark_options
+@click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
+@safe_numbers_option
+def stream(
+    journal: str,
+    tables: str,
+    checkpoint: str | None,  # noqa: ARG001 - an option of earlier versions
+    once: bool,
+    every: float,
+    final_after: float,
+    keep: float,
+    as_json: bool,
+    **spark_settings: Any,
+) -> None:
+    """Keep the tables of a JOURNAL up to date: files that came since the last time, however late, and no others.
+
+    \b
+      bccn pipeline stream /var/lib/bccnd/journal --out /var/lib/bccnd/tables --once
+
+    The days that new files touch are computed anew; the tables are then the same as build would make. A day of which
+    retention has taken records from the journal stays as it is, and so does a day that is final: a week before the
+    newest day of the tables, by default. The summary names the days or files. build --days makes such days anew.
+    stream may be killed at any moment and started again.
+    """
+    require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
+    with session(journal if once else None, **spark_settings) as (spark, progress):
+        from bccnd.pipeline.driver.incremental import once as make
+
+        while True:
+            outcome = make(spark, journal, tables, progress=progress, keep=keep, final_after=final_after)
+            if outcome.days or outcome.left or once:
+                _summary(outcome, tables, as_json)
+            if once:
+                break
+            time.sleep(every)
+
+
+@contextmanager
+def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
+    """Yield a session of Spark, and a function that shows its steps. An error ends the command. With the ``journal``
+    that is read once, Java is started for its size."""
+    from bccnd.pipeline.driver.build import STEPS
+    from bccnd.pipeline.driver.spark_session import run_on_spark
+    from bccnd.pipeline.inputs.journal_files import Journal
+
+    try:
+        size = None if journal is None else sum(one.size for one in Journal(journal, may_be_empty=True).files)
+        with show_steps(STEPS) as show_step:
+            show_step("starting Spark")
+            with run_on_spark(size=size, **settings) as spark:
+                yield spark, show_step
+    except PipelineError as error:
+        print_notice(str(error))
+        sys.exit(2 if error.reason in _USAGE else 1)
+    except KeyboardInterrupt:
+        fail("interrupted; the tables are as they were")
+
+
+def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
+    if as_json:
+        damaged = [{"path": file.path, "why": file.why} for file in outcome.damaged]
+        found = {"tables": tables, "days": outcome.days, "left": outcome.left, "late": outcome.late, "damaged": damaged}
+        click.echo(to_json(found | {"rows": outcome.rows, "seconds": round(outcome.seconds, 1)}))
+        return
+    from bccnd.journal import file_names
+
+    if outcome.left:
+        left = f"{len(outcome.left)} day{'s' * (len(outcome.left) > 1)}, {', '.join(outcome.left)}"
+        click.echo(f"left as they were, since retention has taken records of them from the journal: {left}")
+    for path in outcome.late[:_NAMED]:
+        click.echo(f"too late, its day is final: {path}")
+    if outcome.late:
+        days = ",".join(sorted({file.day for file in map(file_names.read_path, outcome.late) if file is not None}))
+        click.echo(
+            f"to count such files ({len(outcome.late)}): bccn pipeline build JOURNAL --out {tables} --days {days}"
+        )
+    for file in outcome.damaged[:_NAMED]:
+        click.echo(f"left out: {file.why}")
+    if len(outcome.damaged) > _NAMED:
+        click.echo(f"and {len(outcome.damaged) - _NAMED} more files of the journal are left out")
+    if not outcome.days:
+        click.echo(f"nothing new; {tables} is up to date")
+        return
+    width = max(map(len, outcome.rows))
+    for name, rows in outcome.rows.items():
+        click.echo(f"{name:<{width}}  {rows:>13,}")
+    first, last = outcome.days[0], outcome.days[-1]
+    days = first if first == last else f"{len(outcome.days)} days, {first} to {last}"
+    click.echo(f"{days} in {outcome.seconds:.1f} s; next: bccn report {tables} --out DIR")

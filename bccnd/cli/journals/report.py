@@ -1,0 +1,87 @@
+"""`bccn report`: makes a page of tables or of a journal. An earlier page stays until the new one is whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Final
+
+import click
+
+from bccnd.cli.journals.pipeline import spark_options
+from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, require
+from bccnd.cli.shared.lazy_group import complete_files
+from bccnd.cli.shared.options import period_options, safe_numbers_option
+from bccnd.cli.shared.output import fail, print_notice, to_json, visible
+from bccnd.errors import PipelineError
+
+#: findings that are named on the terminal; the page has all
+_NAMED: Final = 5
+
+
+@click.command()
+@click.argument("where", metavar="TABLES_OR_JOURNAL", shell_complete=complete_files)
+@click.option("--out", required=True, metavar="DIR", shell_complete=complete_files, help="Folder for index.html.")
+@period_options
+@click.option("--title", metavar="TEXT", help="Headline of the page.")
+@spark_options
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
+@safe_numbers_option
+def report(
+    where: str, out: str, since: int | None, until: int | None, title: str | None, as_json: bool, **spark_settings: Any
+) -> None:
+    """Make a page of what arrived, what was lost and why, with what to look at first.
+
+    \b
+      bccn report /var/lib/bccnd/tables --out /var/www/bccn
+      bccn report ./journal --out ./page --since 2026-11-21T08:00 --until 2026-11-21T09:00
+
+    TABLES is what bccn pipeline build has written: a path, or a URI that pyarrow can open. Of a JOURNAL the tables are
+    made first, into DIR/tables, by Spark; --master, --memory and --conf are for that. The page is one file that loads
+    nothing: it can be mailed, printed, and read on a phone. Sets of receivers and clocks are known by day: of these,
+    whole days are shown. A period of at most a day is compared with the same hours of the day before.
+    """
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--since is not before --until")
+    require(["pyarrow", "deltalake", "jinja2"], PIPELINE_EXTRA)
+    from bccnd.pipeline.report.findings import SEVERITIES
+    from bccnd.pipeline.report.page import report as make
+    from bccnd.pipeline.report.table_reader import Tables, TimeRange
+
+    def show_step(step: str) -> None:
+        if sys.stderr.isatty():
+            print_notice(f"{step} ...")
+
+    try:
+        if Tables(where).is_journal:
+            from bccnd.cli.journals.pipeline import session
+            from bccnd.pipeline.driver.build import build
+
+            tables = os.path.join(out, "tables")
+            with session(where, **spark_settings) as (spark, progress):
+                build(spark, where, tables, progress=progress)
+            print_notice(f"the tables are in {tables}; the next time, name them instead of the journal")
+            where = tables
+        path, findings = make(where, out, time=TimeRange(since, until), title=title or "", progress=show_step)
+    except PipelineError as error:
+        fail(str(error))
+    if as_json:
+        rows = [
+            {name: _spaced(value) if isinstance(value, str) else value for name, value in one._asdict().items()}
+            | {"severity": SEVERITIES[one.severity]}
+            for one in findings
+        ]
+        click.echo(to_json({"page": path, "findings": rows}))
+        return
+    for one in findings[:_NAMED]:
+        click.echo(f"{SEVERITIES[one.severity] + ':':<8} {visible(_spaced(one.title))}")
+    if len(findings) > _NAMED:
+        click.echo(f"and {len(findings) - _NAMED} more")
+    if not findings:
+        click.echo("nothing to act on")
+    click.echo(path)
+
+
+def _spaced(text: str) -> str:
+    """Text of a page for terminals and programs: with plain spaces."""
+    return text.replace("\N{NO-BREAK SPACE}", " ")
