@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 from prometheus_client.core import Metric
 
-from bccnd.bus.recorder_reports import RECORDED
+from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.observing.counters import (
     DROP_REASONS,
     END_REASONS,

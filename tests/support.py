@@ -26,9 +26,9 @@ from typing import Any, Final, NamedTuple, NoReturn, Self
 import pytest
 from hypothesis import settings
 
-from bccnd.bus.access import Access, Admission, Rule, admit_all
-from bccnd.bus.client import BusLimits, Client
-from bccnd.bus.control import Listing
+from bccnd.bus.clients.access import Access, Admission, Rule, admit_all
+from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.bus.requests.control import Listing
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.receivers import Receivers

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from bccnd import log
-from bccnd.bus.client import Client
+from bccnd.bus.clients.client import Client
 from bccnd.bus.server import BUG, Bus
 from bccnd.core.formats import client_log_format
 from bccnd.core.matching.patterns import DIALECTS

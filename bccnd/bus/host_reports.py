@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.refusals import AFTER_REFUSAL
+from bccnd.bus.clients.refusals import AFTER_REFUSAL
 from bccnd.bus.server import Bus
 from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.dedup import TrackerTable

@@ -16,21 +16,21 @@ from functools import partial
 from typing import Any, Final
 
 from bccnd import log
-from bccnd.bus.access import Access, Admission
-from bccnd.bus.backpressure import Backpressure
-from bccnd.bus.client import BusLimits, Client
-from bccnd.bus.client_state import client_image
-from bccnd.bus.control import Control, Listing
-from bccnd.bus.fanout import Fanout
-from bccnd.bus.gateway_links import GatewayLinks
-from bccnd.bus.identities import ClientsByPid, Identities
-from bccnd.bus.input_transaction import InputTransaction
-from bccnd.bus.packet_reader import TURN, ClientEvents, PacketReader
-from bccnd.bus.publisher import Publisher
-from bccnd.bus.recorder_reports import RecorderReports
-from bccnd.bus.refusals import MAX_REPEATED, log_end, log_refusal
-from bccnd.bus.send_queues import SendQueues
-from bccnd.bus.subscriptions import Subscriptions
+from bccnd.bus.clients.access import Access, Admission
+from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.bus.clients.client_state import client_image
+from bccnd.bus.clients.identities import ClientsByPid, Identities
+from bccnd.bus.clients.refusals import MAX_REPEATED, log_end, log_refusal
+from bccnd.bus.clients.subscriptions import Subscriptions
+from bccnd.bus.delivery.fanout import Fanout
+from bccnd.bus.delivery.send_queues import SendQueues
+from bccnd.bus.incoming.backpressure import Backpressure
+from bccnd.bus.incoming.input_transaction import InputTransaction
+from bccnd.bus.incoming.packet_reader import TURN, ClientEvents, PacketReader
+from bccnd.bus.incoming.publisher import Publisher
+from bccnd.bus.requests.control import Control, Listing
+from bccnd.bus.requests.gateway_links import GatewayLinks
+from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.core.matching.pattern_tree import REFILL
 from bccnd.core.matching.patterns import MAX_PATTERN, Dialect
 from bccnd.core.matching.routes import Routes

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, NoReturn
 import click
 
 from bccnd import log
-from bccnd.bus.access import Access, admit_all, by_user
+from bccnd.bus.clients.access import Access, admit_all, by_user
 from bccnd.bus.server import Bus, Entrance
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.streams import ServerCommand

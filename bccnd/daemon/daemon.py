@@ -16,12 +16,12 @@ from operator import attrgetter
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.backlog import Backlog
-from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.heartbeats import HeartbeatSender, LivenessAnnouncer
 from bccnd.bus.host_reports import HostReports
-from bccnd.bus.recorder_reports import RecorderReports
-from bccnd.bus.segment_reader import SegmentReader
+from bccnd.bus.incoming.backlog import Backlog
+from bccnd.bus.incoming.segment_reader import SegmentReader
+from bccnd.bus.requests.gateway_links import GatewayLinks
+from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
 from bccnd.config import Configuration, load
 from bccnd.config.schema import RESTART_KEYS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.config import Settings
 from bccnd.gateways import NAMES
 from bccnd.net.loop import Loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from bccnd import log
-from bccnd.bus.access import Access, Rule
+from bccnd.bus.clients.access import Access, Rule
 from bccnd.config import Configuration, Settings
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.redundancy import RepeatRule

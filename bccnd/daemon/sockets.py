@@ -9,7 +9,7 @@ import os
 from contextlib import ExitStack, suppress
 
 from bccnd import log
-from bccnd.bus.access import Admission, admit_all, by_mode
+from bccnd.bus.clients.access import Admission, admit_all, by_mode
 from bccnd.bus.server import Entrance
 from bccnd.config import Configuration, Settings
 from bccnd.core.formats.bus_address import read_address

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.host_reports import HostReports
-from bccnd.bus.recorder_reports import RecorderReports
+from bccnd.bus.requests.gateway_links import GatewayLinks
+from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.observing.latency_histogram import LatencyHistogram

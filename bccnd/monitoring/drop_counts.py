@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from bccnd import log
-from bccnd.bus.recorder_reports import RECORDED
+from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.observing.counters import ERROR_REASONS
 from bccnd.core.wire.verdicts import NAMES as VERDICTS
 from bccnd.monitoring.daemon_state import DaemonState, all_counters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.recorder_reports import RECORDED
+from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.wire.verdicts import INTERNAL_ERROR, NAMES
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_catalog import DROPS

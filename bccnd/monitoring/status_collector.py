@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Final, Protocol
 
-from bccnd.bus.client import Client as BusClient
+from bccnd.bus.clients.client import Client as BusClient
 from bccnd.core.observing.counter_history import SLOT, History, Rise
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.observing.top_channels import WINDOW, TopChannels

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.recorder_reports import report_of
+from bccnd.bus.requests.recorder_reports import report_of
 from bccnd.client.transport import jitter
 from bccnd.config import RecorderSettings
 from bccnd.errors import BadFrame, BusError

@@ -35,8 +35,8 @@ PAUSE: Final = 0.01
 COUNTED: Final = (
     "__pyx_f_5bccnd_6native_6system_6poller_6Poller_wait",
     "__pyx_f_5bccnd_3net_4loop_4Loop__timeout",
-    "__pyx_f_5bccnd_3bus_14segment_reader_13SegmentReader_on_events",
-    "__pyx_f_5bccnd_3bus_13packet_reader_12ClientEvents_on_events",
+    "__pyx_f_5bccnd_3bus_8incoming_14segment_reader_13SegmentReader_on_events",
+    "__pyx_f_5bccnd_3bus_8incoming_13packet_reader_12ClientEvents_on_events",
 )
 #: calls them and is never left, and what else it calls
 LOOP: Final = (

@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from bccnd.bus.access import Rule, admit_all
-from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.bus.clients.access import Rule, admit_all
+from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES, BusLimits
 from bccnd.core.matching.patterns import MAX_PATTERN
 from bccnd.core.wire import frames
 from bccnd.native.buffers import scan

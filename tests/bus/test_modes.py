@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.access import admit_all
-from bccnd.bus.client import HARD_MODES, SOFT_MODES
+from bccnd.bus.clients.access import admit_all
+from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
 from bccnd.core.wire import frames
 from tests.bus import packets as net_packets
 from tests.bus.packets import accounted, collect, from_segment, mode, numbers, unbatched

@@ -12,8 +12,8 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from bccnd.bus.access import admit_all
-from bccnd.bus.client import HARD_MODES, SOFT_MODES
+from bccnd.bus.clients.access import admit_all
+from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
 from bccnd.bus.server import PORTION, PORTIONS
 from bccnd.core.wire import frames
 from bccnd.net.loop import READABLE

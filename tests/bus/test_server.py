@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bccnd.bus.control import PAGE
+from bccnd.bus.requests.control import PAGE
 from bccnd.bus.server import PORTION
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import ERROR_REASONS

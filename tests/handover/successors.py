@@ -17,10 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from bccnd.bus.access import Rule, admit_all
-from bccnd.bus.client import BusLimits, Client
 from bccnd.bus.client_restore import replay_input, restore_clients
-from bccnd.bus.segment_reader import SegmentReader
+from bccnd.bus.clients.access import Rule, admit_all
+from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.bus.incoming.segment_reader import SegmentReader
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes

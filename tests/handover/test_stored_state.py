@@ -22,8 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.bus.access import Access, Allowed, Rule
-from bccnd.bus.client import BusLimits
+from bccnd.bus.clients.access import Access, Allowed, Rule
+from bccnd.bus.clients.client import BusLimits
 from bccnd.core.formats import client_log_format
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.sending.send_queue import ENTRY
@@ -117,7 +117,7 @@ def test_client_state_is_restored(site: Site) -> None:
 def test_no_object_of_a_client_that_ended_stays(
     site: Site, monkeypatch: pytest.MonkeyPatch, state: str, end: str
 ) -> None:
-    monkeypatch.setattr("bccnd.bus.control.PAGE", 1)
+    monkeypatch.setattr("bccnd.bus.requests.control.PAGE", 1)
 
     def connect_and_end() -> None:
         for _ in range(10):

@@ -9,9 +9,9 @@ from typing import Any
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
-from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.host_reports import HostReports
-from bccnd.bus.recorder_reports import RecorderReports
+from bccnd.bus.requests.gateway_links import GatewayLinks
+from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counter_history import STEP

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 
 from bccnd import log
-from bccnd.bus.recorder_reports import RECORDED
-from bccnd.bus.refusals import AFTER_REFUSAL
+from bccnd.bus.clients.refusals import AFTER_REFUSAL
+from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.observing.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.fleet.report_format import REASONS as REPORT_REASONS

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from bccnd.bus.receiver_listing import describe_receivers
+from bccnd.bus.clients.receiver_listing import describe_receivers
 from bccnd.bus.server import PORTION
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
-from bccnd.bus.access import Access
+from bccnd.bus.clients.access import Access
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, REFUSE_REASONS
 from bccnd.core.observing.latency_histogram import LATENCY_BOUNDS

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.client import BusLimits
+from bccnd.bus.clients.client import BusLimits
 from bccnd.core.wire import frames
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, PeerIdentifier, credentials

@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
-from bccnd.bus.client import Client as BusClient
+from bccnd.bus.clients.client import Client as BusClient
 from bccnd.config import load
 from bccnd.daemon.daemon import Daemon
 from bccnd.errors import StartError

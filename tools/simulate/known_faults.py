@@ -117,7 +117,7 @@ _ALL: Final = (
         "each token of a user's rate wakes all its waiting publishers",
         (
             Change(
-                "bus/backpressure.py",
+                "bus/incoming/backpressure.py",
                 """        self._block(client, packet, retry, "rate")
         account = client.account
         account.waiting[client] = None
@@ -147,7 +147,7 @@ _ALL: Final = (
     KnownFault(
         "trace_of_gone",
         "a trace meets a client whose patterns are being removed, and ends its own client",
-        (Change("bus/receiver_listing.py", "receivers = routes.present(found)", "receivers = tuple(found)"),),
+        (Change("bus/clients/receiver_listing.py", "receivers = routes.present(found)", "receivers = tuple(found)"),),
     ),
 )
 

@@ -1,0 +1,130 @@
+"""A client of the local bus: its connection, its modes, and what it and its user may hold."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+from bccnd.bus.clients.access import Rights
+from bccnd.core.matching.patterns import Dialect
+from bccnd.core.sending.send_queue import SendQueue
+from bccnd.core.sending.user_quota import UserAccount, UserLimits
+from bccnd.handover.client_log import NOTHING, ClientLog
+from bccnd.net.loop import HALF_CLOSED, READABLE, Timer
+from bccnd.net.peer import Peer
+
+#: what a client may choose for a message that its socket (soft) or its queue (hard) does not take
+SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
+HARD_MODES: Final = (b"discard", b"block", b"error")
+
+
+class QueueLimits(Protocol):
+    """Limits of the queue of one client (section ``bus.queue``)."""
+
+    @property
+    def messages(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+class BusLimits(Protocol):
+    """Limits of one client, one user and all of them (section ``bus``).
+
+    ``patience``: seconds for which a client that reads nothing may block clients that publish to it.
+    """
+
+    @property
+    def queue(self) -> QueueLimits: ...
+    @property
+    def max_clients(self) -> int: ...
+    @property
+    def max_subscriptions(self) -> int: ...
+    @property
+    def patience(self) -> float: ...
+    @property
+    def user(self) -> UserLimits: ...
+
+
+class Client:
+    """One connection, with its ``number`` among all that there ever were.
+
+    ``identity`` begins with ``base``, which the kernel vouches for.
+    """
+
+    __slots__ = (
+        "account",
+        "base",
+        "blocked_packet",
+        "dialect",
+        "echo",
+        "fd",
+        "hard",
+        "identity",
+        "listing",
+        "local",
+        "lost",
+        "number",
+        "open",
+        "patience_timer",
+        "patient",
+        "peer",
+        "progress",
+        "published",
+        "queue",
+        "resume",
+        "rights",
+        "since",
+        "sock",
+        "soft",
+        "state_log",
+        "subscriptions",
+        "watched",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        number: int,
+        peer: Peer,
+        base: bytes,
+        dialect: Dialect,
+        account: UserAccount,
+        rights: Rights,
+    ) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.number = number
+        self.peer = peer
+        self.base = self.identity = base
+        self.dialect = dialect
+        self.account = account
+        self.rights = rights
+        self.since = time.time()
+        self.queue = SendQueue()
+        self.soft, self.hard = b"queue", b"discard"
+        self.echo = True
+        #: whether what it publishes stays on this host
+        self.local = False
+        #: whether it may still block clients that publish to it, and when it last took something (monotonic)
+        self.patient = True
+        self.progress = 0.0
+        #: when that is checked next, while a publisher waits for it
+        self.patience_timer: Timer | None = None
+        #: while it is blocked as a publisher: how its packet is tried again, and the packet
+        self.resume: Callable[[], None] | None = None
+        self.blocked_packet: bytes | None = None
+        #: what the next daemon will know of it
+        self.state_log: ClientLog = NOTHING
+        self.subscriptions = 0
+        self.published = 0
+        self.lost = 0
+        self.open = True
+        #: events of its socket that the loop waits for
+        self.watched = READABLE | HALF_CLOSED
+        #: what is left of the listing that it has asked for; None if that was dropped
+        self.listing: Iterator[dict[str, Any] | None] | None = iter(())
+
+    def __str__(self) -> str:
+        return str(self.peer)

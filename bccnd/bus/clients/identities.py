@@ -1,0 +1,98 @@
+"""The identities of clients on the segment, and the sequence numbers that go with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from bccnd.bus.clients.client import Client
+from bccnd.core.matching.routes import Routes
+from bccnd.core.sending.egress import Egress
+from bccnd.handover.client_log import NOTHING
+from bccnd.net.peer import Peer
+
+
+class ClientsByPid:
+    """Connected clients by the pid of their process, so that one that comes or goes need not be compared with all."""
+
+    def __init__(self) -> None:
+        self._by_pid: dict[int, dict[Client, None]] = {}
+
+    def of(self, pid: int) -> list[Client]:
+        return list(self._by_pid.get(pid, ()))
+
+    def add(self, client: Client) -> None:
+        self._by_pid.setdefault(client.peer.pid, {})[client] = None
+
+    def remove(self, client: Client) -> None:
+        group = self._by_pid[client.peer.pid]
+        del group[client]
+        if not group:
+            del self._by_pid[client.peer.pid]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_pid.values()))
+
+
+class Identities:
+    """Gives clients identities; ``egress`` counts for each of them, unless there is no segment.
+
+    ``identify`` makes an identity of a program's name and a pid, ``tagged`` adds a tag to one (BadMessage: bad_tag).
+    """
+
+    def __init__(
+        self,
+        routes: Routes[int],
+        egress: Egress | None,
+        clients: ClientsByPid,
+        identify: Callable[[bytes, int], bytes],
+        tagged: Callable[[bytes, bytes], bytes],
+    ) -> None:
+        self._routes = routes
+        self._egress = egress
+        self._clients = clients
+        self._identify = identify
+        self._tagged = tagged
+
+    def base_of(self, peer: Peer, number: int) -> bytes:
+        """Return the identity of a program; ``number`` is that of its connection."""
+        base = self._identify(peer.program, peer.pid)
+        # From another pid namespace: the connection tells such clients apart.
+        return base if peer.pid else self._tagged(base, b"%d" % number)
+
+    def open(self, identity: bytes) -> None:
+        """Begin to count for an identity."""
+        if self._egress is not None:
+            self._egress.open(identity)
+
+    def close(self, client: Client, now: float) -> None:
+        """End the count for a client that leaves its identity; others of the same identity continue it."""
+        if self._egress is None:
+            return
+        self._egress.close(client.identity, now)
+        seq = self._egress.next_seq(client.identity)
+        for other in self._clients.of(client.peer.pid) if seq else ():
+            if other.identity == client.identity:
+                other.state_log.next_seq(seq)
+
+    def rename(self, client: Client, identity: bytes) -> None:
+        """Give a client another identity."""
+        self.open(identity)
+        self.close(client, time.monotonic())
+        self._routes.rename(client.fd, identity)
+        client.identity = identity
+        self.record_seq(client)
+
+    def tag(self, client: Client, tag: bytes) -> None:
+        """Add a tag to the identity of a client; an empty one removes it. Raises BadMessage: bad_tag."""
+        self.rename(client, self._tagged(client.base, tag) if tag else client.base)
+
+    def record_seq(self, client: Client) -> None:
+        """Record the next sequence number of a client: a message that is replayed must not get another one."""
+        if self._egress is not None and client.state_log is not NOTHING:
+            client.state_log.next_seq(self._egress.fix_seq(client.identity, time.time_ns() // 1000))
+
+    def resume_seq(self, client: Client, seq: int) -> None:
+        """Continue the sequence numbers of a restored client."""
+        if self._egress is not None:
+            self._egress.resume(client.identity, seq)

@@ -1,0 +1,87 @@
+"""The patterns that clients hold: which they may, how many, and what each is charged for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.core.matching import credential_keys
+from bccnd.core.matching.patterns import MAX_LEVELS, MAX_PATTERN
+from bccnd.core.matching.routes import Routes
+from bccnd.core.sending.user_quota import pattern_bytes
+from bccnd.core.wire import frames
+
+
+class Subscriptions:
+    """Adds and removes patterns in ``routes``, with the client's log for the next daemon."""
+
+    def __init__(self, routes: Routes[int], limits: BusLimits) -> None:
+        self._routes = routes
+        self.limits = limits
+
+    def subscribe(self, client: Client, pattern: bytes) -> str:
+        """Add a pattern; return why it was refused, empty if it was not."""
+        limits = self.limits
+        if len(pattern) > MAX_PATTERN or self._routes.levels_of(client.fd, pattern) > MAX_LEVELS:
+            return "pattern_too_long"
+        patterns = _meant_by(client, pattern)
+        if not patterns or not all(_may_hold(client, one) for one in patterns):
+            return "not_permitted"
+        if (
+            client.subscriptions + len(patterns) > limits.max_subscriptions
+            or client.account.subscriptions + len(patterns) > limits.user.subscriptions
+            or self._routes.bytes_of(client.peer.uid) > pattern_bytes(limits.user)
+        ):
+            return "too_many_subscriptions"
+        for one in patterns:
+            self.add(client, one, 1)
+        return ""
+
+    def add(self, client: Client, pattern: bytes, times: int) -> None:
+        """Add a pattern without asking whether the client may hold it."""
+        client.state_log.subscribed(pattern, times)
+        for _ in range(times):
+            self._routes.subscribe(client.fd, pattern)
+        client.subscriptions += times
+        client.account.subscriptions += times
+
+    def unsubscribe(self, client: Client, pattern: bytes) -> bool:
+        """Remove a pattern; return whether the client held it."""
+        return self.remove(client, _meant_by(client, pattern)) > 0
+
+    def remove(self, client: Client, patterns: Iterable[bytes]) -> int:
+        """Remove patterns; return how many of them the client held."""
+        held = 0
+        for one in patterns:
+            if self._routes.unsubscribe(client.fd, one):
+                client.state_log.unsubscribed(one, 1)
+                held += 1
+        client.subscriptions -= held
+        client.account.subscriptions -= held
+        return held
+
+    def remove_forbidden(self, client: Client) -> list[bytes]:
+        """Remove the patterns that the client may not hold any more; return them."""
+        forbidden = []
+        for pattern, count in list(self._routes.patterns(client.fd).items()):
+            if not _may_hold(client, pattern):
+                self.remove(client, [pattern] * count)
+                forbidden.append(pattern)
+        return forbidden
+
+
+def _meant_by(client: Client, pattern: bytes) -> list[bytes]:
+    """Return the patterns that one stands for: of one for credentials, those for this client."""
+    if not pattern.startswith(credential_keys.PREFIX):
+        return [pattern]
+    peer = client.peer
+    return credential_keys.own_patterns(pattern, peer.gid, peer.uid, peer.pid) or []
+
+
+def _may_hold(client: Client, pattern: bytes) -> bool:
+    if pattern.startswith(frames.TAP):
+        return client.rights.tap
+    if pattern.startswith(frames.LINK):
+        return client.rights.link and pattern in (frames.LINK, frames.LINK_HERE)
+    allowed = client.rights.subscribe
+    return allowed is None or allowed.covers(pattern, client.dialect)

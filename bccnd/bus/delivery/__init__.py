@@ -1,0 +1,1 @@
+"""Sends messages to clients, and queues what their sockets do not take."""

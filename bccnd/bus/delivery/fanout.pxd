@@ -1,0 +1,44 @@
+cimport cython
+from bccnd.bus.delivery.send_queues cimport SendQueues, batch_packet
+from bccnd.core.observing.counters cimport BusCounters
+from bccnd.core.receiving.deliveries cimport Deliveries
+from bccnd.core.sending.fanout_groups cimport FanoutGroups, portions
+from bccnd.core.matching.receivers cimport Part, Receivers
+from bccnd.native.system cimport sockio
+from bccnd.net.loop cimport Loop
+
+
+@cython.final
+cdef class Fanout:
+    cdef readonly SendQueues queues
+    cdef BusCounters _counters
+    cdef dict _clients
+    cdef sockio.Sender _sender
+    cdef set _waiting
+    cdef set _batched
+    cdef long _modes
+    cdef FanoutGroups _batches
+    cdef FanoutGroups _groups
+    cdef dict _received
+    cdef bint _was_broadcast
+    cdef readonly bint due
+    cdef Loop _loop
+
+    @cython.locals(receivers=Receivers, frame=bytes)
+    cpdef deliver(self, Deliveries deliveries)
+    @cython.locals(number=Py_ssize_t, receivers=Receivers, frame=bytes, fds=tuple, messages=list)
+    cdef _deliver_all(self, Deliveries deliveries)
+    cpdef send(self, Receivers receivers, bytes frame)
+    @cython.locals(sent=Py_ssize_t, fd=int)
+    cdef _send_each(self, tuple fds, bytes frame)
+    @cython.locals(failed=int)
+    cdef bint _send_one(self, int fd, bytes frame) except -1
+    @cython.locals(sent=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t, fd=int)
+    cdef _send_all(self, tuple fds, list messages)
+    cdef Receivers _divided(self, Receivers receivers)
+    cdef _gather(self, Part batched, bytes frame)
+    @cython.locals(fds=tuple, messages=list, some=list)
+    cpdef send_batches(self)
+    cpdef bint may_block(self) except -1
+    @cython.locals(packet=bytes, fd=int, failed=int)
+    cdef _send_batch(self, tuple fds, list messages)

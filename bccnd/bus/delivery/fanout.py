@@ -1,0 +1,264 @@
+"""Sends messages to the clients of the local bus: at once, in batches, or into their queues.
+
+Invariant: no send blocks. What a client's socket does not take goes to `bus.send_queues`. Source: sbus, "Protocol".
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+
+from bccnd.bus.clients.client import Client
+from bccnd.bus.delivery.send_queues import NO_ROOM, SendQueues, batch_packet, enlarge_send_buffer
+from bccnd.core.matching.receivers import Part, Receivers
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.sending.fanout_groups import FanoutGroups, portions
+from bccnd.net.loop import Loop
+
+
+class Fanout:
+    """Sends to clients, which ``queues`` knows by descriptor."""
+
+    def __init__(self, loop: Loop, queues: SendQueues) -> None:
+        self.queues = queues
+        self._counters = queues.counters
+        self._clients = queues.by_fd
+        self._sender = queues.sender
+        self._waiting = queues.waiting
+        self._batched = queues.batched
+        #: incremented when a client begins or ends batch mode; receivers divided before are divided again
+        self._modes = 0
+        #: what goes out together: for clients in batch mode in one packet when the segment was drained, for others
+        #: with one call
+        self._batches = FanoutGroups()
+        self._groups = FanoutGroups()
+        #: by descriptor, messages of an input being replayed that a client got from the daemon before this one
+        self._received: dict[int, int] = {}
+        #: whether the message of that input was broadcast
+        self._was_broadcast = False
+        #: whether messages for clients in batch mode wait: the end of this round will send them
+        self.due = False
+        self._loop = loop
+
+    def add(self, client: Client) -> None:
+        self._clients[client.fd] = client
+
+    def remove(self, client: Client) -> None:
+        if client.fd in self._batched:
+            self.set_batch(client, False)
+        self.queues.clear(client)
+        del self._clients[client.fd]
+        self.queues.blockers.discard(client.fd)
+        if not self._clients:
+            self._batches.reset()
+            self._groups.reset()
+
+    # -- messages
+
+    def deliver(self, deliveries: Deliveries) -> None:
+        """Send each frame to each of its receivers, in order, and clear the deliveries.
+
+        No other input follows at once: a frame that is alone is a batch by itself.
+        """
+        if self._received:
+            for receivers, frame in deliveries:
+                self.send(receivers, frame)
+        elif deliveries.count == 1 and not self.due:
+            receivers, frame = self._divided(deliveries.receivers[0]), deliveries.frames[0]
+            self._send_each(receivers.single.all, frame)
+            if receivers.batched.all:
+                self._send_batch(receivers.batched.all, [frame])
+        else:
+            self._deliver_all(deliveries)
+        deliveries.clear()
+
+    def _deliver_all(self, deliveries: Deliveries) -> None:
+        """Send several frames, those for the same receivers together."""
+        for number in range(deliveries.count):
+            receivers, frame = self._divided(deliveries.receivers[number]), deliveries.frames[number]
+            if receivers.single.all:
+                self._groups.put(receivers.single, frame)
+            if receivers.batched.all:
+                self._gather(receivers.batched, frame)
+        for fds, messages in self._groups.take():
+            if len(messages) == 1:
+                self._send_each(fds, messages[0])
+            else:
+                self._send_all(fds, messages)
+
+    def send(self, receivers: Receivers, frame: bytes) -> None:
+        """Send one frame to each of its receivers."""
+        if self._received:
+            receivers = self._without_received(receivers)
+        receivers = self._divided(receivers)
+        if receivers.batched.all:
+            self._gather(receivers.batched, frame)
+        self._send_each(receivers.single.all, frame)
+
+    def _send_each(self, fds: tuple[int, ...], frame: bytes) -> None:
+        sent = 0
+        for fd in fds:
+            sent += self._send_one(fd, frame)
+        self._counters.delivered(sent)
+
+    def _send_one(self, fd: int, frame: bytes) -> bool:
+        """Send a frame, or have it queued; return whether it was sent."""
+        if self._waiting and fd in self._waiting:
+            self.queues.enqueue(self._clients[fd], frame)
+            return False
+        failed = self._sender.one(fd, frame)
+        if failed:
+            self._not_sent(fd, [frame], failed)
+        return not failed
+
+    def _send_all(self, fds: tuple[int, ...], messages: list[bytes]) -> None:
+        """Send messages, each as a packet of its own, to each of their receivers."""
+        sent = 0
+        count = len(messages)
+        self._sender.load(messages)
+        for fd in fds:
+            if self._waiting and fd in self._waiting:
+                self.queues.enqueue_all(self._clients[fd], messages)
+                continue
+            taken = self._sender.send(fd)
+            sent += taken
+            for message in messages[taken:] if taken < count else ():
+                sent += self._send_one(fd, message)
+        self._counters.delivered(sent)
+
+    # -- batches
+
+    def _divided(self, receivers: Receivers) -> Receivers:
+        """Return receivers that are divided by the modes that clients have now."""
+        if receivers.version != self._modes:
+            receivers.divide(self._batched, self._modes)
+        return receivers
+
+    def _gather(self, batched: Part, frame: bytes) -> None:
+        """Keep a frame for clients in batch mode until the end of this round."""
+        self._batches.put(batched, frame)
+        if not self.due:
+            self.due = True
+            self._loop.soon(self.send_batches)
+
+    def send_batches(self) -> None:
+        """Send what has gathered for the clients in batch mode."""
+        if not self.due:
+            return
+        self.due = False
+        for fds, messages in self._batches.take():
+            for some in portions(messages):
+                self._send_batch(fds, some)
+
+    def _send_batch(self, fds: tuple[int, ...], messages: list[bytes]) -> None:
+        packet = batch_packet(messages)
+        for fd in fds:
+            if self._waiting and fd in self._waiting:
+                self.queues.enqueue_all(self._clients[fd], messages)
+                continue
+            failed = self._sender.one(fd, packet, len(messages))
+            if failed:
+                self._not_sent(fd, messages, failed)
+            else:
+                self._counters.delivered(len(messages))
+
+    def in_batch(self, client: Client) -> bool:
+        """Whether a client is in batch mode."""
+        return client.fd in self._batched
+
+    def set_batch(self, client: Client, wanted: bool) -> None:
+        """Set or end batch mode for a client."""
+        self.send_batches()
+        if wanted and client.open:  # sending what had gathered may have ended it
+            self._batched.add(client.fd)
+        else:
+            self._batched.discard(client.fd)
+        self._modes += 1
+
+    # -- control messages
+
+    def send_control(self, client: Client, frame: bytes) -> None:
+        """Send a control message behind what already waits; see `SendQueues.enqueue_control`."""
+        if client.fd in self._batched:
+            self.send_batches()
+        if not client.open or (self._received and self._has_received(client.fd)):
+            return
+        if not client.queue:
+            failed = self._sender.one(client.fd, frame)
+            if failed not in NO_ROOM:
+                if failed == errno.EMSGSIZE:
+                    self.queues.drop_control(client)
+                return
+        self.queues.enqueue_control(client, frame)
+
+    # -- what the kernel does not take
+
+    def _not_sent(self, fd: int, messages: list[bytes], failed: int) -> None:
+        # A client that sending has just ended is no longer here.
+        client = self._clients.get(fd)
+        if client is not None and failed in NO_ROOM:
+            self.queues.enqueue_all(client, messages)
+        elif client is not None and failed == errno.EMSGSIZE:
+            self._send_large(client, messages)
+        else:
+            # Gone, or half gone. The loop will notice too, and first read what the client had still sent.
+            self._counters.dropped.add("client_gone", len(messages))
+
+    def _send_large(self, client: Client, messages: list[bytes]) -> None:
+        """Send again what was more than the client's socket takes: one message, or those of a batch."""
+        fd = client.fd
+        if enlarge_send_buffer(client):
+            if fd in self._batched:
+                self._send_batch((fd,), messages)
+            else:
+                self._send_each((fd,), messages[0])
+        elif len(messages) > 1:
+            for message in messages:
+                self._send_batch((fd,), [message])
+        else:
+            self.queues.drop(client, "too_big")
+
+    # -- blocking publishers
+
+    def may_block(self) -> bool:
+        """Whether `blocking_client` is worth asking."""
+        blockers = self.queues.blockers
+        if not blockers:
+            return False
+        return not blockers.isdisjoint(self._waiting) or (self.due and not blockers.isdisjoint(self._batched))
+
+    def blocking_client(self, receivers: Iterable[int], size: int, publisher: Client) -> Client | None:
+        """See `SendQueues.blocking_client`."""
+        if self.due and not self.queues.blockers.isdisjoint(self._batched.intersection(receivers)):
+            # Whether there is room for more is known only once what has gathered is sent.
+            self.send_batches()
+        return self.queues.blocking_client(receivers, size, publisher)
+
+    # -- replay of the input that the daemon before this one did not finish
+
+    def replay(self, received: dict[int, int], process: Callable[[], None], *, broadcast: bool = False) -> None:
+        """Process an unfinished input again: clients that have ``received`` so many messages of it get the others.
+
+        ``broadcast`` is whether a segment has received its message.
+        """
+        self._received, self._was_broadcast = received, broadcast
+        try:
+            process()
+            self.send_batches()
+        finally:
+            self._received, self._was_broadcast = {}, False
+
+    @property
+    def partly_received(self) -> bool:
+        """Whether a client or a segment has received a part of the input being replayed."""
+        return self._was_broadcast or any(self._received.values())
+
+    def _without_received(self, receivers: Receivers) -> Receivers:
+        return Receivers(tuple([fd for fd in receivers.all if not self._has_received(fd)]))
+
+    def _has_received(self, fd: int) -> bool:
+        """Whether a client has received the next message of the input being replayed."""
+        left = self._received.get(fd, 0)
+        if left:
+            self._received[fd] = left - 1
+        return left > 0

@@ -1,0 +1,1 @@
+"""Reads segments and clients, publishes, and holds publishers back."""

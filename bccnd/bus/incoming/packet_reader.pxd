@@ -1,0 +1,54 @@
+cimport cython
+from bccnd.bus.clients.client cimport Client
+from bccnd.bus.delivery.fanout cimport Fanout
+from bccnd.bus.incoming.input_transaction cimport InputTransaction
+from bccnd.bus.incoming.publisher cimport Publisher
+from bccnd.bus.delivery.send_queues cimport SendQueues
+from bccnd.core.wire cimport frames
+from bccnd.core.observing.counters cimport BusCounters
+from bccnd.core.matching.routes cimport Route
+from bccnd.core.sending.user_quota cimport Quota, UserAccount
+from bccnd.native.system cimport clock
+from bccnd.native.system.sockio cimport PacketReceiver
+from bccnd.net.loop cimport Handler, Loop
+
+cdef int GONE
+cdef int HALF_CLOSED
+cdef int READABLE
+cdef int WRITABLE
+
+
+cdef class ClientEvents(Handler):
+    cdef PacketReader _reader
+    cdef Client _client
+
+    cdef on_events(self, unsigned int events)
+
+
+@cython.final
+cdef class PacketReader:
+    cdef Loop _loop
+    cdef readonly PacketReceiver receiver
+    cdef Publisher _publisher
+    cdef Fanout _fanout
+    cdef SendQueues _queues
+    cdef BusCounters _counters
+    cdef Quota _quota
+    cdef InputTransaction _transaction
+    cdef object _backpressure
+    cdef object _requests
+    cdef public bint draining
+
+    @cython.locals(begun=double)
+    cpdef on_events(self, Client client, unsigned int events)
+    cdef _charge(self, UserAccount account, double begun)
+    @cython.locals(account=UserAccount, begun=double, left=double)
+    cpdef bint read(self, Client client) except -1
+    @cython.locals(receiver=PacketReceiver, size=Py_ssize_t, _=int)
+    cdef bint _read_until(self, Client client, double deadline) except -1
+    cdef _on_end_of_file(self, Client client)
+    @cython.locals(verb=bytes, key=bytes, payload=bytes)
+    cpdef process(self, Client client, bytes packet)
+    @cython.locals(refused=str, route=Route)
+    cpdef publish(self, Client client, bytes key, bytes payload, bytes packet)
+    cdef bint _may_wait(self) except -1

@@ -1,0 +1,191 @@
+"""Reads the packets of clients, each client for a turn, and publishes the messages among them.
+
+Invariant: a round of the loop spends only so much time on the packets of one user. A bug that a packet meets costs its
+client only. A publisher that has to wait is not read from.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final, Protocol
+
+from bccnd.bus.clients.client import Client
+from bccnd.bus.delivery.fanout import Fanout
+from bccnd.bus.delivery.send_queues import SendQueues
+from bccnd.bus.incoming.backpressure import Backpressure
+from bccnd.bus.incoming.input_transaction import InputTransaction
+from bccnd.bus.incoming.publisher import Publisher
+from bccnd.core.sending.user_quota import Quota, UserAccount
+from bccnd.core.wire import frames
+from bccnd.errors import BadFrame
+from bccnd.native.system import clock
+from bccnd.native.system.sockio import PacketReceiver
+from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Handler, Loop
+from bccnd.net.peer import is_hung_up, is_shut_down
+
+#: packets read from one client before the others have their turn
+TURN: Final = 64
+
+
+class Requests(Protocol):
+    """What the reader does not do itself."""
+
+    def process_request(self, client: Client, verb: bytes, key: bytes, payload: bytes) -> None:
+        """Process a frame that is no message, or a message of a gateway."""
+
+    def refuse(self, client: Client, reason: str, key: bytes) -> None:
+        """Tell a client that a frame about ``key`` was refused."""
+
+    def end(self, client: Client) -> None:
+        """Remove a client that has left."""
+
+    def end_after_bug(self, client: Client) -> None:
+        """Log the exception being handled, and end the client that it concerns."""
+
+
+class ClientEvents(Handler):
+    """Handles the events of one client's socket."""
+
+    def __init__(self, reader: PacketReader, client: Client) -> None:
+        self._reader = reader
+        self._client = client
+
+    def on_events(self, events: int) -> None:
+        self._reader.on_events(self._client, events)
+
+
+class PacketReader:
+    """Takes packets of clients from ``receiver``; ``draining`` lifts the limits of time, for the end of the process."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        receiver: PacketReceiver,
+        publisher: Publisher,
+        fanout: Fanout,
+        quota: Quota,
+        transaction: InputTransaction,
+        backpressure: Backpressure,
+        requests: Requests,
+    ) -> None:
+        self._loop = loop
+        self.receiver = receiver
+        self._publisher = publisher
+        self._fanout = fanout
+        self._queues: SendQueues = fanout.queues
+        self._counters = fanout.queues.counters
+        self._quota = quota
+        self._transaction = transaction
+        self._backpressure = backpressure
+        self._requests = requests
+        self.draining = False
+
+    def on_events(self, client: Client, events: int) -> None:
+        """Handle events of a client's socket."""
+        try:
+            if events & WRITABLE:
+                begun = clock.monotonic()
+                self._queues.flush(client)
+                self._charge(client.account, begun)
+            if events & GONE and client.resume is not None:
+                # Its blocked packet is still processed; until then the kernel need not report that it left.
+                self._loop.unwatch(client.fd)
+            elif events & (READABLE | HALF_CLOSED | GONE):
+                self.read(client)
+                if events & GONE and client.open and client.resume is None and not events & READABLE:
+                    begun = clock.monotonic()
+                    self._requests.end(client)
+                    self._charge(client.account, begun)
+        except Exception:  # noqa: BLE001 - a bug here costs this client only
+            self._requests.end_after_bug(client)
+
+    def _charge(self, account: UserAccount, begun: float) -> None:
+        """Charge a user for the time since ``begun``."""
+        account.charge(self._loop.rounds, self._quota.round_seconds, clock.monotonic() - begun)
+
+    def read(self, client: Client) -> bool:
+        """Process up to a turn of packets, within the user's seconds of this round; True when there may be more."""
+        account, begun = client.account, clock.monotonic()
+        left = account.left_of(self._loop.rounds, self._quota.round_seconds)
+        if left <= 0.0 and not self.draining:
+            return True
+        try:
+            return self._read_until(client, begun + left)
+        finally:
+            account.seconds += clock.monotonic() - begun
+
+    def _read_until(self, client: Client, deadline: float) -> bool:
+        receiver = self.receiver
+        for _ in range(TURN):
+            try:
+                size = receiver.receive(client.fd, client.number)
+            except ConnectionResetError:
+                # The peer ended without reading all it got. Reported once; what it sent before is still there.
+                continue
+            except OSError:
+                self._requests.end(client)
+                return False
+            if size < 0:
+                return False
+            # An empty packet looks like the end, and is it only if the peer has shut down.
+            if not size and is_shut_down(client.sock):
+                self._transaction.commit()
+                self._on_end_of_file(client)
+                return False
+            self.process(client, receiver.packet(size))
+            self._transaction.commit()
+            if not client.open or client.resume is not None:
+                return False
+            if clock.monotonic() > deadline and not self.draining:
+                break
+        return True
+
+    def _on_end_of_file(self, client: Client) -> None:
+        """End a client that will send no more, unless it still receives: it may have shut down its side only."""
+        if (client.subscriptions or client.queue) and not is_hung_up(client.sock):
+            client.watched &= ~(READABLE | HALF_CLOSED)
+            self._loop.change(client.fd, client.watched)
+        else:
+            self._requests.end(client)
+
+    def process(self, client: Client, packet: bytes) -> None:
+        """Process one frame of a client."""
+        if len(packet) > frames.MAX_PACKET:
+            self._requests.refuse(client, "frame_too_long", packet[:64])
+            return
+        try:
+            verb, key, payload = frames.read(packet)
+        except BadFrame as bad:
+            self._requests.refuse(client, bad.reason, packet[:64])
+            return
+        if verb != frames.MSG or key == frames.LINK:
+            self._requests.process_request(client, verb, key, payload)
+            return
+        if self._quota.must_wait(client.account, clock.monotonic()) and self._may_wait():
+            self._backpressure.block_for_rate(client, packet, partial(self.publish, client, key, payload, packet))
+        else:
+            self.publish(client, key, payload, packet)
+
+    def publish(self, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
+        """Publish a message of a client if it may, at once or when its receivers are ready."""
+        refused = self._publisher.refusal(client, key)
+        if not refused:
+            route = self._publisher.route(key)
+            blocker = None
+            if self._fanout.may_block() and self._may_wait():
+                blocker = self._publisher.blocking_client(client, key, route, len(packet))
+            if not client.open:  # sending what had gathered for it has ended it
+                return
+            if blocker is not None:
+                retry = partial(self.publish, client, key, payload, packet)
+                self._backpressure.block_for_reader(client, packet, blocker, retry)
+                return
+            refused = self._publisher.publish(client.identity, key, payload, packet, route, client)
+        self._counters.count_published()
+        client.published += 1
+        if refused:
+            self._requests.refuse(client, refused, key)
+
+    def _may_wait(self) -> bool:
+        """Whether publishers may be blocked; never in the middle of a message that some clients have received."""
+        return not self.draining and not self._fanout.partly_received

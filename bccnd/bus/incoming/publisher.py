@@ -1,0 +1,140 @@
+"""The way of a publish: delivered to the clients of this host, numbered, signed, and broadcast to the segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from bccnd import log
+from bccnd.bus.clients.client import Client
+from bccnd.bus.clients.refusals import MAX_REPEATED
+from bccnd.bus.delivery.fanout import Fanout
+from bccnd.core.matching import credential_keys
+from bccnd.core.matching.receivers import Receivers
+from bccnd.core.matching.routes import Route, Routes
+from bccnd.core.sending.egress import Egress
+from bccnd.core.wire import frames
+from bccnd.errors import BadDatagram, BadMessage
+from bccnd.handover.client_log import NOTHING
+from bccnd.native.system import clock
+
+#: bytes of the metadata of a sender at most: src, two numbers, ``local`` and four signs
+MAX_META: Final = 128 + 20 + 20 + 5 + 4
+#: begins keys of the bus itself; those with one of the others only the daemon may publish
+_BUS: Final = b"!/"
+_RESERVED: Final = (b"!/bccn/", frames.TAP, frames.LINK)
+#: what links get of a local publish, up to the datagram
+_PASSED: Final = frames.forwarded(0, b"")
+
+
+class Publisher:
+    """Publishes messages of clients and of the daemon.
+
+    ``egress`` numbers and signs; without one there is no segment, and every key is legal. ``broadcast`` gets a channel
+    and its datagram and returns the name of an error, or None.
+    """
+
+    def __init__(
+        self,
+        routes: Routes[int],
+        fanout: Fanout,
+        egress: Egress | None,
+        broadcast: Callable[[bytes, bytes], str | None],
+    ) -> None:
+        self._routes = routes
+        routes.on_cut = self._on_cut
+        self._fanout = fanout
+        self._egress = egress
+        self._broadcast = broadcast
+
+    def refusal(self, client: Client, key: bytes) -> str:
+        """Return why a client may not publish on a key; empty if it may."""
+        if key.startswith(_BUS) and (
+            key.startswith(_RESERVED) or (key.startswith(credential_keys.PREFIX) and not credential_keys.is_secret(key))
+        ):
+            return "reserved_key"
+        if self._egress is not None and key.startswith(frames.REPORT):  # other hosts believe what it says
+            return "reserved_key"
+        allowed = client.rights.publish
+        return "" if allowed is None or allowed.permits(key) else "not_permitted"
+
+    def route(self, key: bytes) -> Route | None:
+        """Look up the receivers of a channel; None for a key that no datagram can carry."""
+        if key.startswith(_BUS):
+            return None
+        try:
+            return self._routes.find(key)
+        except BadDatagram:
+            return None
+
+    def blocking_client(self, client: Client, key: bytes, route: Route | None, size: int) -> Client | None:
+        """Return a receiver that wants the publisher to wait; worth asking where `Fanout.may_block`."""
+        if route is None:
+            return self._fanout.blocking_client(self._routes.local(key).all, size, client)
+        plain, meta = route.plain.all, route.meta.all
+        return self._fanout.blocking_client(plain + meta, size + MAX_META if meta else size, client)
+
+    def publish(
+        self,
+        identity: bytes,
+        key: bytes,
+        payload: bytes,
+        packet: bytes,
+        route: Route | None,
+        client: Client | None = None,
+    ) -> str:
+        """Deliver a message to the clients of this host, and broadcast it if the protocol can carry it.
+
+        ``packet`` is the message as a frame; ``client`` is None for the daemon's own. Returns why it was not broadcast:
+        empty where it was, for keys of the bus itself, where there is no segment, or for a client that publishes for
+        this host only (such a message uses no sequence number, and has 0).
+        """
+        if route is None and key.startswith(_BUS):
+            self._fanout.send(_without_echo(client, self._routes.local(key)), packet)
+            return ""
+        clock_ns = clock.time_ns()
+        seq, datagram, refused = 0, b"", ""
+        if self._egress is not None and not (client is not None and client.local):
+            try:
+                seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000, route is not None)
+                if client is not None and client.state_log is not NOTHING:
+                    client.state_log.next_seq(seq + 1)
+            except BadMessage as bad:
+                refused = bad.reason
+        if route is None:  # no legal channel, but perhaps a key that a client here has subscribed to
+            self._fanout.send(_without_echo(client, self._routes.local(key)), packet)
+        else:
+            route.carried += 1
+            if route.cut:
+                self._routes.report_cut(route)
+            self._fanout.send(_without_echo(client, route.plain), packet)
+            if route.meta.all:
+                frame = route.frame_head + frames.meta(identity, seq, clock_ns, "local") + payload
+                self._fanout.send(_without_echo(client, route.meta), frame)
+        if datagram and self._routes.links_here.all:
+            self._fanout.send(self._routes.links_here, _PASSED + datagram)
+        if datagram and self._broadcast(key, datagram):
+            refused = "send_failed"
+        return refused
+
+    def _on_cut(self, key: bytes, uids: tuple[Hashable, ...]) -> None:
+        """Count and log a message that was matched against only a part of some users' patterns."""
+        self._fanout.queues.counters.dropped.add("match_limit")
+        users = ", ".join(str(uid) for uid in uids[:3])
+        log.event(
+            "dropped",
+            f"the patterns of user {users} are too many and too deep to be matched for every message: programs of this "
+            "user may have missed some",
+            about=("match_limit", users),
+            remedy="have it hold fewer patterns with wildcards in the middle",
+            drop="match_limit",
+            count=1,
+            channel=key[:MAX_REPEATED],
+        )
+
+
+def _without_echo(client: Client | None, receivers: Receivers) -> Receivers:
+    """Return the receivers without a publisher that has switched its echo off."""
+    if client is None or client.echo or client.fd not in receivers.all:
+        return receivers
+    return Receivers(tuple([fd for fd in receivers.all if fd != client.fd]))

@@ -1,0 +1,37 @@
+cimport cython
+from bccnd.core.observing.counters cimport SegmentCounters
+from bccnd.core.observing.latency_histogram cimport LatencyHistogram
+from bccnd.core.receiving.deliveries cimport Deliveries
+from bccnd.core.receiving.ingress cimport Ingress
+from bccnd.native.system cimport clock
+from bccnd.native.system.sockio cimport Receiver
+from bccnd.net.loop cimport Handler
+from bccnd.bus.delivery.fanout cimport Fanout
+from bccnd.bus.incoming.input_transaction cimport InputTransaction
+
+cdef Py_ssize_t BATCH
+cdef int ROUNDS
+cdef long long LATE_NS
+cdef long long MAX_WAIT_NS
+
+
+cdef class SegmentReader(Handler):
+    cdef object _segment
+    cdef Receiver _receiver
+    cdef SegmentCounters _counters
+    cdef object _peers
+    cdef Ingress _ingress
+    cdef Fanout _fanout
+    cdef LatencyHistogram _forward
+    cdef long long _oldest
+    cdef Deliveries _deliveries
+    cdef InputTransaction _transaction
+
+    cdef on_events(self, unsigned int _events)
+    cdef _measure_batches(self)
+    cpdef bint drain(self, int rounds=*) except -1
+    @cython.locals(
+        _=int, datagrams=list, deliveries=Deliveries, wall=longlong, stamp=longlong,
+        waited=longlong, now=double, latest=double, late=bint, delivers=bint,
+    )
+    cdef bint _take(self, int rounds) except -1

@@ -1,0 +1,122 @@
+"""Reads segments: takes datagrams in batches, judges them, delivers them and records how long that took.
+
+Invariant: a socket is drained before anything is sent that can wait for it, but never for so long that clients starve;
+clocks are read once per batch.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+from bccnd import log
+from bccnd.bus.delivery.fanout import Fanout
+from bccnd.bus.incoming.input_transaction import InputTransaction
+from bccnd.core.observing.latency_histogram import LatencyHistogram
+from bccnd.core.receiving.arrival_times import MAX_WAIT_NS, arrival
+from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.native.system import clock
+from bccnd.native.system.sockio import BATCH
+from bccnd.net.loop import Handler
+from bccnd.net.segment import Segment
+
+#: batches taken from one segment before clients have their turn
+ROUNDS: Final = 4
+#: nanoseconds from which on a datagram was late: longer than a batch takes, far below any horizon
+LATE_NS: Final = 250_000_000
+
+
+class SegmentReader(Handler):
+    """Takes the datagrams of one segment to the clients.
+
+    ``forward`` gets the seconds from the kernel's receive stamp to the clients' sockets, of the oldest datagram that is
+    sent with others.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        ingress: Ingress,
+        fanout: Fanout,
+        forward: LatencyHistogram,
+        transaction: InputTransaction,
+    ) -> None:
+        self._transaction = transaction
+        self._segment = segment
+        self._receiver = segment.receiver
+        self._counters = segment.counters
+        self._peers = segment.peers
+        self._ingress = ingress
+        self._fanout = fanout
+        self._forward = forward
+        #: the stamp of the oldest datagram that waits for the batches to be sent, 0 for none
+        self._oldest = 0
+        self._deliveries = Deliveries()
+
+    def fileno(self) -> int:
+        return self._segment.fileno()
+
+    def on_events(self, _events: int) -> None:
+        self._take(ROUNDS)
+        self._fanout.send_batches()
+        if self._oldest:
+            self._measure_batches()
+
+    def drain(self, rounds: int = ROUNDS) -> bool:
+        """Process what the socket holds, at most so many batches; return whether there may be more."""
+        more = self._take(rounds)
+        self._fanout.send_batches()
+        if self._oldest:
+            self._measure_batches()
+        return more
+
+    def _measure_batches(self) -> None:
+        """Record how long the oldest datagram took that waited for the batches."""
+        self._forward.add((clock.time_ns() - self._oldest) * 1e-9)
+        self._oldest = 0
+
+    def _take(self, rounds: int) -> bool:
+        for _ in range(rounds):
+            try:
+                datagrams = self._receiver.receive()
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                name = self._segment.options.name
+                log.event(
+                    "receive_failed",
+                    f"segment {name}: cannot receive: {error.strerror}",
+                    about=f"receive/{name}",
+                    remedy="see whether the interface is there and up (ip link)",
+                    segment=name,
+                    error=errno.errorcode.get(error.errno or 0, "UNKNOWN"),
+                )
+                return False
+            wall = clock.time_ns()
+            stamp = self._receiver.stamp_ns() or wall
+            latest = clock.monotonic()
+            waited = wall - stamp
+            # The first one has waited longest. A longer wait means that the wall clock was set.
+            late = LATE_NS < waited < MAX_WAIT_NS
+            now = arrival(latest, waited) if late else latest
+            self._transaction.begin(now)
+            deliveries = self._deliveries
+            if late:
+                stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
+                stamps[0] = stamp
+                self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest)
+            else:
+                self._ingress.feed(deliveries, self._counters, datagrams, self._peers, now, stamp)
+            delivers = deliveries.count > 0
+            if delivers:
+                self._fanout.deliver(deliveries)
+            self._transaction.commit()
+            if delivers:
+                if not self._fanout.due:
+                    self._forward.add((clock.time_ns() - stamp) * 1e-9)
+                elif not self._oldest:
+                    self._oldest = stamp
+            if len(datagrams) < BATCH:
+                return False
+        return True

@@ -1,0 +1,1 @@
+"""Carries out control messages: of programs, gateways and recorders."""

@@ -1,0 +1,288 @@
+"""Control messages: requests to the daemon, and modes that a client sets for itself.
+
+Invariant: every request has one handler here; an unknown one is refused, never ignored. Source: sbus, "Control
+message", "Flood control", "Echos".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, Protocol
+
+from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES, Client
+from bccnd.bus.clients.identities import Identities
+from bccnd.bus.clients.receiver_listing import describe_receivers
+from bccnd.bus.delivery.fanout import Fanout
+from bccnd.bus.delivery.send_queues import SendQueues
+from bccnd.bus.requests.gateway_links import GatewayLinks
+from bccnd.bus.requests.recorder_reports import RecorderReports
+from bccnd.core.matching.patterns import DIALECTS, Dialect
+from bccnd.core.matching.routes import Routes
+from bccnd.core.sending.send_queue import ORDERS, QUEUE
+from bccnd.core.sending.user_quota import Quota
+from bccnd.core.wire import frames
+from bccnd.errors import BadMessage
+
+#: entries in one page of a listing, so that a page is made in well under a millisecond
+PAGE: Final = 100
+#: and characters after which a page ends all the same, so that it fits in a packet
+PAGE_SIZE: Final = 65_536
+#: unfinished listings of a user, which hold up to 80 KB each: names of 10,000 sources
+MAX_UNFINISHED: Final = 8
+
+Handler = Callable[[Client, bytes], None]
+#: yields rows, and None where a page ends because the next rows take work
+Listing = Callable[[], Iterable[dict[str, Any] | None]]
+
+
+class Served(Protocol):
+    """What requests need of the bus."""
+
+    clients: dict[int, Client]
+    fanout: Fanout
+    identities: Identities
+    queues: SendQueues
+    quota: Quota
+    links: GatewayLinks | None
+    recorders: RecorderReports | None
+
+    def answer(self, client: Client, key: bytes, payload: bytes) -> None: ...
+    def refuse(self, client: Client, reason: str, key: bytes) -> None: ...
+    def set_dialect(self, client: Client, dialect: Dialect) -> None: ...
+
+
+class Control:
+    """The requests of a bus's clients.
+
+    ``listings`` are what `!/bccn/stats` offers beside clients and users, by name; ``trace`` explains what would become
+    of a datagram; without it there is no tap.
+    """
+
+    def __init__(
+        self,
+        bus: Served,
+        routes: Routes[int],
+        listings: Mapping[bytes, Listing],
+        trace: Callable[[bytes], dict[str, Any]] | None,
+    ) -> None:
+        self._bus = bus
+        self._routes = routes
+        self._listings = {b"clients": self._list_clients, b"users": self._list_users, **listings}
+        self._handlers: dict[bytes, Handler] = {
+            frames.CRED_WHOAMI: self._cred_whoami,
+            frames.WHOAMI: lambda client, _: bus.answer(client, frames.WHOAMI, client.identity),
+            frames.SYNC: lambda client, payload: bus.answer(client, frames.SYNC, payload),
+            frames.META_ON: lambda client, _: routes.set_meta(client.fd, True),
+            frames.META_OFF: lambda client, _: routes.set_meta(client.fd, False),
+            frames.BATCH_ON: lambda client, _: bus.fanout.set_batch(client, True),
+            frames.BATCH_OFF: lambda client, _: bus.fanout.set_batch(client, False),
+            frames.LOCAL_ON: lambda client, _: setattr(client, "local", True),
+            frames.LOCAL_OFF: lambda client, _: setattr(client, "local", False),
+            frames.ECHO + b"on": lambda client, _: setattr(client, "echo", True),
+            frames.ECHO + b"off": lambda client, _: setattr(client, "echo", False),
+            frames.STATS: self._stats,
+            frames.TAG: self._tag,
+            frames.DIALECT: self._dialect,
+            frames.GATEWAY: self._gateway,
+            frames.RECORDER: self._recorder,
+        }
+        #: requests that set a mode
+        self._lasting = {frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF}
+        self._lasting |= {frames.LOCAL_ON, frames.LOCAL_OFF}
+        self._lasting |= {frames.ECHO + b"on", frames.ECHO + b"off"}
+        self._lasting |= {frames.SOFT + mode for mode in SOFT_MODES} | {frames.HARD + mode for mode in HARD_MODES}
+        self._lasting |= {frames.ORDER + name for name in ORDERS}
+        for mode in SOFT_MODES:
+            self._handlers[frames.SOFT + mode] = self._set_soft(mode)
+        for mode in HARD_MODES:
+            self._handlers[frames.HARD + mode] = self._set_hard(mode)
+        for name, order in ORDERS.items():
+            self._handlers[frames.ORDER + name] = self._set_order(order)
+        if trace is not None:
+            self._trace = trace
+            self._handlers[frames.TRACE] = self._on_trace
+            self._handlers[frames.RECEIVERS] = self._on_receivers
+
+    def process(self, client: Client, key: bytes, payload: bytes) -> None:
+        """Handle a request."""
+        handler = self._handlers.get(key)
+        if handler is None:
+            self._bus.refuse(client, "unknown_control", key)
+        else:
+            handler(client, payload)
+            if key in self._lasting:
+                client.state_log.requested(frames.control(key, payload))
+
+    def repeat(self, client: Client, frame: bytes) -> bool:
+        """Apply a request of a restored client without an answer; return False for an unknown one."""
+        _, key, payload = frames.read(frame)
+        if key in self._lasting:
+            self._handlers[key](client, payload)
+        elif key == frames.DIALECT:
+            self._bus.set_dialect(client, DIALECTS[payload.decode("ascii")])
+        elif key == frames.TAG:
+            with contextlib.suppress(BadMessage):  # the rules for names may have changed
+                self._bus.identities.tag(client, payload)
+        else:
+            return False
+        return True
+
+    def requests_of(self, client: Client) -> Iterator[bytes]:
+        """Yield the control messages that set the modes of this client for a new one."""
+        if client.identity != client.base:
+            yield frames.control(frames.TAG, client.identity[len(client.base) + 1 :])
+        if self._routes.wants_meta(client.fd):
+            yield frames.control(frames.META_ON, b"")
+        if self._bus.fanout.in_batch(client):
+            yield frames.control(frames.BATCH_ON, b"")
+        if client.local:
+            yield frames.control(frames.LOCAL_ON, b"")
+        if not client.echo:
+            yield frames.control(frames.ECHO + b"off", b"")
+        yield frames.control(frames.SOFT + client.soft, b"")
+        yield frames.control(frames.HARD + client.hard, b"")
+        for name, order in ORDERS.items():
+            if order == client.queue.order != QUEUE:
+                yield frames.control(frames.ORDER + name, b"")
+
+    def _cred_whoami(self, client: Client, _payload: bytes) -> None:
+        peer = client.peer
+        self._bus.answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (peer.gid, peer.uid, peer.pid))
+
+    def _set_soft(self, mode: bytes) -> Handler:
+        return lambda client, _: self._bus.queues.set_mode(client, soft=mode)
+
+    def _set_hard(self, mode: bytes) -> Handler:
+        return lambda client, _: self._bus.queues.set_mode(client, hard=mode)
+
+    @staticmethod
+    def _set_order(order: int) -> Handler:
+        return lambda client, _: client.queue.set_order(order)
+
+    def _tag(self, client: Client, tag: bytes) -> None:
+        if not client.rights.tag:
+            self._bus.refuse(client, "not_permitted", frames.TAG)
+            return
+        try:
+            self._bus.identities.tag(client, tag)
+        except BadMessage as bad:
+            self._bus.refuse(client, bad.reason, tag[:64])
+        else:
+            client.state_log.requested(frames.control(frames.TAG, tag))
+
+    def _dialect(self, client: Client, name: bytes) -> None:
+        """Change the dialect of a client that holds no pattern: in another one it would mean something else."""
+        dialect = DIALECTS.get(name.decode("ascii", "replace"))
+        if dialect is None or client.subscriptions:
+            self._bus.refuse(client, "unknown_dialect" if dialect is None else "subscribed", frames.DIALECT)
+        else:
+            self._bus.set_dialect(client, dialect)
+            client.state_log.requested(frames.control(frames.DIALECT, name))
+
+    def _gateway(self, client: Client, report: bytes) -> None:
+        """Take the report of a gateway."""
+        if not client.rights.link:
+            self._bus.refuse(client, "not_permitted", frames.GATEWAY)
+        elif self._bus.links is None or not self._bus.links.report(client, report):
+            self._bus.refuse(client, "bad_report", frames.GATEWAY)
+        else:
+            self._bus.answer(client, frames.GATEWAY, b"")
+
+    def _recorder(self, client: Client, report: bytes) -> None:
+        """Take the report of a recorder on what it has dropped."""
+        if not client.rights.tap:
+            self._bus.refuse(client, "not_permitted", frames.RECORDER)
+        elif self._bus.recorders is None or not self._bus.recorders.report(client, report):
+            self._bus.refuse(client, "bad_report", frames.RECORDER)
+
+    def _on_trace(self, client: Client, datagram: bytes) -> None:
+        self._answer_tap(client, frames.TRACE, lambda: self._trace(datagram))
+
+    def _on_receivers(self, client: Client, chan: bytes) -> None:
+        clients = self._bus.clients
+        self._answer_tap(client, frames.RECEIVERS, lambda: describe_receivers(self._routes, clients, chan))
+
+    def _answer_tap(self, client: Client, key: bytes, make: Callable[[], dict[str, Any]]) -> None:
+        """Answer a client that has the right to tap."""
+        if client.rights.tap:
+            self._bus.answer(client, key, json.dumps(make()).encode("ascii"))
+        else:
+            self._bus.refuse(client, "not_permitted", key)
+
+    def _stats(self, client: Client, topic: bytes) -> None:
+        """Answer with a page of a listing: the first by its name, the following ones by ``more``."""
+        if topic != b"more":
+            listing = self._listings.get(topic or b"daemon")
+            if listing is None:
+                self._bus.refuse(client, "unknown_listing", topic[:64])
+                return
+            client.listing = iter(listing())
+        if client.listing is None:
+            self._bus.refuse(client, "listing_dropped", frames.STATS)
+            return
+        rows: list[str] = []
+        size = 0
+        for row in client.listing:
+            if row is not None:
+                rows.append(json.dumps(row, separators=(",", ":")))
+                size += len(rows[-1])
+            if row is None or len(rows) == PAGE or size > PAGE_SIZE:
+                more = "true"
+                self._keep_listing(client)
+                break
+        else:
+            more = "false"
+            self.drop_listing(client)
+            client.listing = iter(())
+        page = f'{{"items":[{",".join(rows)}],"more":{more}}}'
+        self._bus.answer(client, frames.STATS, page.encode("ascii"))
+
+    def _keep_listing(self, client: Client) -> None:
+        """Keep what is left of a client's listing, in place of the one of its user that waits for longest."""
+        unfinished = client.account.listings
+        unfinished[client] = None
+        unfinished.move_to_end(client)
+        if len(unfinished) > MAX_UNFINISHED:
+            self.drop_listing(next(iter(unfinished)))
+
+    @staticmethod
+    def drop_listing(client: Client) -> None:
+        """Free what is left of a client's listing."""
+        client.listing = None
+        client.account.listings.pop(client, None)
+
+    def _list_users(self) -> Iterator[dict[str, Any]]:
+        for account in self._bus.quota:
+            yield {
+                "uid": account.uid,
+                "clients": account.clients,
+                "subscriptions": account.subscriptions,
+                "queued_bytes": account.queue_bytes,
+            }
+
+    def _list_clients(self) -> Iterator[dict[str, Any]]:
+        clients = self._bus.clients
+        for fd in list(clients):  # an unfinished listing holds no clients that have gone
+            client = clients.get(fd)
+            if client is not None:
+                yield {
+                    "identity": client.identity.decode("ascii"),
+                    "program": client.peer.program.decode("ascii"),
+                    "pid": client.peer.pid,
+                    "uid": client.peer.uid,
+                    "since": round(client.since, 3),
+                    "dialect": client.dialect.name,
+                    "subscriptions": client.subscriptions,
+                    "patterns": [
+                        text.decode("utf-8", "backslashreplace")[:128]
+                        for text in islice(self._routes.patterns(client.fd), 8)
+                    ],
+                    "published": client.published,
+                    "waits": client.resume is not None,
+                    "queued": client.queue.messages,
+                    "queued_bytes": client.queue.bytes,
+                    "lost": client.lost,
+                }

@@ -1,0 +1,99 @@
+"""Reading segments: by which time datagrams are judged, and how long they take to the sockets of clients."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+
+import pytest
+
+from bccnd.bus.incoming.segment_reader import SegmentReader
+from bccnd.core.observing.latency_histogram import LatencyHistogram
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
+from bccnd.core.trust.integrity import IntegrityChecker
+from bccnd.core.wire import frames
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE
+from bccnd.native.system.sockio import BATCH, Receiver
+from bccnd.net.segment import Segment
+from tests.monitoring.pages import open_segment
+from tests.support import Hub, datagram
+
+#: full batches, and one that is not
+BATCHES = 3
+
+
+@pytest.fixture
+def segment() -> Iterator[Segment]:
+    segment = open_segment("lan")
+    yield segment
+    segment.close()
+
+
+def reader_of(hub: Hub, segment: Segment, histogram: LatencyHistogram) -> SegmentReader:
+    ingress = Ingress(IntegrityChecker(), hub.sources, AnonymousDedup(2.0), hub.routes)
+    return SegmentReader(segment, ingress, hub.bus.fanout, histogram, hub.bus.transaction)
+
+
+def send(segment: Segment, seqs: Iterable[int]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for seq in seqs:
+            sender.sendto(datagram("far/p/1", seq, "a/b", b"x"), ("127.0.0.1", segment.sock.getsockname()[1]))
+
+
+def forwarded(hub: Hub, segment: Segment, count: int) -> LatencyHistogram:
+    """The histogram after a turn in which so many datagrams waited in the segment."""
+    histogram = LatencyHistogram()
+    reader = reader_of(hub, segment, histogram)
+    send(segment, range(1, count + 1))
+    assert not reader.drain()
+    return histogram
+
+
+class AgedReceiver(Receiver):
+    """Makes the first datagrams of a batch older by ``ages`` (seconds); the others keep the kernel's timestamp."""
+
+    ages: Sequence[int] = ()
+
+    def stamp_ns(self, number: int = 0) -> int:
+        stamp = super().stamp_ns(number)
+        return stamp - self.ages[number] * 1_000_000_000 if stamp and number < len(self.ages) else stamp
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("count", [1, 2, (BATCHES - 1) * BATCH + 1])
+def test_the_time_of_a_message_ends_when_it_is_in_the_sockets_of_its_clients(
+    hub: Hub, segment: Segment, count: int, batched: bool
+) -> None:
+    """Clients in batch mode get theirs when the segment is drained: that is one time, of the first message."""
+    client = hub.connect(b"a/")
+    if batched:
+        client.send(frames.request(frames.BATCH_ON))
+        hub.settle()
+    histogram = forwarded(hub, segment, count)
+    assert hub.bus.counters.deliveries == count
+    assert sum(histogram.buckets) == (1 if batched else -(-count // BATCH))
+    assert histogram.sum > 0
+
+
+def test_nothing_is_measured_where_nothing_is_delivered(hub: Hub, segment: Segment) -> None:
+    hub.connect(b"c/")
+    assert sum(forwarded(hub, segment, BATCH + 1).buckets) == 0
+
+
+@pytest.mark.parametrize("ages", [[5], [5, 4, 3], [5, 5, 1, 1]])
+def test_a_copy_after_a_pause_is_judged_by_when_the_last_original_arrived(
+    hub: Hub, segment: Segment, ages: list[int]
+) -> None:
+    """The first batch after the pause, too, has a time for each datagram: the last ones have just arrived."""
+    segment.receiver = receiver = AgedReceiver(segment.fileno(), 1500, 16)
+    reader = reader_of(hub, segment, LatencyHistogram())
+    receiver.ages = ages
+    originals = range(1, len(ages) + 2)
+    send(segment, originals)
+    reader.drain()
+    receiver.ages = ()
+    send(segment, originals)
+    reader.drain()
+    verdicts = segment.counters.verdicts
+    assert (verdicts[ACCEPTED], verdicts[DUPLICATE]) == (len(originals), len(originals))

@@ -1,0 +1,246 @@
+"""Control messages: replies, effects and errors. Tags are in test_model.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bccnd.bus.clients.access import admit_all
+from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
+from bccnd.bus.requests.control import MAX_UNFINISHED, PAGE
+from bccnd.core.sending.send_queue import ENTRY, ORDERS
+from bccnd.core.wire import frames
+from bccnd.core.wire.identity_format import MAX_TAG
+from tests.support import ANN, BOB, Hub, messages, refusals, turn_until
+
+
+def traced(datagram: bytes) -> dict[str, Any]:
+    return {"verdict": "accepted", "size": len(datagram)}
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with Hub(tmp_path, trace=traced) as one:
+        yield one
+
+
+def me(hub: Hub) -> bytes:
+    program = Path("/proc/self/comm").read_bytes().rstrip(b"\n")
+    return b"relay01/%b/%d" % (program, os.getpid())
+
+
+SILENT = [
+    *(b"echo/on", b"echo/off"),
+    *(frames.SOFT + mode for mode in SOFT_MODES),
+    *(frames.HARD + mode for mode in HARD_MODES),
+    *(frames.ORDER + order for order in ORDERS),
+    *(b"!/bccn/meta/on", b"!/bccn/meta/off", b"!/bccn/batch/on", b"!/bccn/batch/off"),
+    *(b"!/bccn/local/on", b"!/bccn/local/off", b"!/bccn/tag"),
+]
+ANSWERED: dict[bytes, Callable[[Hub], bytes]] = {
+    b"!/cred/whoami": lambda _: b"!/cred/%d/%d/%d" % (os.getegid(), os.geteuid(), os.getpid()),
+    b"!/bccn/whoami": me,
+    b"!/bccn/sync": lambda _: b"",
+    b"!/bccn/trace": lambda _: b'{"verdict": "accepted", "size": 0}',
+}
+
+
+@pytest.mark.parametrize("key", SILENT)
+def test_what_is_set_is_set_without_an_answer(hub: Hub, key: bytes) -> None:
+    for payload in (None, b"", b"\xff\0 whatever") if key != frames.TAG else (None, b""):
+        one = hub.connect(b"a")
+        one.send(frames.request(key, payload))
+        one.send(b"CMSG echo/on", b"CMSG !/bccn/meta/off", b"CMSG !/bccn/batch/off")
+        one.publish(b"a", b"x")
+        assert one.all() == [b"MSG a\0x"]
+        one.close()
+        hub.settle()
+    assert hub.bus.counters.errors.all() == {}
+
+
+@pytest.mark.parametrize("key", ANSWERED)
+def test_what_is_asked_is_answered_under_the_same_key(hub: Hub, key: bytes) -> None:
+    one, other = hub.connect(), hub.connect(b"", b"!/")
+    one.send(b"CMSG " + key, b"CMSG " + key + b"\0")
+    assert one.all() == [frames.control(key, ANSWERED[key](hub))] * 2
+    one.send(frames.request(key, b"\xff\0 whatever"))
+    assert refusals(one.all()) == []
+    assert other.all() == []
+
+
+WRONG = [
+    *b", ,echo,echo/,echo/ON,echo/on/,echo/on , echo/on,echo/yes,echo/\xff,!/echo/on".split(b","),
+    *b"blocking,blocking/soft,blocking/soft/,blocking/soft/queue/x,blocking/soft/QUEUE,blocking/soft/none".split(b","),
+    *b"blocking/hard/queue,blocking/hard/,blocking/medium/block,order/,order/fifo,order/queue ".split(b","),
+    *b"!/bccn/,!/bccn/WHOAMI,!/bccn/whoami/,!/bccn/meta,!/bccn/meta/,!/bccn/meta/on/,!/bccn/local".split(b","),
+    *b"!/bccn/local/,!/bccn/gap,!/bccn/error,!/bccn/tags,!/bccn/tag/x,!/cred/,!/cred/whoami/,!/tap/".split(b","),
+    *(b"whoami", b"SUB a", b"k" * 5000),
+]
+
+
+def test_unknown_request_is_refused_and_changes_nothing(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    client = one.client
+    for key in WRONG:
+        for payload in (None, b"", b"on"):
+            one.send(frames.request(key, payload))
+            assert one.all() == [b"CMSG !/bccn/error\0unknown_control " + key[:1024]]
+            assert (client.echo, client.soft, client.hard, client.queue.order) == (True, b"queue", b"discard", 0)
+            assert client.identity == client.base == me(hub)
+            assert client.subscriptions == 1
+    assert hub.bus.counters.errors.all() == {"unknown_control": 3 * len(WRONG)}
+
+
+def test_the_last_word_counts(hub: Hub) -> None:
+    one = hub.connect()
+    for soft in SOFT_MODES:
+        for hard in HARD_MODES:
+            one.send(frames.request(frames.SOFT + soft), frames.request(frames.HARD + hard))
+            one.all()
+            assert (one.client.soft, one.client.hard) == (soft, hard)
+            assert (one.client.fd in hub.bus.queues.blockers) is (b"block" in (soft, hard))
+    one.close()
+    hub.turn()
+    assert hub.bus.queues.blockers == set()
+
+
+BAD_TAGS = [b"x" * (MAX_TAG + 1), b"a/b", b"/", b"a b", b"a:b", b"a|b", b"*", b"?", b"!", b"\0", b"a\0", b"\xff", b"\n"]
+
+
+def test_bad_tag_is_refused_and_the_former_stays(hub: Hub) -> None:
+    one = hub.connect()
+    one.send(frames.request(frames.TAG, b"good"))
+    for tag in BAD_TAGS:
+        one.send(frames.request(frames.TAG, tag))
+        assert refusals(one.all()) == [(b"bad_tag", tag)]
+        assert one.client.identity == me(hub) + b"/good"
+
+
+def test_trace_needs_the_right_to_tap(town: Hub) -> None:
+    town.bus.control._handlers[frames.TRACE] = town.bus.control._on_trace
+    town.bus.control._trace = traced
+    root, ann = town.connect(), town.connect(who=ANN)
+    root.send(frames.request(frames.TRACE, b"x" * 7))
+    assert root.all() == [b'CMSG !/bccn/trace\0{"verdict": "accepted", "size": 7}']
+    ann.send(frames.request(frames.TRACE, b"x"))
+    assert refusals(ann.all()) == [(b"not_permitted", frames.TRACE)]
+
+
+def test_a_listing_ends_a_page_where_its_next_rows_take_work(tmp_path: Path) -> None:
+    def rows() -> Iterator[dict[str, Any] | None]:
+        yield from (None, {"row": 1}, {"row": 2}, None, None, {"row": 3})
+
+    with Hub(tmp_path, listings={b"sources": rows}, others=[("path", admit_all)]) as hub:
+        one = hub.connect()
+        pages = []
+        for topic in (b"sources", *[b"more"] * 3):
+            one.send(frames.request(frames.STATS, topic))
+            pages.append(json.loads(one.receive().partition(b"\0")[2]))
+        assert [[row["row"] for row in page["items"]] for page in pages] == [[], [1, 2], [], [3]]
+        assert [page["more"] for page in pages] == [True, True, True, False]
+
+
+def test_a_user_has_so_many_unfinished_listings_and_the_oldest_is_dropped_for_another(tmp_path: Path) -> None:
+    begun: list[weakref.ref[Any]] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        listing = ({"row": number} for number in range(2 * PAGE))
+        begun.append(weakref.ref(listing))
+        return listing
+
+    def kept() -> list[bool]:
+        return [one() is not None for one in begun]
+
+    with Hub(tmp_path, listings={b"sources": rows}, others=[("path", admit_all)]) as hub:
+        other, mine = hub.connect(who=ANN), [hub.connect() for _ in range(MAX_UNFINISHED + 3)]
+        for one in (other, *mine):
+            one.send(frames.request(frames.STATS, b"sources"))
+            assert json.loads(one.receive().partition(b"\0")[2])["more"]
+        assert kept() == [True] + [False] * 3 + [True] * MAX_UNFINISHED
+        for one in mine[:3]:
+            one.send(frames.request(frames.STATS, b"more"))
+            assert refusals(one.all()) == [(b"listing_dropped", frames.STATS)]
+        for one in (other, mine[3]):
+            one.send(frames.request(frames.STATS, b"more"))
+            page = json.loads(one.receive().partition(b"\0")[2])
+            assert [row["row"] for row in page["items"]] == list(range(PAGE, 2 * PAGE))
+            one.send(frames.request(frames.STATS, b"more"))
+            while json.loads(one.receive().partition(b"\0")[2])["more"]:
+                one.send(frames.request(frames.STATS, b"more"))
+        assert kept() == [False] * 5 + [True] * (MAX_UNFINISHED - 1)
+        mine[4].send(frames.request(frames.STATS, b"sources"))  # instead of the one before
+        mine[4].receive()
+        assert kept()[5] is False
+        for one in mine[4:]:
+            one.close()
+        turn_until(hub.loop, lambda: len(hub.bus.clients) == 5)
+        assert not any(kept())
+
+
+def test_client_listing_shows_waiting_publishers_and_queues(town: Hub) -> None:
+    ann, bob = town.connect(b"a", who=ANN), town.connect(who=ANN)
+    reader = town.connect(who=BOB)
+    ann.send(b"CMSG blocking/soft/block")
+    ann.all()
+    while not ann.client.queue:
+        town.deliver(((ann.client.fd,), b"MSG x\0" + b"x" * 10_000))
+    bob.send(frames.request(frames.TAG, b"tag"), b"MSG a\0x", b"MSG a\0y")
+    town.settle()
+    reader.send(frames.request(frames.STATS, b"clients"))
+    rows = json.loads(reader.receive().partition(b"\0")[2])["items"]
+    assert [row["uid"] for row in rows] == [ANN.uid, ANN.uid, BOB.uid]
+    assert [row["waits"] for row in rows] == [False, True, False]
+    assert [row["queued"] for row in rows] == [1, 0, 0]
+    assert rows[0]["queued_bytes"] == 10_006
+    assert [row["published"] for row in rows] == [0, 0, 0]
+    assert [(row["subscriptions"], row["patterns"]) for row in rows] == [(1, ["a"]), (0, []), (0, [])]
+    assert [row["lost"] for row in rows] == [0, 0, 0]
+    assert [row["pid"] for row in rows] == [one.client.peer.pid for one in (ann, bob, reader)]
+    assert rows[0]["identity"] == ann.client.identity.decode()
+    assert rows[1]["identity"].endswith("/tag")
+    assert [row["program"] for row in rows] == ["ann", "ann", "bob"]
+    assert {row["dialect"] for row in rows} == {"path"}
+    reader.send(frames.request(frames.STATS, b"users"))
+    assert json.loads(reader.receive().partition(b"\0")[2])["items"] == [
+        {"uid": ANN.uid, "clients": 2, "subscriptions": 1, "queued_bytes": 10_006 + len(b"MSG a\0x") + 2 * ENTRY},
+        {"uid": BOB.uid, "clients": 1, "subscriptions": 0, "queued_bytes": 0},
+    ]
+
+
+def test_where_there_is_no_segment_every_key_is_a_good_one(tmp_path: Path) -> None:
+    with Hub(tmp_path, bridged=False) as hub:
+        one, other = hub.connect(b""), hub.connect(b"other")
+        for key in (b"!", b"!x", b"!relay01/*", b"two words", b"", b"a:b", b"\xff", b"a|b", b"x" * 5000, b"!?"):
+            exact = hub.connect(key[:1024])
+            one.publish(key, b"x" * 100_000)
+            assert messages(one.all(), key) == [b"x" * 100_000]
+            assert len(exact.all()) == (len(key) <= 1024)
+            exact.close()
+            hub.settle()
+        assert other.all() == []
+        assert hub.bus.counters.errors.all() == {}
+        assert hub.sent == []
+        one.send(frames.request(frames.TRACE, b"x"), frames.request(frames.TAG, b"x"), frames.request(frames.WHOAMI))
+        refused, answer = one.all()
+        assert refusals([refused]) == [(b"unknown_control", frames.TRACE)]
+        assert answer == frames.control(frames.WHOAMI, me(hub) + b"/x")
+
+
+def test_without_a_segment_an_exclamation_mark_is_a_letter_but_for_own_keys(tmp_path: Path) -> None:
+    with Hub(tmp_path, bridged=False) as hub:
+        peers = [hub.connect(pattern) for pattern in (b"", b"!*", b"!x", b"*")]
+        peers[0].publish(b"!x", b"1")
+        peers[0].publish(b"!/x", b"2")
+        assert [one.all() for one in peers] == [[b"MSG !x\x001"]] * 4
+        own = hub.connect(b"!/", b"!/app/x")
+        for key in (b"!/bccn/x", b"!/tap/accepted", b"!/cred/x"):
+            own.publish(key, b"")
+            assert refusals(own.all()) == [(b"reserved_key", key)]
+        own.publish(b"!/app/x", b"1")
+        assert own.all() == [b"MSG !/app/x\x001"]
