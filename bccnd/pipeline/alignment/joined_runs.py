@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from bccnd.pipeline.records.source_runs import ENDLESS, SANITY, Run, went_back
-from bccnd.pipeline.scanning.scan_records import ANY_PORT, MAX_PORTS
+from bccnd.pipeline.scanning.stretches import ANY_PORT, MAX_PORTS
 
 #: less than any number, also than that of seq 0
 _LEAST: Final = -ENDLESS - 2

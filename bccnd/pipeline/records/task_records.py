@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,45 +36,74 @@ NAMELESS: Final = "?"
 
 _EPOCH: Final = datetime.date(1970, 1, 1)
 
-_TEXTS: Final = ("kind", "day", "host", "journal_id", "src", "text", "more", "last")
-_NUMBERS: Final = tuple("abcdefghijkl")
+#: columns that hold the field of the same name, whatever the kind of the record
+_SHARED: Final = ("day", "host", "journal_id", "src")
+#: columns that hold the other fields of a kind, in their order
+_TEXTS: Final = ("text1", "text2", "text3")
+_NUMBERS: Final = tuple(f"number{place}" for place in range(1, 13))
 #: the columns of a record, for Arrow and for Spark
 RECORD: Final = pa.schema(
-    [*((name, pa.string()) for name in _TEXTS), *((name, pa.int64()) for name in _NUMBERS), ("data", pa.binary())]
+    [
+        *((name, pa.string()) for name in ("kind", *_SHARED, *_TEXTS)),
+        *((name, pa.int64()) for name in _NUMBERS),
+        ("data", pa.binary()),
+    ]
 )
 RECORD_SHAPE: Final = from_arrow_schema(RECORD)
 
-#: kind -> the names of its fields, and the columns of a record that hold them
-KINDS: Final[Mapping[str, Mapping[str, str]]] = {
-    kind: {name: column or name for name, _, column in (pair.partition("=") for pair in fields.split())}
-    for kind, fields in {
-        # of the scan
-        "problem": "path=text why=more",
-        "file": "path=text host journal_id first=a rows=b low=c high=d",
-        "receiver": "day host journal_id segment=text from_us=a to_us=b new=c rows=d",
-        "reach": "day src host segment=text",
-        "stretch": "day host journal_id src epoch=a port=b new=c addressed=d from_rec=e to_rec=f from_ts=g to_ts=h "
-        "lo_key=i hi_key=j first_key=k last_key=l",
-        "sent": "day host src from_ts=g lo_key=i hi_key=j",
-        "heard": "day host src first=a last=b once=c rows=d",
-        "beats": "day host src data",
-        "refused": "day host peer_ip=text claimed_src=src algo=more verdict=last minute=a n=b first=c last_us=d",
-        "nameless": "day chan=text peer_ip=more minute=a len=b peer_port=c seq_key=d",
-        "sample": "day host data",
-        "part": "bucket=a host journal_id data",
-        # of the messages
-        "message": "day src chan=text epoch=a seq_key=b first=c set_id=d listening_set_id=e copies=f gap_before=g",
-        "edge": "day src chan=text epoch=a block=b lo_key=c hi_key=d minute=e listening_set_id=f",
-        "link": "day host src epoch=a minute=b any_seen=c lost_everywhere=d lost_here=e not_listening=f late=g dup=h",
-        "channel": "day host chan=text minute=b any_seen=c lost_everywhere=d lost_here=e not_listening=f",
-        "delivered": "day src epoch=a set_id=b n=c example_key=d",
-        "missed": "day src host epoch=a lo_key=b hi_key=c at_edge=d",
-        "epoch": "day src hosts=text epoch=a from_ts=b to_ts=c lo_key=d hi_key=e",
-        "floor": "src epoch=a tail=b key=c",
-        "lengths": "day src chan=text minute=a len=b n=c",
-        "set": "day hosts=text set_id=a",
-    }.items()
+
+class RecordKind(NamedTuple):
+    """The fields of records of one kind: those of the columns that all kinds share, texts, numbers, and ``data``."""
+
+    shared: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The column of a record that holds each field."""
+        texts = zip(self.texts, _TEXTS, strict=False)
+        numbers = zip(self.numbers, _NUMBERS, strict=False)
+        return {**{name: name for name in (*self.shared, *self.data)}, **dict(texts), **dict(numbers)}
+
+
+def _kind(shared: str, *, texts: str = "", numbers: str = "", data: str = "") -> RecordKind:
+    return RecordKind(*(tuple(names.split()) for names in (shared, texts, numbers, data)))
+
+
+_RECORD_KINDS: Final = {
+    # of the scan
+    "problem": _kind("", texts="path why"),
+    "file": _kind("host journal_id", texts="path", numbers="first rows low high"),
+    "receiver": _kind("day host journal_id", texts="segment", numbers="from_us to_us new rows"),
+    "reach": _kind("day host src", texts="segment"),
+    "stretch": _kind(
+        "day host journal_id src",
+        numbers="from_ts lo_key hi_key epoch port new addressed from_rec to_rec to_ts first_key last_key",
+    ),
+    # read together with stretches: the fields that both have are in the same columns
+    "sent": _kind("day host src", numbers="from_ts lo_key hi_key"),
+    "heard": _kind("day host src", numbers="first last once rows"),
+    "beats": _kind("day host src", data="data"),
+    "refused": _kind("day host src", texts="peer_ip algo verdict", numbers="minute n first last_us"),
+    "nameless": _kind("day", texts="chan peer_ip", numbers="minute len peer_port seq_key"),
+    "sample": _kind("day host", data="data"),
+    "part": _kind("host journal_id", numbers="bucket", data="data"),
+    # of the messages
+    "message": _kind("day src", texts="chan", numbers="epoch seq_key first set_id listening_set_id copies gap_before"),
+    "edge": _kind("day src", texts="chan", numbers="epoch block lo_key hi_key minute listening_set_id"),
+    "link": _kind("day host src", numbers="epoch minute any_seen lost_everywhere lost_here not_listening late dup"),
+    "channel": _kind("day host", texts="chan", numbers="minute any_seen lost_everywhere lost_here not_listening"),
+    "delivered": _kind("day src", numbers="epoch set_id n example_key"),
+    "missed": _kind("day host src", numbers="epoch lo_key hi_key at_edge"),
+    "epoch": _kind("day src", texts="hosts", numbers="epoch from_ts to_ts lo_key hi_key"),
+    "floor": _kind("src", numbers="epoch tail key"),
+    "lengths": _kind("day src", texts="chan", numbers="minute len n"),
+    "set": _kind("day", texts="hosts", numbers="set_id"),
 }
+#: kind -> the names of its fields, and the columns of a record that hold them
+KINDS: Final[Mapping[str, Mapping[str, str]]] = {kind: fields.columns for kind, fields in _RECORD_KINDS.items()}
 
 
 def day_of(date: int) -> str:

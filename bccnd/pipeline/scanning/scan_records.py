@@ -11,17 +11,11 @@ import pyarrow as pa
 from bccnd.core.formats.tap_record import JOURNAL_GAP
 from bccnd.pipeline.records import task_records
 from bccnd.pipeline.records.row_batch import GOLDEN, Batch, Groups, Numbers, changes, grouped, mixed, sorted_by
-from bccnd.pipeline.records.source_runs import SANITY
 from bccnd.pipeline.records.task_records import ARRIVED, COMPARED, NAMELESS, NEW, ONCE
+from bccnd.pipeline.scanning.stretches import stretches
 
 #: microseconds: silences that are not longer are none, and messages closer to each other are one stretch
 QUIET: Final = 5_000_000
-#: ports of a source at a receiver: one that has more uses a new port for each message, so that ports prove nothing
-MAX_PORTS: Final = 64
-#: stands for the ports of such a source
-ANY_PORT: Final = -1
-#: times that rows are gone through for messages to others that came late one behind the other
-_ROUNDS: Final = 64
 #: how the rows of a part and of a sample are laid out
 PART: Final = ("src", "chan", "rec_no", "ts", "seq_key", "len", "state")
 #: what became of a row: a copy, late, or neither
@@ -63,94 +57,6 @@ def _reach(batch: Batch) -> pa.RecordBatch:
     return task_records.make_records("reach", **batch.labels(groups.heads))
 
 
-def stretches(batch: Batch) -> Iterator[pa.RecordBatch]:
-    """Rows of a source in which numbers rise, or stay near to each other where copies are among them."""
-    rows = sorted_by(batch.origin, batch.src.codes, batch.date, among=np.flatnonzero(batch.tracked))
-    new = batch.verdict.among(NEW)[rows]
-    ports = _ports(batch, rows)
-    yield _rising(batch, rows[new], ports, new=True)
-    yield _rising(batch, rows[~new], ports, new=False)
-
-
-def _ports(batch: Batch, rows: Numbers) -> Numbers:
-    """The port of each row of the batch, ANY_PORT where its source uses too many."""
-    pairs = grouped(batch.origin, batch.src.codes, batch.peer_port, among=rows)
-    source = np.cumsum(changes(pairs.order, batch.origin, batch.src.codes))
-    too_many = np.bincount(source[pairs.starts]) > MAX_PORTS
-    ports: Numbers = batch.peer_port.copy()
-    ports[pairs.order[too_many[source]]] = ANY_PORT
-    return ports
-
-
-def _rising(batch: Batch, rows: Numbers, ports: Numbers, *, new: bool) -> pa.RecordBatch:
-    """Stretches of rows that are sorted by journal, source and day; of those that were ``new``, or of the others."""
-    not_addressed = batch.verdict.among(("not_addressed",))
-    if new:
-        rows = _without_late(batch, rows, not_addressed)
-    begins = _first_of_source(batch, rows)
-    starts = begins | changes(rows, batch.epoch, ports)
-    starts[1:] |= ~_follow(batch, rows, new=new)
-    if new:
-        leading = _leading(not_addressed[rows], begins)
-        starts[1:] |= leading[:-1] & ~not_addressed[rows[1:]]
-    groups = Groups(rows, np.flatnonzero(starts))
-    first, last = groups.heads, groups.tails
-    return task_records.make_records(
-        "stretch",
-        epoch=batch.epoch[first],
-        port=ports[first],
-        new=np.full(len(first), int(new)),
-        addressed=(~not_addressed[first]).astype(np.int64),
-        from_rec=batch.rec_no[first],
-        to_rec=batch.rec_no[last],
-        from_ts=groups.reduce(np.minimum, batch.ts),
-        to_ts=groups.reduce(np.maximum, batch.ts),
-        lo_key=groups.reduce(np.minimum, batch.seq_key),
-        hi_key=groups.reduce(np.maximum, batch.seq_key),
-        first_key=batch.seq_key[first],
-        last_key=batch.seq_key[last],
-        **batch.labels(first),
-    )
-
-
-def _first_of_source(batch: Batch, rows: Numbers) -> Numbers:
-    """Which of these rows is the first one of a source, journal and day."""
-    return changes(rows, batch.origin, batch.src.codes, batch.date)
-
-
-def _without_late(batch: Batch, rows: Numbers, not_addressed: Numbers) -> Numbers:
-    """Rows without those for other hosts that came behind a higher number: they are no copies, and begin nothing."""
-    for _ in range(_ROUNDS):
-        keys = batch.seq_key[rows].astype(np.uint64)
-        late = np.zeros(len(rows), bool)
-        late[1:] = not_addressed[rows[1:]] & (keys[:-1] - keys[1:] < np.uint64(SANITY))
-        late &= ~_first_of_source(batch, rows)
-        if not late.any():
-            break
-        rows = rows[~late]
-    return rows
-
-
-def _follow(batch: Batch, rows: Numbers, *, new: bool) -> Numbers:
-    """Which rows, from the second one on, can be in a stretch with the one before, by their numbers."""
-    keys = batch.seq_key[rows].astype(np.uint64)  # differences of numbers may be as large as 64 bits
-    up, down = keys[1:] - keys[:-1], keys[:-1] - keys[1:]
-    near: Numbers = (up < np.uint64(SANITY)) | (down < np.uint64(SANITY))
-    if not new:
-        return near
-    tracked = batch.epoch[rows][1:] > 0  # a receiver does not track what it has sent itself
-    return np.where(tracked, (up > 0) & (up < np.uint64(SANITY)), near)
-
-
-def _leading(not_addressed: Numbers, begins: Numbers) -> Numbers:
-    """Which rows are for other hosts, as are all before them of their source: whether these have come late is known
-    only from what was before."""
-    addressed = np.cumsum(~not_addressed)
-    before = (addressed - ~not_addressed)[begins][np.cumsum(begins) - 1]
-    leading: Numbers = addressed == before
-    return leading
-
-
 def _heard(batch: Batch) -> pa.RecordBatch:
     """From when to when a receiver heard a source without a longer pause than QUIET, and how many messages."""
     source = (batch.origin, batch.src.codes, batch.date)
@@ -190,7 +96,6 @@ def _refused(batch: Batch) -> pa.RecordBatch:
     groups = grouped(batch.origin, batch.minute, *claims, among=rows)
     return task_records.make_records(
         "refused",
-        claimed_src=batch.src.take(groups.heads),
         minute=batch.minute[groups.heads],
         n=groups.sizes(),
         first=groups.reduce(np.minimum, batch.ts),

@@ -28,7 +28,8 @@ def integrity(refused: DataFrame, cap: int = CAP) -> DataFrame:
     sums = (F.sum("n").alias("n"), F.min("first").alias("first"), F.max("last_us").alias("last_us"))
     busiest = Window.partitionBy(*cell).orderBy(F.col("n").desc(), *claimed)
     return (
-        refused.groupBy(*cell, *claimed)
+        refused.withColumnRenamed("src", "claimed_src")
+        .groupBy(*cell, *claimed)
         .agg(*sums)
         .withColumn("beyond", F.row_number().over(busiest) > cap)
         .withColumn("peer_ip", F.when(~F.col("beyond"), F.col("peer_ip")))

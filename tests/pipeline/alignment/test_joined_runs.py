@@ -8,7 +8,7 @@ import pytest
 
 from bccnd.pipeline.alignment.joined_runs import Stretch, runs
 from bccnd.pipeline.records import task_records
-from bccnd.pipeline.scanning.scan_records import MAX_PORTS
+from bccnd.pipeline.scanning.stretches import MAX_PORTS
 from tests.pipeline.frames import records
 
 Row = tuple[int, str, int]
