@@ -45,7 +45,7 @@ from bccnd.pipeline.inputs.session_files import without_damaged
 from bccnd.pipeline.records.source_runs import Carried, Piece, Run, SentRange, Tail
 from bccnd.pipeline.records.task_records import DAY, KINDS, RECORD_SHAPE, date_of, fields_of, frame_of, of_kind
 from bccnd.pipeline.records.time_spans import joined
-from bccnd.pipeline.scanning.scan import BUCKET, Plan, block_of, counted, estimate, scan, spans_of
+from bccnd.pipeline.scanning.scan import BUCKET, ROWS, Plan, block_of, count_rows, scan, spans_of
 from bccnd.pipeline.scanning.sent_ranges import merge_ranges
 from bccnd.pipeline.tables import schema
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
@@ -124,15 +124,17 @@ def compute(
         inputs = _inputs(journal, days, margin)
         tasks = spark.sparkContext.defaultParallelism
         _set_partitions(spark, inputs)
+        rows = count_rows(journal, inputs)
         rows_of_days: dict[str, int] = {}
-        for one, rows in counted(inputs):
-            rows_of_days[one.file.day] = rows_of_days.get(one.file.day, 0) + (rows or 0)
+        for one in inputs:
+            rows_of_days[one.file.day] = rows_of_days.get(one.file.day, 0) + rows.get(one.path, 0)
         sampled = {day: clocks.parts_of(rows) for day, rows in rows_of_days.items()}
         spans = None if days is None else spans_of(days, margin)
-        buckets = max(tasks, math.ceil(estimate(inputs) / BUCKET))
+        buckets = max(tasks, math.ceil(sum(rows.values()) / BUCKET))
+        readers = max(tasks, math.ceil(sum(rows.values()) / ROWS))
         block = block_of(len({one.file.host for one in inputs}))
         plan = Plan(journal.where, spans, {}, buckets, block, sampled)
-        scanned = _Scanned(keep(scan(spark, inputs, plan, tasks)), journal, inputs)
+        scanned = _Scanned(keep(scan(spark, inputs, plan, readers)), journal, inputs)
         wanted = computed = sorted(scanned.hosts if days is None else set(days))
         skews = _compare_clocks(scanned, wanted, sampled)
         offsets = clocks.offsets(skews)
@@ -140,7 +142,7 @@ def compute(
         corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, others)
         if corrections:
             plan = replace(plan, corrections=corrections)
-            scanned = _Scanned(keep(scan(spark, inputs, plan, tasks)), journal, inputs)
+            scanned = _Scanned(keep(scan(spark, inputs, plan, readers)), journal, inputs)
             wanted = sorted(scanned.hosts) if days is None else wanted
         if days is None:
             margin += clocks.widest(wanted, corrections)

@@ -26,12 +26,14 @@ def reached(state: DataFrame | None, days: Collection[str]) -> dict[tuple[str, i
     found: dict[tuple[str, int], dict[str, int]] = {}
     if state is None or not days:
         return found
-    kept = state.where("kind = 'epoch'").where(F.col("day") < max(days)).select("src", "epoch", "day", "hi_key")
-    for src, epoch, kept_day, key in kept.collect():
-        its = found.setdefault((src, epoch), {})
+    # Of all days before the same one of these only the highest number matters.
+    next_day = F.array_min(F.array(*[F.when(F.col("day") < day, day) for day in days]))
+    kept = state.where("kind = 'epoch'").where(F.col("day") < max(days)).withColumn("next_day", next_day)
+    for src, epoch, first, key in kept.groupBy("src", "epoch", "next_day").agg(F.max("hi_key")).collect():
+        of_epoch = found.setdefault((src, epoch), {})
         for day in days:
-            if kept_day < day:
-                its[day] = max(key, its.get(day, key))
+            if first <= day:
+                of_epoch[day] = max(key, of_epoch.get(day, key))
     return found
 
 

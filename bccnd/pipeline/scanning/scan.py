@@ -8,7 +8,7 @@ file goes away, the run fails, and the journal is listed anew.
 from __future__ import annotations
 
 import datetime
-import math
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bccnd.errors import PipelineError
 from bccnd.journal import files
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline.inputs.journal_files import Input, gone, microseconds, opened, read_ends
+from bccnd.pipeline.inputs.journal_files import Input, Journal, gone, microseconds, opened, read_ends
 from bccnd.pipeline.records import task_records
 from bccnd.pipeline.records.row_batch import COLUMNS, NAMES, Batch, Origin
 from bccnd.pipeline.records.time_spans import joined
@@ -37,8 +37,6 @@ _BLOCK_ROWS: Final = 125_000
 _BLOCK: Final = 16
 #: times of rows that are wanted, in microseconds; the end does not belong to them
 Spans = Sequence[tuple[int, int]]
-#: bytes of a row in a file, where the number of rows is unknown: few, so that estimates are rather too high
-_BYTES: Final = 10
 #: rows whose payloads are read at once
 _PAYLOADS: Final = 16_384
 
@@ -57,21 +55,21 @@ class Plan:
     parts: Mapping[str, int]
 
 
-def counted(inputs: Sequence[Input]) -> Iterator[tuple[Input, int | None]]:
-    """Files, sorted by journal, and how many rows each has by its name and that of the next one; None: not known."""
+def count_rows(journal: Journal, inputs: Sequence[Input]) -> dict[str, int]:
+    """How many rows each file has, by path: by its name and that of the next one, or else by its footer. Files are
+    sorted by journal; one that cannot be used has none."""
+    found: dict[str, int] = {}
+    unknown = []
     for one, following in zip_longest(inputs, inputs[1:]):
         file = one.file
         if file.last is not None:
-            yield one, file.last - file.first + 1
+            found[one.path] = file.last - file.first + 1
         elif following is not None and following.file.journal == file.journal:
-            yield one, following.file.first - file.first
+            found[one.path] = following.file.first - file.first
         else:
-            yield one, None
-
-
-def estimate(inputs: Sequence[Input]) -> int:
-    """About how many rows files have."""
-    return sum(one.size // _BYTES if count is None else count for one, count in counted(inputs))
+            unknown.append(one.path)
+    ends = journal.ends(unknown)
+    return found | {path: 0 if isinstance(each, PipelineError) else each.rows for path, each in ends.items()}
 
 
 def block_of(hosts: int) -> int:
@@ -86,17 +84,20 @@ def spans_of(days: Iterable[str], margin: datetime.timedelta) -> Spans:
     return joined([(start - near, start + task_records.DAY + near) for start in starts])
 
 
-def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan, least: int) -> DataFrame:
-    """The records of files, from as many tasks as their rows take, or ``least``; a frame that reads files anew each
-    time, so it is to be kept."""
-    tasks = divided(inputs, max(least, math.ceil(estimate(inputs) / ROWS)))
+def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan, count: int) -> DataFrame:
+    """The records of files, from about so many tasks, each of which gets the list of its own files; a frame that reads
+    files anew each time, so it is to be kept."""
+    tasks = divided(inputs, count)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read(tasks[number], plan)
+            for pickled in batch.column(0).to_pylist():
+                # made by the driver of this run
+                yield from read(pickle.loads(pickled), plan)  # noqa: S301
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, task_records.RECORD_SHAPE)
+    # Spark gives each partition the rows that are its own.
+    rows = spark.sparkContext.parallelize([(pickle.dumps(files_of_task),) for files_of_task in tasks], len(tasks))
+    return spark.createDataFrame(rows, "files binary", verifySchema=False).mapInArrow(run, task_records.RECORD_SHAPE)
 
 
 def divided(inputs: Sequence[Input], count: int) -> list[list[Input]]:
