@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import time
@@ -39,10 +40,11 @@ def clients(*asked: tuple[Daemon, str]) -> Iterator[list[bccnd.Connection]]:
 
 
 @contextmanager
-def pair(folder: Path) -> Iterator[tuple[Daemon, Daemon]]:
+def pair(folder: Path, *, settings: dict[str, Any] | None = None) -> Iterator[tuple[Daemon, Daemon]]:
     """Two daemons, each on a segment of its own; the first listens and the second dials."""
     nng = {"nng": {"listen": [where := place()]}}, {"nng": {"dial": [where]}}
-    made = [Daemon(folder / str(n), {"host": f"host{n}", "gateways": nng[n]}, start=False) for n in (0, 1)]
+    ours = settings or {}
+    made = [Daemon(folder / str(n), {"host": f"host{n}", "gateways": nng[n], **ours}, start=False) for n in (0, 1)]
     with made[0] as a, made[1] as b:
         a.start()
         b.start()
@@ -79,6 +81,26 @@ def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
         assert a.metric("gateway_messages_total", gateway="nng", direction="in") == 1
         wait(lambda: a.metric("gateway_messages_total", gateway="nng", direction="out") == 21, "the messages")
         assert b"tcp://127.0.0.1:" in b.tool("gateways").stdout
+
+
+def test_both_segments_of_a_link_are_one_fleet(tmp_path: Path) -> None:
+    with pair(tmp_path, settings={"reports": {"interval": 0.5}}) as (a, b), clients((a, "x/"), (b, "x/")) as programs:
+
+        def is_reported() -> bool:
+            """Whether the first daemon knows from a report that the second has received its messages."""
+            done = a.tool("fleet", "--json")
+            assert done.returncode == 0, done.stderr
+            rows = json.loads(done.stdout)["links"]
+            return any(
+                (row["receiver"], row["sender"], row["lost"]) == ("host1", "host0", 0) and row["received"] >= 100
+                for row in rows
+            )
+
+        for _ in range(100):
+            programs[0].publish("x/y", b"")
+        wait(is_reported, "a report of what went over the link")
+        assert a.tool("fleet", "--sent").returncode == 0
+        assert a.metric("source_jumps_total") == b.metric("source_jumps_total") == 0
 
 
 def test_what_a_link_brings_is_checked_like_everything(tmp_path: Path) -> None:
