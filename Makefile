@@ -157,7 +157,8 @@ PLAIN := $(patsubst %,tests/core/%,matching/test_receivers.py matching/test_rout
 	$(patsubst %,tests/bus/test_%.py,batches model modes packet_reader server) \
 	$(patsubst %,tests/net/test_%.py,loop segment transmitter) tests/e2e/test_handover.py
 # What `make test-all` repeats.
-PLAIN_ALL := $(patsubst %,tests/%,core native net client fuzz test_build.py) \
+PLAIN_ALL := $(patsubst %,tests/%,core native net client test_build.py) \
+	$(patsubst %,tests/tools/test_fuzz_%.py,findings both_builds) \
 	$(patsubst %,tests/e2e/test_%.py,vectors direct segments interop handover slow_clients start)
 
 TOOLS_PACKAGES = git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
@@ -223,9 +224,9 @@ test-all: $(READY) $(BUILT) more-tools lint plain
 test-slow: $(READY) $(BUILT) more-tools deb
 	$(COMPILED) --hypothesis-profile=full -m slow --ignore=tests/systemd --ignore=tests/docs tests $(ARGS)
 
-# A sample of the mutants of the core; `python -m tests.mutation --help` says more.
+# A sample of the mutants of the core; `python -m tools.mutation --help` says more.
 test-mutants: $(READY)
-	$(BIN)/python -m tests.mutation bccnd/core --sample 60 $(ARGS)
+	$(BIN)/python -m tools.mutation bccnd/core --sample 60 $(ARGS)
 
 # Without the tests that fork from threads: the tracer of coverage may hold a lock then.
 coverage: $(READY) plain
@@ -280,28 +281,28 @@ MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo '+ pip i
 bench: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux
 	@packaging/unpack-peers.sh .cache/peers
-	$(BIN)/python -m tests.bench --figures docs/figures.json $(ARGS)
+	$(BIN)/python -m tools.bench --figures docs/figures.json $(ARGS)
 	$(BIN)/python -m docs --write
 
 bench-pipeline: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
-	$(BIN)/python -m tests.bench.spark --steps $(ARGS)
+	$(BIN)/python -m tools.bench.spark --steps $(ARGS)
 
 scale: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux chrt:util-linux
 	@$(MATPLOTLIB)
-	$(BIN)/python -m tests.bench.scale --docs docs/scaling.md --figures docs/figures.json $(ARGS)
+	$(BIN)/python -m tools.bench.scale --docs docs/scaling.md --figures docs/figures.json $(ARGS)
 	$(BIN)/python -m docs --write
 
 mesh: $(READY) $(BUILT)
 	@packaging/need.sh ip:iproute2 nft:nftables
 	@$(MATPLOTLIB)
-	$(BIN)/python -m tests.bench.mesh --docs docs/mesh.md $(ARGS)
+	$(BIN)/python -m tools.bench.mesh --docs docs/mesh.md $(ARGS)
 
 fuzz: $(RECORDER) $(BUILT)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || { echo '+ pip install atheris    the fuzzer; 40 MB'; \
 		$(GROUP) fuzz >$(VENV)/fuzz.txt && $(PIP) -r $(VENV)/fuzz.txt; }
-	$(BIN)/python -m tests.fuzz $(ARGS)
+	$(BIN)/python -m tools.fuzz $(ARGS)
 
 simulate: $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev ip:iproute2
@@ -314,8 +315,8 @@ test-faults: $(BUILT)
 		$(BIN)/python -m tools.simulate --fault $$fault --minutes 10 --history 0 || exit 1; done
 
 soak: $(READY) $(BUILT)
-	$(BIN)/python -m tests.soak $(ARGS)
-	$(BIN)/python -m tests.soak.local
+	$(BIN)/python -m tools.soak $(ARGS)
+	$(BIN)/python -m tools.soak.local
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

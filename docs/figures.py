@@ -1,6 +1,6 @@
 """The measured figures that documents quote: docs/figures.json, as it is read, and how a page writes them.
 
-`make bench`, `make scale` and `python -m tests.bench.idle` write the file; each section says when and where it was
+`make bench`, `make scale` and `python -m tools.bench.idle` write the file; each section says when and where it was
 measured. docs/quotes.py says which sentence quotes which figure.
 """
 

@@ -18,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.bench.procs import family
 from tests.docs.blocks import pattern
 from tests.support import ROOT, Closing, need_root
+from tools.bench.procs import family
 
 _HERE: Final = Path(__file__).parent
 #: for one command (s); generous, because it only matters when something is broken

@@ -13,7 +13,7 @@ import pytest
 from docs import figures, quotes
 from docs.figures import Figures
 from docs.site import DOCS, ROOT
-from tests.bench import figures as measured
+from tools.bench import figures as measured
 
 KNOWN = Figures()
 #: headings of docs/scaling.md, by the axis whose table is below

@@ -24,11 +24,11 @@ def test_commands_that_are_named_exist() -> None:
         ("systemctl stop 'bccnx*' 'bccnd-x*'", "bccnd-x*"),
         ("journalctl -u bccnd BCCND_EVENT=tea", "tea"),
         ("python -m tests.tea", "tests.tea"),
-        ("python -m tests.bench.scale --tea", "--tea"),
+        ("python -m tools.bench.scale --tea", "--tea"),
         ("pytest tests/tea.py", "tests/tea.py"),
         ("bccn COMMAND --help", ""),
         ("systemctl stop 'bccnd*'", ""),
-        ("python -m tests.bench.scale --axes x", ""),
+        ("python -m tools.bench.scale --axes x", ""),
     ],
 )
 def test_what_is_missing_is_found_and_nothing_else(text: str, missing: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from docs.site import DOCS
-from tests.bench import document, mesh_report, scale_report
-from tests.bench.document import Place
-from tests.bench.measure import Rules
-from tests.bench.mesh_topology import ALL
-from tests.bench.scale_axes import AXES
-from tests.bench.scale_measure import Sample
+from tools.bench import document, mesh_report, scale_report
+from tools.bench.document import Place
+from tools.bench.measure import Rules
+from tools.bench.mesh_topology import ALL
+from tools.bench.scale_axes import AXES
+from tools.bench.scale_measure import Sample
 
 MACHINE = {"cpu": "any", "cores": 1, "kernel": "any"}
 DAEMON = {"version": "1", "compiled": True, "python": "3"}
@@ -34,7 +34,7 @@ def of_scale() -> dict[str, str]:
         for axis, line, x in sorted(lines)
     ]
     axes = list(AXES.values())
-    command = ["python", "-m", "tests.bench.scale"]
+    command = ["python", "-m", "tools.bench.scale"]
     return scale_report.sections(
         scale_report.Findings(command, DAEMON, Rules(), 1, axes, samples, {}, MACHINE, "2026-01-01")
     )

@@ -1,4 +1,4 @@
-"""`python -m tests.bench` and `tests.bench.scale` measure what they say, and no time is asserted."""
+"""`python -m tools.bench` and `tools.bench.scale` measure what they say, and no time is asserted."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.bench.cases import CASES, NATS, REDIS
-from tests.bench.programs import ROOT, CannotBuild, build
-from tests.bench.scale_axes import AXES
-from tests.bench.scale_report import PLACES
-from tests.bench.tricks import TRICKS, missing
 from tests.e2e.harness import BIN
 from tests.support import cannot_here
+from tools.bench.cases import CASES, NATS, REDIS
+from tools.bench.programs import ROOT, CannotBuild, build
+from tools.bench.scale_axes import AXES
+from tools.bench.scale_report import PLACES
+from tools.bench.tricks import TRICKS, missing
 
 #: whatever others do meanwhile, and once: it is not the figures that are tested
 ANYHOW = ("--quick", "--foreign", "1000")
@@ -55,7 +55,7 @@ def programs() -> Path:
 
 
 def bench(folder: Path, *arguments: str) -> Done:
-    command = [sys.executable, "-m", "tests.bench", "--out", str(folder), *arguments]
+    command = [sys.executable, "-m", "tools.bench", "--out", str(folder), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     file = folder / "bench.json"
     return Done(done.returncode, done.stdout, done.stderr, json.loads(file.read_text()) if file.exists() else {})
@@ -108,7 +108,7 @@ def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_p
     page.write_text(f"{before}{table}| 1 | old |\n\nbehind\n")
     axes = ["patterns", "sources", "burst"]
     some = ("--axes", ",".join(axes), "--quick", "--foreign", "1000")
-    command = [sys.executable, "-m", "tests.bench.scale", *some, "--out", str(tmp_path / "out"), "--docs", str(page)]
+    command = [sys.executable, "-m", "tools.bench.scale", *some, "--out", str(tmp_path / "out"), "--docs", str(page)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out/scale.json").read_text())

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.__main__ import soak
-from tests.soak.local import attack
 from tests.support import ROOT, need_others, need_root
+from tools.soak.__main__ import soak
+from tools.soak.local import attack
 
 
 @pytest.fixture

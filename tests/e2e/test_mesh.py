@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench.mesh_topology import mesh
 from tests.e2e.harness import wait
 from tests.e2e.meshes import Meshwork, amplification, live
+from tools.bench.mesh_topology import mesh
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.programs import CannotBuild, compile_one
 from tests.support import Closing
 from tests.systemd.host import PATIENCE, Host, children
 from tests.systemd.network import BROADCAST, Segment
 from tests.systemd.stage import CannotBoot
+from tools.bench.programs import CannotBuild, compile_one
 
 SOURCES: Final = Path(__file__).parent / "load"
 NAMES: Final = ("witness", "speaker", "hub")

@@ -4,7 +4,7 @@
 #ifndef NUMBERED_H
 #define NUMBERED_H
 
-#include "../../bench/load/common.h"
+#include "../../../tools/bench/load/common.h"
 #include <signal.h>
 #include <sys/un.h>
 

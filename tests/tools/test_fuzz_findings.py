@@ -1,0 +1,40 @@
+"""What fuzzing has kept and found, through every target once more: without atheris, and in either build."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tools.fuzz.replay import CORPUS, kept
+from tools.fuzz.targets import TARGETS
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """What is refused is logged, thousands of times."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_all_that_was_kept_and_found_is_still_well_and_has_one_outcome(name: str) -> None:
+    run = TARGETS[name].load()
+    paths = kept(name)
+    assert paths
+    for number, path in enumerate(paths):
+        try:
+            outcome = repr(run(path.read_bytes()))
+            assert number >= 10 or repr(run(path.read_bytes())) == outcome
+        except Exception as error:
+            error.add_note(f"run it again: python -m tools.fuzz.replay {name} {path}")
+            raise
+
+
+def test_every_corpus_has_a_target_and_is_small() -> None:
+    assert {path.name for path in CORPUS.iterdir()} == set(TARGETS)
+    assert sum(path.stat().st_size for path in CORPUS.glob("*/*")) < 1 << 20

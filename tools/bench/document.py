@@ -1,0 +1,183 @@
+"""How results are written: Markdown tables, JSON, charts, and tables within a page of the documents."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tools.bench.runner import console
+
+INK, FAINT = "#30343a", "#e3e6ea"
+#: asked of the Python that runs the daemon
+QUESTION: Final = """
+import json, platform
+from importlib.metadata import version
+import bccnd.core.receiving.ingress as ingress
+print(json.dumps({"version": version("bccnd"), "compiled": ingress.__file__.endswith(".so"),
+                  "python": platform.python_version()}))
+"""
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def about_machine() -> dict[str, Any]:
+    models = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    cpu = models[0] if models else platform.machine()
+    return {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release()}
+
+
+def about_daemon(program: Path) -> dict[str, Any]:
+    """Version of bccnd and of the Python beside it, and whether its core is compiled; null where that does not tell."""
+    about: dict[str, Any] = {"program": str(program), "version": None, "compiled": None, "python": None}
+    with suppress(OSError, ValueError):
+        command = [str(program.with_name("python")), "-P", "-c", QUESTION]
+        about |= json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+    return about
+
+
+def about(command: Sequence[str], date: str, machine: dict[str, Any], daemon: dict[str, Any] | None = None) -> str:
+    """When and where figures were taken."""
+    output = (
+        f"`{' '.join(command)}`: {date[:10]}, {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}"
+    )
+    if daemon is None:
+        return output
+    kind = {True: "compiled", False: "not compiled", None: "unknown whether compiled"}[daemon["compiled"]]
+    return f"{output}, bccnd {daemon['version'] or '?'} ({kind}), Python {daemon['python'] or '?'}"
+
+
+def header(schema: int, found: Any) -> dict[str, Any]:
+    """What result files begin with."""
+    settings = {"rounds": found.rounds, **asdict(found.rules)}
+    names = ("date", "command", "machine", "daemon")
+    return {"schema": schema, **{name: getattr(found, name) for name in names}, "settings": settings}
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 0) -> list[str]:
+    """The lines of a table; the first ``words`` columns hold words, and the others numbers."""
+    columns = list(head)
+    rule = "|".join(" --- " if number < words else " ---: " for number in range(len(columns)))
+    return [f"| {' | '.join(columns)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+class Place(NamedTuple):
+    """Where a result stands in a page: below a heading ("" is before the first one of level two)."""
+
+    heading: str
+    #: its first table is this one of those below the heading that have the same first column
+    number: int = 1
+
+
+def put_into(page: str, places: Mapping[str, Place], made: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Replace the results in a page; also return the names of those for which it has no place.
+
+    Of a result, tables and lists replace tables and lists; a line that begins with a command replaces the line that
+    begins with the same program. Other text of a result has to stand in the page, to the letter, above its table.
+    """
+    missing = []
+    for name, text in made.items():
+        before, section, behind = _section(page, places[name].heading)
+        parts = [part.strip("\n") for part in text.split("\n\n") if part]
+        replaced = _replace(section.split("\n\n"), parts, places[name].number)
+        if replaced is None:
+            missing.append(name)
+        else:
+            page = before + "\n\n".join(replaced) + behind
+    return page, missing
+
+
+def _section(page: str, heading: str) -> tuple[str, str, str]:
+    """What precedes the text below a heading, the text, what follows it."""
+    if heading:
+        found = re.search(rf"^## {re.escape(heading)}\n\n", page, re.MULTILINE)
+        begin = found.end() if found else len(page)
+    else:
+        begin = 0
+    end = re.compile(r"\n\n^## |\n?\Z", re.MULTILINE).search(page, begin)
+    stop = end.start() if end else len(page)
+    return page[:begin], page[begin:stop], page[stop:]
+
+
+def _replace(old: list[str], new: list[str], number: int) -> list[str] | None:
+    """Replace the paragraphs that have the keys of the new ones, in order; None if one of them is missing."""
+    paragraphs, position = list(old), 0
+    for part in new:
+        same = [place for place in range(position, len(paragraphs)) if _key(paragraphs[place]) == _key(part)]
+        if len(same) < number:
+            return None
+        paragraphs[same[number - 1]] = part
+        # The other parts of a result follow the first one.
+        position, number = same[number - 1] + 1, 1
+    return paragraphs
+
+
+def _key(paragraph: str) -> str:
+    """What a paragraph has in common with the one that it replaces."""
+    if paragraph.startswith("|"):
+        return "|" + paragraph.split("|", 2)[1].strip()
+    if paragraph.startswith("- "):
+        return "-"
+    command = re.match(r"`python -m ([\w.]+)[^`]*`: ", paragraph)
+    return command[1] if command else paragraph
+
+
+def write(
+    name: str,
+    out: Path,
+    found: Any,
+    text: str,
+    draw: Callable[[Path], bool] = lambda _folder: True,
+    docs: Path | None = None,
+    made: Mapping[str, str] | None = None,
+    places: Mapping[str, Place] | None = None,
+) -> None:
+    """Write NAME.json, NAME.md and the charts to a folder; the tables into a page, and the charts beside it."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (out / f"{name}.md").write_text(text)
+    print(text)
+    if not all(draw(folder) for folder in ([out] if docs is None else [out, docs.parent])):
+        console.print("no charts: matplotlib is missing (make scale installs it)")
+    console.print(f"written to {out}")
+    if docs is not None:
+        page, missing = put_into(docs.read_text(), places or {}, made or {})
+        docs.write_text(page)
+        console.print(f"and into {docs}" + (f", which has no place for {', '.join(missing)}" if missing else ""))
+
+
+def chart(
+    path: Path, size: tuple[float, float], fill: Callable[[Any], None], settings: Mapping[str, Any] | None = None
+) -> bool:
+    """Draw a figure as svg, the same file for the same figures; False without matplotlib, which is an extra."""
+    try:
+        import matplotlib  # type: ignore[import-not-found,unused-ignore]
+        from matplotlib.backends.backend_svg import FigureCanvasSVG  # type: ignore[import-not-found,unused-ignore]
+        from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context({"svg.hashsalt": "bccnd"} | dict(settings or {})):
+        figure = Figure(figsize=size)
+        FigureCanvasSVG(figure)
+        fill(figure)
+        figure.set_layout_engine("constrained")
+        figure.savefig(path, facecolor="white", metadata={"Date": None, "Creator": None})
+    return True
+
+
+def bare(panel: Any, *sides: str) -> None:
+    """Hide the lines at these sides of a panel, and keep its grid behind what is drawn."""
+    panel.set_axisbelow(True)
+    for side in sides:
+        panel.spines[side].set_visible(False)

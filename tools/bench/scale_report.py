@@ -1,0 +1,414 @@
+"""What a scale leaves: scale.json with every run, scale.md with the tables, and the same tables in a page of docs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple
+
+from tools.bench import document
+from tools.bench.cases import CHANNELS, SIZE
+from tools.bench.document import table
+from tools.bench.measure import Rules
+from tools.bench.scale_axes import AXES, REMEMBERED, Axis, Line
+from tools.bench.scale_measure import Sample
+from tools.bench.summary import Figures, Spread, Verdict, cpu, together
+from tools.bench.summary import as_json as spread
+
+SCHEMA: Final = 1
+#: what is called flat
+FLAT: Final = 1.1
+#: of a host with 100,000 sources, and how many these are
+BUDGET_MB, BUDGET_SOURCES = 60.0, 100_000
+#: channels of the ordinary load
+SEVERAL: Final = CHANNELS
+
+
+class Key(NamedTuple):
+    axis: str
+    line: str
+    x: int
+
+
+#: the cost of messages without a subscriber
+NO_SUBSCRIBER: Final = Key("clients", "bccnd", 0)
+#: segments that no test can build: hosts, and messages a second of each of the programs on each of them
+SEGMENTS: Final = ((20, 50), (200, 5), (200, 50), (1000, 1), (1000, 5), (1000, 50))
+PROGRAMS: Final = 10
+#: bytes around a datagram: UDP, IPv4, Ethernet with its check, preamble and gap
+ON_THE_WIRE: Final = 8 + 20 + 18 + 20
+#: seconds between heartbeats
+BEAT: Final = 5
+
+Value = Callable[[Sample], float | None]
+
+
+def each(sample: Sample) -> float | None:
+    """Processor time for one delivery."""
+    return sample.cpu_ns / sample.fan_out if sample.fan_out >= 1 and sample.cpu_ns else None
+
+
+def sender(sample: Sample) -> float | None:
+    return sample.sender_ns
+
+
+def resident(sample: Sample) -> float | None:
+    """MB."""
+    return None if sample.rss_kib is None else sample.rss_kib * 1024 / 1e6
+
+
+def of_source(sample: Sample) -> float | None:
+    """Bytes that came with each source."""
+    return None if sample.grown_kib is None else sample.grown_kib * 1024 / sample.x
+
+
+def held(sample: Sample) -> float | None:
+    return sample.held
+
+
+@dataclass
+class Findings(Figures[Key, Sample]):
+    """All that was found out."""
+
+    command: list[str]
+    daemon: dict[str, Any]
+    rules: Rules
+    rounds: int
+    axes: list[Axis]
+    samples: list[Sample]
+    refused: dict[Key, str]
+    machine: dict[str, Any] = field(default_factory=document.about_machine)
+    date: str = field(default_factory=document.now)
+
+    def __post_init__(self) -> None:
+        keyed = ((Key(sample.axis, sample.line, sample.x), sample) for sample in self.samples)
+        Figures.__init__(self, keyed, self.refused)
+
+    def xs(self, axis: str, line: str = "") -> list[int]:
+        every = {*self._by_key, *self.refused}
+        return sorted({key.x for key in every if key.axis == axis and line in ("", key.line)})
+
+    def figure(self, key: Key, value: Value = cpu) -> Spread | None:
+        return super().figure(key, value)
+
+    def median(self, key: Key, value: Value = cpu) -> float | None:
+        figure = self.figure(key, value)
+        return figure.median if figure else None
+
+    def beside(self, key: Key, value: Value = cpu) -> Spread | None:
+        """What the line is held against: its floor at the same place, or its own first point."""
+        axis = AXES[key.axis]
+        line = axis.line(key.line)
+        if line.floor:
+            base = key._replace(line=line.floor)
+        elif axis.base is not None:
+            base = Key(key.axis, *axis.base(key.line))
+        else:
+            base = key._replace(x=self.xs(key.axis, key.line)[0])
+        return self.ratio(key, base, value) if base != key else None
+
+
+class Fit(NamedTuple):
+    """The cost of a message to n clients: ``base`` and ``each`` ns, and by how much the worst point is off."""
+
+    base: float
+    each: float
+    off: float
+
+
+def fit(points: Mapping[int, float]) -> Fit | None:
+    """Least squares of the relative errors, so that a small fan-out says as much as a large one."""
+    if len(points) < 2:
+        return None
+    # Each point divided by its own figure: 1 = base * (1 / y) + each * (n / y).
+    rows = [(1 / y, n / y) for n, y in points.items()]
+    aa, ab, bb = (sum(row[i] * row[j] for row in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
+    a, b = sum(row[0] for row in rows), sum(row[1] for row in rows)
+    whole = aa * bb - ab * ab
+    if not whole:
+        return None
+    base, slope = (a * bb - b * ab) / whole, (b * aa - a * ab) / whole
+    return Fit(base, slope, max(abs(base * one + slope * n - 1) for one, n in rows))
+
+
+def fit_of(found: Findings, line: str) -> Fit | None:
+    figures = {x: found.median(Key("clients", line, x)) for x in found.xs("clients", line)}
+    return fit({x: figure for x, figure in figures.items() if figure is not None and x})
+
+
+def verdicts(found: Findings) -> list[Verdict]:
+    """What is to be flat, of what was asked for: what has a figure, and what was refused."""
+    wanted = [axis.name for axis in found.axes]
+    out: list[Verdict] = []
+
+    def beside(axis: str, xs: Iterable[int], what: str) -> None:
+        """Of the floor to as many, or of its own first point."""
+        out.extend(Verdict(what.format(x), found.beside(Key(axis, "bccnd", x)), FLAT) for x in xs if axis in wanted)
+
+    beside("clients", [x for x in found.xs("clients", "bccnd") if x], "fan-out {:,}, of the floor")
+    beside("shares", found.xs("shares", "bccnd"), "its share to each of {:,}, of the floor")
+    beside("patterns", found.xs("patterns")[1:], "64 clients x {:,} patterns, of 64 x 1")
+    for line in AXES["channels"].lines if "channels" in wanted else ():
+        # As long as all of them fit in what is remembered.
+        for x in found.xs("channels", line.name):
+            if line.name.endswith("_alternating") and SEVERAL < x <= REMEMBERED // 2:
+                key = Key("channels", line.name, x)
+                what = f"{x:,} channels seen before ({line.title}), of {SEVERAL}"
+                out.append(Verdict(what, found.beside(key), FLAT))
+    if "sources" in wanted and BUDGET_SOURCES in found.xs("sources", "bccnd"):
+        key = Key("sources", "bccnd", BUDGET_SOURCES)
+        out.append(Verdict("the whole daemon with them, resident", found.figure(key, resident), BUDGET_MB, " MB"))
+    return out
+
+
+def as_json(found: Findings) -> dict[str, Any]:
+    return {
+        **document.header(SCHEMA, found),
+        "points": [
+            {**key._asdict(), "cpu_ns": spread(found.figure(key)), "ratio": spread(found.beside(key))}
+            for key in found.keys
+        ],
+        "refused": [{**key._asdict(), "reason": reason} for key, reason in found.refused.items()],
+        "runs": [asdict(sample) for sample in found.samples],
+    }
+
+
+def about(found: Findings) -> str:
+    rounds = f"{found.rounds}{' rounds' if found.rounds > 1 else ' round'}"
+    return f"{document.about(found.command, found.date, found.machine, found.daemon)}; medians of {rounds}."
+
+
+def plain(figure: float | None, form: str = ",.0f") -> str:
+    return "" if figure is None else format(figure, form)
+
+
+def per_second(figure: float | None) -> str:
+    """What a whole core comes to; to three digits, as more are not known."""
+    return "" if figure is None else f"{float(f'{1e9 / figure:.3g}'):,.0f}"
+
+
+def cost(found: Findings, key: Key, value: Value = cpu) -> str:
+    """Median, range and ratio."""
+    if key in found.refused:
+        return "refused"
+    figure = found.figure(key, value)
+    if figure is None:
+        return ""
+    # What a floor does by itself along an axis where it must grow says nothing.
+    grows = key.axis == "clients" and not AXES[key.axis].line(key.line).floor
+    beside = None if grows else found.beside(key, value)
+    return f"{figure:,.0f}" + (f" x{beside.median:.2f}" if beside else "")
+
+
+def grid(axis: Axis, lines: Sequence[Line], xs: Iterable[int], cell: Callable[[Key], str]) -> list[str]:
+    """A row for each x, a column for each line."""
+    rows = [[f"{x:,}", *(cell(Key(axis.name, line.name, x)) for line in lines)] for x in xs]
+    return table([axis.x, *(line.title for line in lines)], rows)
+
+
+def by_line(found: Findings, axis: Axis) -> list[str]:
+    lines = [line for line in axis.lines if found.xs(axis.name, line.name)]
+    return grid(axis, lines, found.xs(axis.name), lambda key: cost(found, key))
+
+
+def of_clients(found: Findings, axis: Axis) -> list[str]:
+    return ["ns for a message, and the multiple of the floor beside it:", "", *by_line(found, axis)]
+
+
+def of_deliveries(found: Findings) -> list[str]:
+    axis = AXES["clients"]
+    lines = grid(axis, axis.lines, filter(None, found.xs("clients")), lambda key: plain(found.median(key, each)))
+    return ["ns for a delivery (the same, divided by the clients):", "", *lines]
+
+
+def of_capacity(found: Findings) -> list[str]:
+    rows = []
+    for x in found.xs("clients"):
+        packet, batch = (found.median(Key("clients", line, x)) for line in ("bccnd", "bccnd_batch"))
+        rows.append([f"{x:,}", plain(packet), per_second(packet), plain(batch), per_second(batch)])
+    head = ["clients that get it", "ns, packet mode", "messages/s", "ns, batch mode", "messages/s"]
+    return table(head, rows)
+
+
+def of_constants(found: Findings) -> list[str]:
+    """What a message costs as ``a + b * clients``, and what else does not depend on how much there is already."""
+    rows = []
+    for name in ("bccnd", "bccnd_batch", "floor", "floor_batch"):
+        one = fit_of(found, name)
+        if one:
+            title = AXES["clients"].line(name).title
+            rows.append([title, f"{one.base:,.0f}", f"{one.each:,.0f}", f"{one.off * 100:.0f} %"])
+    lines = table(["", "a, ns for a message", "b, ns for each client", "worst point is off by"], rows)
+    again, first = (Key("sources", line, BUDGET_SOURCES) for line in ("bccnd", "first"))
+    unknown = difference(found, Key("channels", "one_unique", 1_000_000), Key("channels", "one_alternating", SEVERAL))
+    more: list[tuple[str, float | None, str]] = [
+        ("a message without a subscriber here", found.median(NO_SUBSCRIBER), "ns"),
+        ("more for a channel that is not remembered, with 1 client", unknown, "ns"),
+        ("more for a source heard for the first time", difference(found, first, again), "ns"),
+        ("memory for each source", found.median(again, of_source), "bytes"),
+        ("memory for each client that reads what it gets", of_client(found), "KiB"),
+    ]
+    return [*lines, "", *(f"- {what}: {value:,.0f} {unit}" for what, value, unit in more if value is not None)]
+
+
+def difference(found: Findings, above: Key, below: Key, value: Value = cpu) -> float | None:
+    one, other = found.median(above, value), found.median(below, value)
+    return None if one is None or other is None else one - other
+
+
+def of_client(found: Findings) -> float | None:
+    """KiB that the daemon takes for one more client that reads what it gets."""
+    known = [x for x in found.xs("clients", "bccnd") if x]
+    few, many = min(known, default=0), max(known, default=0)
+    more = difference(found, Key("clients", "bccnd", many), Key("clients", "bccnd", few), resident)
+    return None if more is None or few == many else more * 1e6 / 1024 / (many - few)
+
+
+def of_segments(found: Findings) -> list[str]:
+    """What the constants come to on segments that are not here."""
+    unwanted, packet, batch = found.median(NO_SUBSCRIBER), fit_of(found, "bccnd"), fit_of(found, "bccnd_batch")
+    if not (unwanted and packet and batch):
+        return []
+    memory = found.median(Key("sources", "bccnd", BUDGET_SOURCES), of_source)
+    rows = []
+    for hosts, rate in SEGMENTS:
+        programs = hosts * PROGRAMS
+        messages, beats = programs * rate, (programs + hosts) / BEAT
+        some = unwanted + packet.each * PROGRAMS * 0.01
+        costs = [unwanted, some, packet.base + packet.each * PROGRAMS, batch.base + batch.each * PROGRAMS]
+        rows.append(
+            [
+                f"{hosts:,} x {PROGRAMS} x {rate}",
+                f"{messages:,}",
+                f"{messages * (SIZE + ON_THE_WIRE) * 8 / 1e6:,.0f}",
+                *(of_core(messages * cost / 1e7) for cost in costs),
+                f"{100 * beats / (messages + beats):.1f} %",
+                f"{(programs + hosts) * memory / 1e6:.1f}" if memory else "",
+            ]
+        )
+    head = [
+        *("hosts x programs x messages/s", "messages/s", "Mbit/s on every link"),
+        *("CPU: no subscriber", "each wants 1 %", "each wants all", "all, batch mode"),
+        *("heartbeats", "MB for sources"),
+    ]
+    return table(head, rows)
+
+
+def of_core(percent: float) -> str:
+    return f"{percent:,.0f} %" if percent <= 100 else f"**{percent:,.0f} %**"
+
+
+def of_sources(found: Findings, _axis: Axis) -> list[str]:
+    rows = []
+    for x in found.xs("sources"):
+        again, first = Key("sources", "bccnd", x), Key("sources", "first", x)
+        bytes_each = plain(found.median(again, of_source)) if x >= 10_000 else ""
+        size = plain(found.median(again, resident), ",.1f")
+        rows.append([f"{x:,}", cost(found, again), plain(found.median(first)), size, bytes_each])
+    head = ["sources", "ns, heard again", "ns, heard for the first time", "resident, MB", "bytes for each"]
+    return table(head, rows)
+
+
+def of_channels(found: Findings, axis: Axis) -> list[str]:
+    out: list[str] = []
+    for kind in ("one", "patterns", "all"):
+        known = [line for line in axis.lines if line.name.startswith(f"{kind}_") and found.xs(axis.name, line.name)]
+        if known:
+            who = known[0].title.partition(";")[0]
+            lines = [line._replace(title=line.title.partition("; ")[2]) for line in known]
+            xs = sorted({x for line in lines for x in found.xs(axis.name, line.name)})
+            out += [f"{who}: ns for a message, and the multiple of {SEVERAL} channels by turns:", ""]
+            out += [*grid(axis, lines, xs, lambda key: cost(found, key)), ""]
+    return out[:-1]
+
+
+def of_direct(found: Findings, axis: Axis) -> list[str]:
+    def by(value: Value) -> list[str]:
+        return grid(axis, axis.lines, found.xs(axis.name), lambda key: plain(found.median(key, value)))
+
+    what = "and what it takes the sender, which does the kernel's part of the receiving on loopback:"
+    whole = "ns for a message, daemon and all programs' receiving together:"
+    return [whole, "", *by(together), "", what, "", *by(sender)]
+
+
+def of_burst(found: Findings, axis: Axis) -> list[str]:
+    rows = []
+    for x in found.xs(axis.name):
+        key = Key(axis.name, "bccnd", x)
+        figure = found.figure(key, held)
+        taken = f"{2 * (64 << 20) / figure.median:,.0f}" if figure else ""
+        rows.append([f"{x:,}", f"{figure:,.0f}" if figure else "", taken, plain(found.median(key))])
+    return table(
+        ["bytes of a datagram", "datagrams held by 64 MiB", "bytes charged for each", "ns to catch up, each"], rows
+    )
+
+
+#: where the results stand in docs/scaling.md
+PLACES: Final = {
+    "about": document.Place(""),
+    "capacity": document.Place("What one core carries"),
+    "constants": document.Place("What one core carries"),
+    "clients": document.Place("What one core carries"),
+    "deliveries": document.Place("What one core carries"),
+    "shares": document.Place("Clients that want little"),
+    "patterns": document.Place("Clients that want little"),
+    "channels": document.Place("Channels"),
+    "sources": document.Place("Sources"),
+    "payload": document.Place("Payload"),
+    "segments": document.Place("Segments that are not here"),
+    "direct": document.Place("With a daemon and without"),
+    "burst": document.Place("Bursts and the receive buffer"),
+}
+
+
+def sections(found: Findings) -> dict[str, str]:
+    """The results by their names in PLACES."""
+    makers: dict[str, Callable[[Findings, Axis], list[str]]] = {
+        "clients": of_clients,
+        "shares": by_line,
+        "patterns": by_line,
+        "sources": of_sources,
+        "channels": of_channels,
+        "payload": by_line,
+        "direct": of_direct,
+        "burst": of_burst,
+    }
+    out = {axis.name: makers[axis.name](found, axis) for axis in found.axes if found.xs(axis.name)}
+    if "clients" in out:
+        out |= {"capacity": of_capacity(found), "deliveries": of_deliveries(found), "constants": of_constants(found)}
+        out["segments"] = of_segments(found)
+    if out:
+        out["about"] = [about(found)]
+    return {name: "\n".join(lines) for name, lines in out.items()}
+
+
+TITLES: Final = {
+    "capacity": "What one core carries",
+    "deliveries": "Clients that want everything: for a delivery",
+    "constants": "a + b * clients",
+    "segments": "Segments that are not here",
+}
+
+
+def markdown(found: Findings, check: bool) -> str:
+    lines = [about(found)]
+    for name, section in sections(found).items():
+        if name != "about":
+            title = AXES[name].title if name in AXES else TITLES[name]
+            lines += ["", f"**{title}**", "", section]
+    output = [f"- refused: {key.axis} {key.line} {key.x:,}: {why}" for key, why in found.refused.items()]
+    output += [f"- {one}" for one in verdicts(found)] if check else []
+    return "\n".join([*lines, *(["", *output] if output else [])]) + "\n"
+
+
+def line_of(sample: Sample) -> str:
+    """One run in one line."""
+    who = f"round {sample.round}  {sample.axis:<9}{sample.line:<22}{sample.x:>9,}"
+    if sample.refused.startswith("failed"):
+        return f"{who} {sample.refused}"
+    figures = f"{sample.cpu_ns:>10,.0f} ns"
+    if sample.fan_out > 1:
+        figures += f"  {sample.cpu_ns / sample.fan_out:>8,.0f} a delivery"
+    if sample.held is not None:
+        figures += f"  held {sample.held:,}"
+    return f"{who}{figures}" + (f"  does not count: {sample.refused}" if sample.refused else "")

@@ -1,0 +1,47 @@
+"""Fuzzes one target, guided by coverage of the plain build: `python tools/fuzz/one.py TARGET [options of libFuzzer]`.
+
+This process is the fuzzer and nothing else; atheris ends it when it has found something or is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tools.fuzz import plain
+
+
+def main() -> None:
+    import atheris
+
+    plain.use()
+    name, *options = sys.argv[1:]
+    logging.disable()
+    with atheris.instrument_imports(include=["bccnd"]):
+        from tools.fuzz.targets import TARGETS
+
+        target = TARGETS[name]
+        run = target.load()
+    repair = target.load_repair()
+
+    def mutate(data: bytes, most: int, seed: int) -> bytes:
+        mutated: bytes = atheris.Mutate(data, most)
+        if repair is None:
+            return mutated
+        repaired = repair(mutated, seed)
+        return repaired if len(repaired) <= most else mutated
+
+    # Without a mutator of its own a target gets more out of libFuzzer's: it knows what it has compared.
+    more = {} if repair is None else {"custom_mutator": mutate}
+    # For a merge libFuzzer starts itself again, by a shell: this is how.
+    itself = shlex.join([sys.executable, *sys.argv[:2]])
+    atheris.Setup([itself, *options], lambda data: run(data) and None, **more)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
