@@ -154,7 +154,7 @@ PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDI
 PLAIN := $(patsubst %,tests/core/%,matching/test_receivers.py matching/test_routes.py observing/test_counters.py \
 		receiving sending/test_egress.py sending/test_fanout_groups.py sending/test_user_quota.py test_vectors.py tracking \
 		trust/test_integrity.py wire) \
-	$(patsubst %,tests/bus/test_%.py,batches model modes packet_reader server) \
+	$(patsubst %,tests/bus/%.py,test_batches test_model test_modes incoming/test_packet_reader test_server) \
 	$(patsubst %,tests/net/test_%.py,loop segment transmitter) tests/e2e/test_handover.py
 # What `make test-all` repeats.
 PLAIN_ALL := $(patsubst %,tests/%,core native net client test_build.py) \

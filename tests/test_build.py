@@ -236,3 +236,10 @@ def test_the_compiled_wheel_of_the_sdist_has_every_module_of_the_list_and_passes
         archive.extractall(tmp_path / "unpacked")
     assert kinds_loaded(tmp_path / "unpacked") == {"so"}
     check_core(sdist, found, "compiled", tmp_path)
+
+
+def test_what_make_gives_to_pytest_is_there() -> None:
+    commands = run("make", "-n", "test-plain", "test-all", "coverage", cwd=ROOT)
+    paths = set(re.findall(r"(?<![\w/=])tests/[\w/.]+", commands))
+    assert len(paths) > 20
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
