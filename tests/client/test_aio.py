@@ -54,6 +54,7 @@ def played(scene: Callable[[AsyncConnection, Bare], Awaitable[None]]) -> Callabl
 
 @pytest.fixture(autouse=True)
 def nothing_stays_open() -> Iterator[None]:
+    gc.collect()  # what an earlier test of this process has left
     before = descriptors()
     yield
     gc.collect()
