@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import math
 import os
 import select
@@ -19,16 +18,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, overload
 
+from bccnd.client.endpoint_options import check_range, checker_of, udp_options
 from bccnd.client.endpoint_queues import ChannelQueues, RememberedMessages
 from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.client.requests import refuse_coroutine
 from bccnd.client.router import PatternTable, call_listeners, raise_errors
-from bccnd.core.trust.integrity import IntegrityChecker, make_checker, make_hmac, usual_algorithm
+from bccnd.core.trust.integrity import IntegrityChecker, make_hmac
 from bccnd.core.wire import bccn1, directed_targets
-from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
-from bccnd.net.segment_opening import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name
+from bccnd.net.segment_opening import destination, grow_receive_buffer, open_udp, peer_name
 
 #: datagrams taken by one call, so that a flood lets the caller go on
 MAX_TAKEN: Final = 10_000
@@ -74,39 +73,10 @@ class Endpoint:
         accept_unverifiable: bool = False,
         largest: int = bccn1.MAX_RECEIVE,
     ) -> None:
-        if isinstance(keys, bytes | str):
-            raise EndpointError("bad_key", "keys is a list of keys, not one key; write [key]")
-        try:
-            self._checker = make_checker(
-                algorithm or usual_algorithm(keys, signers or {}),
-                [to_bytes(key) for key in keys],
-                {to_bytes(prefix): [to_bytes(key) for key in some] for prefix, some in (signers or {}).items()},
-                required=required,
-                accept_unverifiable=accept_unverifiable,
-            )
-        except ValueError as wrong:
-            raise EndpointError("bad_key", str(wrong)) from wrong
-        try:
-            ipaddress.ip_address(address)
-        except ValueError as wrong:
-            raise EndpointError("bad_address", f"{address!r} is no address; write it in numbers") from wrong
-        for option, number, least, most in (
-            ("port", port, 1, 65_535),
-            ("hop_limit", hop_limit, 1, 255),
-            ("speed_window", speed_window, 0, 1_000_000),
-            ("largest", largest, 1, bccn1.MAX_UDP),
-        ):
-            if not least <= number <= most:
-                raise EndpointError(f"bad_{option}", f"{option} is {number}; write {least} to {most}")
-        where = f"{interface + '/' if interface else ''}{address}:{port}"
-        self._options = UdpOptions(
-            where,
-            address,
-            port,
-            bind=None if bind == "0.0.0.0" else bind,
-            interface=interface,
-            hop_limit=hop_limit,
-        )
+        self._checker = checker_of(algorithm, keys, signers or {}, required=required, unverifiable=accept_unverifiable)
+        check_range("speed_window", speed_window, 0, 1_000_000)
+        check_range("largest", largest, 1, bccn1.MAX_UDP)
+        self._options = udp_options(address, port, bind, interface, hop_limit)
         self._largest = largest
         self._sock: socket.socket | None = None
         self._to: tuple[Any, ...] = ()
@@ -233,7 +203,7 @@ class Endpoint:
 
     def _beat(self, status: Data) -> None:
         name = self._name  # another thread may change it
-        self._transmit(name, HEARTBEAT + name, to_bytes(status))
+        self._transmit(name, bccn1.HEARTBEAT + name, to_bytes(status))
 
     def recv(self, timeout: float | None = None) -> Message | None:
         """The next message for us, whatever its channel; None when ``timeout`` seconds have passed.

@@ -19,6 +19,7 @@ from typing import Final
 from bccnd.client.events import NOT_SERVED, Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import read_message, to_bytes, to_text
 from bccnd.client.outgoing import Outgoing, Request
+from bccnd.client.pending_requests import PendingRequests
 from bccnd.client.router import Router
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost, RequestTimeout
@@ -34,12 +35,8 @@ LONGEST: Final = 2.0
 #: requested on every connection; an older daemon refuses it, which is no error
 OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
 
-#: refusals that name something else than the request that they are about
-_ABOUT: Final = {frames.STATS: "unknown_listing", frames.TAG: "bad_tag"}
 #: bytes of a pattern that one packet can hold
 _LONGEST_PATTERN: Final = frames.MAX_PACKET - len(frames.unsubscribe(b""))
-#: requests that have no answer but a refusal: the answer to a sync behind them means that they were accepted
-_UNANSWERED: Final = (frames.TAG, frames.LOCAL_ON, frames.LOCAL_OFF)
 
 
 class Session:
@@ -89,7 +86,7 @@ class Session:
         self._changes: dict[bytes, int] = {}
         #: patterns whose last `drop` may be refused
         self._dropped: deque[bytes] = deque(maxlen=64)
-        self._requests: deque[Request] = deque()
+        self._requests = PendingRequests()
         self._tokens = count(1)
         self._greeting: Request | None = None
         self._is_connected = False
@@ -286,7 +283,7 @@ class Session:
         earlier requests are over.
         """
         request = Request(self._expect, key, payload)
-        if not any(one.abandoned for one in self._requests):
+        if not self._requests.has_abandoned:
             return [request]
         marker = self.sync()
         marker.abandoned = True
@@ -368,13 +365,11 @@ class Session:
         self._held_back = []
 
     def _refused(self, refusal: Refusal) -> None:
-        for request in self._requests:
-            if refusal.key == to_text(request.key) or _ABOUT.get(request.key) == refusal.reason:
-                self._requests.remove(request)
-                request.refuse(refusal)
-                if not request.abandoned:
-                    return
-                break
+        request = self._requests.take_refused(refusal)
+        if request is not None:
+            request.refuse(refusal)
+            if not request.abandoned:
+                return
         if refusal.reason == "not_subscribed" and to_bytes(refusal.key) in self._dropped:
             return
         if not self._served and refusal.reason in NOT_SERVED:
@@ -384,23 +379,11 @@ class Session:
             self._release_refusals()
 
     def _answered(self, key: bytes, payload: bytes) -> None:
-        waiting = self._requests
-        request = next(
-            (one for one in waiting if one.key == key and (key != frames.SYNC or one.payload == payload)), None
-        )
+        request = self._requests.take_answered(key, payload)
         if request is None:
             return
         if key == frames.SYNC:
-            # Earlier requests that were given up will not be answered any more, and some have no answer but a refusal.
-            # (With another order of the queue an answer may come later: those are still waited for.)
-            earlier = []
-            while (one := waiting.popleft()) is not request:
-                if not one.abandoned and one.key not in _UNANSWERED:
-                    earlier.append(one)
-            waiting.extendleft(reversed(earlier))
             self._confirmed = max(self._confirmed, request.published)
-        else:
-            waiting.remove(request)
         if request is self._greeting:
             self._greeting = None
             self.ready = True
@@ -439,9 +422,7 @@ class Session:
         self._changes.clear()
         self.report = b""
         self._pause(now, jitter)
-        requests, self._requests = self._requests, deque()
-        for request in requests:
-            request.settle(None)
+        self._requests.settle_all()
         if not self._reconnect:
             self.end(f"{self.daemon} is gone: {why}")
         for outgoing in self.queue:
@@ -453,6 +434,4 @@ class Session:
         self._over_why = why
         while self.queue:
             self.queue.popleft().fail(ConnectionLost("connection_lost", why))
-        requests, self._requests = self._requests, deque()
-        for request in requests:
-            request.settle(None)
+        self._requests.settle_all()
