@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from binascii import crc32
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bccnd import log
@@ -33,8 +33,7 @@ Keys = tuple[str, tuple[str, ...]]
 
 
 class HostReports:
-    """Reports under ``identity``, whose first part is this host. ``keys`` returns the algorithm and the fingerprints in
-    use, the signing one first."""
+    """Reports under ``identity``, whose first part is this host."""
 
     def __init__(
         self,
@@ -44,7 +43,6 @@ class HostReports:
         sources: TrackerTable,
         matrix: FleetMatrix,
         identity: bytes,
-        keys: Callable[[], Keys],
         version: str,
     ) -> None:
         self._loop = loop
@@ -52,7 +50,6 @@ class HostReports:
         self._egress = egress
         self._sources = sources
         self._identity = identity
-        self._keys = keys
         self._version = version
         self._planner = ReportPlanner()
         sources.reported.is_reported = self.is_reported
@@ -143,6 +140,14 @@ class HostReports:
             if one.received or one.lost or one.late or one.duplicate:
                 counts = one.received, one.lost, one.late, one.duplicate
                 yield HeardHost(one.host.decode("ascii"), one.since_ms, *counts)
+
+    def _keys(self) -> Keys:
+        """Return the algorithm and the fingerprints that reports tell; the signing key is the first."""
+        checker = self._egress.checker
+        uses = sorted(checker.list_keys(), key=lambda key: not key.signs)
+        # Where each host has a key of its own, the keys of all others would fill the report.
+        told = [key.fingerprint for key in uses if key.signs or key.algorithm != "sig"]
+        return checker.algorithm, tuple(dict.fromkeys(told))
 
     def _notice_senders(self) -> None:
         for one in self._sources.senders:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
-from operator import attrgetter
 from typing import Final
 
 from bccnd import log
@@ -24,7 +23,6 @@ from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
 from bccnd.config import Configuration, load
-from bccnd.config.schema import RESTART_KEYS
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counter_history import STEP
@@ -45,8 +43,9 @@ from bccnd.daemon import takeover
 from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
 from bccnd.daemon.gateway_processes import GatewayProcesses
 from bccnd.daemon.housekeeping import Housekeeping
-from bccnd.daemon.sockets import open_entrances, open_segments
-from bccnd.errors import ConfigError, StartError
+from bccnd.daemon.sockets import explain_exhaustion, open_entrances, open_segments
+from bccnd.daemon.start_summary import start_summary
+from bccnd.errors import ConfigError
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
 from bccnd.handover.memory_keeper import MemoryKeeper
@@ -55,10 +54,9 @@ from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflic
 from bccnd.monitoring.listings import Listings
 from bccnd.monitoring.service_status import ServiceStatus
 from bccnd.monitoring.status_page import StatusPage
-from bccnd.native.buffers import scan
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.interface_watch import watch_interfaces
-from bccnd.net.loop import EXHAUSTED, READABLE, Loop
+from bccnd.net.loop import READABLE, Loop
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment_opening import peer_name
 from bccnd.net.service_manager import ServiceManager
@@ -117,16 +115,8 @@ class Daemon:
         self._page = StatusPage(self)
         self._service_status = ServiceStatus(self)
         with ExitStack() as cleanup:
-            try:
+            with explain_exhaustion():
                 self._build(configuration, cleanup, external_gateways=not gateways)
-            except OSError as error:
-                if error.errno not in EXHAUSTED:
-                    raise
-                raise StartError(
-                    "no_resources",
-                    f"the system lacks what the start needs: {error.strerror}",
-                    "raise LimitNOFILE= or MemoryMax= of the service, or see what takes so much (free, lsof)",
-                ) from error
             self._cleanup = cleanup.pop_all()
 
     # -- building
@@ -212,13 +202,7 @@ class Daemon:
             settings.bus,
             egress=self._egress,
             broadcast=self._transmitter.broadcast,
-            listings={
-                b"sources": self._listings.list_sources,
-                b"daemon": self._listings.describe_daemon,
-                b"gateways": self._listings.list_gateways,
-                b"keys": self._listings.list_keys,
-                **self._listings.fleet_listings(),
-            },
+            listings=self._listings.by_name(),
             trace=self._listings.trace,
             recorders=self.recorders,
             handover=self._handover,
@@ -227,9 +211,7 @@ class Daemon:
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
         matrix = FleetMatrix(settings.reports.max_hosts, time.monotonic())
-        self.reports = HostReports(
-            self.loop, self.bus, self._egress, self.sources, matrix, self.identity, self._report_keys, VERSION
-        )
+        self.reports = HostReports(self.loop, self.bus, self._egress, self.sources, matrix, self.identity, VERSION)
         self._announcer = LivenessAnnouncer(self.loop, self.liveness, self.bus, self._page.collector.update_sources)
 
     def _build_ingress(self) -> None:
@@ -305,7 +287,8 @@ class Daemon:
         tasks.every(STATUS_INTERVAL, self._listings.read_key_uses)
         self._manager.attach(loop)
         tasks.order_memory()
-        log.event("ready", f"ready: {self._summary()}", version=VERSION)
+        summary = start_summary(self._settings, self.segments, self._metrics_urls, self._sockets)
+        log.event("ready", f"ready: {summary}", version=VERSION)
         self._manager.ready(self._service_status.line())
         self._heartbeats.set_interval(self._settings.heartbeat.interval)
         self.reports.set_interval(rules.report_interval(self._settings))
@@ -362,20 +345,6 @@ class Daemon:
     def _send_status(self) -> None:
         self._manager.status(self._service_status.line())
 
-    def _summary(self) -> str:
-        settings = self._settings
-        parts = [
-            f"segment {', '.join(segment.options.name for segment in self.segments) or 'no segment'}",
-            f"bus {', '.join(one.path for one in settings.bus.all_sockets)}",
-            f"integrity {settings.integrity.algorithm}",
-            f"metrics {', '.join(self._metrics_urls) or 'off'}",
-        ]
-        if self._sockets.served:
-            parts.append(f"from systemd: {', '.join(self._sockets.served)}")
-        if not scan.COMPILED:
-            parts.append("not compiled: keeps no connections over a restart")
-        return "; ".join(parts)
-
     # -- reloading
 
     def reload(self, loaded: Outcome) -> None:
@@ -407,10 +376,7 @@ class Daemon:
 
     def _apply(self, configuration: Configuration) -> None:
         new, horizon = configuration.settings, configuration.settings.dedup.horizon
-        for name in RESTART_KEYS:
-            if attrgetter(name)(self._settings) != attrgetter(name)(new):
-                text = f"reload: {name} has changed and takes effect after a restart"
-                log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
+        rules.report_restart_keys(self._settings, new)
         checker = rules.integrity_checker(configuration, self.identity.partition(b"/")[0])
         checker.adopt_counts(self.ingress.checker)
         self.ingress.checker = self._egress.checker = checker
@@ -443,14 +409,6 @@ class Daemon:
 
     def carried(self) -> list[tuple[bytes, int, int]]:
         return self.routes.carried()
-
-    def _report_keys(self) -> tuple[str, tuple[str, ...]]:
-        """Return the algorithm and the fingerprints that reports tell; the signing key is the first."""
-        checker = self._egress.checker
-        uses = sorted(checker.list_keys(), key=lambda key: not key.signs)
-        # Where each host has a key of its own, the keys of all others would fill the report.
-        told = [key.fingerprint for key in uses if key.signs or key.algorithm != "sig"]
-        return checker.algorithm, tuple(dict.fromkeys(told))
 
     @property
     def keys(self) -> list[KeyUse]:

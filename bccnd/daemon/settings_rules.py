@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from operator import attrgetter
 
 from bccnd import log
 from bccnd.bus.clients.access import Access, Rule
 from bccnd.config import Configuration, Settings
+from bccnd.config.schema import RESTART_KEYS
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.redundancy import RepeatRule
 from bccnd.core.tracking.dedup_rules import DedupRules
@@ -21,6 +23,14 @@ def dedup_rules(settings: Settings) -> DedupRules:
     if settings.gateways.nng is None:
         return settings.dedup
     return settings.dedup.model_copy(update={"linked": True})
+
+
+def report_restart_keys(before: Settings, after: Settings) -> None:
+    """Log the settings that have changed and need a restart."""
+    for name in RESTART_KEYS:
+        if attrgetter(name)(before) != attrgetter(name)(after):
+            text = f"reload: {name} has changed and takes effect after a restart"
+            log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
 
 
 def report_interval(settings: Settings) -> float:

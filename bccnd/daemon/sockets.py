@@ -6,7 +6,8 @@ Each is closed, and a socket file removed, by the ``cleanup`` that it is pushed 
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 from bccnd import log
 from bccnd.bus.clients.access import Admission, admit_all, by_mode
@@ -16,11 +17,28 @@ from bccnd.core.formats.bus_address import read_address
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.daemon.settings_rules import segment_options
+from bccnd.errors import StartError
 from bccnd.handover.stored_state import Handover
 from bccnd.native.memory.inflight_layout import read_drops
 from bccnd.native.memory.slots import SlotMemory
+from bccnd.net.loop import EXHAUSTED
 from bccnd.net.segment import Segment
 from bccnd.net.socket_activation import ActivatedSockets
+
+
+@contextmanager
+def explain_exhaustion() -> Iterator[None]:
+    """Raise StartError where the system lacks descriptors or memory."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in EXHAUSTED:
+            raise
+        raise StartError(
+            "no_resources",
+            f"the system lacks what the start needs: {error.strerror}",
+            "raise LimitNOFILE= or MemoryMax= of the service, or see what takes so much (free, lsof)",
+        ) from error
 
 
 def open_segments(

@@ -90,10 +90,16 @@ class Listings:
         self._key_use_times.read(keys, time.monotonic())
         return keys
 
-    def fleet_listings(self) -> dict[bytes, Callable[[], view.Rows]]:
-        """Return the listings of the fleet, by name: since the start of each daemon, and of so many minutes."""
+    def by_name(self) -> dict[bytes, Callable[[], view.Rows]]:
+        """Return all listings by name; those of the fleet since the start of each daemon, and of so many minutes."""
         recent = {b"fleet %d" % minutes: partial(self._list_fleet, minutes) for minutes in range(1, MINUTES + 1)}
-        return {b"fleet": partial(self._list_fleet, None), **recent} | {
+        return {
+            b"sources": self.list_sources,
+            b"daemon": self.describe_daemon,
+            b"gateways": self.list_gateways,
+            b"keys": self.list_keys,
+            b"fleet": partial(self._list_fleet, None),
+            **recent,
             b"hosts": self._list_hosts,
             b"worst_links": self._list_worst_links,
         }

@@ -84,7 +84,6 @@ class Observed:
             hub.sources,
             FleetMatrix(10, 0.0),
             b"relay01/bccnd/1",
-            lambda: ("none", ()),
             "1.0.0",
         )
         self.gateway_processes: dict[str, ChildProcess] = {}

@@ -1,0 +1,26 @@
+"""The line about a daemon that is ready: what it serves, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bccnd.config import Settings
+from bccnd.native.buffers import scan
+from bccnd.net.segment import Segment
+from bccnd.net.socket_activation import ActivatedSockets
+
+
+def start_summary(
+    settings: Settings, segments: Sequence[Segment], metrics_urls: Sequence[str], sockets: ActivatedSockets
+) -> str:
+    parts = [
+        f"segment {', '.join(segment.options.name for segment in segments) or 'no segment'}",
+        f"bus {', '.join(one.path for one in settings.bus.all_sockets)}",
+        f"integrity {settings.integrity.algorithm}",
+        f"metrics {', '.join(metrics_urls) or 'off'}",
+    ]
+    if sockets.served:
+        parts.append(f"from systemd: {', '.join(sockets.served)}")
+    if not scan.COMPILED:
+        parts.append("not compiled: keeps no connections over a restart")
+    return "; ".join(parts)
