@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import stat
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from bccnd.gateways.broker.session_store import SessionStore, default_path, load, parse_former, save
 from bccnd.gateways.broker.sessions import Record, Sessions
+from tests.support import ROOT
 
 ODD: Final = Record(b"\xe4\0 %", 12.5, (b"a/+", b"caf\xc3\xa9", b"\xff"))
 
@@ -168,3 +170,12 @@ def test_brokers_at_different_addresses_have_different_files(tmp_path: Path) -> 
     places = {default_path(tcp, environment) for tcp in addresses}
     assert len(places) == 4
     assert all(os.path.dirname(one) == str(tmp_path) for one in places)
+
+
+def test_a_database_of_version_1_0_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "broker.db"
+    shutil.copy(ROOT / "tests/golden/version_1_0/broker.db", path)
+    assert sorted(load(str(path))) == [
+        Record(b"sensor-1", None, (b"a/+", b"caf\xc3\xa9")),
+        Record(b"\xe4\0 %", 12.5, (b"\xff",)),
+    ]
