@@ -104,7 +104,7 @@ class Memory(threading.Thread):
             self.most = max(self.most, 1024 * sum(kib_of(pid) for pid in family(self._pid)))
 
 
-def _environment(folder: str) -> dict[str, str]:
+def command_environment(folder: str) -> dict[str, str]:
     """Of commands, which find nothing in the user's cache."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": f"{folder}/cache"}
 
@@ -115,7 +115,7 @@ def _build(folder: str, journal: str, tables: str, say: bool) -> tuple[float, fl
     with subprocess.Popen(
         [*BCCN, "pipeline", "build", journal, "--out", tables, "--json", "--memory", MEMORY],
         cwd=ROOT,
-        env=_environment(folder),
+        env=command_environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -179,7 +179,7 @@ def report(folder: str) -> tuple[float, float]:
         both = [*BCCN, "report", f"{folder}/demo", "--out", out], [sys.executable, "-c", BARE, f"{folder}/bare{number}"]
         began = [time.monotonic()]
         for command in both:
-            subprocess.run(command, cwd=ROOT, env=_environment(folder), check=True, capture_output=True)
+            subprocess.run(command, cwd=ROOT, env=command_environment(folder), check=True, capture_output=True)
             began.append(time.monotonic())
         if number:
             taken.append((began[1] - began[0], began[2] - began[1]))

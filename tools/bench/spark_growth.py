@@ -26,6 +26,7 @@ from bccnd.core.formats.tap_record import seq_key
 from bccnd.journal import file_names, files, schema
 from tests.support import ROOT
 from tools.bench.procs import family, kib_of
+from tools.bench.spark import BCCN, command_environment
 
 SECOND: Final = 1_000_000
 DAY: Final = 86_400 * SECOND
@@ -50,8 +51,6 @@ PASSES: Final = 3
 #: passes of one process; its heap may grow by so much from the fifth to the last one
 HEAP_PASSES: Final = 20
 HEAP_GROWTH: Final = 1.1
-
-BCCN: Final = [sys.executable, "-c", "import sys; sys.argv[0] = 'bccn'; from bccnd.cli.main import main; main()"]
 
 
 def write_rows(journal: str, host: int, day: int, first: int, source: Any, number: Any, at: Any) -> None:
@@ -130,7 +129,7 @@ class LargestWorker(threading.Thread):
 
 def run_command(folder: str, *words: str) -> tuple[Mapping[str, Any], float]:
     """Run a command of the pipeline; return its summary, and the MB of its largest Python worker."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": f"{folder}/cache"}
+    environment = command_environment(folder)
     command = [*BCCN, "pipeline", *words, "--json"]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
