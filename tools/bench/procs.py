@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,3 +30,23 @@ def kib_of(pid: int, name: str = "VmRSS") -> int:
         found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
         return int(found[1]) if found else 0
     return 0
+
+
+class Highest(threading.Thread):
+    """Calls ``look`` every so many seconds; `stop` returns the highest value that it has returned."""
+
+    def __init__(self, look: Callable[[], int], seconds: float) -> None:
+        super().__init__(daemon=True)
+        self._look = look
+        self._seconds = seconds
+        self._highest = 0
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(self._seconds):
+            self._highest = max(self._highest, self._look())
+
+    def stop(self) -> int:
+        self._ended.set()
+        self.join()
+        return self._highest

@@ -11,7 +11,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ import click
 from examples.simulation import Fleet, Loss, Source, write
 from tests.support import ROOT
 from tools.bench.fleet_rows import Truth, cells, make
-from tools.bench.procs import family, kib_of
+from tools.bench.procs import Highest, family, kib_of
 
 #: of the journals, about; for Spark's process, and for DuckDB
 SMALL: Final = 1_000_000
@@ -90,20 +89,6 @@ class Run:
     wrong: int
 
 
-class Memory(threading.Thread):
-    """The most that a process and those that it started have held at once, in bytes."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self._pid = pid
-        self.most = 0
-        self.ended = threading.Event()
-
-    def run(self) -> None:
-        while not self.ended.wait(0.5):
-            self.most = max(self.most, 1024 * sum(kib_of(pid) for pid in family(self._pid)))
-
-
 def command_environment(folder: str) -> dict[str, str]:
     """Of commands, which find nothing in the user's cache."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": f"{folder}/cache"}
@@ -122,16 +107,16 @@ def _build(folder: str, journal: str, tables: str, say: bool) -> tuple[float, fl
     ) as running:
         assert running.stdout
         assert running.stderr
-        most = Memory(running.pid)
-        most.start()
+        held = Highest(lambda: 1024 * sum(map(kib_of, family(running.pid))), 0.5)
+        held.start()
         for line in running.stderr:
             if say:
                 click.echo(f"  {time.monotonic() - began:6.1f} s  {line.rstrip()}", err=True)
         summary = json.loads(running.stdout.read() or "{}")
-        most.ended.set()
+        most = held.stop()
     if running.returncode:
         raise click.ClickException("the build has failed")
-    return time.monotonic() - began, summary["seconds"], most.most
+    return time.monotonic() - began, summary["seconds"], most
 
 
 def _duckdb(journal: str, truth: Truth) -> float:

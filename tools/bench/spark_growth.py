@@ -12,9 +12,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 from bccnd.core.formats.tap_record import seq_key
 from bccnd.journal import file_names, files, schema
 from tests.support import ROOT
-from tools.bench.procs import family, kib_of
+from tools.bench.procs import Highest, family, kib_of
 from tools.bench.spark import BCCN, command_environment
 
 SECOND: Final = 1_000_000
@@ -107,24 +107,14 @@ def write_day(journal: str, day: int) -> None:
         write_rows(journal, host, day, day * len(number), *columns)
 
 
-class LargestWorker(threading.Thread):
-    """The most memory that one Python process below another one has had, in KiB."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self._pid = pid
-        self.most = 0
-        self.ended = threading.Event()
-
-    def run(self) -> None:
-        while not self.ended.wait(0.2):
-            for pid in family(self._pid)[1:]:
-                try:
-                    is_python = "pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_text()
-                except OSError:
-                    continue
-                if is_python:
-                    self.most = max(self.most, kib_of(pid, "VmHWM"))
+def largest_worker(pid: int) -> int:
+    """Return the most memory, in KiB, that one Python worker below a process has had."""
+    largest = 0
+    for below in family(pid)[1:]:
+        with suppress(OSError):
+            if "pyspark.daemon" in Path(f"/proc/{below}/cmdline").read_text():
+                largest = max(largest, kib_of(below, "VmHWM"))
+    return largest
 
 
 def run_command(folder: str, *words: str) -> tuple[Mapping[str, Any], float]:
@@ -133,14 +123,13 @@ def run_command(folder: str, *words: str) -> tuple[Mapping[str, Any], float]:
     command = [*BCCN, "pipeline", *words, "--json"]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
-        largest = LargestWorker(running.pid)
-        largest.start()
+        watch = Highest(lambda: largest_worker(running.pid), 0.2)
+        watch.start()
         summary = json.loads(running.stdout.read().strip().splitlines()[-1])
-        largest.ended.set()
-        largest.join()
+        largest = watch.stop()
     if running.returncode:
         raise click.ClickException("the run has failed")
-    return summary, largest.most * 1024 / 1e6
+    return summary, largest * 1024 / 1e6
 
 
 def measure_worker(folder: str) -> tuple[float, float]:
