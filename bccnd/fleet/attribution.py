@@ -13,7 +13,7 @@ from math import prod, sqrt
 from statistics import median
 from typing import Final, NamedTuple, Protocol
 
-from bccnd.fleet.steps import CHUNK, Steps, complete
+from bccnd.fleet.steps import Steps, chunks, complete
 
 #: a lower share of loss is no finding: one message in a thousand; nor are fewer messages
 WORTH: Final = 0.001
@@ -148,11 +148,11 @@ def attribute_pairs(pairs: Sequence[Loss], sums: Sums) -> Steps[Attribution]:
             if name in suspects and (rate := _excess(row, base)) is not None:
                 rates[name] = rate
     rest: list[Loss] = []
-    for first in range(0, len(pairs), CHUNK):
+    for chunk in chunks(pairs):
         yield
         rest += (
             pair
-            for pair in pairs[first : first + CHUNK]
+            for pair in chunk
             if pair.lost >= FEW
             and _stands_out(pair, base + receivers.get(pair.host, 0.0) + senders.get(pair.sender, 0.0))
         )
@@ -183,9 +183,9 @@ def _grouped(pairs: Sequence[Loss], place: int) -> dict[str, list[Loss]]:
 
 def _group(pairs: Sequence[Loss], place: int) -> Steps[dict[str, list[Loss]]]:
     rows: dict[str, list[Loss]] = {}
-    for first in range(0, len(pairs), CHUNK):
+    for chunk in chunks(pairs):
         yield
-        for pair in pairs[first : first + CHUNK]:
+        for pair in chunk:
             rows.setdefault(str(pair[place]), []).append(pair)
     return rows
 
@@ -207,8 +207,16 @@ def _stands_out(pair: Loss, expected_rate: float) -> bool:
     return pair.lost >= FEW and more >= max(WORTH * pair.due, _ABOVE * expected) and more > _SIGMA * sqrt(expected)
 
 
-def _better_part(pairs: Sequence[Loss], without: int) -> Loss:
-    return _sum(sorted(pairs, key=lambda pair: pair.rate)[: len(pairs) - without])
+def _better_half(pairs: Sequence[Loss]) -> Steps[Loss]:
+    """Sum up the half of pairs that lose least, one more where their number is odd."""
+    rates: list[float] = []
+    for chunk in chunks(pairs):
+        yield
+        rates += (pair.rate for pair in chunk)
+    yield
+    best = sorted(range(len(pairs)), key=rates.__getitem__)
+    yield
+    return _sum([pairs[place] for place in best[: len(pairs) - len(pairs) // 2]])
 
 
 def _suspect(row: Loss) -> bool:
@@ -221,18 +229,13 @@ def _common_rate(pairs: Sequence[Loss], level: float) -> Steps[float | None]:
     if level < WORTH:
         return None
     solid: list[Loss] = []
-    rates: list[float] = []
-    for first in range(0, len(pairs), CHUNK):
+    for chunk in chunks(pairs):
         yield
-        solid += (pair for pair in pairs[first : first + CHUNK] if pair.due >= THIN)
-        rates += (pair.rate for pair in solid[len(rates) :])
+        solid += (pair for pair in chunk if pair.due >= THIN)
     if len(solid) < _PAIRS:
         return None
-    yield
-    best = sorted(range(len(solid)), key=rates.__getitem__)
-    yield
     # The better half is below the common rate by chance; it is far below if single hosts cause the loss.
-    better = _sum([solid[place] for place in best[: len(solid) - len(solid) // 2]])
+    better = yield from _better_half(solid)
     common = better.lost >= max(WORTH * better.due / 2, 1) and better.rate >= level / _TOGETHER
     return level if common else None
 
@@ -243,7 +246,7 @@ def _excess(row: Sequence[Loss], base: float) -> float | None:
     solid = [pair for pair in row if pair.due >= THIN]
     if len(solid) < 2 or not _stands_out(_sum(solid), base):
         return None
-    better = _better_part(solid, len(solid) // 2)
+    better = complete(_better_half(solid))
     expected = base * better.due
     if better.rate < max(base + WORTH / 2, (1 + _ABOVE) * base) or better.lost <= expected + _SIGMA * sqrt(expected):
         return None

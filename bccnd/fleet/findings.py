@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from bccnd.fleet.attribution import Attribution, Loss, Sums, attribute_pairs, sum_pairs
 from bccnd.fleet.matrix import Cell, HostRow
-from bccnd.fleet.steps import CHUNK, Steps
+from bccnd.fleet.steps import Steps, chunks
 
 #: the order of findings
 KINDS: Final = (
@@ -55,11 +55,11 @@ def _silent(rows: Sequence[HostRow], own: str, now: float) -> Iterator[Finding]:
 
 def _losses(cells: Sequence[Cell], sums: Sums | None) -> Steps[list[Finding]]:
     pairs: list[Loss] = []
-    for first in range(0, len(cells), CHUNK):
+    for chunk in chunks(cells):
         yield
         pairs += (
             Loss(receiver, sender, received + lost, lost)
-            for receiver, sender, received, lost, _, _ in cells[first : first + CHUNK]
+            for receiver, sender, received, lost, _, _ in chunk
             if receiver != sender and received + lost
         )
     return list(_describe((yield from attribute_pairs(pairs, sums or sum_pairs(pairs)))))

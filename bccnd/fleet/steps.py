@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -10,7 +10,12 @@ T = TypeVar("T")
 #: yields where it may pause, and returns its result
 Steps = Generator[None, None, T]
 #: items of a list that are worked on between two pauses
-CHUNK: Final = 2000
+_CHUNK: Final = 2000
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the items in portions, between which a step may pause."""
+    return (items[first : first + _CHUNK] for first in range(0, len(items), _CHUNK))
 
 
 def complete(steps: Steps[T]) -> T:

@@ -42,10 +42,10 @@ def host_rows(matrix: FleetMatrix, own: str, now: float) -> list[Row]:
 
 
 class _Ranked(NamedTuple):
-    """A link in the order of links: the greatest share of loss first."""
+    """A link; sorted, the one that loses the greatest share comes first."""
 
-    share: float
-    lost: int
+    minus_share: float
+    minus_lost: int
     cell: Cell
     row: HostRow
 
@@ -74,7 +74,7 @@ def worst_links(matrix: FleetMatrix) -> Rows:
     """Yield up to `MAX_WORST` links that have lost something in this minute and the one before, the worst first."""
     losing = (row for row in matrix.rows if row.loses and any(row.counters[1].recent(1)))
     worst = yield from _rank(matrix, losing, 1, MAX_WORST)
-    yield from (cell._asdict() for _, lost, cell, _ in worst if lost)
+    yield from (cell._asdict() for _, _, cell, _ in worst if cell.lost)
 
 
 def findings(matrix: FleetMatrix, own: str, now: float, minutes: int | None = None) -> Steps[list[Finding]]:

@@ -7,12 +7,12 @@ Invariant: requests within two seconds share one answer, so that the cost does n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-from bccnd.bus.host_reports import HostReports
 from bccnd.fleet import view
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.fleet.steps import Steps
+from bccnd.monitoring.status_collector import PageState
 from bccnd.net.http import Answer
 
 #: seconds for which an answer is reused
@@ -22,18 +22,10 @@ CACHE_TIME: Final = 2.0
 Make = Callable[[FleetMatrix, str, float], Steps[bytes]]
 
 
-class Reporting(Protocol):
-    """What the page needs of the daemon."""
-
-    reports: HostReports
-
-    def now(self) -> float: ...
-
-
 class FleetPage:
     """One page about the fleet."""
 
-    def __init__(self, daemon: Reporting, make: Make) -> None:
+    def __init__(self, daemon: PageState, make: Make) -> None:
         self._daemon = daemon
         self._make = make
         self._job: FleetJob | None = None
