@@ -90,8 +90,11 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def fraction(share: float) -> str:
-    """Write a share below one half as a fraction in words."""
-    return _FRACTIONS[round(1 / share) - 2]
+    """Write a share, at most two thirds, as the nearest fraction in words. Raises ValueError: a sentence about less
+    does not fit any more."""
+    if not 0 < share <= 2 / 3:
+        raise ValueError(f"{share:.2f} is no small share: rewrite the sentence in docs/quotes.py")
+    return _FRACTIONS[min(round(1 / share), len(_FRACTIONS) + 1) - 2]
 
 
 def times(ratio: float) -> str:

@@ -9,7 +9,7 @@
  *                 every second one of these is in batch mode
  *   -p MS         (2500)
  *   -q MS         how long all must be silent before the end (500)
- *   -m PATTERN    what they subscribe to (everything)
+ *   -m PATTERN    what they subscribe to (load/: daemons broadcast reports of their own)
  * Says "ready" when all subscriptions are in force. SIGUSR1: a report, a line of JSON. SIGTERM: reads on until nothing
  * comes any more, then a last report. */
 #include "numbered.h"
@@ -176,7 +176,7 @@ static void report(void)
 
 int main(int argc, char **argv)
 {
-	const char *path = "/run/bccnd/bus.sock", *pattern = "";
+	const char *path = "/run/bccnd/bus.sock", *pattern = "load/";
 	int batch = 0, slow = 0, option;
 	uint64_t pause = 2500, quiet = 500;
 	while ((option = getopt(argc, argv, "s:n:b:w:p:q:m:")) != -1)
