@@ -10,7 +10,8 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, Protocol
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, Protocol
 
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES, Client
 from bccnd.bus.clients.identities import Identities
@@ -36,6 +37,20 @@ MAX_UNFINISHED: Final = 8
 Handler = Callable[[Client, bytes], None]
 #: yields rows, and None where a page ends because the next rows take work
 Listing = Callable[[], Iterable[dict[str, Any] | None]]
+
+
+class Setting(NamedTuple):
+    """Something that a client sets for itself: the values that control messages choose, the one that a new client has,
+    and how it is read and set."""
+
+    values: Mapping[bytes, Any]
+    default: Any
+    get: Callable[[Client], Any]
+    put: Callable[[Client, Any], None]
+
+
+def _attribute(name: str) -> tuple[Callable[[Client], Any], Callable[[Client, Any], None]]:
+    return attrgetter(name), lambda client, value: setattr(client, name, value)
 
 
 class Served(Protocol):
@@ -75,52 +90,71 @@ class Control:
             frames.CRED_WHOAMI: self._cred_whoami,
             frames.WHOAMI: lambda client, _: bus.answer(client, frames.WHOAMI, client.identity),
             frames.SYNC: lambda client, payload: bus.answer(client, frames.SYNC, payload),
-            frames.META_ON: lambda client, _: routes.set_meta(client.fd, True),
-            frames.META_OFF: lambda client, _: routes.set_meta(client.fd, False),
-            frames.BATCH_ON: lambda client, _: bus.fanout.set_batch(client, True),
-            frames.BATCH_OFF: lambda client, _: bus.fanout.set_batch(client, False),
-            frames.LOCAL_ON: lambda client, _: setattr(client, "local", True),
-            frames.LOCAL_OFF: lambda client, _: setattr(client, "local", False),
-            frames.ECHO + b"on": lambda client, _: setattr(client, "echo", True),
-            frames.ECHO + b"off": lambda client, _: setattr(client, "echo", False),
             frames.STATS: self._stats,
             frames.TAG: self._tag,
             frames.DIALECT: self._dialect,
             frames.GATEWAY: self._gateway,
             frames.RECORDER: self._recorder,
         }
-        #: requests that set a mode
-        self._lasting = {frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF}
-        self._lasting |= {frames.LOCAL_ON, frames.LOCAL_OFF}
-        self._lasting |= {frames.ECHO + b"on", frames.ECHO + b"off"}
-        self._lasting |= {frames.SOFT + mode for mode in SOFT_MODES} | {frames.HARD + mode for mode in HARD_MODES}
-        self._lasting |= {frames.ORDER + name for name in ORDERS}
-        for mode in SOFT_MODES:
-            self._handlers[frames.SOFT + mode] = self._set_soft(mode)
-        for mode in HARD_MODES:
-            self._handlers[frames.HARD + mode] = self._set_hard(mode)
-        for name, order in ORDERS.items():
-            self._handlers[frames.ORDER + name] = self._set_order(order)
+        self._settings = self._make_settings()
+        #: the setting and its value that a control message chooses
+        self._choices = {key: (one, value) for one in self._settings for key, value in one.values.items()}
         if trace is not None:
             self._trace = trace
             self._handlers[frames.TRACE] = self._on_trace
             self._handlers[frames.RECEIVERS] = self._on_receivers
 
+    def _make_settings(self) -> tuple[Setting, ...]:
+        routes, fanout, queues = self._routes, self._bus.fanout, self._bus.queues
+        return (
+            Setting(
+                {frames.META_ON: True, frames.META_OFF: False},
+                False,
+                lambda client: routes.wants_meta(client.fd),
+                lambda client, wanted: routes.set_meta(client.fd, wanted),
+            ),
+            Setting({frames.BATCH_ON: True, frames.BATCH_OFF: False}, False, fanout.in_batch, fanout.set_batch),
+            Setting({frames.LOCAL_ON: True, frames.LOCAL_OFF: False}, False, *_attribute("local")),
+            Setting({frames.ECHO + b"on": True, frames.ECHO + b"off": False}, True, *_attribute("echo")),
+            Setting(
+                {frames.SOFT + mode: mode for mode in SOFT_MODES},
+                b"queue",
+                lambda client: client.soft,
+                lambda client, mode: queues.set_mode(client, soft=mode),
+            ),
+            Setting(
+                {frames.HARD + mode: mode for mode in HARD_MODES},
+                b"discard",
+                lambda client: client.hard,
+                lambda client, mode: queues.set_mode(client, hard=mode),
+            ),
+            Setting(
+                {frames.ORDER + name: order for name, order in ORDERS.items()},
+                QUEUE,
+                lambda client: client.queue.order,
+                lambda client, order: client.queue.set_order(order),
+            ),
+        )
+
     def process(self, client: Client, key: bytes, payload: bytes) -> None:
         """Handle a request."""
+        chosen = self._choices.get(key)
         handler = self._handlers.get(key)
-        if handler is None:
-            self._bus.refuse(client, "unknown_control", key)
-        else:
+        if chosen is not None:
+            setting, value = chosen
+            setting.put(client, value)
+            client.state_log.requested(frames.control(key, payload))
+        elif handler is not None:
             handler(client, payload)
-            if key in self._lasting:
-                client.state_log.requested(frames.control(key, payload))
+        else:
+            self._bus.refuse(client, "unknown_control", key)
 
     def repeat(self, client: Client, frame: bytes) -> bool:
         """Apply a request of a restored client without an answer; return False for an unknown one."""
         _, key, payload = frames.read(frame)
-        if key in self._lasting:
-            self._handlers[key](client, payload)
+        if key in self._choices:
+            setting, value = self._choices[key]
+            setting.put(client, value)
         elif key == frames.DIALECT:
             self._bus.set_dialect(client, DIALECTS[payload.decode("ascii")])
         elif key == frames.TAG:
@@ -134,33 +168,14 @@ class Control:
         """Yield the control messages that set the modes of this client for a new one."""
         if client.identity != client.base:
             yield frames.control(frames.TAG, client.identity[len(client.base) + 1 :])
-        if self._routes.wants_meta(client.fd):
-            yield frames.control(frames.META_ON, b"")
-        if self._bus.fanout.in_batch(client):
-            yield frames.control(frames.BATCH_ON, b"")
-        if client.local:
-            yield frames.control(frames.LOCAL_ON, b"")
-        if not client.echo:
-            yield frames.control(frames.ECHO + b"off", b"")
-        yield frames.control(frames.SOFT + client.soft, b"")
-        yield frames.control(frames.HARD + client.hard, b"")
-        for name, order in ORDERS.items():
-            if order == client.queue.order != QUEUE:
-                yield frames.control(frames.ORDER + name, b"")
+        for setting in self._settings:
+            current = setting.get(client)
+            if current != setting.default:
+                yield from (frames.control(key, b"") for key, value in setting.values.items() if value == current)
 
     def _cred_whoami(self, client: Client, _payload: bytes) -> None:
         peer = client.peer
         self._bus.answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (peer.gid, peer.uid, peer.pid))
-
-    def _set_soft(self, mode: bytes) -> Handler:
-        return lambda client, _: self._bus.queues.set_mode(client, soft=mode)
-
-    def _set_hard(self, mode: bytes) -> Handler:
-        return lambda client, _: self._bus.queues.set_mode(client, hard=mode)
-
-    @staticmethod
-    def _set_order(order: int) -> Handler:
-        return lambda client, _: client.queue.set_order(order)
 
     def _tag(self, client: Client, tag: bytes) -> None:
         if not client.rights.tag:
