@@ -12,7 +12,7 @@ from typing import Final
 from bccnd.fleet import view
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.fleet.steps import Steps
-from bccnd.monitoring.status_collector import PageState
+from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.net.http import Answer
 
 #: seconds for which an answer is reused
@@ -25,7 +25,7 @@ Make = Callable[[FleetMatrix, str, float], Steps[bytes]]
 class FleetPage:
     """One page about the fleet."""
 
-    def __init__(self, daemon: PageState, make: Make) -> None:
+    def __init__(self, daemon: DaemonState, make: Make) -> None:
         self._daemon = daemon
         self._make = make
         self._job: FleetJob | None = None

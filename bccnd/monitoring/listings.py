@@ -6,10 +6,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from bccnd.core.matching.routes import Routes
-from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.receiving.trace import trace
 from bccnd.core.tracking.liveness import STATE_NAMES
 from bccnd.core.tracking.reported_loss import count_missing
@@ -27,26 +25,10 @@ MAX_LISTED: Final = 10_000
 MAX_TRACED: Final = 100
 
 
-class Inspected(DaemonState, Protocol):
-    """The daemon's state, as far as commands list it."""
-
-    routes: Routes[int]
-    ingress: Ingress
-    #: since when the present keys are used (monotonic)
-    keys_since: float
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def identity(self) -> bytes: ...
-    @property
-    def started(self) -> float: ...
-
-
 class Listings:
     """Reads the state of ``daemon`` when a client asks."""
 
-    def __init__(self, daemon: Inspected) -> None:
+    def __init__(self, daemon: DaemonState) -> None:
         self._daemon = daemon
         self._key_use_times = KeyUseTimes()
 

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from bccnd.bus.clients.client import Client as BusClient
 from bccnd.core.observing.counter_history import SLOT, History, Rise
@@ -53,22 +53,10 @@ MAX_LINES: Final = 30
 MAX_SILENT: Final = 1024
 
 
-class PageState(DaemonState, Protocol):
-    """The daemon's state, as far as the status page shows it."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def started(self) -> float: ...
-    @property
-    def recent_lines(self) -> Iterable[LogLine]: ...
-    def carried(self) -> list[tuple[bytes, int, int]]: ...
-
-
 class StatusCollector:
     """Samples counters at intervals, and collects everything else when a page is requested."""
 
-    def __init__(self, daemon: PageState) -> None:
+    def __init__(self, daemon: DaemonState) -> None:
         self._daemon = daemon
         self._history = History(("accepted", "lost", "dropped"))
         self._top_channels = TopChannels()

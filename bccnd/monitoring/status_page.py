@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.fleet_page import FleetPage, write_fleet, write_table
-from bccnd.monitoring.status_collector import PageState, StatusCollector
+from bccnd.monitoring.status_collector import StatusCollector
 from bccnd.monitoring.status_html import render
 from bccnd.monitoring.status_model import Status, to_json
 from bccnd.net.http import Page
@@ -24,7 +25,7 @@ _HERE: Final = Path(__file__).parent
 class StatusPage:
     """The status page of a daemon, with its stylesheet, script and icon."""
 
-    def __init__(self, daemon: PageState) -> None:
+    def __init__(self, daemon: DaemonState) -> None:
         self._now = daemon.now
         self._daemon = daemon
         self.collector = StatusCollector(daemon)

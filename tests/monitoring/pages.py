@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families as read_plain
@@ -28,6 +28,7 @@ from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring import program_pages
+from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.monitoring.status_collector import StatusCollector
 from bccnd.monitoring.status_model import DropRow, Status
@@ -107,7 +108,7 @@ class Observed:
         return self.clock
 
     def page(self, path: str, accept: str = "") -> tuple[int, str, str]:
-        status, kind, body = finished(program_pages.pages(self)[path](accept))
+        status, kind, body = finished(program_pages.pages(cast(DaemonState, self))[path](accept))
         return status, kind, body.decode()
 
     def families(self) -> dict[str, Metric]:
@@ -144,7 +145,7 @@ class Daemon(Observed):
         self.started = time.time()
         self.recent_lines: Iterable[LogLine] = []
         self.channels: list[tuple[bytes, int, int]] = []
-        self.collector = StatusCollector(self)
+        self.collector = StatusCollector(cast(DaemonState, self))
 
     def carried(self) -> list[tuple[bytes, int, int]]:
         carried, self.channels = self.channels, []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import cast
 
 from bccnd import log
 from bccnd.bus.clients.refusals import AFTER_REFUSAL
@@ -13,6 +14,7 @@ from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.fleet.report_format import REASONS as REPORT_REASONS
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Status
+from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import count_drops
 from bccnd.monitoring.drop_reporter import LOGGED_AT_SOURCE
@@ -48,7 +50,7 @@ def test_metrics_show_what_is_counted(busy: Observed) -> None:
     assert busy.links.report(next(iter(busy.bus.clients.values())), Status("nng", dropped={"queue_full": 3}).report())
     samples = busy.samples()
     places: Counter[tuple[str, str]] = Counter()
-    for drop, place, count in count_drops(busy):
+    for drop, place, count in count_drops(cast(DaemonState, busy)):
         if drop.family.startswith("recorder_"):  # the recorder's own listener has these
             continue
         wanted = {(drop.label, drop.name)} if drop.label else set()

@@ -14,7 +14,8 @@ from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.trust.integrity import make_checker
 from bccnd.core.wire import bccn1, frames
-from bccnd.monitoring.listings import Inspected, Listings
+from bccnd.monitoring.daemon_state import DaemonState
+from bccnd.monitoring.listings import Listings
 from tests.rules import dedup_rules
 from tests.support import Hub, turn, turn_until
 
@@ -26,7 +27,7 @@ def listings_of(hub: Hub) -> Listings:
     anonymous = AnonymousDedup(2.0)
     ingress = Ingress(make_checker("none", ()), hub.sources, anonymous, hub.routes)
     parts = {"sources": hub.sources, "anonymous": anonymous, "routes": hub.routes, "bus": hub.bus}
-    return Listings(cast(Inspected, SimpleNamespace(ingress=ingress, **parts)))
+    return Listings(cast(DaemonState, SimpleNamespace(ingress=ingress, **parts)))
 
 
 def test_a_client_whose_patterns_are_being_removed_is_no_receiver(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
@@ -23,6 +24,7 @@ from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Peer as GatewayPeer
 from bccnd.gateways.status import Status
 from bccnd.monitoring import program_pages
+from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
@@ -67,7 +69,7 @@ def test_the_pages_are_understood_by_the_parsers_of_their_kinds(busy: Observed) 
         families = list((read_openmetrics if strict else read_plain)(text))
         assert any(family.name == "bccnd_datagrams" for family in families)
     assert busy.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
-    assert set(program_pages.pages(busy)) == {"/metrics", "/healthz"}
+    assert set(program_pages.pages(cast(DaemonState, busy))) == {"/metrics", "/healthz"}
 
 
 def test_every_family_has_the_prefix_and_a_text_and_only_counters_end_in_total(busy: Observed) -> None:

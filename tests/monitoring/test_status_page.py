@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
 from timeit import repeat
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from bccnd.core.tracking.liveness import DEAD, SILENT, Death
 from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
 from bccnd.log.handlers import LogLine
+from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.html import Markup, element, joined
 from bccnd.monitoring.status_collector import MAX_CHANNELS, MAX_LINES, MAX_ROWS, MAX_SILENT
@@ -414,7 +416,7 @@ def test_channels_and_clients_come_by_their_load_and_the_last_lines_of_the_log_a
 
 
 def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = StatusPage(daemon)
+    page = StatusPage(cast(DaemonState, daemon))
     page.collector.start()
     pages = page.pages()
 
