@@ -13,7 +13,7 @@ UNIT: Final = "bccnd-recorder.service"
 
 
 def rows(host: Host) -> list[dict[str, object]]:
-    """What stands in the host's journal: verdict, channel and journal of every record."""
+    """What stands in the host's journal: verdict, channel and journal of every record but the daemon's own reports."""
     code = (
         "import sys, json; sys.path += ['/opt/bccnd/lib']\n"
         "import glob, pyarrow.parquet as pq\n"
@@ -21,7 +21,8 @@ def rows(host: Host) -> list[dict[str, object]]:
         "    table = pq.read_table(path, partitioning=None, columns=['verdict', 'chan', 'journal_id', 'rec_no'])\n"
         "    for row in table.to_pylist(): print(json.dumps(row))\n"
     )
-    return [json.loads(line) for line in host.run("python3", "-IS", "-c", code).splitlines()]
+    every = [json.loads(line) for line in host.run("python3", "-IS", "-c", code).splitlines()]
+    return [row for row in every if not row["chan"].startswith("bccn/report/")]
 
 
 def ids(host: Host, unit: str) -> list[str]:
