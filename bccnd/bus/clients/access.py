@@ -1,8 +1,8 @@
 """Access rules: which programs may connect, publish, subscribe, tap, bring datagrams of links and take a tag.
 
-Invariant: for each right, the first rule that mentions it and fits the client decides. A right that no rule mentions is
-every program's, except the tap and the links: these are for root, the daemon's own user and its own group. If rules
-mention a right and none fits, only root and the daemon's own user have it.
+Invariant: for each right, the first rule that mentions it and fits the client decides. If none fits, tap and link are
+for root, the daemon's own user and its own group. Any other right is every program's if no rule mentions it, and else
+only for root and the daemon's own user.
 """
 
 from __future__ import annotations
