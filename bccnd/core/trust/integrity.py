@@ -1,7 +1,7 @@
 """Integrity check: verifies received datagrams and signs sent ones.
 
-Invariant: a body is read only after its sum was accepted; sums are compared in constant time. Source: BCCN, "Integrity
-computation" and "HMAC".
+Invariant: nothing of a body is used before its sum was accepted, except the src that selects a public key; sums are
+compared in constant time. Source: BCCN, "Integrity computation" and "HMAC".
 """
 
 from __future__ import annotations
