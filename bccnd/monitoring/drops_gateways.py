@@ -17,7 +17,8 @@ DROPS: Final = (
         serious(
             "queue_full",
             "A peer reads too slowly: the gateway's queue for it is full, and it missed a message.",
-            "Find out why the peer is slow; send it less (gateways.nng.send), or raise gateways.broker.queue.",
+            "Find out why the peer is slow; send it less (gateways.nng.send), or raise gateways.nng.queue or "
+            "gateways.broker.queue.",
         ),
         serious(
             "bus_full",
@@ -78,7 +79,7 @@ DROPS: Final = (
         ),
         serious(
             "no_id",
-            "A connection to the broker was closed: it did not send an id.",
+            "A connection was closed: it did not send an id (to the broker) or a greeting (to a link) in time.",
             "Find the program that connects there.",
         ),
         usual(
