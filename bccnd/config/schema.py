@@ -59,7 +59,7 @@ class SegmentSettings(Section):
     interface: Interface | None = None
     #: routers that multicast may cross; 1 stays on the segment
     hop_limit: int = Field(default=1, ge=1, le=255)
-    #: a burst of 150,000 datagrams of 150 bytes, each of which the kernel charges with 832 bytes against twice this
+    #: a burst of 160,000 datagrams of 150 bytes, each of which the kernel charges with 832 bytes against twice this
     #: number; memory is used only while a burst needs it
     receive_buffer: Bytes = Field(default=64 << 20, ge=4096, le=1 << 30)
 
