@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from bccnd.journal.capture_import import Summary
 
 #: remedies for optional packages that are missing
-PIPELINE_EXTRA: Final = "pip install 'bccnd[pipeline]'"
-RECORDER_EXTRA: Final = "pip install 'bccnd[recorder]'"
+PIPELINE_EXTRA: Final = "pip install '.[pipeline]', in a clone of bccnd"
+RECORDER_EXTRA: Final = "pip install '.[recorder]', in a clone of bccnd"
 
 
 def require(modules: Sequence[str], remedy: str) -> None:

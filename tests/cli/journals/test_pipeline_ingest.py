@@ -92,5 +92,5 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, capture: Path) 
     command = [sys.executable, "-c", code, str(capture), "--host", "a", "--out", str(tmp_path / "j")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 1
-    assert "pip install 'bccnd[recorder]'" in done.stderr
+    assert "pip install '.[recorder]'" in done.stderr
     assert "Traceback" not in done.stderr
