@@ -180,7 +180,11 @@ DROPS: Final = (
             "Change of dialect by a client that already has subscriptions.",
             "Choose the dialect before subscribing; the client received `!/bccn/error`.",
         ),
-        serious("bad_report", "Invalid report of a gateway.", "Run the same version of daemon and gateway."),
+        serious(
+            "bad_report",
+            "Invalid report of a gateway or of the recorder.",
+            "Run the same version of daemon, gateway and recorder.",
+        ),
         usual("unknown_listing", "Unknown listing requested.", "Run the same version of client and bccnd."),
         usual(
             "listing_dropped",
