@@ -262,8 +262,8 @@ class Calls(Client):
         await self._set(*(change for change in changes if change[1] is not None))
 
     async def order(self, order: str) -> None:
-        """In which order what is queued is sent: ``queue`` (the default), ``stack`` (the latest first) or ``random``.
-        Raises BusError: bad_mode."""
+        """In which order what is queued is sent: ``queue`` (the default), ``stack`` (the latest first) or ``random``
+        (the largest first). Raises BusError: bad_mode."""
         await self._set(("order", order, ORDERS))
 
     # -- requests
