@@ -46,7 +46,8 @@ policy](upgrades.md#metrics-and-log) says what of the names stays.
 - `process_...` are the usual metrics of a process: time of the processor, memory, descriptors, start.
 
 The daemon's HTTP listener (`metrics.listen`, by default `127.0.0.1:9540`) serves `/metrics`, `/healthz` (`ok`,
-answered by the daemon's event loop), `/`, the [status page](status-page.md), and `/fleet`, [the fleet](fleet.md)."""
+answered by the daemon's event loop), `/`, the [status page](status-page.md), and `/fleet`, [the fleet](fleet.md), with
+`/status.json` and `/fleet.json` for programs."""
 _TABLE: Final = "| metric | type | labels | meaning | what to do |\n| --- | --- | --- | --- | --- |"
 _NOTHING: Final = "Nothing: a measure of traffic."
 #: what to do, for families that are neither drops nor in the condition of an alert, or only as its basis
