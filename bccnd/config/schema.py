@@ -296,7 +296,7 @@ class Settings(Section):
     @classmethod
     def _check_host(cls, host: str) -> str:
         if not re.fullmatch(r"[!-~]+", host) or set(host) & set(":|/*?!"):
-            raise refuse(f"{host!r} cannot be part of a name on the segment", "use letters, digits, . and -")
+            raise refuse(f"{host!r} cannot be part of a name on the segment", "use letters, digits, . _ and -")
         return host
 
     @field_validator("segments")
