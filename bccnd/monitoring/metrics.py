@@ -103,7 +103,7 @@ class DaemonCollector(Collector):
         yield _gauge(
             "fleet_hosts", "Hosts that have reported within the last hour, this one among them", len(reports.matrix)
         )
-        silent = "Hosts that have not reported for three of their intervals"
+        silent = "Hosts that report, and of which nothing has come for three of their intervals"
         yield _gauge("fleet_hosts_silent", silent, reports.count_silent())
         yield _counter_of("reports_sent", "Datagrams of reports sent", reports.sent)
         yield _counter_of("reports_received", "Datagrams of reports received", reports.received)
