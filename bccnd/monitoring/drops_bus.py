@@ -160,7 +160,7 @@ DROPS: Final = (
         serious(
             "no_signing_key",
             "This host has no private key to sign with: the message was delivered on this host only.",
-            "Add a private key to integrity.keys (bccnd keygen --algorithm sig makes one).",
+            "Add a private key to integrity.keys (`bccn keygen --algorithm sig FILE` makes one).",
         ),
         serious(
             "too_long",

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+
 import pytest
 
 from tests.docs.blocks import BadDocument
 from tests.docs.follow import documents
 from tests.docs.lookup import named, not_accounted_for, wrong
+from tests.support import ROOT
+
+
+def quoted_in_messages() -> Iterator[tuple[str, str]]:
+    """Commands in quotes, in the texts of the package, and where they are."""
+    for path in sorted((ROOT / "bccnd").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for command in re.findall(r"'((?:bccnd?|systemctl|journalctl) [^'\n]+)'", node.value):
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", command
+
+
+def test_commands_that_messages_of_the_package_name_exist() -> None:
+    found = list(quoted_in_messages())
+    assert found
+    assert [f"{where}: {output}" for where, command in found if (output := wrong(command))] == []
 
 
 def test_commands_that_are_named_exist() -> None:

@@ -29,7 +29,7 @@ AFTER_REFUSAL: Final = {
     ),
     "no_signing_key": (
         "publishes messages that cannot be signed, as there is no private key here; they stay on this host",
-        "name one in integrity.keys ('bccnd keygen --algorithm sig' makes one)",
+        "name one in integrity.keys ('bccn keygen --algorithm sig FILE' makes one)",
     ),
     "too_long": (
         "publishes messages that do not fit into one datagram; they stay on this host",
