@@ -101,7 +101,7 @@ def check_daemon(probe: Probe) -> Iterator[Finding]:
 
 
 def check_traffic(probe: Probe) -> Iterator[Finding]:
-    """What the daemon has refused, missed and dropped since its start."""
+    """What the daemon has refused, missed and dropped."""
     status = probe.daemon.status
     if not status:
         yield not_checked("no daemon reports what it has counted")
@@ -120,7 +120,7 @@ def check_traffic(probe: Probe) -> Iterator[Finding]:
         reasons = ", ".join(f"{name} {count:,}" for name, count in dropped.items())
         remedy = "bccn clients shows the programs; docs/runbook.md explains each reason"
         found.append(look(f"{sum(dropped.values()):,} messages to local programs were dropped ({reasons})", remedy))
-    yield from found or [ok(f"{received:,} datagrams since the start; none was lost or failed its check")]
+    yield from found or [ok(f"{received:,} datagrams in all; none was lost or failed its check")]
 
 
 def check_gateways(probe: Probe) -> Iterator[Finding]:

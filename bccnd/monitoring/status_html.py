@@ -193,7 +193,7 @@ def _segments(status: Status) -> Markup:
     rows = [_segment(one) for one in status.segments]
     hint = None
     if status.segments and not any(one.received for one in status.segments):
-        hint = e("p", "No datagram received since the start. Run bccn doctor to check reception.", class_="note")
+        hint = e("p", "No datagram received yet. Run bccn doctor to check reception.", class_="note")
     verdicts = data_table(
         "Datagrams by verdict",
         ("Verdict", "~Segment", "Delivered", "#Count", "#Share", "#Now"),

@@ -285,7 +285,7 @@ def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> No
       bccn top --once --json | jq .rates
 
     Ends with q or Ctrl-C; when the daemon is restarted, it goes on with the next one. Rates are per second, losses
-    since the start of the daemon, with what is new behind a +. Channels and senders are counted by subscribing to
+    in all, as the metrics count them, with what is new behind a +. Channels and senders are counted by subscribing to
     everything: that costs the daemon as much as any other client that does, leaves out what is meant for one program
     only, and is marked where this tool was too slow to count all of it. Clients are those that lose or wait first,
     sources those that are silent, dead or have messages missing. Below are the worst links of the fleet: which hosts
