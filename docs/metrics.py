@@ -82,7 +82,7 @@ _ACTIONS: Final = {
     "reports_sent": _NOTHING,
     "reports_received": "If it stops while others report, see [BccndHearsNothing](runbook.md#bccndhearsnothing).",
     "reported_messages": _NOTHING,
-    "reported_lost": "`bccn fleet --sent` shows who loses what this host sends, `bccn fleet` who loses of whom.",
+    "reported_lost": "`bccn fleet --sent` shows which hosts lose this host's messages.",
     "clients_taken_over": "Nothing: clients that stayed connected across the last restart.",
     "build": "Compare the versions of hosts during an upgrade.",
     "recorder_records": "If it stops, see [BccndRecorderIdle](runbook.md#bccndrecorderidle).",

@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "top": Entry("diagnosis.top:top", "Watch rates, losses, queues, channels and senders"),
     "clients": Entry("diagnosis.list:clients", "List the programs connected to the daemon"),
     "sources": Entry("diagnosis.list:sources", "List the senders on the segments"),
-    "fleet": Entry("diagnosis.fleet:fleet", "Show who loses what of whom, and what is wrong"),
+    "fleet": Entry("diagnosis.fleet:fleet", "Show which host loses messages from which sender"),
     "gateways": Entry("diagnosis.list:gateways", "List the gateways of this host and their peers"),
     "keys": Entry("diagnosis.list:keys", "List the keys in use, and which sources sign with which"),
     "keygen": Entry("keygen:keygen", "Make a key", socket=False),

@@ -1,4 +1,5 @@
-"""Finds what is wrong in a fleet, in words: who loses what of whom, who is silent, whose key or version differs.
+"""Finds what is wrong in a fleet, in words: which host loses messages from which sender, which is silent, and which
+has another key or version.
 
 Loss is attributed as in the report of the pipeline (`attribution`): each loss once, to the smallest cause that explains
 it. A fleet without faults has no findings.
@@ -67,7 +68,7 @@ def _losses(cells: Sequence[Cell], sums: Sums | None) -> Steps[list[Finding]]:
 
 def _describe(causes: Attribution) -> Iterator[Finding]:
     if causes.segment is not None:
-        yield Finding("segment_loses", (), f"All hosts lose of all others: {_share(causes.segment)}.")
+        yield Finding("segment_loses", (), f"All hosts lose messages from all others: {_share(causes.segment)}.")
     for one in _worst(causes.receivers):
         text = f"{one.host} loses {_share(one)} of what it should receive, from {one.touched} of {one.pairs} hosts"
         yield Finding("receiver_loses", (one.host,), f"{text}; elsewhere {_rate(one.elsewhere)} is lost.")

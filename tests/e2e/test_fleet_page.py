@@ -26,7 +26,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 
 def tell(daemon: Daemon, hosts: list[str]) -> None:
-    """Let hosts report about each other: the second loses of all, the first loses much of the last."""
+    """Let hosts report about each other: the second loses messages of all, the first many of the last."""
     with Wire(daemon.port) as wire:
         for receiver in hosts:
             lost = dict.fromkeys(hosts, 40 * (receiver == hosts[1]))

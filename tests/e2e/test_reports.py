@@ -1,4 +1,4 @@
-"""Reports of real daemons: each knows what the others have received of whom; forged ones change nothing."""
+"""Reports of real daemons: each host knows the losses of all others; forged reports change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bccn fleet`: who loses what of whom, as the hosts of the fleet report it, and what is wrong."""
+"""`bccn fleet`: which host loses messages from which sender, as all hosts report it, and the faults found."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Fleet = dict[str, list[Row]]
 @click.option("--watch", is_flag=True, help="Print it again every 2 s, until Ctrl-C.")
 @click.option("--for", "seconds", type=Duration(1.0, MINUTES * 60.0), metavar="TIME", help="Of this time, up to 10m.")
 @click.option("--sent", is_flag=True, help="Only what became of this host's messages at each other host.")
-@click.option("--matrix", is_flag=True, help="Which share each receiver loses of each sender, as a matrix.")
+@click.option("--matrix", is_flag=True, help="The share of each sender's messages that each receiver loses.")
 @click.option("--versions", is_flag=True, help="The version and the keys of each host.")
 @click.pass_obj
 def fleet(
     path: str | None, as_json: bool, watch: bool, seconds: float | None, sent: bool, matrix: bool, versions: bool
 ) -> None:
-    """Show who loses what of whom, the worst first, as all hosts report it, and what is wrong, in words.
+    """Show which host loses messages from which sender, the worst first, and the faults found, in words.
 
     The counts are those since the start of each daemon, or with --for of the last minutes, in whole minutes. What is
     wrong is found in the last ten minutes, or those of --for. Age is the time since a host's last report; this host's
