@@ -202,8 +202,8 @@ class Connection(Client):
     unlisten = _blocking(Calls.unlisten)
 
     def respond(self, pattern: str, callback: Responder) -> None:
-        """Answer requests on the channels that match a pattern: `dispatch` calls ``callback`` with each, and sends what
-        it returns to who has asked; see `request`. With None nothing is sent.
+        """Answer requests on the channels that match a pattern: `dispatch` calls ``callback`` with each, and sends the
+        returned value to the program that asks; see `request`. With None nothing is sent.
 
             bus.respond("calc/add", lambda question: str(sum(map(int, question.text.split()))))
             while True:

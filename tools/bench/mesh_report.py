@@ -62,11 +62,11 @@ def _number_of(name: str) -> Callable[[dict[str, Any]], str]:
 
 def _costs(seconds: dict[str, float]) -> str:
     whats = {
-        "heard": "a daemon hears a datagram on its segment",
+        "heard": "a daemon receives a datagram on its segment",
         "passed": "a bridge's daemon hands a message to its gateway",
         "linked": "the gateway sends it over one link",
         "brought": "a link brings a message, news or not",
-        "broadcast": "a bridge broadcasts it, and hears that",
+        "broadcast": "a bridge broadcasts it, and receives that",
     }
     return table(["what", "us"], [[what, number(seconds[name] * 1e6)] for name, what in whats.items()])
 
