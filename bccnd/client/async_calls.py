@@ -192,7 +192,7 @@ class Calls(Client):
 
     async def respond(self, pattern: str, callback: AsyncResponder) -> None:
         """Answer requests on the channels that match a pattern: ``callback`` is called with each, and what it returns
-        (awaited, if that is an awaitable) is sent to who has asked; see `request`. With None nothing is sent.
+        (awaited, if that is an awaitable) is sent to the program that asks; see `request`. With None nothing is sent.
 
             async def add(question):
                 return str(sum(map(int, question.text.split())))
@@ -272,9 +272,10 @@ class Calls(Client):
         """Publish a question on a channel, and return the first reply: a message to this program, from whoever answers
         there with `respond`, on this host or another one.
 
-            print((await bus.request("calc/add", "1 2")).text)
+            reply = await bus.request("calc/add", "1 2")
+            print(reply.text)
 
-        This is best effort, as messages are: question or reply may be lost, nobody may answer, or several. Raises
+        This is best effort, as messages are: question or reply may be lost, no program may answer, or several. Raises
         RequestTimeout when nothing has come within ``timeout`` seconds, and BusError as `publish` does, or with the
         reason why the daemon has refused the question.
         """

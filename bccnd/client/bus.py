@@ -131,6 +131,7 @@ def _blocking(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Ca
     def run(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
         return _run(call(self, *arguments, **options))
 
+    run.__doc__ = call.__doc__ and call.__doc__.replace("await ", "")  # in examples
     return run
 
 
