@@ -23,7 +23,7 @@ REFUSALS: Final = {
     "bad_channel": f"is no legal channel (1 to 1024 graphic ASCII characters without : and |){_LOCAL}",
     "bad_target": "is no legal target (it begins with ? or /); it was delivered to no program",
     "too_long": f"does not fit in a datagram of 1400 bytes{_LOCAL}",
-    "send_failed": f"could not be broadcast{_LOCAL} (see the daemon's log)",
+    "send_failed": "could not be broadcast on a segment; hosts there did not get it (see the daemon's log)",
     "not_perl_safe": f"holds characters that readers of the Perl module discard (names: perl-safe){_LOCAL}",
     "no_signing_key": f"cannot be signed, because this host has no private key (integrity.keys){_LOCAL}",
     "reserved_key": "is reserved for the daemon",
