@@ -49,6 +49,7 @@ PUBLIC = public_of(PRIVATE)
 
 def key_file(folder: Path, content: bytes = KEY, mode: int = 0o600, name: str = "key") -> Path:
     path = folder / name
+    path.unlink(missing_ok=True)  # one that may only be read
     path.write_bytes(content)
     path.chmod(mode)
     return path

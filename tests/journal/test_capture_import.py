@@ -26,7 +26,7 @@ from tests.e2e.harness import Daemon, Wire, datagram, wait
 from tests.pipeline.journals import T, frame
 from tests.recorder.material import table
 from tests.refusals import refused
-from tests.support import cannot_here
+from tests.support import cannot_here, need_root
 
 SECOND = 10**9
 SETTINGS = CaptureSettings("relay02")
@@ -247,6 +247,7 @@ def test_a_host_or_a_journal_that_cannot_be_written_is_refused(tmp_path: Path) -
 )
 def test_what_tcpdump_captures_is_judged_as_a_daemon_judges_it(tmp_path: Path, options: list[str]) -> None:
     tcpdump = shutil.which("tcpdump") or cannot_here("there is no tcpdump")
+    need_root("capturing")
     with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
         capture = str(tmp_path / "x.pcap")
         words = f"-U --immediate-mode -s 2048 -B 4096 -Z root udp port {daemon.port}".split()

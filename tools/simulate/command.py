@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tools.namespaces import enter_network_namespace, namespaces_permitted
-from tools.simulate import interposer, known_faults
+from tools.simulate import interposer, known_faults, units
 
 if TYPE_CHECKING:
     from tools.simulate.simulation import Account
@@ -74,6 +74,10 @@ def main(
         return
     if fault is not None and fault not in known_faults.FAULTS:
         raise click.BadParameter(f"{fault!r} is not known; --list-faults names all", param_hint="--fault")
+    if not units.has_room():
+        raise click.ClickException(
+            "receive buffers are too small: run it as root, or allow more: sysctl net.core.rmem_max=4194304"
+        )
     _prepare()
     first = secrets.randbelow(1 << 31) if seed is None else seed
     begun = interposer.kernel_ns()

@@ -11,6 +11,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -159,10 +160,22 @@ def _folder(name: str) -> Path:
 
 
 def plain_copy() -> Path:
-    """Return a folder with a copy of the package that is not compiled."""
-    folder = _folder("plain")
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(interposer.ROOT / "bccnd", folder / "bccnd", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    """Return a folder with a copy of the package that is not compiled. Another process may be using it."""
+    source, folder = interposer.ROOT / "bccnd", _folder("plain")
+    copy = folder / "bccnd"
+    copy.mkdir(parents=True, exist_ok=True)
+    built = (".so", ".pyc")
+    wanted = {path.relative_to(source) for path in source.rglob("*") if path.is_file() and path.suffix not in built}
+    for name in wanted:
+        content = (source / name).read_bytes()
+        if not (copy / name).exists() or (copy / name).read_bytes() != content:
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+                file.write(content)
+            os.replace(file.name, copy / name)
+    for path in copy.rglob("*"):
+        if path.suffix not in ("", ".pyc") and path.relative_to(copy) not in wanted:
+            path.unlink(missing_ok=True)
     return folder
 
 

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from tools.simulate import datagrams
 from tools.simulate.datagrams import Datagram
 from tools.simulate.host import Host
+from tools.simulate.units import enlarge_receive_buffer
 from tools.simulate.violation import Violation
 
 _BROADCAST: Final = "127.255.255.255"
@@ -54,7 +55,7 @@ class Port:
         self.broadcasts = 0
         self.tap = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.tap.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.tap.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
+        enlarge_receive_buffer(self.tap)
         self.tap.bind(("0.0.0.0", host.port))
         self.tap.setblocking(False)
 

@@ -13,8 +13,9 @@ from typing import Final
 
 from tools.simulate import interposer
 
-#: of the segment's socket: room for the longest backlog
+#: of the segment's socket: room for the longest backlog, and for a usual one
 _RECEIVE_BUFFER: Final = 64 << 20
+_LEAST_BUFFER: Final = 4 << 20
 _SO_RCVBUFFORCE: Final = 33
 
 
@@ -29,6 +30,21 @@ def _descriptors_of_its_own() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+def enlarge_receive_buffer(sock: socket.socket) -> None:
+    """Make room for the longest backlog; an ordinary user gets what net.core.rmem_max allows."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+    except PermissionError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+
+
+def has_room() -> bool:
+    """Whether a socket gets room for a usual backlog, so that the kernel drops nothing that the network delivers."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        enlarge_receive_buffer(sock)
+        return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= _LEAST_BUFFER
+
+
 class SocketUnits:
     """The sockets that outlive the daemon: that of the bus and that of the segment."""
 
@@ -40,7 +56,7 @@ class SocketUnits:
         self.segment = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.segment.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.segment.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        self.segment.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+        enlarge_receive_buffer(self.segment)
         self.segment.bind(("0.0.0.0", port))
 
     def passed(self) -> list[tuple[str, int]]:
