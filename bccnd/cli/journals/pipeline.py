@@ -154,7 +154,7 @@ def stream(
     as_json: bool,
     **spark_settings: Any,
 ) -> None:
-    """Keep the tables of a JOURNAL up to date: files that came since the last time, however late, and no others.
+    """Keep the tables of a JOURNAL up to date: files that came since the last time, and no others.
 
     \b
       bccn pipeline stream /var/lib/bccnd/journal --out /var/lib/bccnd/tables --once

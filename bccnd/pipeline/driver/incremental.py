@@ -1,8 +1,8 @@
 """Updates tables: computes the days that files touch which came since the last run.
 
-Invariant: every file that ever comes is counted, however late, exactly once. What the tables were made of is kept with
-them (`input_history.FILES`); the days that other files touch are computed anew from all that the journal has of them.
-So a pass that is repeated, because it was killed, gives the same tables.
+Invariant: every file that comes before its day is final is counted exactly once. What the tables were made of is kept
+with them (`input_history.FILES`); the days that other files touch are computed anew from all that the journal has of
+them. So a pass that is repeated, because it was killed, gives the same tables.
 
 A new file touches the days of its rows, and the neighbours of those near to midnight; a change of sessions touches the
 days in which a receiver now counts as recording, or not, other than before. Days without tables are touched as well.
