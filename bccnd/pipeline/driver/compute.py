@@ -127,12 +127,12 @@ def compute(
         rows = count_rows(journal, inputs)
         rows_of_days: dict[str, int] = {}
         for one in inputs:
-            rows_of_days[one.file.day] = rows_of_days.get(one.file.day, 0) + rows.get(one.path, 0)
+            rows_of_days[one.name.day] = rows_of_days.get(one.name.day, 0) + rows.get(one.path, 0)
         sampled = {day: clocks.parts_of(rows) for day, rows in rows_of_days.items()}
         spans = None if days is None else spans_of(days, margin)
         buckets = max(tasks, math.ceil(sum(rows.values()) / BUCKET))
         readers = max(tasks, math.ceil(sum(rows.values()) / ROWS))
-        block = block_of(len({one.file.host for one in inputs}))
+        block = block_of(len({one.name.host for one in inputs}))
         plan = Plan(journal.where, spans, {}, buckets, block, sampled)
         scanned = _Scanned(keep(scan(spark, inputs, plan, readers)), journal, inputs)
         wanted = computed = sorted(scanned.hosts if days is None else set(days))
@@ -250,7 +250,7 @@ def _inputs(journal: Journal, days: Collection[str] | None, margin: datetime.tim
         return journal.files
     starts = [date_of(day) * DAY for day in days]
     near = input_history.touched([(start, start + DAY - 1) for start in starts], margin)
-    return [one for one in journal.files if one.file.day in near]
+    return [one for one in journal.files if one.name.day in near]
 
 
 def _set_partitions(spark: SparkSession, inputs: Sequence[Input]) -> None:

@@ -67,6 +67,6 @@ def find_damaged(
             yield DamagedFile(path, size, problems[path], name.host, name.journal_id, low, high)
 
 
-def _adjacent(one: Input, other: Input) -> bool:
+def _adjacent(earlier: Input, later: Input) -> bool:
     """Whether two files that follow each other are of the same journal and day."""
-    return (one.file.journal, one.file.day) == (other.file.journal, other.file.day)
+    return (earlier.name.journal, earlier.name.day) == (later.name.journal, later.name.day)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -71,17 +70,17 @@ class Session(NamedTuple):
 
 #: the types of its fields, under the names of the columns of sessions
 _SESSION: Final = pa.schema(
-    [(one.name, pa.int64() if pa.types.is_timestamp(one.type) else one.type) for one in journal_schema.SESSIONS]
+    [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in journal_schema.SESSIONS]
 )
 
 
 def touched(spans: Iterable[tuple[int, int]], margin: datetime.timedelta = MARGIN) -> set[str]:
     """The days of rows from and up to these times, those within the margin of the next day counted there as well."""
-    near = margin // datetime.timedelta(microseconds=1)
+    microseconds = margin // datetime.timedelta(microseconds=1)
     return {
         file_names.day_of(day * _DAY)
         for low, high in spans
-        for day in range((low - near) // _DAY, (high + near) // _DAY + 1)
+        for day in range((low - microseconds) // _DAY, (high + microseconds) // _DAY + 1)
     }
 
 
@@ -92,27 +91,28 @@ def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Sessio
     in front of the first start that is left is still true; behind it the journal is right.
     """
     now = _by_journal(after)
-    for journal, known in _by_journal(before).items():
-        left = now.get(journal, [])
-        if left:
-            first, *others = left
-            known = [one for one in known if one.start < first.start]
-            start = min((one.start for one in known if one.end >= first.start), default=first.start)
-            left = [first._replace(start=start), *others]
-            known = [one for one in known if one.end < first.start]
-        now[journal] = [*known, *left]
-    return [one for _, of_journal in sorted(now.items()) for one in of_journal]
+    for journal, remembered in _by_journal(before).items():
+        listed = now.get(journal, [])
+        if listed:
+            first, *later = listed
+            remembered = [session for session in remembered if session.start < first.start]
+            start = min((session.start for session in remembered if session.end >= first.start), default=first.start)
+            listed = [first._replace(start=start), *later]
+            remembered = [session for session in remembered if session.end < first.start]
+        now[journal] = [*remembered, *listed]
+    return [session for journal in sorted(now) for session in now[journal]]
 
 
 def _by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Session]]:
-    return {
-        (host, journal): list(found) for (host, journal), found in groupby(sorted(sessions), key=lambda one: one[:2])
-    }
+    by_journal: dict[tuple[str, str], list[Session]] = {}
+    for session in sorted(sessions):
+        by_journal.setdefault((session.host, session.journal_id), []).append(session)
+    return by_journal
 
 
 def changed(before: Iterable[Session], after: Iterable[Session]) -> set[str]:
     """The days in which receivers were recording in only one of two sets of sessions."""
-    old, new = ({one[:3]: one.end for one in sessions} for sessions in (before, after))
+    old, new = ({session[:3]: session.end for session in sessions} for sessions in (before, after))
     spans = []
     for key in old.keys() | new.keys():
         start = key[2]
@@ -125,10 +125,10 @@ def changed(before: Iterable[Session], after: Iterable[Session]) -> set[str]:
 class Ranges:
     """Numbers of records, by host and journal."""
 
-    def __init__(self, found: Iterable[tuple[str, str, int, int]]) -> None:
-        """``found`` has host, journal, the first number, and how many follow each other."""
+    def __init__(self, numbers: Iterable[tuple[str, str, int, int]]) -> None:
+        """``numbers`` has host, journal, the first number, and how many follow each other."""
         self._ranges: dict[tuple[str, str], list[list[int]]] = {}
-        for host, journal, first, rows in sorted(found):
+        for host, journal, first, rows in sorted(numbers):
             ranges = self._ranges.setdefault((host, journal), [])
             if ranges and first <= ranges[-1][1]:
                 ranges[-1][1] = max(ranges[-1][1], first + rows)
@@ -138,20 +138,20 @@ class Ranges:
     def hold(self, host: str, journal: str, first: int, rows: int) -> bool:
         """Whether all of these records are among them."""
         ranges = self._ranges.get((host, journal), [])
-        place = bisect_right(ranges, first, key=lambda one: one[0]) - 1
+        place = bisect_right(ranges, first, key=lambda bounds: bounds[0]) - 1
         return place >= 0 and first + rows <= ranges[place][1]
 
 
-def incomplete(made_of: Iterable[Records], there: Ranges) -> set[str]:
+def incomplete(files: Iterable[Records], left: Ranges) -> set[str]:
     """The days of which records are gone."""
-    return {one.day for one in made_of if not there.hold(*one.numbers)}
+    return {file.day for file in files if not left.hold(*file.numbers)}
 
 
-def of_days(found: Iterable[Records], days: Collection[str], margin: datetime.timedelta = MARGIN) -> list[Records]:
+def of_days(files: Iterable[Records], days: Collection[str], margin: datetime.timedelta = MARGIN) -> list[Records]:
     """What is to be kept as `FILES` when these days were made of these files and a margin around the days; whatever
-    ``day`` is in ``found``."""
+    ``day`` is in ``files``."""
     return [
-        one._replace(day=day) for one in found for day in sorted(touched([(one.low, one.high)], margin) & set(days))
+        file._replace(day=day) for file in files for day in sorted(touched([(file.low, file.high)], margin) & set(days))
     ]
 
 
@@ -166,46 +166,46 @@ class InputHistory:
     def __init__(
         self, kept: Store, source: Journal, known_damaged: Iterable[DamagedFile] = (), first_open: str = ""
     ) -> None:
-        sizes = {one.path: one.size for one in source.files}
+        sizes = {file.path: file.size for file in source.files}
         self.damaged = [file for file in known_damaged if sizes.get(file.path) == file.size]
         spoiled = {file.path for file in self.damaged}
         self._first_open = first_open
-        usable = [one for one in source.files if one.path not in spoiled]
-        self.days = {one.file.day for one in usable if one.file.day >= first_open}
+        inputs = [file for file in source.files if file.path not in spoiled]
+        self.days = {file.name.day for file in inputs if file.name.day >= first_open}
         self.left: set[str] = set()
         self._days = set(source.days)
         # Files of the last final day can touch the next one.
         first_known = beside(first_open)[0] if first_open else ""
         table = kept.load(FILES, COLUMNS, {day for day in self._days if day >= first_known})
         self._made_of = list(map(Records, *(column.to_pylist() for column in table.columns)))
-        rows = {one.path: one.rows for one in self._made_of}
-        known = Ranges(one.numbers for one in self._made_of)
-        near = {each for day in kept.days(FILES) for each in (day, *beside(day))}
-        there, unknown = [], {}
-        for file, path, _ in usable:
-            if file.day < first_known:
+        rows = {file.path: file.rows for file in self._made_of}
+        computed = Ranges(file.numbers for file in self._made_of)
+        computed_days = {neighbour for day in kept.days(FILES) for neighbour in (day, *beside(day))}
+        listed, unknown = [], {}
+        for name, path, _ in inputs:
+            if name.day < first_known:
                 continue
             # a merged file has its numbers in its name
-            count = rows.get(path) or (0 if file.last is None else file.last - file.first + 1)
-            numbers = (file.host, file.journal_id, file.first, count)
-            if count and known.hold(*numbers):
-                there.append(numbers)
-            elif file.day in near:
-                unknown[path] = file
+            count = rows.get(path) or (0 if name.last is None else name.last - name.first + 1)
+            numbers = (name.host, name.journal_id, name.first, count)
+            if count and computed.hold(*numbers):
+                listed.append(numbers)
+            elif name.day in computed_days:
+                unknown[path] = name
         # Files of other days need not be looked into: these days are computed anyway, and the files touch no others.
-        ends = source.ends(unknown)
-        found = [
-            Records(path, unknown[path].host, unknown[path].journal_id, unknown[path].first, *each, unknown[path].day)
-            for path, each in ends.items()
-            if not isinstance(each, PipelineError)
-        ]
-        self._new = [one for one in found if not known.hold(*one.numbers)]
-        self._incomplete = incomplete(self._made_of, Ranges([*there, *(one.numbers for one in found)]))
-        self.new_days = touched((one.low, one.high) for one in self._new)
-        # A file that cannot be used is found by the scan of its day.
-        self.new_days |= {unknown[path].day for path, each in ends.items() if isinstance(each, PipelineError)}
-        final = [one for one in usable if one.file.day < first_open]
-        self.late = sorted(_unknown(final, kept.load(FILES, COLUMNS, {one.file.day for one in final})))
+        read, unusable_days = [], set()
+        for path, ends in source.ends(unknown).items():
+            name = unknown[path]
+            if isinstance(ends, PipelineError):
+                # The scan of its day finds out why it cannot be used.
+                unusable_days.add(name.day)
+            else:
+                read.append(Records(path, name.host, name.journal_id, name.first, *ends, name.day))
+        self._new = [file for file in read if not computed.hold(*file.numbers)]
+        self._incomplete = incomplete(self._made_of, Ranges([*listed, *(file.numbers for file in read)]))
+        self.new_days = touched((file.low, file.high) for file in self._new) | unusable_days
+        final = [file for file in inputs if file.name.day < first_open]
+        self.late = sorted(_unknown(final, kept.load(FILES, COLUMNS, {file.name.day for file in final})))
 
     def complete(self, days: Iterable[str]) -> set[str]:
         """Those of some days that are not final, and of which no record is gone."""
@@ -217,28 +217,28 @@ class InputHistory:
     def unused(self) -> list[Records]:
         """What `FILES` must have of days that are left, so that new files which came for them are new only once."""
         unused = of_days(self._new, self.left)
-        days = {one.day for one in unused}
-        return [*(one for one in self._made_of if one.day in days), *unused]
+        days = {file.day for file in unused}
+        return [*(file for file in self._made_of if file.day in days), *unused]
 
 
-def _unknown(found: Sequence[Input], made_of: pa.Table) -> Iterator[str]:
+def _unknown(inputs: Sequence[Input], made_of: pa.Table) -> Iterator[str]:
     """The paths of files that the tables of their own day were not made of."""
     known = pc.binary_join_element_wise(made_of["day"], made_of["path"], "/").combine_chunks()
-    wanted = pa.array([f"{one.file.day}/{one.path}" for one in found], pa.string())
-    others = [one for one, is_known in zip(found, pc.is_in(wanted, known).to_pylist(), strict=True) if not is_known]
+    paths = pa.array([f"{file.name.day}/{file.path}" for file in inputs], pa.string())
+    unknown = [file for file, is_known in zip(inputs, pc.is_in(paths, known).to_pylist(), strict=True) if not is_known]
     # The records of a merged file may be known as those of the files that it was made of.
-    days = pa.array(sorted({one.file.day for one in others}), pa.string())
+    days = pa.array(sorted({file.name.day for file in unknown}), pa.string())
     records = map(Records, *(column.to_pylist() for column in made_of.filter(pc.is_in(made_of["day"], days)).columns))
-    ranges = Ranges((one.host, f"{one.day}/{one.journal_id}", one.first, one.rows) for one in records)
-    for file, path, _ in others:
-        count = 1 if file.last is None else file.last - file.first + 1
-        if not ranges.hold(file.host, f"{file.day}/{file.journal_id}", file.first, count):
+    ranges = Ranges((file.host, f"{file.day}/{file.journal_id}", file.first, file.rows) for file in records)
+    for name, path, _ in unknown:
+        count = 1 if name.last is None else name.last - name.first + 1
+        if not ranges.hold(name.host, f"{name.day}/{name.journal_id}", name.first, count):
             yield path
 
 
-def frame(spark: SparkSession, found: Sequence[Records]) -> DataFrame:
+def frame(spark: SparkSession, files: Sequence[Records]) -> DataFrame:
     """Rows of `FILES`, ``day`` last."""
-    return spark.createDataFrame(pa.Table.from_pylist([one._asdict() for one in found], _RECORDS))
+    return spark.createDataFrame(pa.Table.from_pylist([file._asdict() for file in files], _RECORDS))
 
 
 def read_sessions(sessions: pa.Table) -> list[Session]:
@@ -247,7 +247,7 @@ def read_sessions(sessions: pa.Table) -> list[Session]:
     return list(map(Session, *(column.to_pylist() for column in columns)))
 
 
-def sessions_table(found: Iterable[Session]) -> pa.Table:
+def sessions_table(sessions: Iterable[Session]) -> pa.Table:
     """Rows of sessions, as a table."""
-    rows = [dict(zip(_SESSION.names, one, strict=True)) for one in found]
+    rows = [dict(zip(_SESSION.names, session, strict=True)) for session in sessions]
     return pa.Table.from_pylist(rows, _SESSION).cast(journal_schema.SESSIONS)

@@ -52,7 +52,7 @@ _START: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 class Input(NamedTuple):
     """A file with records: the parts of its name, its path below the journal, and its size in bytes."""
 
-    file: file_names.ObsFile
+    name: file_names.ObsFile
     path: str
     size: int
 
@@ -86,29 +86,29 @@ class Journal:
                     f"there is no journal at {where}: no folder {file_names.OBS} in it",
                     "name the folder that a recorder writes to (recorder.journal), or make one: bccn pipeline ingest",
                 )
-            found = []
+            files = []
             self.foreign: list[tuple[str, int, str]] = []
             for path, size, _ in finished_files(self._root, file_names.OBS):
-                file = file_names.read_path(path)
-                if file is None:
+                name = file_names.read_path(path)
+                if name is None:
                     why = foreign(self._root.at(path), "its name is not one that a recorder gives").detail
                     self.foreign.append((path, size, why))
-                elif file.day > lost.get(file.host, ""):
-                    found.append(Input(file, path, size))
-        merged = file_names.superseded(one.file for one in found)
-        key = operator.attrgetter("file.host", "file.journal_id", "file.first")
-        self.files = sorted((one for one in found if one.file not in merged), key=key)
-        for one, other in pairwise(self.files):
-            if key(one) == key(other):
-                raise self._twice(other.path, one.path)
+                elif name.day > lost.get(name.host, ""):
+                    files.append(Input(name, path, size))
+        merged = file_names.superseded(file.name for file in files)
+        key = operator.attrgetter("name.host", "name.journal_id", "name.first")
+        self.files = sorted((file for file in files if file.name not in merged), key=key)
+        for file, next_file in pairwise(self.files):
+            if key(file) == key(next_file):
+                raise self._twice(next_file.path, file.path)
         if not self.files and not may_be_empty:
             raise PipelineError(
                 "empty_journal", f"the journal at {where} has no records yet", "see whether the recorder runs"
             )
-        self.days = sorted({one.file.day for one in self.files})
+        self.days = sorted({file.name.day for file in self.files})
 
-    def _twice(self, path: str, other: str) -> PipelineError:
-        detail = f"{self._root.at(path)} holds the same records as {other}"
+    def _twice(self, path: str, other_path: str) -> PipelineError:
+        detail = f"{self._root.at(path)} holds the same records as {other_path}"
         return PipelineError("twice", detail, "move one of them out of the journal")
 
     def check_read(self, asked: Iterable[Input], rows: Mapping[str, int]) -> None:
@@ -118,9 +118,9 @@ class Journal:
         for file, path, _ in asked:
             if path not in rows:
                 continue
-            end, other = ends.get((file.host, file.journal_id), (0, ""))
+            end, other_path = ends.get((file.host, file.journal_id), (0, ""))
             if file.first < end:
-                raise self._twice(path, other)
+                raise self._twice(path, other_path)
             ends[file.host, file.journal_id] = file.first + rows[path], path
 
     def ends(self, paths: Iterable[str]) -> dict[str, Ends | PipelineError]:
@@ -132,9 +132,9 @@ class Journal:
 def finished_files(root: Root, under: str) -> list[tuple[str, int, int]]:
     """Paths of finished files below a folder, their sizes, and when they were written."""
     return [
-        found
-        for found in root.files(under)
-        if found[0].endswith(".parquet") and not any(part.startswith((".", "_")) for part in found[0].split("/"))
+        (path, size, written)
+        for path, size, written in root.files(under)
+        if path.endswith(".parquet") and not any(part.startswith((".", "_")) for part in path.split("/"))
     ]
 
 
@@ -175,26 +175,26 @@ def opened(
 def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) -> None:
     """Check that a file has the columns of a journal and that its rows belong where it lies: below another host it
     would make that host one that received everything. Raises PipelineError: foreign_file, misplaced."""
-    there = file.schema_arrow
+    schema = file.schema_arrow
     for column in columns:
-        index = there.get_field_index(column.name)
+        index = schema.get_field_index(column.name)
         if index < 0 and column.name in _OPTIONAL:
             continue
         if index < 0:
             raise foreign(f"{where}/{path}", f"it has no column {column.name}")
-        kind = there.field(index).type
+        kind = schema.field(index).type
         if _SAME.get(kind, kind) != column.type:
             raise foreign(f"{where}/{path}", f"its column {column.name} is {kind}, not {column.type}")
     rows = file.metadata.num_rows
     if not rows and file_names.read_path(path) is not None:
         raise foreign(f"{where}/{path}", "it has no records")
     for column, expected in _expected(path, rows).items() if rows else ():
-        found = tuple(f"{end:%Y-%m-%d}" if column == "ts" else end for end in _ends(file, column))
-        if found != expected:
-            values = " to ".join(map(str, dict.fromkeys(found)))
+        values = tuple(f"{end:%Y-%m-%d}" if column == "ts" else end for end in _ends(file, column))
+        if values != expected:
+            shown = " to ".join(map(str, dict.fromkeys(values)))
             raise PipelineError(
                 "misplaced",
-                f"{where}/{path} lies in the wrong place: its column {column} has {values}",
+                f"{where}/{path} lies in the wrong place: its column {column} has {shown}",
                 "move it to the place that its records name, or out of the journal if they are there already",
             )
 
@@ -229,8 +229,8 @@ def _ends(file: pq.ParquetFile, column: str) -> tuple[Any, Any]:
     """The least and the greatest value of a column: from the footer, or, where it has none, from the rows."""
     index = file.schema_arrow.get_field_index(column)
     groups = [file.metadata.row_group(number).column(index).statistics for number in range(file.num_row_groups)]
-    if groups and all(each is not None and each.has_min_max for each in groups):
-        return min(each.min for each in groups), max(each.max for each in groups)
+    if groups and all(statistics is not None and statistics.has_min_max for statistics in groups):
+        return min(statistics.min for statistics in groups), max(statistics.max for statistics in groups)
     low, high = pc.min_max(file.read(columns=[column]).column(0)).as_py().values()
     return low, high
 
@@ -248,10 +248,10 @@ def repeated(run: Callable[[], _Result], on_lost: Callable[[file_names.ObsFile],
         try:
             return run()
         except (PipelineError, PySparkException, Py4JError) as error:
-            found = _GONE.search(str(getattr(error, "java_exception", error)))
-            if found is None:
+            match = _GONE.search(str(getattr(error, "java_exception", error)))
+            if match is None:
                 raise
-            path = found[1]
+            path = match[1]
         file = file_names.read_path(path)
         if on_lost is not None and file is not None:
             on_lost(file)

@@ -39,17 +39,18 @@ def open_journal(
         late = _read(root, [path for path, *_ in {*after} - {*before}])
     sizes = {path: size for path, size, _ in after}
     sessions: list[Session] = []
-    for path, early_found in early.items():
-        found = late.get(path, early_found)
+    for path, sessions_before in early.items():
+        sessions_after = late.get(path, sessions_before)
         if path not in sizes:
             continue
-        if isinstance(early_found, PipelineError) or isinstance(found, PipelineError):
-            why = next(each.detail for each in (early_found, found) if isinstance(each, PipelineError))
-            journal.foreign.append((path, sizes[path], why))
-        elif found:
-            sessions += clipped(early_found, min(session.start for session in found))
+        if isinstance(sessions_before, PipelineError):
+            journal.foreign.append((path, sizes[path], sessions_before.detail))
+        elif isinstance(sessions_after, PipelineError):
+            journal.foreign.append((path, sizes[path], sessions_after.detail))
+        elif sessions_after:
+            sessions += clipped(sessions_before, min(session.start for session in sessions_after))
     ends = {host: (date_of(day) + 1) * DAY for host, day in lost.items()}
-    return journal, [part for one in sessions for part in clipped([one], ends.get(one.host, one.start))]
+    return journal, [part for session in sessions for part in clipped([session], ends.get(session.host, session.start))]
 
 
 def clipped(sessions: Iterable[Session], floor: int) -> list[Session]:

@@ -61,11 +61,11 @@ def count_rows(journal: Journal, inputs: Sequence[Input]) -> dict[str, int]:
     found: dict[str, int] = {}
     unknown = []
     for one, following in zip_longest(inputs, inputs[1:]):
-        file = one.file
+        file = one.name
         if file.last is not None:
             found[one.path] = file.last - file.first + 1
-        elif following is not None and following.file.journal == file.journal:
-            found[one.path] = following.file.first - file.first
+        elif following is not None and following.name.journal == file.journal:
+            found[one.path] = following.name.first - file.first
         else:
             unknown.append(one.path)
     ends = journal.ends(unknown)
@@ -120,7 +120,7 @@ def read(inputs: Sequence[Input], plan: Plan) -> Iterator[pa.RecordBatch]:
             if isinstance(piece, pa.RecordBatch):
                 yield piece
                 continue
-            waiting.append((Origin(one.file.host, one.file.journal_id), piece))
+            waiting.append((Origin(one.name.host, one.name.journal_id), piece))
             count += piece.num_rows
             if count >= ROWS:
                 yield from _emitted(waiting, plan)
@@ -141,15 +141,15 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
     filesystem, root = files.open_root(plan.where)
     try:
         with opened(filesystem, root, plan.where, one.path, journal_schema.OBS, read_dictionary=list(NAMES)) as file:
-            about = {**one.file._asdict(), **read_ends(file)._asdict(), "path": one.path}
+            about = {**one.name._asdict(), **read_ends(file)._asdict(), "path": one.path}
             yield task_records.make_records("file", **{name: [value] for name, value in about.items()})
-            for groups in _groups(file, plan.spans, plan.corrections.get((one.file.day, one.file.host), 0)):
+            for groups in _groups(file, plan.spans, plan.corrections.get((one.name.day, one.name.host), 0)):
                 table = file.read_row_groups(groups, columns=list(COLUMNS))
                 reports = find_reports(table)
                 if len(reports) and journal_schema.PAYLOAD in file.schema_arrow.names:
                     payloads = _payloads(file, groups, reports.to_numpy())
                     rows = table.take(reports).append_column(journal_schema.PAYLOAD, payloads)
-                    yield sent_records(one.file.host, _in_time(rows, one, plan).select(list(REPORT)))
+                    yield sent_records(one.name.host, _in_time(rows, one, plan).select(list(REPORT)))
                 chosen = _wanted(table, one, plan)
                 if chosen.num_rows:
                     yield chosen
@@ -196,7 +196,7 @@ def _payloads(file: pq.ParquetFile, groups: list[int], rows: np.ndarray[Any, np.
 def _in_time(table: pa.Table, one: Input, plan: Plan) -> pa.Table:
     """Rows with the times that they have by a right clock; those in spans."""
     times = table["ts"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-    times = times - plan.corrections.get((one.file.day, one.file.host), 0)
+    times = times - plan.corrections.get((one.name.day, one.name.host), 0)
     table = table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(times))
     if plan.spans is not None:
         inside = np.zeros(len(times), bool)

@@ -239,7 +239,7 @@ def test_a_record_that_is_in_two_files_is_refused(tmp_path: Path) -> None:
     whole = tmp_path / source.files[0].path
     whole.rename(whole.with_name(whole.name.replace(".parquet", "_000000000009.parquet")))
     source = journal_files.Journal(str(tmp_path))
-    assert [one.file[3:] for one in source.files] == [(1, 9)]
+    assert [file.name[3:] for file in source.files] == [(1, 9)]
     source.check_read(source.files, {source.files[0].path: 9})
 
 

@@ -57,13 +57,13 @@ def test_rows_touch_their_day_and_those_near_to_midnight_its_neighbour(low: str,
 
 
 def test_sessions_touch_the_days_in_which_they_differ() -> None:
-    one = Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"))
-    other = Session("h", "j", moment("04T12:00:00"), moment("04T13:00:00"))
-    before = [one, other]
+    early = Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"))
+    late = Session("h", "j", moment("04T12:00:00"), moment("04T13:00:00"))
+    before = [early, late]
     assert changed(before, before) == set()
     # a stretch that goes on touches only what is new of it
-    assert changed(before, [one._replace(end=moment("03T12:00:00")), other]) == {"2026-03-02", "2026-03-03"}
-    assert changed(before, [one]) == {"2026-03-04"}
+    assert changed(before, [early._replace(end=moment("03T12:00:00")), late]) == {"2026-03-02", "2026-03-03"}
+    assert changed(before, [early]) == {"2026-03-04"}
     assert changed([], before) == {"2026-03-01", "2026-03-02", "2026-03-04"}
 
 
@@ -100,8 +100,8 @@ def test_a_day_is_incomplete_once_one_of_its_records_is_gone() -> None:
     def record(day: str, first: int, rows: int, journal: str = "j") -> Records:
         return Records("path", "h", journal, first, rows, 0, 0, f"2026-03-{day}")
 
-    def gone(*there: tuple[int, int]) -> set[str]:
-        return incomplete(made_of, Ranges(("h", "j", first, rows) for first, rows in there))
+    def gone(*ranges: tuple[int, int]) -> set[str]:
+        return incomplete(made_of, Ranges(("h", "j", first, rows) for first, rows in ranges))
 
     made_of = [record("01", 1, 10), record("01", 11, 10), record("02", 11, 10), record("03", 31, 10)]
     assert gone((1, 10), (11, 10), (31, 10)) == set()
