@@ -65,7 +65,7 @@ _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 #: what alignment emits, kind by kind: `run`, `sent` and `mark` as they are kept (`schema.ALIGN`), `epoch` (its number
 #: in epoch, the cause in host), `piece` (a `Piece`), `tail` (a `Tail`: key, ts and moment in hi_key, from_ts and to_ts)
 _ALIGNED: Final = StructType(
-    [StructField("day", StringType()), *(one for one in schema.ALIGN.fields if one.name != "hosts")]
+    [StructField("day", StringType()), *(column for column in schema.ALIGN.fields if column.name != "hosts")]
 )
 #: the columns of it that hold the fields of a `SentRange` and of a `Tail`
 _SENT_FIELDS: Final = ("day", "lo_key", "hi_key", "from_ts", "to_ts")
@@ -126,33 +126,33 @@ def compute(
         _set_partitions(spark, inputs)
         rows = count_rows(journal, inputs)
         rows_of_days: dict[str, int] = {}
-        for one in inputs:
-            rows_of_days[one.name.day] = rows_of_days.get(one.name.day, 0) + rows.get(one.path, 0)
+        for file in inputs:
+            rows_of_days[file.name.day] = rows_of_days.get(file.name.day, 0) + rows.get(file.path, 0)
         sampled = {day: clocks.parts_of(rows) for day, rows in rows_of_days.items()}
         spans = None if days is None else spans_of(days, margin)
         buckets = max(tasks, math.ceil(sum(rows.values()) / BUCKET))
         readers = max(tasks, math.ceil(sum(rows.values()) / ROWS))
-        block = block_of(len({one.name.host for one in inputs}))
+        block = block_of(len({file.name.host for file in inputs}))
         plan = Plan(journal.where, spans, {}, buckets, block, sampled)
         scanned = _Scanned(keep(scan(spark, inputs, plan, readers)), journal, inputs)
         wanted = computed = sorted(scanned.hosts if days is None else set(days))
         skews = _compare_clocks(scanned, wanted, sampled)
         offsets = clocks.offsets(skews)
-        others = clocks.kept(state, wanted)
-        corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, others)
+        kept_clocks = clocks.kept(state, wanted)
+        corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, kept_clocks)
         if corrections:
             plan = replace(plan, corrections=corrections)
             scanned = _Scanned(keep(scan(spark, inputs, plan, readers)), journal, inputs)
             wanted = sorted(scanned.hosts) if days is None else wanted
         if days is None:
             margin += clocks.widest(wanted, corrections)
-        found_clocks = clocks.remaining(offsets, corrections, others)
+        host_clocks = clocks.remaining(offsets, corrections, kept_clocks)
         right_sessions = clocks.correct_sessions(without_damaged(sessions, scanned.damaged), corrections)
 
         kept_runs = None if state is None else state.where("kind IN ('run', 'sent')")
         recording = recorded(right_sessions, [*journals, *(row.span for row in scanned.seen if row.day in wanted)])
         carried = None if carry is None else carry.epochs
-        aligned = keep(_align(scanned.sources(wanted), kept_runs, carried, found_clocks, recording, tasks))
+        aligned = keep(_align(scanned.sources(wanted), kept_runs, carried, host_clocks, recording, tasks))
         divided = aligned.where("kind IN ('epoch', 'piece', 'tail')").select("kind", "src", *Piece._fields, "day")
         divided = divided.toArrow()
         epochs = divided.filter(pc.equal(divided["kind"], "epoch")).select(["src", "epoch", "host"])
@@ -160,14 +160,14 @@ def compute(
         tails = _tails(divided.filter(pc.equal(divided["kind"], "tail")), wanted)
         before = day_state.with_carried(state, carried)
         reached = with_tails(day_state.reached(before, wanted), tails, wanted)
-        ahead = {key: clock.offset for key, clock in found_clocks.items()}
+        ahead = {key: clock.offset for key, clock in host_clocks.items()}
         receivers = find_receivers(scanned.seen, scanned.reach, right_sessions, wanted, ahead)
         context = Context(
             EpochAssignment.of(epochs, pieces),
             receivers,
             _offsets(scanned.hosts, ahead, wanted),
             frozenset(wanted),
-            tuple({one.host for one in scanned.seen} | {one.host for one in right_sessions}),
+            tuple({row.host for row in scanned.seen} | {session.host for session in right_sessions}),
             block,
             reached,
             tails,
@@ -227,7 +227,7 @@ class _Scanned:
         self.files = [file for file in read if file.path not in problems]
         spans = {file.path: (file.low, file.high) for file in self.files}
         self.damaged = list(find_damaged(inputs, problems, spans))
-        journal.check_read(inputs, {one.path: one.rows for one in self.files})
+        journal.check_read(inputs, {file.path: file.rows for file in self.files})
         self.seen = [Seen(**row) for row in fields_of(table, "receiver").to_pylist()]
         self.hosts: dict[str, set[str]] = {}
         for row in self.seen:
@@ -249,8 +249,8 @@ def _inputs(journal: Journal, days: Collection[str] | None, margin: datetime.tim
     if days is None:
         return journal.files
     starts = [date_of(day) * DAY for day in days]
-    near = input_history.touched([(start, start + DAY - 1) for start in starts], margin)
-    return [one for one in journal.files if one.name.day in near]
+    touched_days = input_history.touched([(start, start + DAY - 1) for start in starts], margin)
+    return [file for file in journal.files if file.name.day in touched_days]
 
 
 def _set_partitions(spark: SparkSession, inputs: Sequence[Input]) -> None:
@@ -258,7 +258,7 @@ def _set_partitions(spark: SparkSession, inputs: Sequence[Input]) -> None:
     small journal minutes."""
     context = spark.sparkContext
     if not context.getConf().contains(_PARTITIONS):
-        size = sum(one.size for one in inputs)
+        size = sum(file.size for file in inputs)
         spark.conf.set(_PARTITIONS, max(context.defaultParallelism, size // PART))
 
 
@@ -286,14 +286,14 @@ def _compare_clocks(scanned: _Scanned, days: Sequence[str], sampled: Mapping[str
     return [clocks.Skew(*row) for row in samples.applyInArrow(compare, from_arrow_schema(_skews([]).schema)).collect()]
 
 
-def _skews(found: Sequence[clocks.Skew]) -> pa.Table:
+def _skews(skews: Sequence[clocks.Skew]) -> pa.Table:
     names = clocks.Skew._fields
     shape = pa.schema([(name, pa.string() if name in names[:3] else pa.int64()) for name in names])
-    return pa.Table.from_pylist([one._asdict() for one in found], shape)
+    return pa.Table.from_pylist([skew._asdict() for skew in skews], shape)
 
 
-def _skew_table(spark: SparkSession, found: Sequence[clocks.Skew], days: Sequence[str]) -> DataFrame:
-    table = _skews([one for one in found if one.day in days])
+def _skew_table(spark: SparkSession, skews: Sequence[clocks.Skew], days: Sequence[str]) -> DataFrame:
+    table = _skews([skew for skew in skews if skew.day in days])
     return frame_of(spark, table.rename_columns(["day", "host", "ref_host", "p05_us", "p50_us", "p95_us", "n"]))
 
 
@@ -301,19 +301,19 @@ def _offsets(
     hosts: Mapping[str, Collection[str]], ahead: Mapping[clocks.Key, int], days: Sequence[str]
 ) -> dict[clocks.Key, int]:
     """By how much the clock of each host is ahead on each day with rows; on those beside, as on the nearest."""
-    found = {}
-    for day, of_day in hosts.items():
-        nearest = min(days, key=lambda each: abs(date_of(each) - date_of(day)), default=day)
-        for host in of_day:
+    offsets = {}
+    for day, hosts_of_day in hosts.items():
+        nearest = min(days, key=lambda computed: abs(date_of(computed) - date_of(day)), default=day)
+        for host in hosts_of_day:
             if offset := ahead.get((day, host)) or ahead.get((nearest, host)):
-                found[day, host] = offset
-    return found
+                offsets[day, host] = offset
+    return offsets
 
 
-def _tails(found: pa.Table, days: Collection[str]) -> dict[str, list[Tail]]:
+def _tails(records: pa.Table, days: Collection[str]) -> dict[str, list[Tail]]:
     """The tails of these days, by source."""
     names = dict(zip(_TAIL_FIELDS, Tail._fields, strict=True))
-    rows = found.rename_columns([names.get(name, name) for name in found.column_names]).to_pylist()
+    rows = records.rename_columns([names.get(name, name) for name in records.column_names]).to_pylist()
     return by_source(row for row in rows if row["day"] in days)
 
 
@@ -321,7 +321,7 @@ def _align(
     sources: DataFrame,
     kept: DataFrame | None,
     carried: DataFrame | None,
-    found: Mapping[clocks.Key, Clock],
+    host_clocks: Mapping[clocks.Key, Clock],
     recording: Mapping[str, Sequence[tuple[int, int]]],
     tasks: int,
 ) -> DataFrame:
@@ -329,77 +329,77 @@ def _align(
     days computed now."""
 
     def align_sources(new: pa.Table, old: pa.Table | None = None) -> pa.Table:
-        stretches, sent = _by_source(_only(new, "stretch"), Stretch), _received(_only(new, "sent"), found)
-        known: dict[str, list[Run]] = {}
-        before: dict[str, list[Carried]] = {}
+        stretches, sent = _by_source(_only(new, "stretch"), Stretch), _received(_only(new, "sent"), host_clocks)
+        kept_runs: dict[str, list[Run]] = {}
+        last_epochs: dict[str, list[Carried]] = {}
         sent_before: dict[str, list[SentRange]] = {}
         if old is not None:
-            known = _by_source(_only(old, "run"), Run)
-            before = _by_source(_only(old, "carried"), Carried)
+            kept_runs = _by_source(_only(old, "run"), Run)
+            last_epochs = _by_source(_only(old, "carried"), Carried)
             for row in _only(old, "sent").to_pylist():
                 sent_before.setdefault(row["src"], []).append(SentRange(*map(row.get, _SENT_FIELDS)))
         records = []
-        for src in dict.fromkeys([*stretches, *known, *(src for src in (*sent, *sent_before) if src in before)]):
-            last = next(iter(before.get(src, ())), None)
+        reported = [src for src in (*sent, *sent_before) if src in last_epochs]
+        for src in dict.fromkeys([*stretches, *kept_runs, *reported]):
+            new_runs = []
+            for run in runs(stretches.get(src, ())):
+                clock = host_clocks.get((run.day, run.host), Clock(0, 0))
+                new_runs.append(run._replace(offset=clock.offset, spread=clock.spread))
+            last_epoch = next(iter(last_epochs.get(src, ())), None)
             ranges = merge_ranges(sent.get(src, ())), sent_before.get(src, [])
-            records += _aligned(src, stretches.get(src, []), known.get(src, []), last, *ranges, found, recording)
+            records += _aligned(src, new_runs, kept_runs.get(src, []), last_epoch, *ranges, recording)
         return pa.Table.from_pylist(records, to_arrow_schema(_ALIGNED))
 
     bucket = F.pmod(F.xxhash64("src"), F.lit(tasks))
     grouped = sources.groupBy(bucket)
     if kept is None:
         return grouped.applyInArrow(lambda table: align_sources(table), _ALIGNED)
-    known = kept.select("kind", "src", *Run._fields)
+    kept = kept.select("kind", "src", *Run._fields)
     if carried is not None:
-        carried = carried.select(F.lit("carried").alias("kind"), "src", *Carried._fields)
-        known = known.unionByName(carried, allowMissingColumns=True)
-    return grouped.cogroup(known.groupBy(bucket)).applyInArrow(align_sources, _ALIGNED)
+        epochs = carried.select(F.lit("carried").alias("kind"), "src", *Carried._fields)
+        kept = kept.unionByName(epochs, allowMissingColumns=True)
+    return grouped.cogroup(kept.groupBy(bucket)).applyInArrow(align_sources, _ALIGNED)
 
 
 def _only(table: pa.Table, kind: str) -> pa.Table:
     return table.filter(pc.equal(table["kind"], kind))
 
 
-def _received(table: pa.Table, found: Mapping[clocks.Key, Clock]) -> dict[str, list[SentRange]]:
+def _received(table: pa.Table, host_clocks: Mapping[clocks.Key, Clock]) -> dict[str, list[SentRange]]:
     """What reports say was sent, by source, from records `sent`."""
     ranges: dict[str, list[SentRange]] = {}
     for row in table.to_pylist():
         day, ts = row["day"], row["from_ts"]
-        moment = ts - found.get((day, row["host"]), Clock(0, 0)).offset
+        moment = ts - host_clocks.get((day, row["host"]), Clock(0, 0)).offset
         ranges.setdefault(row["src"], []).append(SentRange(day, row["lo_key"], row["hi_key"], ts, moment))
     return ranges
 
 
 def _by_source(table: pa.Table, row_type: type[_Row]) -> dict[str, list[_Row]]:
     """The rows of each source."""
-    found: dict[str, list[_Row]] = {}
+    rows: dict[str, list[_Row]] = {}
     for row in table.to_pylist():
-        found.setdefault(row["src"], []).append(row_type(*map(row.get, row_type._fields)))
-    return found
+        rows.setdefault(row["src"], []).append(row_type(*map(row.get, row_type._fields)))
+    return rows
 
 
 def _aligned(
     src: str,
-    stretches: Sequence[Stretch],
+    new: Sequence[Run],
     kept: Sequence[Run],
     carried: Carried | None,
     sent: Sequence[SentRange],
     sent_before: Sequence[SentRange],
-    found: Mapping[clocks.Key, Clock],
     recording: Mapping[str, Sequence[tuple[int, int]]],
 ) -> list[dict[str, object]]:
     """The records of one source."""
-    new = []
-    for run in runs(stretches):
-        clock = found.get((run.day, run.host), Clock(0, 0))
-        new.append(run._replace(offset=clock.offset, spread=clock.spread))
-    every = [*new, *kept]
-    spans = [span for host in {run.host for run in every} for span in recording.get(host, ())]
-    alignment = align(every, joined(spans), carried, [*sent, *sent_before])
+    all_runs = [*new, *kept]
+    spans = [span for host in {run.host for run in all_runs} for span in recording.get(host, ())]
+    alignment = align(all_runs, joined(spans), carried, [*sent, *sent_before])
     records: list[dict[str, object]] = [run._asdict() | {"kind": "run"} for run in new]
-    records += [dict(zip(_SENT_FIELDS, one, strict=True)) | {"kind": "sent"} for one in sent]
-    records += [dict(zip(_TAIL_FIELDS, one, strict=True)) | {"kind": "tail"} for one in alignment.tails]
-    records += [{"kind": "epoch", "epoch": one.number, "host": one.cause} for one in alignment.epochs]
+    records += [dict(zip(_SENT_FIELDS, sent_range, strict=True)) | {"kind": "sent"} for sent_range in sent]
+    records += [dict(zip(_TAIL_FIELDS, tail, strict=True)) | {"kind": "tail"} for tail in alignment.tails]
+    records += [{"kind": "epoch", "epoch": epoch.number, "host": epoch.cause} for epoch in alignment.epochs]
     records += [piece._asdict() | {"kind": "piece"} for piece in alignment.pieces]
     records += [{"kind": "mark", "day": day, "from_rec": mark} for day, mark in alignment.marks.items()]
     return [record | {"src": src} for record in records]

@@ -23,30 +23,30 @@ def with_carried(state: DataFrame | None, carried: DataFrame | None) -> DataFram
 
 def reached(state: DataFrame | None, days: Collection[str]) -> dict[tuple[str, int], dict[str, int]]:
     """The highest number of each epoch (src, epoch) before each of these days, from what was kept of other days."""
-    found: dict[tuple[str, int], dict[str, int]] = {}
+    highest: dict[tuple[str, int], dict[str, int]] = {}
     if state is None or not days:
-        return found
+        return highest
     # Of all days before the same one of these only the highest number matters.
     next_day = F.array_min(F.array(*[F.when(F.col("day") < day, day) for day in days]))
     kept = state.where("kind = 'epoch'").where(F.col("day") < max(days)).withColumn("next_day", next_day)
     for src, epoch, first, key in kept.groupBy("src", "epoch", "next_day").agg(F.max("hi_key")).collect():
-        of_epoch = found.setdefault((src, epoch), {})
+        of_epoch = highest.setdefault((src, epoch), {})
         for day in days:
             if first <= day:
                 of_epoch[day] = max(key, of_epoch.get(day, key))
-    return found
+    return highest
 
 
 def all_days(today: DataFrame, state: DataFrame | None) -> DataFrame:
     """The epochs of all days known, with the highest key of each on the days before: ``reached``, and of days that were
     not computed now what it was when they were: ``was``."""
     names = ("day", "src", "epoch", "from_ts", "to_ts", "lo_key", "hi_key", "hosts")
-    found = today.select(*names, F.lit(None).cast("bigint").alias("was"), F.lit(True).alias("computed"))
+    epochs = today.select(*names, F.lit(None).cast("bigint").alias("was"), F.lit(True).alias("computed"))
     if state is not None:
         kept = state.filter("kind = 'epoch'").select(*names, F.col("from_rec").alias("was"), F.lit(False))
-        found = found.union(kept)
+        epochs = epochs.union(kept)
     before = Window.partitionBy("src", "epoch").orderBy("day").rowsBetween(Window.unboundedPreceding, -1)
-    return found.withColumn("reached", F.max("hi_key").over(before))
+    return epochs.withColumn("reached", F.max("hi_key").over(before))
 
 
 def kept(aligned: DataFrame, epochs: DataFrame, clocks: DataFrame) -> DataFrame:
@@ -63,8 +63,8 @@ def preceded(epochs: DataFrame, state: DataFrame | None) -> list[str]:
         return []
     changed = ~F.col("computed") & ~F.col("reached").eqNullSafe(F.col("was"))
     # What lies below both follows numbers of its own day.
-    found = epochs.filter(changed & (F.col("hi_key") > F.least("reached", "was")))
-    return [row["day"] for row in found.select("day").distinct().collect()]
+    wrong = epochs.filter(changed & (F.col("hi_key") > F.least("reached", "was")))
+    return [row["day"] for row in wrong.select("day").distinct().collect()]
 
 
 def renumbered(marks: DataFrame, state: DataFrame | None, days: Sequence[str]) -> list[str]:

@@ -58,17 +58,17 @@ def _pass(
 ) -> Outcome:
     """What the pass has done; its time is not measured yet."""
     progress("looking for new files")
-    source, found = open_journal(journal, may_be_empty=True)
+    source, listed = open_journal(journal, may_be_empty=True)
     if not source.files:
         return Outcome([], {}, 0)
     with store.opened(spark, tables, keep=keep) as kept:
         before = input_history.read_sessions(kept.load(SESSIONS, journal_schema.SESSIONS))
-        sessions = input_history.remember(before, found)
-        known = damaged_files.from_table(kept.load(DAMAGED, damaged_files.COLUMNS))
+        sessions = input_history.remember(before, listed)
+        known_damaged = damaged_files.from_table(kept.load(DAMAGED, damaged_files.COLUMNS))
         first_open = first_open_day(kept.days(input_history.FILES), final_after, time.time())
         # Days that are asked for follow from all that is known of others, and may change any of them.
         final_before = "" if asked else first_open
-        past = input_history.InputHistory(kept, source, known, final_before)
+        past = input_history.InputHistory(kept, source, known_damaged, final_before)
         changed = past.new_days | input_history.changed(before, sessions)
         needed = past.days - (kept.days(input_history.FILES) - changed)
         days = past.complete(asked | {day for day in needed if day >= first_open})
@@ -76,8 +76,8 @@ def _pass(
         if unused:
             kept.write(input_history.FILES, input_history.frame(spark, unused))
         rows: dict[str, int] = {}
-        damaged = [*past.damaged, *(DamagedFile(*one) for one in source.foreign)]
-        if days or set(sessions) != set(before) or set(damaged) != set(known):
+        damaged = [*past.damaged, *(DamagedFile(*file) for file in source.foreign)]
+        if days or set(sessions) != set(before) or set(damaged) != set(known_damaged):
             # A change of sessions alone may end a silence that was open.
             rows, damaged = recompute(
                 spark, kept, source, sessions, progress, days=days, past=past, first_open=final_before

@@ -63,7 +63,7 @@ def finish(java: subprocess.Popen[bytes], *, complete: bool) -> None:
     with suppress(OSError, ValueError, subprocess.TimeoutExpired):
         command = Path(f"/proc/{java.pid}/cmdline").read_bytes().decode().split("\0")
         java.stdin.close()  # type: ignore[union-attr]  # pyspark makes it a pipe
-        recorded = next((one.removeprefix(_RECORD) for one in command if one.startswith(_RECORD)), "")
+        recorded = next((arg.removeprefix(_RECORD) for arg in command if arg.startswith(_RECORD)), "")
         if not recorded or _MAIN_CLASS not in command:
             java.returncode = 0  # it ends by itself, and nothing waits for it
             return
@@ -84,7 +84,7 @@ def make(recorded: Path, java: Iterable[str]) -> None:
     fails leaves an empty archive."""
     archive = recorded.with_name(f"{recorded.name.partition('.')[0]}.jsa")
     unfinished = archive.with_suffix(".new")
-    options = [one for one in java if not one.startswith(_RECORD) and not (one.startswith("-XX:+Use") and "GC" in one)]
+    options = [arg for arg in java if not arg.startswith(_RECORD) and not (arg.startswith("-XX:+Use") and "GC" in arg)]
     dump = [options[0], "-Xshare:dump", f"-XX:SharedClassListFile={recorded}", f"{_USE}{unfinished}", *options[1:]]
     with open(archive.with_suffix(".lock"), "w") as lock, suppress(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -126,8 +126,8 @@ def _java_options(master: str, version: str, memory: str, own: Mapping[str, str]
         paths += [os.environ.get(name) for name in _PATH_VARIABLES]
         wide = int(memory[:-1]) >= (32 if memory[-1] in "gG" else 32 << 10)  # pointers of other size
         changed = jars.stat().st_mtime_ns if jars.exists() else 0
-        others = [one for one in given.split() if not one.startswith(("-D", "-Xlog"))]
-        options += f" {java_class_archive.options([version, str(jars), changed, paths, wide, others])}"
+        relevant = [option for option in given.split() if not option.startswith(("-D", "-Xlog"))]
+        options += f" {java_class_archive.options([version, str(jars), changed, paths, wide, relevant])}"
     return options
 
 
@@ -206,11 +206,11 @@ def _prepare(session: SparkSession, master: str) -> None:
             raise PipelineError("no_workers", why, remedy)
         time.sleep(0.2)
     # How much is done side by side follows from how many there are: those that were started together come together.
-    known, since = workers(), time.monotonic()
+    count, since = workers(), time.monotonic()
     while time.monotonic() - since < _SETTLED:
         time.sleep(0.2)
-        if workers() != known:
-            known, since = workers(), time.monotonic()
+        if workers() != count:
+            count, since = workers(), time.monotonic()
     # Workers fetch it from here, whenever they come; what is compiled is for this machine.
     folder, root = tempfile.mkdtemp(prefix="bccnd-package-"), Path(bccnd.__file__).parent
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
