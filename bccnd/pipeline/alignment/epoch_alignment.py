@@ -117,7 +117,7 @@ def align(
     ``sent``. ``recorded`` has the times in which any receiver was recording, in order and apart from each other; by
     default it is all of the time."""
     by_host = attrgetter("host")
-    receivers = [_in_order(list(each)) for _, each in groupby(sorted(runs, key=by_host), key=by_host)]
+    receivers = [_in_order(list(of_host)) for _, of_host in groupby(sorted(runs, key=by_host), key=by_host)]
     if carried is None:
         return _aligned(receivers, recorded, sent, None)
     alignment = _aligned(list(_continued(receivers, carried)), recorded, sent, carried.number)
@@ -147,19 +147,19 @@ def _aligned(
     first: int | None,
 ) -> Alignment:
     """The epochs, the first of which has the number ``first`` if that is known."""
-    stretches = [_stretches(each) for each in receivers]
-    restarts = _restarts([one.closed for each in stretches for one in each if one.closed is not None])
-    for each in stretches:
-        _place(each, restarts)
-    every = [one for each in stretches for one in each]
-    divided = _blocks(every, restarts, recorded, sent)
-    blocks = [each.blocks for each in divided]
+    by_receiver = [_stretches(runs) for runs in receivers]
+    stretches = [stretch for of_receiver in by_receiver for stretch in of_receiver]
+    restarts = _restarts([stretch.closed for stretch in stretches if stretch.closed is not None])
+    for of_receiver in by_receiver:
+        _place(of_receiver, restarts)
+    divided = _blocks(stretches, restarts, recorded, sent)
+    blocks = [of_era.blocks for of_era in divided]
     epochs = _number(blocks, restarts, first)
-    tails = _tails(every, divided, epochs)
+    tails = _tails(stretches, divided, epochs)
     marks = _marks(stretches, restarts, blocks, epochs, tails)
-    alignment = Alignment([one for each in epochs for one in each], marks=marks, tails=tails)
+    alignment = Alignment([epoch for of_era in epochs for epoch in of_era], marks=marks, tails=tails)
     if len(alignment.epochs) > 1:
-        pieces = [piece for each in stretches for piece in _pieces(each, restarts)]
+        pieces = [piece for of_receiver in by_receiver for piece in _pieces(of_receiver, restarts)]
         alignment.pieces = [part for piece in pieces for part in _by_key(piece, blocks, epochs)]
     return alignment
 
@@ -174,18 +174,18 @@ def _in_order(runs: list[Run]) -> list[Run]:
 
 def _stretches(runs: Sequence[Run]) -> list[_Stretch]:
     """A receiver's runs, parted where numbers went back."""
-    found = [_Stretch([runs[0]], None, None)]
+    stretches = [_Stretch([runs[0]], None, None)]
     following = [*runs[2:], None]
     for (old, new), after in zip(pairwise(runs), following, strict=False):
         noticed = _noticed(old, new, after)
         if noticed is None:
-            found[-1].runs.append(new)
+            stretches[-1].runs.append(new)
             continue
         crack = _Break(old, new, old.to_ts - old.offset, new.from_ts - new.offset, noticed)
-        found[-1].closed = crack
-        found.append(_Stretch([new], crack, None))
-    _widen([one.closed for one in found if one.closed is not None])
-    return found
+        stretches[-1].closed = crack
+        stretches.append(_Stretch([new], crack, None))
+    _widen([stretch.closed for stretch in stretches if stretch.closed is not None])
+    return stretches
 
 
 def _noticed(old: Run, new: Run, after: Run | None) -> bool | None:
@@ -213,33 +213,33 @@ def _goes_on(swallowed: Run, new: Run) -> bool:
 
 def _widen(breaks: Sequence[_Break]) -> None:
     """Allow for wrong clocks, but never so far that one moment could explain two breaks of the same receiver."""
-    for each in breaks:
-        each.wide_after = each.after - TOLERANCE - each.old.spread
-        each.wide_before = max(each.before, each.after) + TOLERANCE + each.new.spread
-    for one, other in pairwise(breaks):
-        middle = (one.before + other.after) // 2
-        one.wide_before = min(one.wide_before, max(middle, one.wide_after + 1))
-        other.wide_after = max(other.wide_after, one.wide_before)
+    for crack in breaks:
+        crack.wide_after = crack.after - TOLERANCE - crack.old.spread
+        crack.wide_before = max(crack.before, crack.after) + TOLERANCE + crack.new.spread
+    for earlier, later in pairwise(breaks):
+        middle = (earlier.before + later.after) // 2
+        earlier.wide_before = min(earlier.wide_before, max(middle, earlier.wide_after + 1))
+        later.wide_after = max(later.wide_after, earlier.wide_before)
 
 
 def _restarts(breaks: Sequence[_Break]) -> list[_Restart]:
     """The fewest moments that explain all breaks; each break gets the number of its own."""
     groups: list[list[_Break]] = []
     latest = -ENDLESS
-    for each in sorted(breaks, key=lambda one: one.wide_before):
-        if each.wide_after >= latest or not groups:
-            latest = each.wide_before
+    for crack in sorted(breaks, key=lambda crack: crack.wide_before):
+        if crack.wide_after >= latest or not groups:
+            latest = crack.wide_before
             groups.append([])
-        groups[-1].append(each)
-        each.restart = len(groups) - 1
-    found: list[_Restart] = []
+        groups[-1].append(crack)
+        crack.restart = len(groups) - 1
+    restarts: list[_Restart] = []
     for group in groups:
-        earliest = min(group, key=lambda one: one.before)
-        before = max(earliest.before, found[-1].before + 1) if found else earliest.before
-        after = min(max(one.after for one in group), before - 1)
-        old_key = max(one.old.last_key for one in group)
-        found.append(_Restart(after, before, earliest.new.first_key, old_key, any(one.noticed for one in group)))
-    return found
+        earliest = min(group, key=lambda crack: crack.before)
+        before = max(earliest.before, restarts[-1].before + 1) if restarts else earliest.before
+        after = min(max(crack.after for crack in group), before - 1)
+        old_key = max(crack.old.last_key for crack in group)
+        restarts.append(_Restart(after, before, earliest.new.first_key, old_key, any(crack.noticed for crack in group)))
+    return restarts
 
 
 def _place(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> None:
@@ -267,8 +267,8 @@ def _blocks(
     spans: list[list[Span]] = [[] for _ in range(len(restarts) + 1)]
     reports: list[list[SentRange]] = [[] for _ in spans]
     begins = [restart.before - GUARD for restart in restarts]
-    for one in sent:
-        reports[bisect_right(begins, one.moment)].append(one)
+    for report in sent:
+        reports[bisect_right(begins, report.moment)].append(report)
     for stretch in stretches:
         for run, (first, last) in zip(stretch.runs, stretch.eras, strict=True):
             for era in range(first, last + 1):
@@ -280,55 +280,55 @@ def _blocks(
                     high, end = min(high, max(run.lo_key, restarts[era].old_key)), restarts[era].after
                 if low <= high:
                     spans[era].append(Span(low, high, start, end))
-    found = []
-    for era, (heard, told) in enumerate(zip(spans, reports, strict=True)):
+    divided = []
+    for era, (heard, reported) in enumerate(zip(spans, reports, strict=True)):
         began = restarts[era - 1].before if era else restarts[0].after if restarts else 0
-        found.append(divide(heard, told, recorded) if heard else Blocks([Block(-ENDLESS - 1, began)], []))
-    return found
+        divided.append(divide(heard, reported, recorded) if heard else Blocks([Block(-ENDLESS - 1, began)], []))
+    return divided
 
 
 def _tails(stretches: Sequence[_Stretch], divided: Sequence[Blocks], epochs: Sequence[Sequence[Epoch]]) -> list[Tail]:
     """The tails of all days."""
     runs: dict[tuple[str, int], list[Run]] = {}
-    if any(each.ends for each in divided):
+    if any(blocks.ends for blocks in divided):
         for stretch in stretches:
             for run, (first, last) in zip(stretch.runs, stretch.eras, strict=True):
                 for era in range(first, last + 1):
                     runs.setdefault((run.day, era), []).append(run)
-    found: dict[tuple[str, int], Tail] = {}
+    tails: dict[tuple[str, int], Tail] = {}
     for era, (blocks, ends) in enumerate(divided):
         lows = [*(block.low for block in blocks), ENDLESS + 1]
         for block, (day, _, key, ts, moment) in ends:
             tail = Tail(day, epochs[era][block].number, key, ts, moment)
             behind = all(run.hi_key < key or run.lo_key >= lows[block + 1] for run in runs.get((day, era), ()))
-            known = found.get(tail[:2])
-            if behind and (known is None or (key, -ts) > (known.key, -known.ts)):
-                found[tail[:2]] = tail
-    return sorted(found.values())
+            other_tail = tails.get(tail[:2])
+            if behind and (other_tail is None or (key, -ts) > (other_tail.key, -other_tail.ts)):
+                tails[tail[:2]] = tail
+    return sorted(tails.values())
 
 
 def _number(blocks: Sequence[Sequence[Block]], restarts: Sequence[_Restart], first: int | None) -> list[list[Epoch]]:
     """The epochs of each era."""
-    found: list[list[Epoch]] = []
+    epochs: list[list[Epoch]] = []
     last = -ENDLESS
-    for era, each in enumerate(blocks):
+    for era, of_era in enumerate(blocks):
         cause = FIRST if era == 0 else RESTART if restarts[era - 1].noticed else MASKED
-        found.append([])
-        for block in each:
-            known = era == 0 and not found[-1]
-            last = first if first is not None and known else max(block.start // SECOND, last + 1)
-            found[-1].append(Epoch(last, cause))
+        epochs.append([])
+        for block in of_era:
+            is_first = era == 0 and not epochs[-1]
+            last = first if first is not None and is_first else max(block.start // SECOND, last + 1)
+            epochs[-1].append(Epoch(last, cause))
             cause = JUMP
-    return found
+    return epochs
 
 
 def _by_key(piece: Piece, blocks: Sequence[Sequence[Block]], epochs: Sequence[Sequence[Epoch]]) -> Iterator[Piece]:
     """A piece of one era, divided by its jumps."""
-    its = blocks[piece.epoch]
-    bounds = [*(block.low for block in its), ENDLESS]
+    of_era = blocks[piece.epoch]
+    bounds = [*(block.low for block in of_era), ENDLESS]
     for number, (low, high) in enumerate(pairwise(bounds)):
         lowest = max(piece.lo_key, low)
-        highest = min(piece.hi_key, high - 1 if number < len(its) - 1 else high)
+        highest = min(piece.hi_key, high - 1 if number < len(of_era) - 1 else high)
         if lowest <= highest:
             yield piece._replace(lo_key=lowest, hi_key=highest, epoch=epochs[piece.epoch][number].number)
 
@@ -382,7 +382,7 @@ def _between(crack: _Break, before: int, behind: int) -> Iterator[Piece]:
 
 
 def _marks(
-    stretches: Sequence[Sequence[_Stretch]],
+    stretches: Sequence[_Stretch],
     restarts: Sequence[_Restart],
     blocks: Sequence[Sequence[Block]],
     epochs: Sequence[Sequence[Epoch]],
@@ -391,7 +391,7 @@ def _marks(
     """For each day a checksum of how its rows are divided among epochs, and of its tails, whatever other days there
     are."""
     days: dict[str, set[tuple[tuple[object, ...], tuple[object, ...]]]] = {}
-    for stretch in (stretch for each in stretches for stretch in each):
+    for stretch in stretches:
         for run, (low, high) in zip(stretch.runs, stretch.eras, strict=True):
             parts = [part for era in range(low, high + 1) for part in _epochs_of(run, blocks[era], epochs[era])]
             cuts = [(restarts[era].after, restarts[era].before) for era in range(low, high)]

@@ -56,7 +56,7 @@ def _of_pieces(pieces: Sequence[Piece], rec_no: Numbers, ts: Numbers, seq_key: N
     A piece is compared only with rows that its numbers and times permit, so that many pieces cost no more than few.
     """
     order = np.argsort(rec_no, kind="stable")
-    number, at, key, found = rec_no[order], ts[order], seq_key[order], epoch[order]
+    number, at, key, assigned = rec_no[order], ts[order], seq_key[order], epoch[order]
     # Times rise with numbers, unless the clock was set back.
     rising = bool(np.all(at[1:] >= at[:-1]))
     for piece in pieces:
@@ -67,9 +67,9 @@ def _of_pieces(pieces: Sequence[Piece], rec_no: Numbers, ts: Numbers, seq_key: N
         if low >= high:
             continue
         part = slice(low, high)
-        inside = (found[part] == NOWHERE) & (piece.from_ts <= at[part]) & (at[part] <= piece.to_ts)
+        inside = (assigned[part] == NOWHERE) & (piece.from_ts <= at[part]) & (at[part] <= piece.to_ts)
         inside &= (piece.lo_key <= key[part]) & (key[part] <= piece.hi_key)
-        found[part][inside] = piece.epoch
-    result = np.empty_like(found)
-    result[order] = found
+        assigned[part][inside] = piece.epoch
+    result = np.empty_like(assigned)
+    result[order] = assigned
     return result

@@ -68,15 +68,15 @@ _of_run = attrgetter(*(name for name in Run._fields if name in Stretch._fields))
 
 def runs(stretches: Iterable[Stretch]) -> list[Run]:
     """The runs of one source."""
-    found: list[Run] = []
+    joined: list[Run] = []
     ordered = sorted(stretches, key=lambda stretch: (*stretch.journal, stretch.from_rec, stretch.to_rec))
     for _, group in groupby(ordered, key=lambda stretch: stretch.journal):
         of_journal = list(group)
         if any(stretch.new for stretch in of_journal):
-            found += _joined(_parts(of_journal))
+            joined += _joined(_parts(of_journal))
         else:
-            found += _joined(stretch.run(loose=True) for stretch in of_journal)
-    return found
+            joined += _joined(stretch.run(loose=True) for stretch in of_journal)
+    return joined
 
 
 def _joined(parts: Iterable[Run]) -> Iterator[Run]:

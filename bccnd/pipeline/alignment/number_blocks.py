@@ -53,7 +53,7 @@ def divide(spans: Sequence[Span], sent: Sequence[SentRange], recorded: Sequence[
     """Part the spans of an era, with what reports say was ``sent`` in it. ``recorded`` has the times in which any
     receiver was recording, in order and apart from each other."""
     ordered = sorted(spans)
-    fastest = max((rate_of_run(each.high - each.low, each.end - each.start) for each in ordered), default=0)
+    fastest = max((rate_of_run(span.high - span.low, span.end - span.start) for span in ordered), default=0)
     believed = list(_believed(ordered, sent))
 
     def is_loss(before: Span, low: int, moment: int) -> bool:
@@ -64,26 +64,26 @@ def divide(spans: Sequence[Span], sent: Sequence[SentRange], recorded: Sequence[
         if is_explained(low - before.high - 1, fastest, meanwhile):
             return True
         whole = meanwhile >= moment - before.end
-        return whole and any(each.first <= before.high and low - 1 <= each.last for each in believed)
+        return whole and any(report.first <= before.high and low - 1 <= report.last for report in believed)
 
-    found: list[Block] = []
+    blocks: list[Block] = []
     ends: list[ReportedEnd] = []
     reached: Span | None = None
-    reports = [(Span(each.last, each.last, each.moment, each.moment), each) for each in believed]
-    for each, report in sorted([*((one, None) for one in ordered), *reports], key=lambda pair: pair[0]):
+    reports = [(Span(report.last, report.last, report.moment, report.moment), report) for report in believed]
+    for span, report in sorted([*((span, None) for span in ordered), *reports], key=lambda pair: pair[0]):
         if report is not None:
-            if reached is not None and each.high > reached.high and is_loss(reached, each.low, each.start):
-                ends.append(ReportedEnd(len(found) - 1, report))
-                reached = reached._replace(high=each.high)
+            if reached is not None and span.high > reached.high and is_loss(reached, span.low, span.start):
+                ends.append(ReportedEnd(len(blocks) - 1, report))
+                reached = reached._replace(high=span.high)
             continue
         if reached is None:
-            found.append(Block(-ENDLESS - 1, each.start))
-        elif not is_loss(reached, each.low, each.start):
-            found.append(Block(each.low, each.start))
-        found[-1] = found[-1]._replace(start=min(found[-1].start, each.start))
-        if reached is None or each.high > reached.high:
-            reached = each
-    return Blocks(found, ends)
+            blocks.append(Block(-ENDLESS - 1, span.start))
+        elif not is_loss(reached, span.low, span.start):
+            blocks.append(Block(span.low, span.start))
+        blocks[-1] = blocks[-1]._replace(start=min(blocks[-1].start, span.start))
+        if reached is None or span.high > reached.high:
+            reached = span
+    return Blocks(blocks, ends)
 
 
 def _believed(spans: Sequence[Span], sent: Sequence[SentRange]) -> Iterator[SentRange]:
@@ -93,10 +93,10 @@ def _believed(spans: Sequence[Span], sent: Sequence[SentRange]) -> Iterator[Sent
         if not tops or span.high > tops[-1].high:
             tops.append(span)
     lows = [span.low for span in tops]
-    for each in sent:
-        place = bisect_right(lows, each.last) - 1
-        if place < 0 or tops[place].high < each.first:
+    for report in sent:
+        place = bisect_right(lows, report.last) - 1
+        if place < 0 or tops[place].high < report.first:
             continue
-        silence = max(each.moment - tops[place].end, 0)
-        if (each.last - tops[place].high) * SECOND <= MAX_SEQS_A_SECOND * (SECOND + silence):
-            yield each
+        silence = max(report.moment - tops[place].end, 0)
+        if (report.last - tops[place].high) * SECOND <= MAX_SEQS_A_SECOND * (SECOND + silence):
+            yield report
