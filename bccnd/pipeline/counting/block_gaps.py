@@ -29,7 +29,7 @@ class BlockGaps:
     ) -> None:
         self._messages = messages
         edges = of_kind(messages, "edge").toArrow().to_pylist()
-        found = []
+        gaps = []
         previous: dict[tuple[str, int], int] = {}
         for edge in sorted(edges, key=lambda edge: (edge["src"], edge["epoch"], edge["block"])):
             source, low = (edge["src"], edge["epoch"]), edge["lo_key"]
@@ -38,26 +38,26 @@ class BlockGaps:
             gap = min(low - max(lower) - 1, ENDLESS) if lower else 0
             previous[source] = edge["hi_key"]
             if gap and edge["day"] in days:
-                found.append(edge | {"seq_key": low, "gap_before": gap, "lost_everywhere": gap})
-        ids = sorted({edge["listening_set_id"] for edge in found})
+                gaps.append(edge | {"seq_key": low, "gap_before": gap, "lost_everywhere": gap})
+        ids = sorted({edge["listening_set_id"] for edge in gaps})
         sets = of_kind(messages, "set").where(F.col("set_id").isin(ids)).collect() if ids else ()
         hosts = {row.set_id: row.hosts.split("\n") for row in sets}
-        losses = [edge | {"host": host} for edge in found for host in hosts[edge["listening_set_id"]]]
+        losses = [edge | {"host": host} for edge in gaps for host in hosts[edge["listening_set_id"]]]
         ranges = [
             edge | {"lo_key": edge["lo_key"] - edge["gap_before"], "hi_key": edge["lo_key"] - 1, "host": None}
-            for edge in found
+            for edge in gaps
         ]
-        edges_of = {"message": found, "missed": ranges, "link": losses, "channel": losses}
+        edges_of = {"message": gaps, "missed": ranges, "link": losses, "channel": losses}
         batches = [_records(kind, edges) for kind, edges in edges_of.items()]
-        self._found = frame_of(spark, pa.Table.from_batches(batches, RECORD))
+        self._gaps = frame_of(spark, pa.Table.from_batches(batches, RECORD))
 
     def with_kind(self, kind: str) -> DataFrame:
         """Records of a kind, and what the gaps add to them."""
-        return of_kind(self._messages, kind).unionByName(of_kind(self._found, kind))
+        return of_kind(self._messages, kind).unionByName(of_kind(self._gaps, kind))
 
     def added(self, messages: DataFrame) -> DataFrame:
         """Messages with these gaps."""
-        gaps = of_kind(self._found, "message").select("src", "epoch", "seq_key", F.col("gap_before").alias("gap"))
+        gaps = of_kind(self._gaps, "message").select("src", "epoch", "seq_key", F.col("gap_before").alias("gap"))
         return (
             messages.join(F.broadcast(gaps), ["src", "epoch", "seq_key"], "left")
             .withColumn("gap_before", F.coalesce("gap_before", "gap", F.lit(0)))

@@ -50,9 +50,9 @@ class Messages:
     def minute(self) -> Numbers:
         return self.first // MINUTE
 
-    def some(self, rows: Numbers) -> Messages:
+    def only(self, rows: Numbers) -> Messages:
         """Only these messages."""
-        chosen = {one.name: getattr(self, one.name)[rows] for one in fields(self)[4:]}
+        chosen = {column.name: getattr(self, column.name)[rows] for column in fields(self)[4:]}
         return replace(self, **chosen)
 
     def labels(self, rows: Numbers) -> dict[str, Any]:
@@ -93,10 +93,10 @@ def count_messages(messages: Messages) -> Iterator[pa.RecordBatch]:
         }
         for kind, groups in (("link", by_source), ("channel", by_channel)):
             sums = {name: groups.reduce(np.add, values.astype(np.int64)) for name, values in counted.items()}
-            some = np.flatnonzero(sums["any_seen"])
-            sums = {name: values[some] for name, values in sums.items()}
-            hosts = pa.repeat(pa.scalar(host), len(some))
-            yield make_records(kind, host=hosts, **sums, **messages.labels(groups.heads[some]))
+            heard = np.flatnonzero(sums["any_seen"])
+            sums = {name: values[heard] for name, values in sums.items()}
+            hosts = pa.repeat(pa.scalar(host), len(heard))
+            yield make_records(kind, host=hosts, **sums, **messages.labels(groups.heads[heard]))
         yield _missed(messages, np.flatnonzero(missed), host)
     yield _unseen(messages)
     yield _epochs(messages)

@@ -58,7 +58,7 @@ class _Rows:
         table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
         src, chan = table["src"].chunk(0), table["chan"].chunk(0)
         indexes = {origin: index for index, origin in enumerate(self.origins)}
-        self.origin = np.repeat([indexes[one] for one in origins], [each.num_rows for each in tables])
+        self.origin = np.repeat([indexes[origin] for origin in origins], [table.num_rows for table in tables])
         self.src_names = src.dictionary.to_pylist()
         self.chan_names = chan.dictionary
         self.src = src.indices.to_numpy()
@@ -67,10 +67,10 @@ class _Rows:
         self.epoch = assignment.epochs(
             self.src_names, self.src, self.origins, self.origin, self.rec_no, self.ts, self.seq_key
         )
-        there = self.epoch != NOWHERE
-        if not there.all():
+        placed = self.epoch != NOWHERE
+        if not placed.all():
             for name in ("origin", "src", "chan", "rec_no", "ts", "seq_key", "length", "state", "epoch"):
-                setattr(self, name, getattr(self, name)[there])
+                setattr(self, name, getattr(self, name)[placed])
 
     def hosts(self, bits: Bits) -> Numbers:
         """The index of each row's host."""
@@ -83,8 +83,8 @@ class _Rows:
         first = int(dates.min())
         days = [day_of(date) for date in range(first, int(dates.max()) + 1)]
         ahead = np.array([[offsets.get((day, origin.host), 0) for day in days] for origin in self.origins], np.int64)
-        found: Numbers = self.ts - ahead[self.origin, dates - first]
-        return found
+        moments: Numbers = self.ts - ahead[self.origin, dates - first]
+        return moments
 
 
 def message_records(parts: pa.Table, context: Context) -> pa.Table:
@@ -98,7 +98,7 @@ def message_records(parts: pa.Table, context: Context) -> pa.Table:
     batches = [_edges(messages, ids[1]), _floors(messages, context.tails)]
     wanted = np.flatnonzero(np.isin(messages.date, dates))
     if len(wanted):
-        messages, ids = messages.some(wanted), [each[wanted] for each in ids]
+        messages, ids = messages.only(wanted), [set_ids[wanted] for set_ids in ids]
         batches += count_messages(messages)
         batches += _described(messages, ids, sets)
     batches.append(_copies(rows, context.bits, np.isin(rows.ts // DAY, dates)))
@@ -158,15 +158,15 @@ def _edges(messages: Messages, listening: Numbers) -> pa.RecordBatch:
 
 def _floors(messages: Messages, tails: Mapping[str, Sequence[Tail]]) -> pa.RecordBatch:
     """The highest number up to the end of each tail, of those that are here."""
-    found = []
+    floors = []
     for code, src in enumerate(messages.src_names.to_pylist() if tails else ()):
         for tail in tails.get(src, ()):
             low, high = np.searchsorted(messages.src, (code, code + 1))
             first, last = np.searchsorted(messages.epoch[low:high], (tail.epoch, tail.epoch + 1)) + low
             place = first + np.searchsorted(messages.key[first:last], tail.key, "right") - 1
             if place >= first:
-                found.append((src, tail.epoch, tail.key, int(messages.key[place])))
-    columns = zip(*found, strict=True) if found else ((),) * 4
+                floors.append((src, tail.epoch, tail.key, int(messages.key[place])))
+    columns = zip(*floors, strict=True) if floors else ((),) * 4
     return make_records("floor", **dict(zip(("src", "epoch", "tail", "key"), columns, strict=True)))
 
 
@@ -191,18 +191,18 @@ def _described(messages: Messages, ids: Sequence[Numbers], sets: Mapping[int, st
         example_key=groups.reduce(np.minimum, messages.key),
         **messages.labels(groups.heads),
     )
-    for each in ids:
-        heads = grouped(messages.date, each).heads
-        hosts = [sets[number] for number in each[heads].tolist()]
-        yield make_records("set", hosts=hosts, set_id=each[heads], **messages.labels(heads))
+    for set_ids in ids:
+        heads = grouped(messages.date, set_ids).heads
+        hosts = [sets[number] for number in set_ids[heads].tolist()]
+        yield make_records("set", hosts=hosts, set_id=set_ids[heads], **messages.labels(heads))
 
 
 def _dense(values: Numbers) -> Numbers:
     """The same values as small numbers, in the same order."""
     if len(values) and values.min() == values.max():
         return np.zeros(len(values), np.int64)
-    found: Numbers = np.unique(values, return_inverse=True)[1]
-    return found
+    dense: Numbers = np.unique(values, return_inverse=True)[1]
+    return dense
 
 
 def _gaps(
@@ -211,11 +211,11 @@ def _gaps(
     """How many numbers no receiver saw directly before each message; of the first one of a block nothing is known."""
     previous = np.append(key[:1], key[:-1])
     if context.reached:
-        for one in grouped(src, epoch, date).slices():
-            reached = context.reached.get((rows.src_names[src[one[0]]], int(epoch[one[0]])), {})
-            highest = reached.get(day_of(date[one[0]]), _LEAST)
-            higher = one[(key[one] > highest) & (previous[one] < highest)]
-            previous[higher] = highest
+        for group in grouped(src, epoch, date).slices():
+            head = group[0]
+            reached = context.reached.get((rows.src_names[src[head]], int(epoch[head])), {})
+            highest = reached.get(day_of(date[head]), _LEAST)
+            previous[group[(key[group] > highest) & (previous[group] < highest)]] = highest
     gap: Numbers = np.where(edge, 0, np.maximum(key - previous - 1, 0))
     return gap
 
@@ -227,28 +227,28 @@ def _audiences(
     bits, receivers = context.bits, context.receivers
     audience = np.zeros((len(src), bits.words), np.uint64)
     listening = np.zeros((len(src), bits.words), np.uint64)
-    for some in grouped(date).slices():
-        day = day_of(date[some[0]])
+    for of_day in grouped(date).slices():
+        day = day_of(date[of_day[0]])
         intervals = receivers.intervals.get(day, [])
         if intervals:
-            starts = np.array([one.start for one in intervals])
-            ends = np.array([one.end for one in intervals])
-            index = np.searchsorted(starts, moment[some], "right") - 1
-            inside = (index >= 0) & (moment[some] < ends[index])
-            listening[some[inside]] = bits.of([one.hosts for one in intervals])[index[inside]]
-        sources, index = np.unique(src[some], return_inverse=True)
+            starts = np.array([interval.start for interval in intervals])
+            ends = np.array([interval.end for interval in intervals])
+            index = np.searchsorted(starts, moment[of_day], "right") - 1
+            inside = (index >= 0) & (moment[of_day] < ends[index])
+            listening[of_day[inside]] = bits.of([interval.hosts for interval in intervals])[index[inside]]
+        sources, index = np.unique(src[of_day], return_inverse=True)
         can_hear = [receivers.audience(day, names[code]) for code in sources.tolist()]
-        audience[some] = bits.of(can_hear)[index]
+        audience[of_day] = bits.of(can_hear)[index]
     return audience, listening
 
 
 def _set_ids(sets: Sequence[Numbers], bits: Bits) -> tuple[list[Numbers], dict[int, str]]:
     """The number of each set, and the hosts behind each number, one a line."""
-    every = np.concatenate(sets)
-    groups = grouped(*every.view(np.int64).T)
-    names = [bits.names(row) for row in every[groups.heads]]
-    numbers = np.array([set_id(each) for each in names], np.int64)
-    ids = np.empty(len(every), np.int64)
+    all_sets = np.concatenate(sets)
+    groups = grouped(*all_sets.view(np.int64).T)
+    names = [bits.names(row) for row in all_sets[groups.heads]]
+    numbers = np.array([set_id(hosts) for hosts in names], np.int64)
+    ids = np.empty(len(all_sets), np.int64)
     ids[groups.order] = np.repeat(numbers, groups.sizes())
     return list(ids.reshape(len(sets), -1)), dict(zip(numbers.tolist(), map("\n".join, names), strict=True))
 

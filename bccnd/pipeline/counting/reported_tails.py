@@ -25,14 +25,14 @@ Reached = Mapping[Place, Mapping[str, int]]
 
 def with_tails(reached: Reached, tails: Mapping[str, Sequence[Tail]], days: Collection[str]) -> Reached:
     """What epochs have reached before each of these days, by the tails of the days before as well."""
-    found = {place: dict(its) for place, its in reached.items()}
+    by_epoch = {place: dict(by_day) for place, by_day in reached.items()}
     for src, of_source in tails.items():
         for tail in of_source:
-            its = found.setdefault((src, tail.epoch), {})
+            by_day = by_epoch.setdefault((src, tail.epoch), {})
             for day in days:
                 if tail.day < day:
-                    its[day] = max(tail.key, its.get(day, tail.key))
-    return found
+                    by_day[day] = max(tail.key, by_day.get(day, tail.key))
+    return by_epoch
 
 
 def tail_records(
@@ -43,27 +43,29 @@ def tail_records(
 ) -> dict[str, list[dict[str, Any]]]:
     """The records that tails add: `epoch`, `link` and `missed`. ``floors`` has the highest number up to the end of a
     tail (src, epoch, end) that was received on days that are here, ``reached`` what is known of the days before."""
-    found: dict[str, list[dict[str, Any]]] = {"epoch": [], "link": [], "missed": []}
+    records: dict[str, list[dict[str, Any]]] = {"epoch": [], "link": [], "missed": []}
     for src, of_source in tails.items():
         for tail in of_source:
             about = {"day": tail.day, "src": src, "epoch": tail.epoch, "minute": tail.ts // MINUTE}
-            found["epoch"].append(about | dict.fromkeys(("hosts", "from_ts", "to_ts", "lo_key")) | {"hi_key": tail.key})
+            records["epoch"].append(
+                about | dict.fromkeys(("hosts", "from_ts", "to_ts", "lo_key")) | {"hi_key": tail.key}
+            )
             place = src, tail.epoch
             before = (floors.get((*place, tail.key)), reached.get(place, {}).get(tail.day))
             floor = max((key for key in before if key is not None), default=tail.key)
             if floor < tail.key:
                 hosts = _listening(receivers, tail, src)
-                found["link"] += [about | {"host": host, "lost_everywhere": tail.key - floor} for host in hosts]
-                found["missed"].append(about | {"lo_key": floor + 1, "hi_key": tail.key, "host": None})
-    return found
+                records["link"] += [about | {"host": host, "lost_everywhere": tail.key - floor} for host in hosts]
+                records["missed"].append(about | {"lo_key": floor + 1, "hi_key": tail.key, "host": None})
+    return records
 
 
 def _listening(receivers: Receivers, tail: Tail, src: str) -> Iterator[str]:
     """Yield the hosts that can hear a source and were listening when its tail was reported."""
     intervals = receivers.intervals.get(tail.day, ())
-    for each in intervals:
-        if each.start <= tail.moment < each.end:
-            yield from sorted(each.hosts & receivers.audience(tail.day, src))
+    for interval in intervals:
+        if interval.start <= tail.moment < interval.end:
+            yield from sorted(interval.hosts & receivers.audience(tail.day, src))
 
 
 class ReportedTails:
@@ -83,21 +85,21 @@ class ReportedTails:
             for row in of_kind(messages, "floor").collect():
                 place = row["src"], row["epoch"], row["tail"]
                 floors[place] = max(row["key"], floors.get(place, row["key"]))
-        self._found = tail_records(tails, floors, reached, receivers) if tails else {}
+        self._records = tail_records(tails, floors, reached, receivers) if tails else {}
 
     def added(self, kind: str, records: DataFrame) -> DataFrame:
         """Records of a kind, and what the tails add to them."""
-        found = self._found.get(kind)
-        if not found:
+        rows = self._records.get(kind)
+        if not rows:
             return records
-        columns = {name: [each.get(name, 0) for each in found] for name in KINDS[kind]}
+        columns = {name: [row.get(name, 0) for row in rows] for name in KINDS[kind]}
         table = pa.Table.from_batches([make_records(kind, **columns)], RECORD)
         return records.unionByName(of_kind(frame_of(self._spark, table), kind))
 
 
 def by_source(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Tail]]:
     """Tails from rows with the fields of `Tail` and ``src``."""
-    found: dict[str, list[Tail]] = {}
+    tails: dict[str, list[Tail]] = {}
     for row in rows:
-        found.setdefault(row["src"], []).append(Tail(*(row[name] for name in Tail._fields)))
-    return found
+        tails.setdefault(row["src"], []).append(Tail(*(row[name] for name in Tail._fields)))
+    return tails
