@@ -75,13 +75,13 @@ def kept(state: DataFrame | None, days: Collection[str]) -> KeptClocks:
     """What was kept of other days than these."""
     if state is None or not days:
         return NO_CLOCKS
-    near = {each for day in days for each in beside(day)} - set(days)
-    wanted = (F.col("kind") == "clock") | ((F.col("kind") == "run") & F.col("day").isin(*sorted(near)))
+    days_beside = {neighbour for day in days for neighbour in beside(day)} - set(days)
+    wanted = (F.col("kind") == "clock") | ((F.col("kind") == "run") & F.col("day").isin(*sorted(days_beside)))
     clocks: dict[Key, Clock] = {}
     corrections: dict[Key, int] = {}
     guessed = set()
-    found = state.filter(wanted).select("kind", "day", "host", "offset", "spread", "loose")
-    for kind, day, host, offset, spread, loose in found.distinct().collect():
+    rows = state.filter(wanted).select("kind", "day", "host", "offset", "spread", "loose")
+    for kind, day, host, offset, spread, loose in rows.distinct().collect():
         if kind == "run":
             clocks[day, host] = Clock(offset, spread)
         else:
@@ -95,8 +95,8 @@ def kept_corrections(state: DataFrame | None) -> dict[Key, int]:
     """The corrections of all days for which they were kept."""
     if state is None:
         return {}
-    found = state.filter("kind = 'clock'").select("day", "host", "offset").collect()
-    return {(day, host): by for day, host, by in found}
+    rows = state.filter("kind = 'clock'").select("day", "host", "offset").collect()
+    return {(day, host): by for day, host, by in rows}
 
 
 # -- how far clocks are apart
@@ -113,9 +113,9 @@ def references(rows: Mapping[str, int], together: Iterable[Iterable[str]]) -> di
         return host
 
     for hosts in together:
-        first, *others = hosts
-        for other in others:
-            group[top(other)] = top(first)
+        first, *rest = hosts
+        for host in rest:
+            group[top(host)] = top(first)
     best: dict[str, str] = {}
     for host in sorted(rows, key=lambda host: (-rows[host], host)):
         best.setdefault(top(host), host)
@@ -132,20 +132,20 @@ def compare(day: str, samples: Iterable[tuple[str, bytes]], reference: Mapping[s
     accepted, and only those with a number that neither has seen twice, as a number may come in more than one epoch.
     ``samples`` are records of the scan; one message of ``parts`` is taken."""
     data: dict[str, list[Numbers]] = {}
-    for host, each in samples:
-        data.setdefault(host, []).append(np.frombuffer(each, "<i8").reshape(3, -1))
-    single = {host: _single(np.concatenate(each, axis=1), parts) for host, each in data.items()}
-    found = []
-    for host, (messages, times) in sorted(single.items(), key=lambda item: item[0]):
-        other = reference[host]
-        if host == other or other not in single:
+    for host, sample in samples:
+        data.setdefault(host, []).append(np.frombuffer(sample, "<i8").reshape(3, -1))
+    single = {host: _single(np.concatenate(of_host, axis=1), parts) for host, of_host in data.items()}
+    skews = []
+    for host in sorted(single):
+        ref_host = reference[host]
+        if host == ref_host or ref_host not in single:
             continue
-        others, their_times = single[other]
-        _, here, there = np.intersect1d(messages, others, assume_unique=True, return_indices=True)
-        if len(here):
-            low, middle, high = np.percentile(times[here] - their_times[there], (5, 50, 95)) + 0.5
-            found.append(Skew(day, host, other, math.floor(low), math.floor(middle), math.floor(high), len(here)))
-    return found
+        (messages, times), (ref_messages, ref_times) = single[host], single[ref_host]
+        _, rows, ref_rows = np.intersect1d(messages, ref_messages, assume_unique=True, return_indices=True)
+        if len(rows):
+            low, middle, high = np.percentile(times[rows] - ref_times[ref_rows], (5, 50, 95)) + 0.5
+            skews.append(Skew(day, host, ref_host, math.floor(low), math.floor(middle), math.floor(high), len(rows)))
+    return skews
 
 
 def _single(sample: Numbers, parts: int) -> tuple[Numbers, Numbers]:
@@ -161,55 +161,55 @@ def _single(sample: Numbers, parts: int) -> tuple[Numbers, Numbers]:
 def offsets(skews: Iterable[Skew]) -> dict[Key, Clock]:
     """How far the clocks of hosts are ahead of the middle one of those that they can be compared with."""
     groups: dict[Key, dict[str, Skew]] = {}
-    for one in skews:
-        groups.setdefault((one.day, one.reference), {})[one.host] = one
-    found: dict[Key, Clock] = {}
+    for skew in skews:
+        groups.setdefault((skew.day, skew.reference), {})[skew.host] = skew
+    clocks: dict[Key, Clock] = {}
     for (day, reference), hosts in groups.items():
-        middle = median_low([0, *(one.middle for one in hosts.values())])
-        found[day, reference] = Clock(-middle, 0)
-        for host, one in hosts.items():
-            found[day, host] = Clock(one.middle - middle, min(one.high - one.low, MAX_SPREAD))
-    return found
+        middle = median_low([0, *(skew.middle for skew in hosts.values())])
+        clocks[day, reference] = Clock(-middle, 0)
+        for host, skew in hosts.items():
+            clocks[day, host] = Clock(skew.middle - middle, min(skew.high - skew.low, MAX_SPREAD))
+    return clocks
 
 
 def corrections(
     clocks: Mapping[Key, Clock],
     rows: Mapping[str, Collection[str]],
     days: Collection[str],
-    known: KeptClocks = NO_CLOCKS,
+    kept_clocks: KeptClocks = NO_CLOCKS,
 ) -> tuple[dict[Key, int], set[Key]]:
     """By how much the rows of each (day, host) have to be moved, where that is not 0, and which of this is guessed.
 
     ``clocks`` are those of ``days``, ``rows`` the hosts with rows on these days and those beside them.
     """
     own = {key: (clock.offset + MINUTE // 2) // MINUTE * MINUTE for key, clock in clocks.items()}
-    sure = {key: by for key, by in known.corrections.items() if key not in known.guessed} | own
-    found = dict(known.corrections)
-    guessed = set(known.guessed)
+    sure = {key: by for key, by in kept_clocks.corrections.items() if key not in kept_clocks.guessed} | own
+    corrected = dict(kept_clocks.corrections)
+    guessed = set(kept_clocks.guessed)
     for day, hosts in rows.items():
-        if day in known.days and day not in days:
+        if day in kept_clocks.days and day not in days:
             continue
         for host in hosts:
-            nearby = next((sure[each, host] for each in beside(day) if sure.get((each, host))), 0)
+            nearby = next((sure[neighbour, host] for neighbour in beside(day) if sure.get((neighbour, host))), 0)
             if by := own.get((day, host), nearby):
-                found[day, host] = by
+                corrected[day, host] = by
                 if (day, host) not in own:
                     guessed.add((day, host))
-    return found, guessed
+    return corrected, guessed
 
 
-def remaining(clocks: Mapping[Key, Clock], corrections: Mapping[Key, int], others: KeptClocks) -> dict[Key, Clock]:
+def remaining(clocks: Mapping[Key, Clock], corrections: Mapping[Key, int], kept_clocks: KeptClocks) -> dict[Key, Clock]:
     """How far clocks are ahead when their rows have been put right, also on days beside to which rows have come."""
-    found = {key: clock._replace(offset=clock.offset - corrections.get(key, 0)) for key, clock in clocks.items()}
-    found = {**others.clocks, **found}
-    come = {
-        (day, host): found[each, host]
-        for each, host in sorted(corrections)
-        if (each, host) in found
-        for day in beside(each)
-        if (day, host) not in found
+    ahead = dict(kept_clocks.clocks)
+    ahead |= {key: clock._replace(offset=clock.offset - corrections.get(key, 0)) for key, clock in clocks.items()}
+    beside_corrected = {
+        (day, host): ahead[corrected_day, host]
+        for corrected_day, host in sorted(corrections)
+        if (corrected_day, host) in ahead
+        for day in beside(corrected_day)
+        if (day, host) not in ahead
     }
-    return {**come, **found}
+    return beside_corrected | ahead
 
 
 def days_touched(
@@ -217,37 +217,39 @@ def days_touched(
 ) -> set[str]:
     """The days that have to be computed with ``days`` because rows come to them or go from them: those beside a day
     whose corrections are other ones than ``before``, and the one that rows of a day that is ``asked`` for move to."""
-    found: set[str] = set()
+    touched: set[str] = set()
     for key in {key for key in (*now, *before) if key[0] in days}:
         earlier, later = beside(key[0])
         if now.get(key, 0) != before.get(key, 0):
-            found |= {earlier, later}
+            touched |= {earlier, later}
         elif key[0] in asked:
-            found.add(earlier if now[key] > 0 else later)
-    return found
+            touched.add(earlier if now[key] > 0 else later)
+    return touched
 
 
 def widest(days: Collection[str], now: Mapping[Key, int]) -> datetime.timedelta:
     """How far rows of these days and those beside them are moved at most."""
-    near = {each for day in days for each in (day, *beside(day))}
-    return datetime.timedelta(microseconds=max((abs(by) for (day, _), by in now.items() if day in near), default=0))
+    days_around = {neighbour for day in days for neighbour in (day, *beside(day))}
+    by = max((abs(correction) for (day, _), correction in now.items() if day in days_around), default=0)
+    return datetime.timedelta(microseconds=by)
 
 
 def correct_sessions(sessions: Iterable[Session], corrections: Mapping[Key, int]) -> list[Session]:
     """Sessions by clocks that are right."""
-    found = []
-    for one in sessions:
-        start, end = (at - corrections.get((day_of(at // DAY), one.host), 0) for at in (one.start, one.end))
-        found.append(one._replace(start=start, end=max(start, end)))
-    return found
+    corrected = []
+    for session in sessions:
+        bounds = session.start, session.end
+        start, end = (time - corrections.get((day_of(time // DAY), session.host), 0) for time in bounds)
+        corrected.append(session._replace(start=start, end=max(start, end)))
+    return corrected
 
 
 def to_keep(corrections: Mapping[Key, int], guessed: Collection[Key], days: Collection[str]) -> pa.Table:
     """The corrections of days that were computed: day, host, offset, loose (guessed)."""
-    found = [
+    rows = [
         {"day": day, "host": host, "offset": by, "loose": (day, host) in guessed}
         for (day, host), by in corrections.items()
         if day in days
     ]
     types = {"day": pa.string(), "host": pa.string(), "offset": pa.int64(), "loose": pa.bool_()}
-    return pa.Table.from_pylist(found, pa.schema(types))
+    return pa.Table.from_pylist(rows, pa.schema(types))

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 
 class Reach(NamedTuple):
     """``hearers``: for each day the sets of hosts that heard the same source; ``usual``: the segments on which most
-    sources of a day were heard; ``others``: those of each other (day, src)."""
+    sources of a day were heard; ``unusual``: those of each other (day, src)."""
 
     hearers: Mapping[str, Collection[Collection[str]]]
     usual: Mapping[str, frozenset[str]]
-    others: Mapping[tuple[str, str], frozenset[str]]
+    unusual: Mapping[tuple[str, str], frozenset[str]]
 
 
 def find_reach(records: DataFrame) -> Reach:
@@ -38,6 +38,6 @@ def find_reach(records: DataFrame) -> Reach:
         day: max(of_day, key=lambda segments: (of_day[segments], sorted(segments))) for day, of_day in counts.items()
     }
     mixed = [day for day, of_day in counts.items() if len(of_day) > 1]
-    found = sources.where(F.col("day").isin(mixed)).select("day", "src", "segments").collect() if mixed else ()
-    others = {(day, src): frozenset(segments) for day, src, segments in found if frozenset(segments) != usual[day]}
-    return Reach(hearers, usual, others)
+    rows = sources.where(F.col("day").isin(mixed)).select("day", "src", "segments").collect() if mixed else ()
+    unusual = {(day, src): frozenset(segments) for day, src, segments in rows if frozenset(segments) != usual[day]}
+    return Reach(hearers, usual, unusual)

@@ -61,11 +61,11 @@ class Receivers(NamedTuple):
 
     intervals: Mapping[str, Sequence[Interval]]
     usual: Mapping[str, frozenset[str]]
-    others: Mapping[tuple[str, str], frozenset[str]]
+    unusual: Mapping[tuple[str, str], frozenset[str]]
 
     def audience(self, day: str, src: str) -> frozenset[str]:
         """The hosts that can hear a source on a day."""
-        return self.others.get((day, src), self.usual.get(day, frozenset()))
+        return self.unusual.get((day, src), self.usual.get(day, frozenset()))
 
 
 def find_receivers(
@@ -83,18 +83,18 @@ def find_receivers(
         segments[row.day, row.host].add(row.segment)
         first, last = journals.get(row[:3], (row.from_us, row.to_us))
         journals[row[:3]] = min(first, row.from_us), max(last, row.to_us)
-    known = {one[:2] for one in sessions}
+    with_sessions = {session[:2] for session in sessions}
     hosts: dict[str, set[str]] = {}
     intervals = {}
     for day in days:
         start = date_of(day) * DAY
-        hosts[day] = {one.host for one in sessions if one.start < start + DAY and one.end >= start}
+        hosts[day] = {session.host for session in sessions if session.start < start + DAY and session.end >= start}
         hosts[day] |= {host for of_day, host in segments if of_day == day}
-        listened = [(one.host, one.start, one.end) for one in sessions if one.host in hosts[day]]
+        listened = [(session.host, session.start, session.end) for session in sessions if session.host in hosts[day]]
         listened += [
             (host, first, last)
             for (of_day, host, journal), (first, last) in journals.items()
-            if of_day == day and (host, journal) not in known
+            if of_day == day and (host, journal) not in with_sessions
         ]
         intervals[day] = list(_intervals(day, listened, offsets))
     # Most sources have the same audience, which is sent to every task.
@@ -107,8 +107,8 @@ def find_receivers(
         return shared[day, of_source]
 
     usual = {day: audience(day, of_source) for day, of_source in reach.usual.items() if day in hosts}
-    others = {(day, src): audience(day, of_source) for (day, src), of_source in reach.others.items() if day in hosts}
-    return Receivers(intervals, usual, others)
+    unusual = {(day, src): audience(day, of_source) for (day, src), of_source in reach.unusual.items() if day in hosts}
+    return Receivers(intervals, usual, unusual)
 
 
 def _intervals(
@@ -137,11 +137,12 @@ def _intervals(
 def recorded(sessions: Collection[Session], journals: Iterable[JournalSpan]) -> dict[str, list[tuple[int, int]]]:
     """When each host was recording at all: from sessions, and for journals without one from their first and last rows
     of each day."""
-    known = {one[:2] for one in sessions}
+    with_sessions = {session[:2] for session in sessions}
     spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for host, _, start, end in [*(one[:4] for one in sessions), *(one for one in journals if one[:2] not in known)]:
+    without_session = (span for span in journals if span[:2] not in with_sessions)
+    for host, _, start, end in [*(session[:4] for session in sessions), *without_session]:
         spans[host].append((start, end + 1))
-    return {host: joined(some) for host, some in spans.items()}
+    return {host: joined(of_host) for host, of_host in spans.items()}
 
 
 def set_id(hosts: Iterable[str]) -> int:
@@ -160,12 +161,12 @@ class Bits:
 
     def of(self, sets: Sequence[Collection[str]]) -> Numbers:
         """Sets as rows."""
-        found = np.zeros((len(sets), self.words), np.uint64)
+        bits = np.zeros((len(sets), self.words), np.uint64)
         for row, hosts in enumerate(sets):
             for host in hosts:
                 word, bit = divmod(self.index[host], 64)
-                found[row, word] |= np.uint64(1 << bit)
-        return found
+                bits[row, word] |= np.uint64(1 << bit)
+        return bits
 
     def single(self, indexes: Numbers) -> Numbers:
         """Sets of one host each, by its index."""

@@ -18,6 +18,6 @@ def test_the_usual_segments_of_a_day_and_the_sources_that_have_others(spark: Spa
     frame = spark.createDataFrame(rows + rows[:7], "day string, src string, host string, segment string")
     reach = find_reach(frame)
     assert reach.usual == {DAY: {"lan"}, "2026-03-02": {""}}
-    assert reach.others == {(DAY, "far"): {"wan"}, (DAY, "s1"): {"lan", "wan"}}
+    assert reach.unusual == {(DAY, "far"): {"wan"}, (DAY, "s1"): {"lan", "wan"}}
     assert sorted(map(list, reach.hearers[DAY])) == [["a", "b"], ["a", "b", "c"], ["c"]]
     assert find_reach(frame.where("false")) == ({}, {}, {})
