@@ -18,17 +18,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from bccnd.errors import PipelineError
-from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline.inputs.damaged_files import DamagedFile
 from bccnd.pipeline.inputs.journal_files import MARGIN, Input, Journal
 from bccnd.pipeline.lake.delta import STATE
 from bccnd.pipeline.lake.store import Store
-from bccnd.pipeline.records.task_records import beside
+from bccnd.pipeline.records.task_records import DAY, beside, day_of
 
 #: the state with what the tables of a day were made of: `Records`
 FILES: Final = f"{STATE}/files"
-_DAY: Final = 86_400 * file_names.MICROSECONDS
 
 
 class Records(NamedTuple):
@@ -76,11 +74,9 @@ _SESSION: Final = pa.schema(
 
 def touched(spans: Iterable[tuple[int, int]], margin: datetime.timedelta = MARGIN) -> set[str]:
     """The days of rows from and up to these times, those within the margin of the next day counted there as well."""
-    microseconds = margin // datetime.timedelta(microseconds=1)
+    margin_us = margin // datetime.timedelta(microseconds=1)
     return {
-        file_names.day_of(day * _DAY)
-        for low, high in spans
-        for day in range((low - microseconds) // _DAY, (high + microseconds) // _DAY + 1)
+        day_of(date) for low, high in spans for date in range((low - margin_us) // DAY, (high + margin_us) // DAY + 1)
     }
 
 

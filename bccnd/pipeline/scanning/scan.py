@@ -58,18 +58,19 @@ class Plan:
 def count_rows(journal: Journal, inputs: Sequence[Input]) -> dict[str, int]:
     """How many rows each file has, by path: by its name and that of the next one, or else by its footer. Files are
     sorted by journal; one that cannot be used has none."""
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     unknown = []
-    for one, following in zip_longest(inputs, inputs[1:]):
-        file = one.name
-        if file.last is not None:
-            found[one.path] = file.last - file.first + 1
-        elif following is not None and following.name.journal == file.journal:
-            found[one.path] = following.name.first - file.first
+    for file, following in zip_longest(inputs, inputs[1:]):
+        name = file.name
+        if name.last is not None:
+            rows[file.path] = name.last - name.first + 1
+        elif following is not None and following.name.journal == name.journal:
+            rows[file.path] = following.name.first - name.first
         else:
-            unknown.append(one.path)
-    ends = journal.ends(unknown)
-    return found | {path: 0 if isinstance(each, PipelineError) else each.rows for path, each in ends.items()}
+            unknown.append(file.path)
+    for path, ends in journal.ends(unknown).items():
+        rows[path] = 0 if isinstance(ends, PipelineError) else ends.rows
+    return rows
 
 
 def block_of(hosts: int) -> int:
@@ -79,9 +80,9 @@ def block_of(hosts: int) -> int:
 
 def spans_of(days: Iterable[str], margin: datetime.timedelta) -> Spans:
     """The times of days, and of a margin around them; as few as there can be."""
-    near = margin // datetime.timedelta(microseconds=1)
+    margin_us = margin // datetime.timedelta(microseconds=1)
     starts = [task_records.date_of(day) * task_records.DAY for day in days]
-    return joined([(start - near, start + task_records.DAY + near) for start in starts])
+    return joined([(start - margin_us, start + task_records.DAY + margin_us) for start in starts])
 
 
 def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan, count: int) -> DataFrame:
@@ -102,25 +103,25 @@ def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan, count: int) -
 
 def divided(inputs: Sequence[Input], count: int) -> list[list[Input]]:
     """Files for at most so many tasks, about as many bytes for each, in their order."""
-    total = sum(one.size for one in inputs) or 1
-    found: dict[int, list[Input]] = {}
+    total = sum(file.size for file in inputs) or 1
+    tasks: dict[int, list[Input]] = {}
     before = 0
-    for one in inputs:
-        found.setdefault((before + one.size // 2) * count // total, []).append(one)
-        before += one.size
-    return list(found.values())
+    for file in inputs:
+        tasks.setdefault((before + file.size // 2) * count // total, []).append(file)
+        before += file.size
+    return list(tasks.values())
 
 
 def read(inputs: Sequence[Input], plan: Plan) -> Iterator[pa.RecordBatch]:
     """What a task emits of its files."""
     waiting: list[tuple[Origin, pa.Table]] = []
     count = 0
-    for one in inputs:
-        for piece in _pieces(one, plan):
+    for file in inputs:
+        for piece in _pieces(file, plan):
             if isinstance(piece, pa.RecordBatch):
                 yield piece
                 continue
-            waiting.append((Origin(one.name.host, one.name.journal_id), piece))
+            waiting.append((Origin(file.name.host, file.name.journal_id), piece))
             count += piece.num_rows
             if count >= ROWS:
                 yield from _emitted(waiting, plan)
@@ -136,80 +137,79 @@ def _emitted(tables: Sequence[tuple[Origin, pa.Table]], plan: Plan) -> Iterator[
     yield from scan_records.records(batch, plan.buckets, plan.block, plan.parts)
 
 
-def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
+def _pieces(source: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
     """The rows of a file that are wanted, at most about ROWS at once, and records about the file itself."""
     filesystem, root = files.open_root(plan.where)
+    name, path, _ = source
+    correction = plan.corrections.get((name.day, name.host), 0)
     try:
-        with opened(filesystem, root, plan.where, one.path, journal_schema.OBS, read_dictionary=list(NAMES)) as file:
-            about = {**one.name._asdict(), **read_ends(file)._asdict(), "path": one.path}
-            yield task_records.make_records("file", **{name: [value] for name, value in about.items()})
-            for groups in _groups(file, plan.spans, plan.corrections.get((one.name.day, one.name.host), 0)):
+        with opened(filesystem, root, plan.where, path, journal_schema.OBS, read_dictionary=list(NAMES)) as file:
+            about = {**name._asdict(), **read_ends(file)._asdict(), "path": path}
+            yield task_records.make_records("file", **{field: [value] for field, value in about.items()})
+            for groups in _groups(file, plan.spans, correction):
                 table = file.read_row_groups(groups, columns=list(COLUMNS))
                 reports = find_reports(table)
                 if len(reports) and journal_schema.PAYLOAD in file.schema_arrow.names:
                     payloads = _payloads(file, groups, reports.to_numpy())
                     rows = table.take(reports).append_column(journal_schema.PAYLOAD, payloads)
-                    yield sent_records(one.name.host, _in_time(rows, one, plan).select(list(REPORT)))
-                chosen = _wanted(table, one, plan)
+                    yield sent_records(name.host, _in_time(rows, plan.spans, correction).select(list(REPORT)))
+                chosen = _in_order(_in_time(table, plan.spans, correction))
                 if chosen.num_rows:
                     yield chosen
     except FileNotFoundError as error:
         # Also where a task is run again because its results were lost: without these rows they would be others.
-        raise gone(f"{plan.where}/{one.path}") from error
+        raise gone(f"{plan.where}/{path}") from error
     except PipelineError as error:
-        yield task_records.make_records("problem", path=[one.path], why=[error.detail])
+        yield task_records.make_records("problem", path=[path], why=[error.detail])
 
 
-def _groups(file: pq.ParquetFile, spans: Spans | None, by: int) -> Iterator[list[int]]:
-    """Row groups to be read together, without those that have no row in ``spans`` when their times are corrected by so
-    much."""
-    some: list[int] = []
+def _groups(file: pq.ParquetFile, spans: Spans | None, correction: int) -> Iterator[list[int]]:
+    """Row groups to be read together, without those that have no row in ``spans`` when their times are corrected."""
+    groups: list[int] = []
     count = 0
     column = file.schema_arrow.get_field_index("ts")
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
-        known = group.column(column).statistics
-        if spans is not None and known is not None and known.has_min_max:
-            low, high = microseconds(known.min) - by, microseconds(known.max) - by
+        times = group.column(column).statistics
+        if spans is not None and times is not None and times.has_min_max:
+            low, high = microseconds(times.min) - correction, microseconds(times.max) - correction
             if not any(begin <= high and low < end for begin, end in spans):
                 continue
-        some.append(number)
+        groups.append(number)
         count += group.num_rows
         if count >= ROWS:
-            yield some
-            some, count = [], 0
-    if some:
-        yield some
+            yield groups
+            groups, count = [], 0
+    if groups:
+        yield groups
 
 
 def _payloads(file: pq.ParquetFile, groups: list[int], rows: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
     """The payloads of some rows of row groups, which would fill the memory if all were kept."""
-    found = []
+    payloads = []
     low = 0
     for batch in file.iter_batches(_PAYLOADS, row_groups=groups, columns=[journal_schema.PAYLOAD]):
         first, last = np.searchsorted(rows, (low, low + batch.num_rows))
-        found.append(batch.column(0).take(pa.array(rows[first:last] - low)))
+        payloads.append(batch.column(0).take(pa.array(rows[first:last] - low)))
         low += batch.num_rows
-    return pa.chunked_array(found)
+    return pa.chunked_array(payloads)
 
 
-def _in_time(table: pa.Table, one: Input, plan: Plan) -> pa.Table:
+def _in_time(table: pa.Table, spans: Spans | None, correction: int) -> pa.Table:
     """Rows with the times that they have by a right clock; those in spans."""
-    times = table["ts"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-    times = times - plan.corrections.get((one.name.day, one.name.host), 0)
+    times = table["ts"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy() - correction
     table = table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(times))
-    if plan.spans is not None:
+    if spans is not None:
         inside = np.zeros(len(times), bool)
-        for begin, end in plan.spans:
+        for begin, end in spans:
             inside |= (times >= begin) & (times < end)
         if not inside.all():
             table = table.filter(pa.array(inside))
     return table
 
 
-def _wanted(table: pa.Table, one: Input, plan: Plan) -> pa.Table:
-    """The same, in the order of their numbers."""
-    table = _in_time(table, one, plan)
+def _in_order(table: pa.Table) -> pa.Table:
+    """Rows in the order of their numbers, with the columns of a batch."""
     numbers = table["rec_no"].to_numpy()
     if np.any(numbers[1:] < numbers[:-1]):
         table = table.sort_by("rec_no")

@@ -80,7 +80,7 @@ def _beats(batch: Batch) -> pa.RecordBatch:
     beat = batch.chan.map(lambda chan: code_of.get(chan, -2), -2) == batch.src.codes
     rows = np.flatnonzero(beat & batch.named & batch.verdict.among((*ONCE, "looped")))
     groups = grouped(batch.origin, batch.date, batch.src.codes, among=rows)
-    data = [_joined(batch.seq_key[some], batch.ts[some]) for some in groups.slices()]
+    data = [_joined(batch.seq_key[group], batch.ts[group]) for group in groups.slices()]
     return task_records.make_records("beats", data=data, **batch.labels(groups.heads))
 
 
@@ -123,7 +123,7 @@ def _samples(batch: Batch, parts: Mapping[str, int]) -> pa.RecordBatch:
     rows = rows[(message[rows] & mask[index]) == 0]
     looped = batch.verdict.among(("looped",))
     groups = grouped(batch.origin, batch.date, among=rows)
-    data = [_joined(message[some].view(np.int64), batch.ts[some], looped[some]) for some in groups.slices()]
+    data = [_joined(message[group].view(np.int64), batch.ts[group], looped[group]) for group in groups.slices()]
     return task_records.make_records("sample", data=data, **batch.labels(groups.heads))
 
 
@@ -134,10 +134,10 @@ def _parts(batch: Batch, buckets: int, block: int) -> Iterator[pa.RecordBatch]:
     states = {"stale": STALE, "duplicate": COPY}
     state = batch.verdict.map(lambda verdict: states.get(verdict, FRESH), FRESH).astype(np.int8)
     columns = (batch.rec_no, batch.ts, batch.seq_key, batch.length, state)
-    for some in grouped(bucket, batch.origin, among=np.flatnonzero(batch.tracked)).slices():
-        names = [_coded(column.codes[some], column.values) for column in (batch.src, batch.chan)]
-        table = pa.RecordBatch.from_arrays([*names, *(pa.array(values[some]) for values in columns)], names=list(PART))
-        first = some[:1]
+    for rows in grouped(bucket, batch.origin, among=np.flatnonzero(batch.tracked)).slices():
+        names = [_coded(column.codes[rows], column.values) for column in (batch.src, batch.chan)]
+        table = pa.RecordBatch.from_arrays([*names, *(pa.array(values[rows]) for values in columns)], names=list(PART))
+        first = rows[:1]
         yield task_records.make_records("part", bucket=bucket[first], data=[packed(table)], **batch.labels(first))
 
 

@@ -44,8 +44,8 @@ def _with_names(column: pa.ChunkedArray, test: Callable[[pa.Array], pa.Array]) -
     """The rows of a column of names that pass a test, of which there may be few different ones."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    found = [test(chunk.dictionary.cast(pa.string())).take(chunk.indices) for chunk in column.chunks]
-    return pa.chunked_array(found, pa.bool_())
+    passed = [test(chunk.dictionary.cast(pa.string())).take(chunk.indices) for chunk in column.chunks]
+    return pa.chunked_array(passed, pa.bool_())
 
 
 @lru_cache(_REMEMBERED)
@@ -72,8 +72,8 @@ def sent_records(host: str, reports: pa.Table) -> pa.RecordBatch:
             key = day_of(ts // DAY), run.src, first, last >> _STEP
             # The highest one, and the first report of it.
             best[key] = max(best.get(key, (last, -ts)), (last, -ts))
-    found = [(*key[:3], last, -ts) for key, (last, ts) in sorted(best.items())]
-    days, sources, firsts, lasts, times = zip(*found, strict=True) if found else ((), (), (), (), ())
+    ranges = [(*key[:3], last, -ts) for key, (last, ts) in sorted(best.items())]
+    days, sources, firsts, lasts, times = zip(*ranges, strict=True) if ranges else ((), (), (), (), ())
     return make_records(
         "sent", day=days, host=[host] * len(days), src=sources, from_ts=times, lo_key=firsts, hi_key=lasts
     )
@@ -82,11 +82,11 @@ def sent_records(host: str, reports: pa.Table) -> pa.RecordBatch:
 def merge_ranges(ranges: Iterable[SentRange]) -> list[SentRange]:
     """The ranges of a source, each once, whatever the receivers that recorded it."""
     best: dict[tuple[Any, ...], tuple[int, ...]] = {}
-    for each in ranges:
-        key = each.day, each.first, each.last >> _STEP
-        known = best.get(key)
-        if known is not None and known[0] == each.last:
-            best[key] = (each.last, max(known[1], -each.ts), max(known[2], -each.moment))
-        elif known is None or each.last > known[0]:
-            best[key] = (each.last, -each.ts, -each.moment)
+    for sent_range in ranges:
+        key = sent_range.day, sent_range.first, sent_range.last >> _STEP
+        highest = best.get(key)
+        if highest is not None and highest[0] == sent_range.last:
+            best[key] = (sent_range.last, max(highest[1], -sent_range.ts), max(highest[2], -sent_range.moment))
+        elif highest is None or sent_range.last > highest[0]:
+            best[key] = (sent_range.last, -sent_range.ts, -sent_range.moment)
     return [SentRange(key[0], key[1], last, -ts, -moment) for key, (last, ts, moment) in sorted(best.items())]

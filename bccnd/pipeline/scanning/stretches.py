@@ -76,8 +76,8 @@ def steps(batch: Batch, rows: Numbers) -> tuple[Numbers, Numbers]:
 def goes_near(batch: Batch, rows: Numbers) -> Numbers:
     """Return which rows have a number less than SANITY above or below that of the row before."""
     up, down = steps(batch, rows)
-    near: Numbers = (up < _NEAR) | (down < _NEAR)
-    return near
+    stays_near: Numbers = (up < _NEAR) | (down < _NEAR)
+    return stays_near
 
 
 def rises(batch: Batch, rows: Numbers) -> Numbers:
