@@ -108,10 +108,10 @@ def name_hash(name: str) -> int:
 
 def mixed(values: Numbers) -> Numbers:
     """64 bits that look like chance, from 64 that do not (the last steps of splitmix64)."""
-    found = values.astype(np.uint64) + GOLDEN
-    found = (found ^ (found >> np.uint64(30))) * _FIRST
-    found = (found ^ (found >> np.uint64(27))) * _SECOND
-    result: Numbers = found ^ (found >> np.uint64(31))
+    bits = values.astype(np.uint64) + GOLDEN
+    bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
+    bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
+    result: Numbers = bits ^ (bits >> np.uint64(31))
     return result
 
 
@@ -124,19 +124,19 @@ class Groups(NamedTuple):
     @property
     def heads(self) -> Numbers:
         """The first row of each group."""
-        found: Numbers = self.order[self.starts]
-        return found
+        heads: Numbers = self.order[self.starts]
+        return heads
 
     @property
     def tails(self) -> Numbers:
         """The last row of each group."""
-        found: Numbers = self.order[np.append(self.starts, len(self.order))[1:] - 1]
-        return found
+        tails: Numbers = self.order[np.append(self.starts, len(self.order))[1:] - 1]
+        return tails
 
     def reduce(self, how: np.ufunc, values: Numbers) -> Numbers:
         """The values of each group combined."""
-        found: Numbers = how.reduceat(values[self.order], self.starts)
-        return found
+        combined: Numbers = how.reduceat(values[self.order], self.starts)
+        return combined
 
     def union(self, sets: Numbers) -> Numbers:
         """The union of the sets of each group's rows (`receivers.Bits`)."""
@@ -144,8 +144,8 @@ class Groups(NamedTuple):
 
     def sizes(self) -> Numbers:
         """How many rows each group has."""
-        found: Numbers = np.diff(np.append(self.starts, len(self.order)))
-        return found
+        sizes: Numbers = np.diff(np.append(self.starts, len(self.order)))
+        return sizes
 
     def slices(self) -> list[Numbers]:
         """The rows of each group."""
@@ -161,9 +161,9 @@ def grouped(*columns: Numbers, among: Numbers | None = None) -> Groups:
 def sorted_by(*columns: Numbers, among: Numbers | None = None) -> Numbers:
     """Rows, or those ``among`` them, in the order of columns, the first one first; equal rows stay in their order."""
     chosen = columns if among is None else [column[among] for column in columns]
-    one = chosen[0] if len(chosen) == 1 else _packed(chosen)
-    found: Numbers = np.lexsort(chosen[::-1]) if one is None else np.argsort(one, kind="stable")
-    return found if among is None else among[found]
+    keys = chosen[0] if len(chosen) == 1 else _packed(chosen)
+    order: Numbers = np.lexsort(chosen[::-1]) if keys is None else np.argsort(keys, kind="stable")
+    return order if among is None else among[order]
 
 
 def _packed(columns: Sequence[Numbers]) -> Numbers | None:
@@ -182,9 +182,9 @@ def _packed(columns: Sequence[Numbers]) -> Numbers | None:
 
 def changes(order: Numbers, *columns: Numbers) -> Numbers:
     """Where, in this order, a row differs from the one before it in any column; the first one does."""
-    found = np.zeros(len(order), bool)
-    found[:1] = True
+    differs = np.zeros(len(order), bool)
+    differs[:1] = True
     for column in columns:
         values = column[order]
-        found[1:] |= values[1:] != values[:-1]
-    return found
+        differs[1:] |= values[1:] != values[:-1]
+    return differs

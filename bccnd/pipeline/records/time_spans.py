@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 def joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same times, in order and without overlaps."""
-    found: list[tuple[int, int]] = []
+    apart: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if apart and begin <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
         else:
-            found.append((begin, end))
-    return found
+            apart.append((begin, end))
+    return apart
 
 
 def overlap(spans: Sequence[tuple[int, int]], start: int, end: int) -> int:
