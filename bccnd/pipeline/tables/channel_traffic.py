@@ -15,9 +15,9 @@ from bccnd.pipeline.records.task_records import MINUTE, NAMELESS
 def channel_traffic(lengths: DataFrame, nameless: DataFrame) -> DataFrame:
     """Compute the table from records `lengths`, and `nameless` of senders without a name (`task_records.KINDS`)."""
     cell = ("day", "minute", "chan", "src")
-    others = nameless.distinct().select(*cell[:3], F.lit(NAMELESS).alias("src"), "len", F.lit(1).alias("n"))
+    of_nameless = nameless.distinct().select(*cell[:3], F.lit(NAMELESS).alias("src"), "len", F.lit(1).alias("n"))
     return (
-        lengths.unionByName(others)
+        lengths.unionByName(of_nameless)
         .groupBy(*cell, "len")
         .agg(F.sum("n").alias("n"))
         .groupBy(*cell)
@@ -37,9 +37,9 @@ def _percentile(percent: int) -> Column:
     """Return the smallest length up to which so many messages are counted."""
     start = F.struct(F.lit(0).cast("bigint").alias("upto"), F.lit(None).cast("bigint").alias("len"))
 
-    def add(found: Column, each: Column) -> Column:
-        upto = found["upto"] + each["n"]
-        reached = F.when(upto * 100 >= F.col("msgs") * percent, each["len"])
-        return F.struct(upto.alias("upto"), F.coalesce(found["len"], reached).alias("len"))
+    def add(counted: Column, length: Column) -> Column:
+        upto = counted["upto"] + length["n"]
+        reached = F.when(upto * 100 >= F.col("msgs") * percent, length["len"])
+        return F.struct(upto.alias("upto"), F.coalesce(counted["len"], reached).alias("len"))
 
     return F.aggregate("lengths", start, add)["len"]

@@ -32,7 +32,7 @@ def of_days(parts: DataFrame) -> DataFrame:
 
 def epochs(days: DataFrame, causes: DataFrame) -> DataFrame:
     """Compute the table from what is kept of all days (`of_days`) and the cause of each epoch (src, epoch, cause)."""
-    found = days.groupBy("src", "epoch").agg(
+    summed = days.groupBy("src", "epoch").agg(
         F.min("from_ts").alias("first"),
         F.max("to_ts").alias("last"),
         F.min("lo_key").alias("first_key"),
@@ -43,7 +43,7 @@ def epochs(days: DataFrame, causes: DataFrame) -> DataFrame:
     # a difference that does not fit counts as the largest
     skipped = F.coalesce(F.try_subtract(F.col("first_key") - 1, F.col("before")), F.lit(ENDLESS))
     return (
-        found.join(causes, ["src", "epoch"])
+        summed.join(causes, ["src", "epoch"])
         .withColumn("before", before)
         .withColumn("skipped", F.when((F.col("cause") == JUMP) & (F.col("before") < F.col("first_key")), skipped))
         .withColumn("program", program_of("src"))
