@@ -123,17 +123,17 @@ class Lake:
             newest = self._newest.get(table)
             if newest is not None and newest.version() == version:
                 return _files(newest)
-            found = self._open(table, version)
-        if found is None:
+            delta_table = self._open(table, version)
+        if delta_table is None:
             detail = f"the version {version} of the table {table} in {self.root.where} was removed"
             raise PipelineError("renewed", detail, "try again in a moment")
-        return _files(found)
+        return _files(delta_table)
 
     def columns(self, table: str) -> pa.Schema:
         """The columns of a table of the last build, with that of the day."""
         with _explained(self.root.where):
-            found = self._open(table, self.build.versions[table])
-            return pa.schema(found.schema().to_arrow()) if found is not None else pa.schema([])
+            delta_table = self._open(table, self.build.versions[table])
+            return pa.schema(delta_table.schema().to_arrow()) if delta_table is not None else pa.schema([])
 
     # -- a run
 
@@ -159,12 +159,12 @@ class Lake:
             kept = (file for file in before[name] if file.day not in replaced)
             return self._put(name, change.columns, [*kept, *change.written], [DAY] * change.divided, keep)
 
-        first, *others = sorted(changes)
+        first, *rest = sorted(changes)
         with _explained(self.root.where):
-            # Of two runs that meet, the one that is first at the first table goes on to the others.
+            # Of two runs that meet, the one that is first at the first table goes on to the rest.
             versions = {**self.build.versions, first: put(first)}
             with ThreadPoolExecutor(_THREADS) as pool:
-                versions |= zip(others, pool.map(put, others), strict=True)
+                versions |= zip(rest, pool.map(put, rest), strict=True)
             self._put_build(versions, keep)
 
     def _put(self, name: str, columns: pa.Schema, wanted: Iterable[File], divided: list[str], keep: float) -> int:
@@ -262,14 +262,14 @@ def _storage_options(where: str) -> dict[str, str]:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
     if "endpoint_override" in options:
         endpoint = f"{options.get('scheme', 'https')}://{options['endpoint_override']}"
-    found = {
+    settings = {
         "AWS_ACCESS_KEY_ID": unquote(parts.username or ""),
         "AWS_SECRET_ACCESS_KEY": unquote(parts.password or ""),
         "AWS_REGION": options.get("region", ""),
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in settings.items() if value}
 
 
 def _files(table: DeltaTable | None) -> list[File]:

@@ -35,11 +35,11 @@ class Root:
 
     def names(self, path: str = "") -> list[str]:
         """What is in a folder; nothing where there is none."""
-        return sorted(one.base_name for one in self._entries(path))
+        return sorted(entry.base_name for entry in self._entries(path))
 
     def folders(self, path: str = "") -> list[str]:
         """The folders directly below a folder; nothing where there is none."""
-        return sorted(one.base_name for one in self._entries(path) if one.type == pafs.FileType.Directory)
+        return sorted(entry.base_name for entry in self._entries(path) if entry.type == pafs.FileType.Directory)
 
     def _entries(self, path: str = "") -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(f"{self.path}/{path}".rstrip("/"), allow_not_found=True)
@@ -49,11 +49,11 @@ class Root:
         """All files below a folder, sorted, with their sizes and when they were written (nanoseconds since 1970);
         nothing where there is none."""
         folder = f"{self.path}/{path}".rstrip("/")
-        found = self.filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True))
+        entries = self.filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True))
         return sorted(
-            (info.path[len(self.path) + 1 :], info.size, info.mtime_ns or 0)
-            for info in found
-            if info.type == pafs.FileType.File
+            (entry.path[len(self.path) + 1 :], entry.size, entry.mtime_ns or 0)
+            for entry in entries
+            if entry.type == pafs.FileType.File
         )
 
     def text(self, path: str) -> str | None:
