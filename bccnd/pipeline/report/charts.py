@@ -42,7 +42,7 @@ def x_of(at: int, facts: Facts, left: float) -> float:
 def ticks(facts: Facts, left: float) -> list[tuple[float, str]]:
     """Return at most nine round times in UTC, with their places."""
     week = 10_080 * max(1, facts.period // (8 * 10_080 * fmt.MINUTE))
-    step = next((one for one in _STEPS if facts.period <= 8 * one * fmt.MINUTE), week) * fmt.MINUTE
+    step = next((minutes for minutes in _STEPS if facts.period <= 8 * minutes * fmt.MINUTE), week) * fmt.MINUTE
     first = -(-facts.start // step) * step
     form = "%H:%M" if step < fmt.DAY else "%d %b"
     return [(x_of(at, facts, left), format(fmt.moment(at), form)) for at in range(first, facts.end + 1, step)]
@@ -55,7 +55,7 @@ def rates(course: Course) -> list[float]:
 def loss_chart(facts: Facts) -> dict[str, Any]:
     """Return curves (name, style, path) of all hosts together, the worst ones, and the day before, with the places and
     labels of the axes; empty if nothing was lost."""
-    lossy = {name: one.ratio for name, one in facts.receivers.items() if one.ratio}
+    lossy = {host: course.ratio for host, course in facts.receivers.items() if course.ratio}
     if not lossy:
         return {}
     worst = sorted(lossy, key=lambda name: (-lossy[name], name))[:CURVES]
@@ -73,7 +73,7 @@ def _path(course: Course, facts: Facts, top: float, closed: bool) -> str:
     """Draw a step curve; closed, it is an area above zero."""
     parts: list[str] = []
     for step, rate in enumerate(rates(course)):
-        first, last = (min(facts.start + (step + one) * facts.step, facts.end) for one in (0, 1))
+        first, last = (min(facts.start + (step + ahead) * facts.step, facts.end) for ahead in (0, 1))
         y = round(HEIGHT * (1 - rate / top), 1)
         start = f"V{y}" if parts else f"M{x_of(first, facts, LEFT)} {HEIGHT if closed else y}V{y}"
         parts.append(f"{start}H{x_of(last, facts, LEFT)}")
@@ -84,11 +84,11 @@ def time_line(facts: Facts) -> list[Line]:
     """Return a line for each program with restarts or silences, those with most first, then hosts that were not
     recording."""
     lines: dict[str, Line] = {}
-    for one in facts.silences:
-        if one.kind in BARS:
-            end = facts.end if one.end is None else min(one.end, facts.end)
-            line = lines.setdefault(one.program, Line(one.program, [], []))
-            line.bars.append((max(one.start, facts.start), end, one.kind))
+    for silence in facts.silences:
+        if silence.kind in BARS:
+            end = facts.end if silence.end is None else min(silence.end, facts.end)
+            line = lines.setdefault(silence.program, Line(silence.program, [], []))
+            line.bars.append((max(silence.start, facts.start), end, silence.kind))
     for start in facts.starts:
         lines.setdefault(start.program, Line(start.program, [], [])).marks.append(start[1:])
     ranked = sorted(lines.values(), key=lambda line: (-len(line.bars) - len(line.marks), line.name))

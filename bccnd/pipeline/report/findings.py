@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, combinations, groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -82,13 +82,13 @@ class Finding(NamedTuple):
 def findings(facts: Facts) -> list[Finding]:
     """Return all findings, the most important first."""
     checks = (_losses, _late, _receives_twice, _sends_twice, _starts, _down, _silences, _not_recording)
-    every = (one for check in (*checks, _refusals, _floods, _clocks) for one in check(facts))
-    return sorted(every, key=lambda one: (one.severity, KINDS.index(one.kind), -one.weight, one.about))
+    unranked = (finding for check in (*checks, _refusals, _floods, _clocks) for finding in check(facts))
+    return sorted(unranked, key=lambda news: (news.severity, KINDS.index(news.kind), -news.weight, news.about))
 
 
 def health(facts: Facts, ranked: Sequence[Finding]) -> tuple[int, str]:
     """Describe the state of the fleet: a severity, and one sentence."""
-    urgent, look = (sum(one.severity == severity for one in ranked) for severity in (URGENT, LOOK))
+    urgent, look = (sum(finding.severity == severity for finding in ranked) for severity in (URGENT, LOOK))
     links = facts.crossing
     loss = f"{fmt.share(links.ratio)} of what should have arrived was lost" if links.due else ""
     if urgent:
@@ -113,9 +113,9 @@ def _finding(
     texts: str = "",
 ) -> Finding:
     """Make a finding with its texts from findings.toml: the section of its kind, or ``texts``."""
-    every = {**values, "facts": facts, "period": facts.period, "at": at}
+    context = {**values, "facts": facts, "period": facts.period, "at": at}
     title, evidence, cause, remedy = (
-        rendering.text(texts or kind, part).render(every) for part in ("title", "evidence", "cause", "remedy")
+        rendering.text(texts or kind, part).render(context) for part in ("title", "evidence", "cause", "remedy")
     )
     return Finding(kind, severity, tuple(about), title, evidence, cause, remedy, weight, at)
 
@@ -127,28 +127,29 @@ def _losses(facts: Facts) -> Iterator[Finding]:
     causes = attribute(by_sending_host(facts.links))
     if causes.segment:
         yield _loss(facts, "segment", causes.segment, add_courses(facts.receivers.values()))
-    for one in causes.receivers:
-        course = facts.receivers.get(one.host)
-        alone = all(sending_host(link.program) in causes.alone for link in facts.links if link.host == one.host)
-        yield _loss(facts, "receiver", one, course, alone=alone, outage=_outage(course, facts))
-    missed, unsent = ({one.sender: one for one in each} for each in (causes.senders, causes.unsent))
+    for loss in causes.receivers:
+        course = facts.receivers.get(loss.host)
+        alone = all(sending_host(link.program) in causes.alone for link in facts.links if link.host == loss.host)
+        yield _loss(facts, "receiver", loss, course, alone=alone, outage=_outage(course, facts))
+    missed, unsent = ({loss.sender: loss for loss in losses} for losses in (causes.senders, causes.unsent))
     for sender in sorted({*missed, *unsent}):
-        one = max((each[sender] for each in (missed, unsent) if sender in each), key=lambda each: each.rate)
+        losses = [by_sender[sender] for by_sender in (missed, unsent) if sender in by_sender]
         both = {"missed": missed.get(sender), "unsent": unsent.get(sender), "mostly": _mostly(facts.links, sender)}
-        yield _loss(facts, "sender", one, facts.sending.get(sender), **both)
-    for one in causes.pairs:
-        course = facts.receivers.get(one.host)
-        mine = course is not None and one.lost >= MOST * sum(course.lost)
-        mostly = _mostly(facts.links, one.sender, one.host)
-        yield _loss(facts, "link", one, course if mine else None, alone=one.sender in causes.alone, mostly=mostly)
+        yield _loss(facts, "sender", max(losses, key=attrgetter("rate")), facts.sending.get(sender), **both)
+    for loss in causes.pairs:
+        course = facts.receivers.get(loss.host)
+        if course is not None and loss.lost < MOST * sum(course.lost):
+            course = None
+        mostly = _mostly(facts.links, loss.sender, loss.host)
+        yield _loss(facts, "link", loss, course, alone=loss.sender in causes.alone, mostly=mostly)
 
 
-def _loss(facts: Facts, kind: str, one: Loss, course: Course | None, **values: Any) -> Finding:
+def _loss(facts: Facts, kind: str, loss: Loss, course: Course | None, **values: Any) -> Finding:
     steps = _brief(course)
     values["times"] = f" Nearly all of it between {_times(steps, facts, 'and')} UTC." if steps else ""
-    values |= {"cause": one, "host": one.host, "sender": one.sender}
-    about = [name for name in (one.host, one.sender) if name]
-    return _finding(facts, kind, URGENT if one.rate >= HEAVY else LOOK, about, values, one.rate)
+    values |= {"cause": loss, "host": loss.host, "sender": loss.sender}
+    about = [name for name in (loss.host, loss.sender) if name]
+    return _finding(facts, kind, URGENT if loss.rate >= HEAVY else LOOK, about, values, loss.rate)
 
 
 def _brief(course: Course | None) -> tuple[int, int] | None:
@@ -181,19 +182,19 @@ def _mostly(links: Iterable[Link], sender: str, host: str | None = None) -> str:
     for link in links:
         if sending_host(link.program) == sender and not link.own and host in (None, link.host):
             lost[link.program] = lost.get(link.program, 0) + link.lost
-    worst = max(lost, key=lambda one: lost[one], default="")
+    worst = max(lost, key=lambda program: lost[program], default="")
     if len(lost) < 2 or not lost[worst] or lost[worst] < MOST * sum(lost.values()):
         return ""
     return f" Nearly all of it was sent by {fmt.plain(worst)}."
 
 
 def _by_host(facts: Facts) -> dict[str, Link]:
-    return {one.host: one for one in add_links(link._replace(program="") for link in facts.links if not link.own)}
+    return {link.host: link for link in add_links(link._replace(program="") for link in facts.links if not link.own)}
 
 
 def _late(facts: Facts) -> Iterator[Finding]:
     hosts = _by_host(facts)
-    seen, late = (sum(getattr(one, name) for one in hosts.values()) for name in ("seen", "late"))
+    seen, late = (sum(getattr(link, name) for link in hosts.values()) for name in ("seen", "late"))
     if late >= FEW and late >= WORTH * seen:
         worst = sorted((host for host in hosts if hosts[host].late), key=lambda host: -hosts[host].late)
         yield _finding(facts, "late", LOOK, worst[:3], {"count": late, "seen": seen, "hosts": worst}, late / seen)
@@ -201,7 +202,7 @@ def _late(facts: Facts) -> Iterator[Finding]:
 
 def _receives_twice(facts: Facts) -> Iterator[Finding]:
     """Find receivers that get everything twice while others do not."""
-    rates = {host: one.dup / one.seen for host, one in _by_host(facts).items() if one.seen >= THIN}
+    rates = {host: link.dup / link.seen for host, link in _by_host(facts).items() if link.seen >= THIN}
     usual = median(rates.values()) if len(rates) > 1 else 1.0
     for host, rate in sorted(rates.items()):
         if rate >= TWICE and usual < TWICE / 5:
@@ -210,27 +211,23 @@ def _receives_twice(facts: Facts) -> Iterator[Finding]:
 
 def _sends_twice(facts: Facts) -> Iterator[Finding]:
     """Find whether sending twice prevents loss: how often both copies arrive shows how many single copies are lost."""
-    sums: dict[str, list[Link]] = {}
-    for link in facts.links:
-        if not link.own and link.seen >= THIN:
-            sums.setdefault(link.program, []).append(link)
-    rates = {program: sum(one.dup for one in links) / sum(one.seen for one in links) for program, links in sums.items()}
-    programs = sorted(program for program, rate in rates.items() if TWICE <= rate <= THRICE)
+    links = [link for link in facts.links if not link.own and link.seen >= THIN]
+    by_program = add_links(link._replace(host="") for link in links)
+    programs = sorted(link.program for link in by_program if TWICE <= link.dup / link.seen <= THRICE)
     if not programs or any(_receives_twice(facts)):
         return
     # for each host, the loss of single copies and that of messages
     losses: dict[str, tuple[float, float]] = {}
-    for host in facts.hosts:
-        links = [link for program in programs for link in sums[program] if link.host == host]
-        if links and (due := sum(one.due for one in links)):
-            again = min(sum(one.dup for one in links) / sum(one.seen for one in links), 1.0)
-            losses[host] = (1 - again) / (1 + again), sum(one.lost for one in links) / due
+    for link in add_links(link._replace(program="") for link in links if link.program in programs):
+        if link.due:
+            again = min(link.dup / link.seen, 1.0)
+            losses[link.host] = (1 - again) / (1 + again), link.ratio
     single, now = (median(loss[place] for loss in losses.values()) for place in range(2))
     helped = [host for host, loss in sorted(losses.items()) if loss[0] - loss[1] >= HELPS]
     verdict = "few" if now > single / 2 else "all"
     if single < WORTH:
         verdict = "some" if helped else "none"
-    worst = max(((host, losses[host]) for host in helped), key=lambda one: one[1], default=None)
+    worst = max(((host, losses[host]) for host in helped), key=itemgetter(1), default=None)
     values = {"programs": programs, "helped": helped, "worst": worst, "single": single, "now": now, "verdict": verdict}
     yield _finding(facts, "twice", NOTE, programs, values, len(programs))
 
@@ -241,27 +238,27 @@ def _sends_twice(facts: Facts) -> Iterator[Finding]:
 def _starts(facts: Facts) -> Iterator[Finding]:
     for program, group in groupby(sorted(facts.starts), attrgetter("program")):
         starts = list(group)
-        causes = [one.cause for one in starts if one.cause != "jump"]
+        causes = [start.cause for start in starts if start.cause != "jump"]
         if (times := len(causes)) >= OFTEN:
             values = {"program": program, "times": times, "masked": causes.count("masked")}
             yield _finding(facts, "restarts", LOOK, (program,), values, times)
-        if jumps := [one for one in starts if one.skipped]:
-            most, total = max(jumps, key=attrgetter("skipped")), sum(one.skipped for one in jumps)
+        if jumps := [start for start in starts if start.skipped]:
+            most, total = max(jumps, key=attrgetter("skipped")), sum(start.skipped for start in jumps)
             values = {"program": program, "jumps": len(jumps), "total": total, "most": most.skipped}
             yield _finding(facts, "jump", LOOK, (program,), values, total, most.at)
 
 
 def _silences(facts: Facts) -> Iterator[Finding]:
     left = set()
-    for one in facts.silences:
-        lasted = (facts.end if one.end is None else one.end) - one.start
-        values = {"program": one.program, "lasted": max(lasted, 0)}
-        if one.kind == "open" and one.basis != "heartbeat":
-            left.add(one.program)
-        elif one.kind == "open":
-            yield _finding(facts, "died", URGENT, (one.program,), values, 0, one.start)
-        elif one.kind == "gap" and one.basis == "heartbeat":
-            yield _finding(facts, "silent", LOOK, (one.program,), values, lasted, one.start)
+    for silence in facts.silences:
+        lasted = (facts.end if silence.end is None else silence.end) - silence.start
+        values = {"program": silence.program, "lasted": max(lasted, 0)}
+        if silence.kind == "open" and silence.basis != "heartbeat":
+            left.add(silence.program)
+        elif silence.kind == "open":
+            yield _finding(facts, "died", URGENT, (silence.program,), values, 0, silence.start)
+        elif silence.kind == "gap" and silence.basis == "heartbeat":
+            yield _finding(facts, "silent", LOOK, (silence.program,), values, lasted, silence.start)
     if left:
         yield _finding(facts, "left", NOTE, sorted(left), {"programs": sorted(left)}, len(left))
 
@@ -269,36 +266,36 @@ def _silences(facts: Facts) -> Iterator[Finding]:
 def _down(facts: Facts) -> Iterator[Finding]:
     """Find times in which all programs of a host were silent at once."""
     groups: list[list[Silence]] = []
-    down = (one for one in facts.silences if one.kind == "host_down")
-    for one in sorted(down, key=lambda one: (sending_host(one.program), one.start)):
-        first = groups[-1][0] if groups else None
-        if first and sending_host(first.program) == sending_host(one.program) and one.start - first.start <= TOGETHER:
-            groups[-1].append(one)
+    down = (silence for silence in facts.silences if silence.kind == "host_down")
+    for silence in sorted(down, key=lambda silence: (sending_host(silence.program), silence.start)):
+        host, start = sending_host(silence.program), silence.start
+        if groups and sending_host(groups[-1][0].program) == host and start - groups[-1][0].start <= TOGETHER:
+            groups[-1].append(silence)
         else:
-            groups.append([one])
+            groups.append([silence])
     for group in groups:
-        host, programs = sending_host(group[0].program), len({one.program for one in group})
-        ends = [one.end for one in group if one.end is not None]
+        host, programs = sending_host(group[0].program), len({silence.program for silence in group})
+        ends = [silence.end for silence in group if silence.end is not None]
         values = {"host": host, "programs": programs, "end": max(ends) if len(ends) == len(group) else None}
         yield _finding(facts, "host_down", LOOK if ends else URGENT, (host,), values, programs, group[0].start)
 
 
 def _not_recording(facts: Facts) -> Iterator[Finding]:
-    until = {one.host: one.end for one in facts.recordings if one.end < facts.end - fmt.MINUTE}
-    for one in add_links(link._replace(program="") for link in facts.links if not link.own):
-        if one.not_listening >= max(FEW, ABSENT * one.expected) and not _was_down(one.host, facts):
-            rate, spans = one.not_listening / one.expected, facts.absences(one.host)
-            values = {"host": one.host, "rate": rate, "absent": one.not_listening, "until": until.get(one.host)}
+    until = {recording.host: recording.end for recording in facts.recordings if recording.end < facts.end - fmt.MINUTE}
+    for link in _by_host(facts).values():
+        if link.not_listening >= max(FEW, ABSENT * link.expected) and not _was_down(link.host, facts):
+            rate, spans = link.not_listening / link.expected, facts.absences(link.host)
+            values = {"host": link.host, "rate": rate, "absent": link.not_listening, "until": until.get(link.host)}
             values["spans"] = spans if len(spans) == 1 else []
-            yield _finding(facts, "not_recording", NOTE, (one.host,), values, rate)
+            yield _finding(facts, "not_recording", NOTE, (link.host,), values, rate)
 
 
 def _was_down(host: str, facts: Facts) -> bool:
     """Return whether a host was not recording because it was down, which is a finding of its own."""
     times = [
-        (one.start - TOGETHER, (facts.end if one.end is None else one.end) + TOGETHER)
-        for one in facts.silences
-        if one.kind == "host_down" and sending_host(one.program) == host
+        (silence.start - TOGETHER, (facts.end if silence.end is None else silence.end) + TOGETHER)
+        for silence in facts.silences
+        if silence.kind == "host_down" and sending_host(silence.program) == host
     ]
     spans = facts.absences(host)
     return bool(times) and all(any(start <= at and to <= end for start, end in times) for at, to in spans)
@@ -308,30 +305,30 @@ def _was_down(host: str, facts: Facts) -> bool:
 
 
 def _refusals(facts: Facts) -> Iterator[Finding]:
-    for one in facts.refusals:
-        texts = one.verdict if one.verdict in _REFUSED else "unknown"
+    for refusals in facts.refusals:
+        texts = refusals.verdict if refusals.verdict in _REFUSED else "unknown"
         kind, severity, least = _REFUSED.get(texts, ("unknown", NOTE, FEW))
-        if one.verdict != "internal_error" and one.datagrams >= least:
-            values = {"one": one, "peer": one.peer or "an unknown address"}
-            yield _finding(facts, kind, severity, (one.peer,), values, one.datagrams, texts=texts)
+        if refusals.verdict != "internal_error" and refusals.datagrams >= least:
+            values = {"refusals": refusals, "peer": refusals.peer or "an unknown address"}
+            yield _finding(facts, kind, severity, (refusals.peer,), values, refusals.datagrams, texts=texts)
 
 
 def _floods(facts: Facts) -> Iterator[Finding]:
-    channels = [one for one in facts.channels if not one.name.startswith(HEARTBEAT)]
+    channels = [channel for channel in facts.channels if not channel.name.startswith(HEARTBEAT)]
     minutes = max(facts.period / fmt.MINUTE, 1)
-    for one in channels if len(channels) > 3 else ():
-        usual = median(other.peak for other in channels if other is not one)
-        alone = one.messages >= facts.messages / 2 or one.peak >= one.messages / minutes * 5
-        if one.peak >= max(FLOOD, FLOOD_TIMES * usual) and alone:
-            yield _finding(facts, "flood", LOOK, (one.name,), {"one": one, "usual": usual}, one.peak)
+    for channel in channels if len(channels) > 3 else ():
+        usual = median(other.peak for other in channels if other is not channel)
+        alone = channel.messages >= facts.messages / 2 or channel.peak >= channel.messages / minutes * 5
+        if channel.peak >= max(FLOOD, FLOOD_TIMES * usual) and alone:
+            yield _finding(facts, "flood", LOOK, (channel.name,), {"channel": channel, "usual": usual}, channel.peak)
 
 
 def _clocks(facts: Facts) -> Iterator[Finding]:
     groups: dict[str, list[Clock]] = {}
-    for one in facts.clocks:
-        groups.setdefault(one.against, []).append(one)
+    for clock in facts.clocks:
+        groups.setdefault(clock.against, []).append(clock)
     for against, group in groups.items():
-        offsets = {against: 0, **{one.host: one.middle for one in group}}
+        offsets = {against: 0, **{clock.host: clock.middle for clock in group}}
         middle = round(median(offsets.values())) if len(offsets) > 2 else 0
         for host, offset in sorted(offsets.items()):
             off = offset - middle

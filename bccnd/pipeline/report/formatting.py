@@ -39,9 +39,9 @@ def about(number: int) -> str:
     return f"{_digits(number / unit)}{_GAP}{name}"
 
 
-def quantity(number: int, one: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """Format as 1 host, 2 hosts."""
-    return f"{about(number)}{_GAP}{one}{'' if number == 1 else 's'}"
+    return f"{about(number)}{_GAP}{noun}{'' if number == 1 else 's'}"
 
 
 def share(ratio: float) -> str:
@@ -120,7 +120,7 @@ def listing(names: Sequence[str], more: int = 0) -> str:
 
 def plain(text: str) -> str:
     """Escape the unprintable characters in a name from the network."""
-    return "".join(one if one.isprintable() or one == _GAP else f"\\x{ord(one):02x}" for one in text)
+    return "".join(char if char.isprintable() or char == _GAP else f"\\x{ord(char):02x}" for char in text)
 
 
 def shortened(text: str, limit: int) -> str:

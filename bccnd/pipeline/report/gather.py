@@ -65,14 +65,14 @@ class _Gathering:
             first, last = start - fmt.DAY, end - fmt.DAY
             before = self._course_before(first, last, step)
         recordings = self._recordings(start, end)
-        hosts = {link.host for link in links} | {one.host for one in recordings}
+        hosts = {link.host for link in links} | {recording.host for recording in recordings}
         progress("reading restarts, silences and traffic")
         starts, silences = self._runs(start, end)
         channels, messages = self._channels()
         loss = (start, end, step, tuple(sorted(hosts)), links, receivers, sending, before)
-        others = (starts, silences, self._delivery(), channels, self._refusals(), self._clocks(), recordings)
+        events = (starts, silences, self._delivery(), channels, self._refusals(), self._clocks(), recordings)
         missing = tuple(sorted(set(COLUMNS) - {SESSIONS, DAMAGED} - self._tables.names))
-        return Facts(*loss, *others, self._folded, missing, messages, rest, self._damaged())
+        return Facts(*loss, *events, self._folded, missing, messages, rest, self._damaged())
 
     def _damaged(self) -> tuple[str, ...]:
         """Return why files of the journal could not be used; each is named there."""
@@ -87,11 +87,11 @@ class _Gathering:
             if rows.num_rows
         ]
         if not ends:
-            what = f"{self._tables.where}: there is nothing in these tables"
+            problem = f"{self._tables.where}: there is nothing in these tables"
             if self._time != TimeRange():
-                raise PipelineError("empty", f"{what} from that time", "name another time with --since and --until")
-            raise PipelineError("empty", what, "check whether anything was recorded")
-        first, last = min(one["min"] for one in ends), max(one["max"] for one in ends) + fmt.MINUTE
+                raise PipelineError("empty", f"{problem} from that time", "name another time with --since and --until")
+            raise PipelineError("empty", problem, "check whether anything was recorded")
+        first, last = min(bounds["min"] for bounds in ends), max(bounds["max"] for bounds in ends) + fmt.MINUTE
         start, end = self._time.start, self._time.end
         return first if start is None else max(first, start), last if end is None else min(last, end)
 
@@ -113,11 +113,11 @@ class _Gathering:
     def _listed(self, sums: Sums, kept: str) -> tuple[_Rows, dict[str, int]]:
         """Return the first groups, up to the limit ``kept``, and the sums of the others, which are counted."""
         table, cap = sums.table(), GROUPS[kept]
-        others = table.slice(cap)
-        if not others.num_rows:
+        beyond = table.slice(cap)
+        if not beyond.num_rows:
             return table.to_pylist(), {}
-        self._folded[kept] = max(others.num_rows, self._folded.get(kept, 0))
-        rest = {name: pc.sum(others[name]).as_py() or 0 for name, how in sums.how.items() if how == "sum"}
+        self._folded[kept] = max(beyond.num_rows, self._folded.get(kept, 0))
+        rest = {name: pc.sum(beyond[name]).as_py() or 0 for name, how in sums.how.items() if how == "sum"}
         return table.slice(0, cap).to_pylist(), rest
 
     # -- loss
@@ -137,8 +137,8 @@ class _Gathering:
             senders.add(by_step)
         listed, rest = self._listed(pairs, _PAIRS)
         links = tuple(Link(row["host"], row["program"], *(row[name] for name in names)) for row in listed)
-        other = Link("", "", *(rest[name] for name in names)) if rest else None
-        return links, other, _courses(receivers, start, end, step), _courses(senders, start, end, step)
+        unlisted = Link("", "", *(rest[name] for name in names)) if rest else None
+        return links, unlisted, _courses(receivers, start, end, step), _courses(senders, start, end, step)
 
     def _course_before(self, start: int, end: int, step: int) -> dict[str, Course]:
         """Return loss over an earlier time by receiving host."""
@@ -154,8 +154,8 @@ class _Gathering:
         for part in self._tables.rows("receiver_sets", self._time):
             named = part.filter(pc.is_in(part["set_id"], value_set=pa.array(counts, pa.int64())))
             sets |= {row["set_id"]: frozenset(row["hosts"]) for row in named.to_pylist()}
-        deliveries = (facts.Delivery(sets[one], messages) for one, messages in counts.items() if one in sets)
-        return tuple(sorted(deliveries, key=lambda one: (-one.messages, sorted(one.hosts))))
+        deliveries = (facts.Delivery(sets[set_id], messages) for set_id, messages in counts.items() if set_id in sets)
+        return tuple(sorted(deliveries, key=lambda delivery: (-delivery.messages, sorted(delivery.hosts))))
 
     def _recordings(self, start: int, end: int) -> tuple[Recording, ...]:
         """Return one recording of each host, from the sessions that touch the period."""
@@ -168,8 +168,10 @@ class _Gathering:
         versions = self._grouped(SESSIONS, ["host", "version"], how, _PAIRS, touching)
         latest = {row["host"]: row["version"] or "" for row in reversed(versions)}
         return tuple(
-            Recording(one, row["start_ts"], row["end_ts"], latest[one], row["socket_drops"] or 0, row["tap_gaps"] or 0)
-            for one, row in sorted((row["host"], row) for row in rows)
+            Recording(
+                host, row["start_ts"], row["end_ts"], latest[host], row["socket_drops"] or 0, row["tap_gaps"] or 0
+            )
+            for host, row in sorted((row["host"], row) for row in rows)
         )
 
     # -- restarts and silences
@@ -190,7 +192,7 @@ class _Gathering:
         silences = [(row["src"], Silence(*(row[name] for name in names))) for row in rows]
         rows = self._grouped("epochs", ["program", "first_ts", "cause"], {"jump": "max"}, _RUNS, later)
         starts = [Start(row["program"], row["first_ts"], row["cause"], row["jump"]) for row in rows]
-        programs = pa.array({one.program for _, one in silences}, pa.string())
+        programs = pa.array({silence.program for _, silence in silences}, pa.string())
 
         def concerned(rows: pa.Table) -> pa.Table:
             return rows.filter(pc.is_in(rows["program"], value_set=programs))
@@ -233,13 +235,13 @@ class _Gathering:
         for row in traffic:  # of each channel, the busiest program comes first
             name, count = row["chan"], row["msgs"]
             new = facts.Channel(name, 0, 0, 0, peaks.get(name, 0), row["program"], count, *lost.get(name, (0, 0)))
-            one = channels.get(name, new)
-            longest = max(one.longest, row["p99_len"])
-            channels[name] = one._replace(
-                messages=one.messages + count, octets=one.octets + row["bytes"], longest=longest
+            channel = channels.get(name, new)
+            longest = max(channel.longest, row["p99_len"])
+            channels[name] = channel._replace(
+                messages=channel.messages + count, octets=channel.octets + row["bytes"], longest=longest
             )
-        ranked = sorted(channels.values(), key=lambda one: (-one.messages, one.name))
-        return tuple(ranked), sum(one.messages for one in ranked) + rest.get("msgs", 0)
+        ranked = sorted(channels.values(), key=lambda channel: (-channel.messages, channel.name))
+        return tuple(ranked), sum(channel.messages for channel in ranked) + rest.get("msgs", 0)
 
     def _refusals(self) -> tuple[facts.Refusals, ...]:
         how = {"n": "sum", "first_ts": "min", "last_ts": "max"}
@@ -259,7 +261,7 @@ class _Gathering:
             first, last = min(row["first_ts"] for row in of_key), max(row["last_ts"] for row in of_key)
             claimed = tuple(names[key][:3])
             refusals.append(facts.Refusals(*key, of_key[0]["n"], len(of_key), claimed, len(names[key]), first, last))
-        return tuple(sorted(refusals, key=lambda one: (-one.datagrams, one.peer, one.verdict)))
+        return tuple(sorted(refusals, key=lambda refused: (-refused.datagrams, refused.peer, refused.verdict)))
 
     def _clocks(self) -> tuple[facts.Clock, ...]:
         """Return one comparison of each pair of hosts; over several days the middle is their weighted mean."""
@@ -283,21 +285,21 @@ def _merge_runs(silences: Iterable[tuple[str, Silence]], runs: _Runs) -> tuple[s
     """
     starts: set[Start] = set()
     merged: dict[tuple[str, str, str, int | None], Silence] = {}
-    for src, one in silences:
-        others = [run for name, run in runs.get(one.program, {}).items() if name != src]
+    for src, silence in silences:
+        other_runs = [run for name, run in runs.get(silence.program, {}).items() if name != src]
         # the others count that were received until the silence ended or, if it did not end, after it began
-        if any(first <= one.start < last and last >= (one.end or last) for first, last in others):
+        if any(first <= silence.start < last and last >= (silence.end or last) for first, last in other_runs):
             continue
-        successor = min((first for first, _ in others if first > one.start), default=None)
-        if one.end is None and successor is not None:
-            if one.basis == "heartbeat" or one.kind == "host_down":
-                starts.add(Start(one.program, successor, "replaced"))
-            if one.kind == "open" and (one.basis != "heartbeat" or successor < one.start + RESTART):
+        successor = min((first for first, _ in other_runs if first > silence.start), default=None)
+        if silence.end is None and successor is not None:
+            if silence.basis == "heartbeat" or silence.kind == "host_down":
+                starts.add(Start(silence.program, successor, "replaced"))
+            if silence.kind == "open" and (silence.basis != "heartbeat" or successor < silence.start + RESTART):
                 continue
-            one = one._replace(kind="gap" if one.kind == "open" else one.kind, end=successor)
+            silence = silence._replace(kind="gap" if silence.kind == "open" else silence.kind, end=successor)
         # Processes of one program that end together are one silence; of those that end for good, the last counts.
-        key = one.program, one.kind, one.basis, one.end
-        merged[key] = max(one, merged.get(key, one), key=attrgetter("start"))
+        key = silence.program, silence.kind, silence.basis, silence.end
+        merged[key] = max(silence, merged.get(key, silence), key=attrgetter("start"))
     return starts, sorted(merged.values(), key=attrgetter("start", "program"))
 
 
@@ -325,7 +327,7 @@ class Sums:
 
     def _aggregate(self, table: pa.Table) -> pa.Table:
         sums = table.group_by(self.keys, use_threads=False).aggregate(list(self.how.items()))
-        names = [*self.keys, *(f"{name}_{one}" for name, one in self.how.items())]
+        names = [*self.keys, *(f"{name}_{function}" for name, function in self.how.items())]
         return sums.select(names).rename_columns([*self.keys, *self.how])
 
 

@@ -80,7 +80,7 @@ def report(
 def render_page(facts: Facts, ranked: Sequence[Finding], title: str = "") -> str:
     """Return the whole page as one text."""
     tables, state = _tables(facts), health(facts, ranked)
-    shown = [(one, *_place(one, tables)) for one in ranked[:FINDINGS]]
+    shown = [(finding, *_place(finding, tables)) for finding in ranked[:FINDINGS]]
     rest = _table("rest", ranked[FINDINGS:], facts)
     values = {"facts": facts, "health": state, "shown": shown, "rest": rest, "tables": tables, "charts": charts}
     values |= {"levels": ["none", *LEVELS], "before": add_courses(facts.before.values()), **matrix(facts)}
@@ -98,14 +98,14 @@ def _place(finding: Finding, tables: Mapping[str, Table]) -> tuple[str, int | No
 def _table(section: str, items: Sequence[Any], facts: Facts) -> Table:
     title, columns, names, bar, folded = rendering.data("tables")[section]
     heads, cells = zip(*(column.split(": ") for column in columns.split("; ")), strict=True)
-    longest = max((abs(getattr(one, bar)) for one in items), default=0) if bar else 0
+    longest = max((abs(getattr(item, bar)) for item in items), default=0) if bar else 0
     rows = [
         Row(
-            [_cell(one, facts, *cell.split()) for cell in cells],
-            frozenset(name for each in names.split() for name in _names(getattr(one, each))),
-            100 * abs(getattr(one, bar)) / (longest or 1) if bar else None,
+            [_cell(item, facts, *cell.split()) for cell in cells],
+            frozenset(name for field in names.split() for name in _names(getattr(item, field))),
+            100 * abs(getattr(item, bar)) / (longest or 1) if bar else None,
         )
-        for one in items[:ROWS]
+        for item in items[:ROWS]
     ]
     return Table(title, heads, rows, facts.folded.get(folded, 0) + max(len(items) - ROWS, 0))
 
@@ -125,16 +125,16 @@ def _tables(facts: Facts) -> dict[str, Table]:
     items: dict[str, Sequence[Any]] = {
         "matrix": _worst_first(facts.links),
         "receivers": _receivers(facts),
-        "programs": _worst_first(add_links(one._replace(host="") for one in facts.links if not one.own)),
+        "programs": _worst_first(add_links(link._replace(host="") for link in facts.links if not link.own)),
         "channels": facts.channels,
         "events": _events(facts),
-        "sets": [_more(one, name=set_name(one.hosts, facts.hosts), size=len(one.hosts)) for one in facts.delivery],
+        "sets": [_more(row, name=set_name(row.hosts, facts.hosts), size=len(row.hosts)) for row in facts.delivery],
         "refused": [
-            _more(one, sources=fmt.listing(one.claimed, more=one.names - len(one.claimed))) for one in facts.refusals
+            _more(row, sources=fmt.listing(row.claimed, more=row.names - len(row.claimed))) for row in facts.refusals
         ],
-        "clocks": sorted(facts.clocks, key=lambda one: (-abs(one.middle), one.host)),
+        "clocks": sorted(facts.clocks, key=lambda clock: (-abs(clock.middle), clock.host)),
     }
-    return {section: _table(section, each, facts) for section, each in items.items()}
+    return {section: _table(section, of_section, facts) for section, of_section in items.items()}
 
 
 def _more(item: Any, **values: Any) -> SimpleNamespace:
@@ -142,11 +142,11 @@ def _more(item: Any, **values: Any) -> SimpleNamespace:
 
 
 def _worst_first(links: Iterable[Link]) -> list[Link]:
-    return sorted(links, key=lambda one: (-one.ratio, -one.lost, one.program, one.host))
+    return sorted(links, key=lambda link: (-link.ratio, -link.lost, link.program, link.host))
 
 
 def _receivers(facts: Facts) -> list[SimpleNamespace]:
-    recordings = {one.host: one for one in facts.recordings}
+    recordings = {recording.host: recording for recording in facts.recordings}
     rows = []
     for host in facts.hosts:
         course, before = facts.receivers.get(host, Course()), facts.before.get(host)
@@ -163,8 +163,8 @@ def _events(facts: Facts) -> list[SimpleNamespace]:
             row = {"what": charts.BARS[kind], "end": None if kind == "open" else end, "length": end - start}
             rows.append(SimpleNamespace(start=start, name=line.name, **row))
         for start, kind, skipped in line.marks:
-            what = charts.MARKS[kind][1] + (f", {fmt.count(skipped)} skipped" if skipped else "")
-            rows.append(SimpleNamespace(start=start, name=line.name, what=what, end=None, length=None))
+            meaning = charts.MARKS[kind][1] + (f", {fmt.count(skipped)} skipped" if skipped else "")
+            rows.append(SimpleNamespace(start=start, name=line.name, what=meaning, end=None, length=None))
     return sorted(rows, key=attrgetter("start", "name", "what"))
 
 
@@ -173,10 +173,10 @@ def matrix(facts: Facts, limit: int = MATRIX) -> dict[str, Any]:
     many programs. ``more`` are the numbers of rows and columns that are left out."""
     grouped = len({link.program for link in facts.links}) > limit
     links = by_sending_host(facts.links) if grouped else facts.links
-    counted = [Link(one.host, one.program, *[0] * 8) if one.own else one for one in links]
-    programs = [one.program for one in _worst_first(add_links(one._replace(host="") for one in counted))]
-    hosts = [one.host for one in _worst_first(add_links(one._replace(program="") for one in counted))]
-    cells = {(one.program, one.host): (one, level(one.ratio)) for one in links if one.due}
+    counted = [Link(link.host, link.program, *[0] * 8) if link.own else link for link in links]
+    programs = [link.program for link in _worst_first(add_links(link._replace(host="") for link in counted))]
+    hosts = [link.host for link in _worst_first(add_links(link._replace(program="") for link in counted))]
+    cells = {(link.program, link.host): (link, level(link.ratio)) for link in links if link.due}
     more = max(len(programs) - limit, 0), max(len(hosts) - limit, 0)
     return {"programs": programs[:limit], "hosts": hosts[:limit], "cells": cells, "grouped": grouped, "more": more}
 

@@ -39,24 +39,25 @@ def look(where: str, severity: int, days: int) -> tuple[Facts, list[Finding]]:
     tables = Tables(where)
     latest = tables.days(NEEDED)[-days:]
     facts = gather(tables, TimeRange(midnight(latest[0])) if latest else TimeRange())
-    return facts, [one for one in findings(facts) if one.severity <= severity]
+    return facts, [finding for finding in findings(facts) if finding.severity <= severity]
 
 
-def name(one: Finding) -> str:
+def identify(finding: Finding) -> str:
     """Identifies a finding in later runs."""
-    return json.dumps([one.kind, one.about, one.at])
+    return json.dumps([finding.kind, finding.about, finding.at])
 
 
-def message(one: Finding, facts: Facts) -> bytes:
+def message(finding: Finding, facts: Facts) -> bytes:
     """One JSON object; a message that is sent twice has the same ``id``."""
-    times = {"from": facts.start, "to": facts.end} | ({} if one.at is None else {"at": one.at})
-    parts: dict[str, Any] = {"kind": one.kind, "severity": SEVERITIES[one.severity]}
+    times = {"from": facts.start, "to": facts.end} | ({} if finding.at is None else {"at": finding.at})
+    parts: dict[str, Any] = {"kind": finding.kind, "severity": SEVERITIES[finding.severity]}
     parts |= {part: f"{fmt.moment(at):%Y-%m-%dT%H:%M:%SZ}" for part, at in times.items()}
-    parts["id"] = hashlib.sha256(json.dumps([name(one), one.severity, facts.end]).encode()).hexdigest()[:16]
+    parts["id"] = hashlib.sha256(json.dumps([identify(finding), finding.severity, facts.end]).encode()).hexdigest()[:16]
+    texts = {part: getattr(finding, part).replace("\N{NO-BREAK SPACE}", " ") for part in _TEXTS}
     text = b""
     for cut in _CUTS:
-        parts["about"] = [fmt.shortened(each, cut) for each in one.about[:_NAMES]]
-        parts |= {part: fmt.shortened(getattr(one, part), cut).replace("\N{NO-BREAK SPACE}", " ") for part in _TEXTS}
+        parts["about"] = [fmt.shortened(name, cut) for name in finding.about[:_NAMES]]
+        parts |= {part: fmt.shortened(words, cut) for part, words in texts.items()}
         text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode()
         if len(text) <= _SIZE:
             break
@@ -69,12 +70,14 @@ class Published:
     def __init__(self, where: str) -> None:
         """Raises PipelineError: bad_state, no_place."""
         self._root = place.Root(where)
-        self._known: dict[str, tuple[int, float]] = {}
+        self._published: dict[str, tuple[int, float]] = {}
         with place.usable(where):
             text = self._root.text(STATE)
         try:
-            known = json.loads(text)["published"] if text else {}
-            self._known = {str(one): (int(severity), float(weight)) for one, (severity, weight) in known.items()}
+            entries = json.loads(text)["published"] if text else {}
+            self._published = {
+                str(name): (int(severity), float(weight)) for name, (severity, weight) in entries.items()
+            }
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise PipelineError(
                 "bad_state", f"{self._root.at(STATE)} is damaged", "remove it: all findings will be published again"
@@ -82,18 +85,18 @@ class Published:
 
     def news(self, ranked: Iterable[Finding]) -> list[Finding]:
         """Findings that were not published, or became worse."""
-        return [one for one in ranked if self._is_news(one)]
+        return [finding for finding in ranked if self._is_news(finding)]
 
-    def _is_news(self, one: Finding) -> bool:
-        severity, weight = self._known.get(name(one), (len(SEVERITIES), 0.0))
-        return one.severity < severity or one.weight > WORSE * weight
+    def _is_news(self, finding: Finding) -> bool:
+        severity, weight = self._published.get(identify(finding), (len(SEVERITIES), 0.0))
+        return finding.severity < severity or finding.weight > WORSE * weight
 
     def write(self, ranked: Sequence[Finding], published: Sequence[Finding]) -> None:
         """Note what was published; forget what is not among the findings any more. Raises OSError."""
-        there = {name(one) for one in ranked}
-        self._known = {one: known for one, known in self._known.items() if one in there}
-        self._known |= {name(one): (one.severity, one.weight) for one in published}
+        current = {identify(finding) for finding in ranked}
+        self._published = {name: state for name, state in self._published.items() if name in current}
+        self._published |= {identify(finding): (finding.severity, finding.weight) for finding in published}
         try:
-            self._root.put(STATE, json.dumps({"published": self._known}))
+            self._root.put(STATE, json.dumps({"published": self._published}))
         except pa.ArrowException as error:
             raise OSError(str(error)) from error

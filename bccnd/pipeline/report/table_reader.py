@@ -91,9 +91,9 @@ class Tables:
             self._root = Root(where)
             exists = self._root.filesystem.get_file_info(self._root.path).type
             if exists != pafs.FileType.Directory:
-                what = "there is no such folder" if exists == pafs.FileType.NotFound else "it is no folder"
+                problem = "there is no such folder" if exists == pafs.FileType.NotFound else "it is no folder"
                 remedy = "name the output of bccn pipeline build, or a journal"
-                raise PipelineError("no_tables", f"{where}: {what}", remedy)
+                raise PipelineError("no_tables", f"{where}: {problem}", remedy)
             below = self._root.names()
         self._lake = Lake(where)
         self.names = self._lake.tables
@@ -130,12 +130,12 @@ class Tables:
         try:
             with pq.ParquetFile(f"{self._root.path}/{path}", filesystem=self._root.filesystem) as file:
                 if missing := sorted(COLUMNS[table].keys() - set(file.schema_arrow.names)):
-                    what = f"{whole} is no file of the table {table}: it lacks {missing[0]}"
-                    raise PipelineError("foreign", what, _REMEDY)
+                    problem = f"{whole} is no file of the table {table}: it lacks {missing[0]}"
+                    raise PipelineError("foreign", problem, _REMEDY)
                 yield file
         except FileNotFoundError as error:
-            what = f"{whole} was removed: the tables are being replaced"
-            raise PipelineError("renewed", what, "try again in a moment") from error
+            problem = f"{whole} was removed: the tables are being replaced"
+            raise PipelineError("renewed", problem, "try again in a moment") from error
         except (pa.ArrowException, OSError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0][:300]
             raise PipelineError("foreign", f"{whole} cannot be read: {reason}", _REMEDY) from error
