@@ -93,8 +93,8 @@ class CaptureSettings:
 
     def checker(self) -> IntegrityChecker:
         """Make the integrity check. Raises ValueError for keys that do not fit the algorithm."""
-        known = {"required": self.required, "accept_unverifiable": not self.keys and not self.signers}
-        return make_checker(self.algorithm, self.keys, self.signers, **known)
+        options = {"required": self.required, "accept_unverifiable": not self.keys and not self.signers}
+        return make_checker(self.algorithm, self.keys, self.signers, **options)
 
 
 class Summary(NamedTuple):
@@ -210,9 +210,9 @@ class CaptureSet:
 
     def _no_bccn(self) -> JournalError:
         tally, port = self.tally, self._settings.port
-        what = self._paths[0] if len(self._paths) == 1 else f"{len(self._paths)} captures"
+        captures = self._paths[0] if len(self._paths) == 1 else f"{len(self._paths)} captures"
         links = f", of unknown link types {sorted(tally.links)}" if tally.links else ""
-        why = f"{what}: no datagram for UDP port {port} among {tally.packets} packets{links}"
+        why = f"{captures}: no datagram for UDP port {port} among {tally.packets} packets{links}"
         if tally.truncated + tally.fragments + tally.malformed:
             why += f" ({tally.truncated} cut off, {tally.fragments} in fragments, {tally.malformed} malformed)"
         return JournalError("no_bccn", why, "name the --port that BCCN has there; capture with tcpdump -s 0 'udp'")
@@ -300,7 +300,7 @@ class _Stage:
         table = pa.Table.from_pylist([{"host": host, "journal_id": journal, **session}], schema=schema.SESSIONS)
         files.write(self._filesystem, self._folder, sessions, table)
         listed = list_files(self._filesystem, self._root, hosts=[host])
-        before = {one.file.path for one in listed if one.file.journal_id == journal}
+        before = {file.name.path for file in listed if file.name.journal_id == journal}
         for path in (*self.paths, sessions):
             self._filesystem.create_dir(f"{self._root}/{path}".rpartition("/")[0], recursive=True)
             self._filesystem.move(f"{self._folder}/{path}", f"{self._root}/{path}")

@@ -59,14 +59,14 @@ class ObsFile(NamedTuple):
 
 def superseded(files: Iterable[ObsFile]) -> set[ObsFile]:
     """Return the files whose records are all in a merged file among them. Readers ignore these."""
-    found = set()
+    merged = set()
     widest: ObsFile | None = None
-    for file in sorted(set(files), key=lambda one: (*one[:4], -(one.last or 0))):
+    for file in sorted(set(files), key=lambda name: (*name[:4], -(name.last or 0))):
         if widest is not None and widest.holds(file):
-            found.add(file)
+            merged.add(file)
         elif file.last is not None:
             widest = file
-    return found
+    return merged
 
 
 def is_host(name: str) -> bool:
@@ -93,17 +93,17 @@ def sessions_path(host: str, journal: str) -> str:
 
 def host_of_sessions(path: str) -> str | None:
     """Return the host of a file of sessions from its path below the journal; None for other paths."""
-    found = _SESSIONS.fullmatch(path)
-    return found[1] if found else None
+    match = _SESSIONS.fullmatch(path)
+    return match[1] if match else None
 
 
 def read_path(path: str) -> ObsFile | None:
     """Parse a path below the journal; None if it is not one of a file with records."""
-    found = _PATH.fullmatch(path)
-    name = _FILE.fullmatch(found[3]) if found and not found[3].startswith(UNFINISHED) else None
-    if found is None or name is None or not is_host(found[1]):
+    match = _PATH.fullmatch(path)
+    name = _FILE.fullmatch(match[3]) if match and not match[3].startswith(UNFINISHED) else None
+    if match is None or name is None or not is_host(match[1]):
         return None
     last = None if name[3] is None else int(name[3])
     if last is not None and last < int(name[2]):
         return None
-    return ObsFile(found[1], found[2], name[1], int(name[2]), last)
+    return ObsFile(match[1], match[2], name[1], int(name[2]), last)

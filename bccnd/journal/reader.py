@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import zip_longest
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ class Wanted:
 class FoundFile(NamedTuple):
     """A file with records; ``end`` is the number of the first record in the file behind it, if there is one."""
 
-    file: file_names.ObsFile
+    name: file_names.ObsFile
     end: int | None
     size: int
     written: float
@@ -60,13 +61,13 @@ def find_captures(place: Place, where: str) -> list[str]:
     """List the captures at ``where``, one or a folder of them; none if it is a journal. Raises PipelineError:
     no_journal."""
     filesystem, root = place
-    kind, obs = (one.type for one in filesystem.get_file_info([root, f"{root}/{file_names.OBS}"]))
+    kind, obs = (info.type for info in filesystem.get_file_info([root, f"{root}/{file_names.OBS}"]))
     if kind == pafs.FileType.NotFound:
         raise no_journal(where, "there is nothing")
     if kind == pafs.FileType.File or obs == pafs.FileType.Directory:
         return [where] if kind == pafs.FileType.File else []
     inside = filesystem.get_file_info(pafs.FileSelector(root))
-    names = sorted(one.base_name for one in inside if one.type == pafs.FileType.File)
+    names = sorted(info.base_name for info in inside if info.type == pafs.FileType.File)
     paths = [f"{where.rstrip('/')}/{name}" for name in names if not name.startswith(file_names.UNFINISHED)]
     if not paths:
         raise no_journal(where, "the folder has neither obs/ nor files")
@@ -76,13 +77,17 @@ def find_captures(place: Place, where: str) -> list[str]:
 def find(place: Place, wanted: Wanted) -> list[FoundFile]:
     """List the files that can have wanted rows, ordered by host, journal and number."""
     days = {"first_day": wanted.first_day, "last_day": wanted.last_day}
-    listed = sorted(
-        (one.file.host, one.file.journal_id, one.file.first, one)
-        for one in current(list_files(*place, hosts=wanted.hosts, **days))
-        if wanted.journals is None or one.file.journal_id in wanted.journals
-    )
-    ends = [two[2] if one[:2] == two[:2] else None for one, two in pairwise(listed)] + [None] * bool(listed)
-    return [FoundFile(one.file, end, one.size, one.written) for (*_, one), end in zip(listed, ends, strict=True)]
+    listed = [
+        file
+        for file in current(list_files(*place, hosts=wanted.hosts, **days))
+        if wanted.journals is None or file.name.journal_id in wanted.journals
+    ]
+    listed.sort(key=attrgetter("name.host", "name.journal_id", "name.first"))
+    found_files = []
+    for file, following in zip_longest(listed, listed[1:]):
+        is_last = following is None or following.name.journal != file.name.journal
+        found_files.append(FoundFile(file.name, None if is_last else following.name.first, file.size, file.written))
+    return found_files
 
 
 @contextmanager
@@ -131,7 +136,7 @@ def _open(place: Place, file: file_names.ObsFile) -> pa.NativeFile:
     filesystem, root = place
     with suppress(FileNotFoundError):
         return filesystem.open_input_file(f"{root}/{file.path}")
-    for one in current(list_day(filesystem, root, file.path.rpartition("/")[0])):
-        if one.file.holds(file):
-            return filesystem.open_input_file(f"{root}/{one.file.path}")
+    for merged in current(list_day(filesystem, root, file.path.rpartition("/")[0])):
+        if merged.name.holds(file):
+            return filesystem.open_input_file(f"{root}/{merged.name.path}")
     raise pa.ArrowInvalid("it was removed meanwhile")

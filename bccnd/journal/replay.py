@@ -130,18 +130,18 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
     wanted = reader.Wanted(hosts=frozenset([settings.host]) if settings.host else None)
     wanted.first_day = wanted.first_day if choice.since is None else file_names.day_of(choice.since)
     wanted.last_day = wanted.last_day if choice.until is None else file_names.day_of(choice.until)
-    found = reader.find(place, wanted)
-    hosts = sorted({one.file.host for one in found})
+    listed = reader.find(place, wanted)
+    hosts = sorted({file.name.host for file in listed})
     if not hosts:
-        what = f"of the host {settings.host}" if settings.host else "in obs/"
-        raise reader.no_journal(where, f"there are no files {what} for that time")
+        wanted_files = f"of the host {settings.host}" if settings.host else "in obs/"
+        raise reader.no_journal(where, f"there are no files {wanted_files} for that time")
     if len(hosts) > 1:
-        some = ", ".join(hosts[:5]) + (" ..." if len(hosts) > 5 else "")
-        raise JournalError("several_hosts", f"{where} is of {len(hosts)} hosts: {some}", "choose one with --host")
-    total, done = sum(one.size for one in found), 0
-    for one in found:
-        yield from reader.rows(place, one.file, one.file.first, one.end, _COLUMNS, in_time)
-        done += one.size
+        shown = ", ".join(hosts[:5]) + (" ..." if len(hosts) > 5 else "")
+        raise JournalError("several_hosts", f"{where} is of {len(hosts)} hosts: {shown}", "choose one with --host")
+    total, done = sum(file.size for file in listed), 0
+    for file in listed:
+        yield from reader.rows(place, file.name, file.name.first, file.end, _COLUMNS, in_time)
+        done += file.size
         on_progress(done, total)
 
 

@@ -47,26 +47,26 @@ def retain(
             break
         going.append(one)
         total -= one.size
-    staying = {one.file.journal_id for one in there[len(going) :]}
-    for journal in dict.fromkeys(one.file.journal_id for one in going):
-        last = max(_latest(filesystem, root, one.file) for one in going if one.file.journal_id == journal)
+    staying = {one.name.journal_id for one in there[len(going) :]}
+    for journal in dict.fromkeys(one.name.journal_id for one in going):
+        last = max(_latest(filesystem, root, one.name) for one in going if one.name.journal_id == journal)
         whole = journal not in staying and journal != current_journal
         _forget(filesystem, root, host, journal, None if whole else last + 1)
     for one in going:
         # Those that it was made of first: without it they would be read again.
-        inside = [other for other in listed if other != one and one.file.holds(other.file)]
+        inside = [other for other in listed if other != one and one.name.holds(other.name)]
         for each in (*inside, one):
-            filesystem.delete_file(f"{root}/{each.file.path}")
+            filesystem.delete_file(f"{root}/{each.name.path}")
     _without_records(filesystem, root, host, staying | {current_journal}, now - keep.age if keep.age else None)
-    _sweep(filesystem, root, {one.file.path.rpartition("/")[0] for one in going})
+    _sweep(filesystem, root, {one.name.path.rpartition("/")[0] for one in going})
     return len(going), sum(one.size for one in going)
 
 
 def _finished(one: ListedFile) -> float:
     """When the records of a file were complete: of a merged file, which was written later, the end of its day."""
-    if one.file.last is None:
+    if one.name.last is None:
         return one.written
-    return min(one.written, _end_of(one.file.day))
+    return min(one.written, _end_of(one.name.day))
 
 
 def _end_of(day: str) -> float:

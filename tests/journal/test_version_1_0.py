@@ -24,7 +24,7 @@ def test_it_is_replayed() -> None:
 
 def test_its_verdicts_are_known() -> None:
     place = open_place(str(JOURNAL))
-    batches = [batch for one in find(place, Wanted()) for batch in rows(place, one.file, 0, one.end, ["verdict"])]
+    batches = [batch for one in find(place, Wanted()) for batch in rows(place, one.name, 0, one.end, ["verdict"])]
     verdicts = [verdict for batch in batches for verdict in batch.column("verdict").to_pylist()]
     assert verdicts.count("accepted") == 8
     assert sorted(set(verdicts) - {"accepted"}) == ["bad_envelope", "duplicate", "stale"]

@@ -55,16 +55,16 @@ def merge(root: Path, host: str, *, remove: bool = True) -> None:
     the merged files are made of, as they did ten minutes later."""
     there = pafs.LocalFileSystem()
     listed = current(list_files(there, str(root), hosts=[host]))
-    for _, adjacent in groupby(listed, key=lambda one: (one.file.day, one.file.journal_id)):
-        parts = [one.file for one in adjacent]
+    for _, adjacent in groupby(listed, key=lambda one: (one.name.day, one.name.journal_id)):
+        parts = [one.name for one in adjacent]
         table = pa.concat_tables([pq.read_table(root / part.path, partitioning=None) for part in parts])
         numbers = table["rec_no"].to_pylist()
         if len(parts) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
             files.write(there, str(root), parts[0]._replace(last=numbers[-1]).path, table)
-    left = {one.file.path for one in current(list_files(there, str(root), hosts=[host]))}
+    left = {one.name.path for one in current(list_files(there, str(root), hosts=[host]))}
     for one in list_files(there, str(root), hosts=[host]) if remove else ():
-        if one.file.path not in left:
-            (root / one.file.path).unlink()
+        if one.name.path not in left:
+            (root / one.name.path).unlink()
 
 
 def put(root: Path, host: str, journal: str, first: int, found: Sequence[Observation]) -> Path:

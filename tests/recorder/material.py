@@ -54,7 +54,7 @@ def write_log(
 def table(journal: Path, kind: str = "obs") -> list[dict[str, Any]]:
     """All rows of a journal, in the order of their numbers."""
     rows: list[dict[str, Any]] = []
-    paths = [f"{journal}/{one.file.path}" for one in current(list_files(pafs.LocalFileSystem(), str(journal)))]
+    paths = [f"{journal}/{one.name.path}" for one in current(list_files(pafs.LocalFileSystem(), str(journal)))]
     for path in paths if kind == "obs" else sorted((journal / kind).rglob("[!.]*.parquet")):
         rows += pq.read_table(path, partitioning=None).to_pylist()
     return sorted(rows, key=lambda row: (row["journal_id"], row.get("rec_no", row.get("start_ts"))))

@@ -50,7 +50,7 @@ def keep(journal: Path, *rules: Any) -> tuple[int, int]:
 
 
 def numbers(journal: Path) -> list[int]:
-    return [one.file.first for one in list_files(HERE, str(journal), hosts=["relay01"])]
+    return [one.name.first for one in list_files(HERE, str(journal), hosts=["relay01"])]
 
 
 def test_without_limits_or_a_journal_nothing_goes(journal: Path, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class BatchReader(spark.DataSourceReader):
             raise bad_option(f"{self._path} has captures, and the option host is missing", "name their host")
         if paths:
             return [Partition(None, captures=tuple(paths))]
-        return [Partition(one.file, one.end) for one in reader.find(place, self._wanted)]
+        return [Partition(file.name, file.end) for file in reader.find(place, self._wanted)]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Partition)  # noqa: S101 - as planned above
@@ -98,29 +98,29 @@ class BatchReader(spark.DataSourceReader):
 def take(wanted: Wanted, filters: Iterable[spark.Filter]) -> list[spark.Filter]:
     """Narrow the selection by these filters; return those that are not understood."""
     left = []
-    for one in filters:
-        found = _expression(one)
-        if found is None:
-            left.append(one)
+    for condition in filters:
+        expression = _expression(condition)
+        if expression is None:
+            left.append(condition)
         else:
-            wanted.expression &= found
-            _narrow(wanted, one)
+            wanted.expression &= expression
+            _narrow(wanted, condition)
     return left
 
 
-def _narrow(wanted: Wanted, one: spark.Filter) -> None:
+def _narrow(wanted: Wanted, condition: spark.Filter) -> None:
     """Narrow the selection of files, by what their names hold."""
-    column = getattr(one, "attribute", ("",))[0]
-    if column in ("host", "journal_id") and isinstance(one, spark.EqualTo | spark.In):
-        values = frozenset([one.value] if isinstance(one, spark.EqualTo) else one.value)
+    column = getattr(condition, "attribute", ("",))[0]
+    if column in ("host", "journal_id") and isinstance(condition, spark.EqualTo | spark.In):
+        values = frozenset([condition.value] if isinstance(condition, spark.EqualTo) else condition.value)
         name = "hosts" if column == "host" else "journals"
-        known = getattr(wanted, name)
-        setattr(wanted, name, values if known is None else known & values)
-    elif column == "ts" and isinstance(one, (spark.EqualTo, *_FROM, *_UP_TO)):
-        day = _utc(one.value).date().isoformat()
-        if not isinstance(one, _UP_TO):
+        before = getattr(wanted, name)
+        setattr(wanted, name, values if before is None else before & values)
+    elif column == "ts" and isinstance(condition, (spark.EqualTo, *_FROM, *_UP_TO)):
+        day = _utc(condition.value).date().isoformat()
+        if not isinstance(condition, _UP_TO):
             wanted.first_day = max(wanted.first_day, day)
-        if not isinstance(one, _FROM):
+        if not isinstance(condition, _FROM):
             wanted.last_day = min(wanted.last_day, day)
 
 
@@ -128,24 +128,24 @@ def _utc(value: datetime.datetime) -> datetime.datetime:
     return value.astimezone(datetime.UTC) if value.tzinfo else value.replace(tzinfo=datetime.UTC)
 
 
-def _expression(one: spark.Filter) -> pc.Expression | None:
+def _expression(condition: spark.Filter) -> pc.Expression | None:
     """Return the expression of a filter for rows of `schema.OBS`; None if it is not understood."""
-    if isinstance(one, spark.Not):
-        inner = _expression(one.child)
+    if isinstance(condition, spark.Not):
+        inner = _expression(condition.child)
         return None if inner is None else ~inner
-    path: tuple[str, ...] = getattr(one, "attribute", ())
+    path: tuple[str, ...] = getattr(condition, "attribute", ())
     if len(path) != 1 or path[0] not in schema.OBS.names:
         return None
     kind, column = schema.OBS.field(path[0]).type, pc.field(path[0])
-    if isinstance(one, spark.IsNull | spark.IsNotNull):
-        return column.is_null() if isinstance(one, spark.IsNull) else column.is_valid()
-    if isinstance(one, spark.In):
-        values = [_scalar(value, kind) for value in one.value if value is not None]
+    if isinstance(condition, spark.IsNull | spark.IsNotNull):
+        return column.is_null() if isinstance(condition, spark.IsNull) else column.is_valid()
+    if isinstance(condition, spark.In):
+        values = [_scalar(value, kind) for value in condition.value if value is not None]
         if None in values:
             return None
         unknown = pa.scalar(None, pa.bool_())  # whether null is among them
         return pc.if_else(column.is_valid(), column.isin(pa.array(values, kind)), unknown)
-    value, compare = _scalar(getattr(one, "value", None), kind), _COMPARE.get(type(one))
+    value, compare = _scalar(getattr(condition, "value", None), kind), _COMPARE.get(type(condition))
     return None if value is None or compare is None else compare(column, value)
 
 

@@ -49,10 +49,10 @@ class BccnSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> Writer:  # noqa: N802 - Spark's name
         return Writer(self._sink(schema, overwrite, "path", "checkpointLocation"))
 
-    def _sink(self, schema: StructType, overwrite: bool, *known: str) -> SinkSettings:
+    def _sink(self, schema: StructType, overwrite: bool, *more_options: str) -> SinkSettings:
         if overwrite:
             raise bad_option("messages cannot be overwritten", 'write .mode("append")')
-        return read_settings(Options(self.options, (*known, *OPTIONS)), schema)
+        return read_settings(Options(self.options, (*more_options, *OPTIONS)), schema)
 
 
 def _captures(options: Options) -> CaptureSettings | None:

@@ -104,8 +104,8 @@ def _check_row(chan: str, payload: bytes, key: str | None, identity: str, settin
     """Check that a datagram can carry the row. Raises PipelineError: bad_row."""
     try:
         check_chan(chan.encode("utf-8", "replace"))
-    except BadDatagram as wrong:
-        raise _bad_row(f"{chan[:200]!r} is no channel ({wrong.detail})", "publish on another") from None
+    except BadDatagram as error:
+        raise _bad_row(f"{chan[:200]!r} is no channel ({error.detail})", "publish on another") from None
     key = "x" * _KEY if key is None else key
     if not key.isascii() or not key.isprintable() or "|" in key or not 0 < len(key) <= _MAX_KEY:
         raise _bad_row(f"{key[:200]!r} is no key", f"take 1 to {_MAX_KEY} ASCII characters without '|'")
@@ -199,6 +199,6 @@ class Writer(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type: ignor
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002, N803 - Spark's
         if self._settings.dry:
-            tasks = [one for one in messages if isinstance(one, Published)]
-            total = f"{sum(one.messages for one in tasks)} messages, {sum(one.bytes for one in tasks)} bytes"
+            tasks = [task for task in messages if isinstance(task, Published)]
+            total = f"{sum(task.messages for task in tasks)} messages, {sum(task.bytes for task in tasks)} bytes"
             sys.stderr.write(f"bccn: Dry run: {total}. Nothing was sent.\n")

@@ -49,25 +49,25 @@ class Piece(InputPartition):
 
 
 def cut(
-    found: Iterable[FoundFile], first: int, count: Callable[[FoundFile], int], given_up: Callable[[FoundFile], bool]
+    files: Iterable[FoundFile], first: int, count: Callable[[FoundFile], int], given_up: Callable[[FoundFile], bool]
 ) -> Iterator[Piece]:
-    """Yield what can be read of one journal from a record on. ``found`` are its files in order, ``count`` returns the
+    """Yield what can be read of one journal from a record on. ``files`` are its files in order, ``count`` returns the
     records of one, and ``given_up`` whether the wait for those missing before one is over."""
     position = first
-    for number, one in enumerate(found):
-        file = one.file
+    for number, file in enumerate(files):
+        name = file.name
         if not number:  # recorders count from 1: record 0 is not missing
-            position = max(position, min(1, file.first))
-        if one.end is not None and one.end <= position:
+            position = max(position, min(1, name.first))
+        if file.end is not None and file.end <= position:
             continue  # all of it was read
-        if file.first > position:
-            if number and not given_up(one):
+        if name.first > position:
+            if number and not given_up(file):
                 return
-            yield Piece(file, position, file.first, gap=True)
-            position = file.first
-        end = file.first + count(one)
+            yield Piece(name, position, name.first, gap=True)
+            position = name.first
+        end = name.first + count(file)
         if end > position:
-            yield Piece(file, position, end)
+            yield Piece(name, position, end)
             position = end
 
 
@@ -89,32 +89,34 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read only what exists now."""
         self._target = {
-            host: {name: files[-1].file.first + self._count(files[-1]) for name, files in found.items()}
-            for host, found in self._find().items()
+            host: {journal: files[-1].name.first + self._count(files[-1]) for journal, files in journals.items()}
+            for host, journals in self._find().items()
         }
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """Return the end of a batch that begins at ``start``. Raises PipelineError: no_journal, bad_file."""
-        there = self._find()
+        journals = self._find()
         left = limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT
         ends = {host: dict(numbers) for host, numbers in start.items()}
         # Each host gets its share before the rest is divided, so that a long journal does not delay the others.
-        for share in (max(1, left // max(1, len(there))), left):
-            for host in there:
-                mine = min(share, left)
-                for name, found in there[host].items():
-                    position = ends.get(host, {}).get(name, 0)
-                    end, taken = self._advance(found, position, mine)
+        for share in (max(1, left // max(1, len(journals))), left):
+            for host in journals:
+                of_host = min(share, left)
+                for journal, files in journals[host].items():
+                    position = ends.get(host, {}).get(journal, 0)
+                    end, taken = self._advance(files, position, of_host)
                     if end != position:
-                        ends.setdefault(host, {})[name] = end
-                    mine, left = mine - taken, left - taken
-        return start if ends == start else {host: _tidy(ends[host], there.get(host, {})) for host in sorted(ends)}
+                        ends.setdefault(host, {})[journal] = end
+                    of_host, left = of_host - taken, left - taken
+        return start if ends == start else {host: _tidy(ends[host], journals.get(host, {})) for host in sorted(ends)}
 
-    def _advance(self, found: list[FoundFile], position: int, most: int) -> tuple[int, int]:
+    def _advance(self, files: list[FoundFile], position: int, most: int) -> tuple[int, int]:
         """Return where a batch with room for ``most`` rows ends in one journal, and how many it takes."""
-        file, taken, now = found[0].file, 0, time.time()
-        target = _NO_LIMIT if self._target is None else self._target.get(file.host, {}).get(file.journal_id, 0)
-        for piece in cut(found if most else (), position, self._count, lambda one: now - one.written > self._patience):
+        name, taken, now = files[0].name, 0, time.time()
+        target = _NO_LIMIT if self._target is None else self._target.get(name.host, {}).get(name.journal_id, 0)
+        for piece in cut(
+            files if most else (), position, self._count, lambda file: now - file.written > self._patience
+        ):
             end = piece.end if piece.gap else min(piece.end, target, piece.first + most - taken)
             if end > target or end <= piece.first or taken == most:
                 break
@@ -129,32 +131,32 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         if place[0].get_file_info(place[1]).type == pafs.FileType.File:
             raise reader.no_journal(self._path, "it is a file, and only the folder of a journal can be followed")
         grouped: dict[str, dict[str, list[FoundFile]]] = defaultdict(lambda: defaultdict(list))
-        for one in reader.find(place, Wanted()):
-            grouped[one.file.host][one.file.journal_id].append(one)
+        for file in reader.find(place, Wanted()):
+            grouped[file.name.host][file.name.journal_id].append(file)
         return grouped
 
-    def _count(self, found: FoundFile) -> int:
+    def _count(self, file: FoundFile) -> int:
         """Return the number of records in a file; 0 if it was removed just now."""
         with suppress(FileNotFoundError):
-            return _count_rows(self._path, found._replace(end=None))
+            return _count_rows(self._path, file._replace(end=None))
         return 0
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         """Divide a batch into pieces. Records removed since it was planned are a gap."""
-        there = self._find()
+        journals = self._find()
         pieces: list[InputPartition] = []
         for host, numbers in end.items():
-            for name, last in numbers.items():
-                position = start.get(host, {}).get(name, 0)
+            for journal, last in numbers.items():
+                position = start.get(host, {}).get(journal, 0)
                 if last <= position:
                     continue
-                for piece in cut(there.get(host, {}).get(name, []), position, self._count, lambda _: True):
+                for piece in cut(journals.get(host, {}).get(journal, []), position, self._count, lambda _: True):
                     if piece.first >= last:
                         break
                     pieces.append(piece if piece.gap else replace(piece, end=min(piece.end, last)))
                     position = piece.end
                 if position < last:
-                    pieces.append(Piece(file_names.ObsFile(host, "", name, last), max(1, position), last, gap=True))
+                    pieces.append(Piece(file_names.ObsFile(host, "", journal, last), max(1, position), last, gap=True))
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -173,11 +175,11 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
 
 
 @lru_cache(MAX_COUNTED)
-def _count_rows(path: str, found: FoundFile) -> int:
-    return reader.count_rows(reader.open_place(path), found.file)
+def _count_rows(path: str, file: FoundFile) -> int:
+    return reader.count_rows(reader.open_place(path), file.name)
 
 
-def _tidy(ends: dict[str, int], there: Container[str]) -> dict[str, int]:
+def _tidy(ends: dict[str, int], present: Container[str]) -> dict[str, int]:
     """Put a host's journals in order: first those that are gone, the latest last, and no more than `MAX_GONE`."""
-    gone = [name for name in ends if name not in there][-MAX_GONE:]
-    return {name: ends[name] for name in (*gone, *sorted(name for name in ends if name in there))}
+    gone = [journal for journal in ends if journal not in present][-MAX_GONE:]
+    return {journal: ends[journal] for journal in (*gone, *sorted(journal for journal in ends if journal in present))}

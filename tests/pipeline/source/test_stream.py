@@ -310,9 +310,9 @@ def test_what_was_read_is_skipped_and_nothing_overlaps() -> None:
         FoundFile(file_names.ObsFile("a", "2023-11-14", ONE, first), end, 1, 0.0)
         for first, end in zip(sizes, ends, strict=True)
     ]
-    planned = list(cut(found, 3, lambda one: sizes[one.file.first], lambda _: False))
+    planned = list(cut(found, 3, lambda one: sizes[one.name.first], lambda _: False))
     assert [(one.first, one.end, one.gap) for one in planned] == [(3, 10, False), (10, 15, False), (15, 20, False)]
-    (gap, *_) = cut(found[1:], 3, lambda one: sizes[one.file.first], lambda _: False)
+    (gap, *_) = cut(found[1:], 3, lambda one: sizes[one.name.first], lambda _: False)
     assert (gap.first, gap.end, gap.gap) == (3, 5, True)
 
 
