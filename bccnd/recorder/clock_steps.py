@@ -33,10 +33,10 @@ def read_clocks(wall: Callable[[], int] = now) -> Clocks:
     """Read the clocks close together, even where the process is held up in between."""
     for _ in range(_TRIES):
         awake = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        found = Clocks(wall(), awake, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000)
+        clocks = Clocks(wall(), awake, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000)
         if time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000 - awake < _TOGETHER:
             break
-    return found
+    return clocks
 
 
 def cause_of_step(before: Clocks, after: Clocks) -> Cause | None:

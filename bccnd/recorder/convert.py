@@ -96,10 +96,10 @@ class _Files:
         """Raises ValueError for a record that is none."""
         session = self._head.sessions[-1] if self._head.sessions else None
         if kind == PACKET:
-            found = packets.observations(content)
-            if not found and session is not None:
+            observations = packets.observations(content)
+            if not observations and session is not None:
                 session.tap_gaps += packets.gap_in(content)
-            self._rows += found
+            self._rows += observations
         elif kind == ROWS:
             self._rows += packets.unpack(content)
         elif kind == ALIVE and session is not None:
@@ -143,11 +143,11 @@ class _Files:
 def write_sessions(filesystem: pafs.FileSystem, root: str, head: Head) -> None:
     """Write the sessions of a journal, without those that retention has removed."""
     path = file_names.sessions_path(head.host, head.journal)
-    there = read_sessions(filesystem, f"{root}/{path}")
-    if there and max(one.end for one in there) > max((one.end for one in head.sessions), default=0):
+    written = read_sessions(filesystem, f"{root}/{path}")
+    if written and max(session.end for session in written) > max((session.end for session in head.sessions), default=0):
         return  # a later log of this journal has been converted already
-    sessions = clip_sessions(head.sessions, min(one.start for one in there)) if there else head.sessions
-    if sessions and sessions != there:
+    sessions = clip_sessions(head.sessions, min(session.start for session in written)) if written else head.sessions
+    if sessions and sessions != written:
         replace_sessions(filesystem, root, head, sessions)
 
 
@@ -157,13 +157,13 @@ def replace_sessions(filesystem: pafs.FileSystem, root: str, head: Head, session
     rows = [
         {
             **shared,
-            "start_ts": one.start,
-            "end_ts": one.end,
-            "socket_drops": one.socket_drops,
-            "tap_gaps": one.tap_gaps,
-            "cause": one.cause or None,
+            "start_ts": session.start,
+            "end_ts": session.end,
+            "socket_drops": session.socket_drops,
+            "tap_gaps": session.tap_gaps,
+            "cause": session.cause or None,
         }
-        for one in sessions
+        for session in sessions
     ]
     table = pa.Table.from_pylist(rows, schema=schema.SESSIONS)
     files.write(filesystem, root, file_names.sessions_path(head.host, head.journal), table)

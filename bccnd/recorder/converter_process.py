@@ -121,10 +121,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
     filesystem, root = files.open_root(request["journal"])
     if "log" in request:
-        found = convert(request["log"], filesystem, root)
-        if found is None:
+        converted = convert(request["log"], filesystem, root)
+        if converted is None:
             return {"rows": 0, "files": 0, "bytes": 0, "end": "torn", "saved": 0}
-        answered = asdict(found)
+        answered = asdict(converted)
         del answered["head"]
         return answered
     from bccnd.config.recorder_schema import KeepSettings

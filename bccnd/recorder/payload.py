@@ -38,8 +38,8 @@ class Payloads:
         self.keep = lru_cache(_CACHED)(self._find)
 
     def _find(self, channel: str) -> Keep:
-        found = self._trees[channel.startswith("!")].match(channel.encode())
-        return self._keeps[min(found)] if found else "record"
+        rules = self._trees[channel.startswith("!")].match(channel.encode())
+        return self._keeps[min(rules)] if rules else "record"
 
     def apply(self, row: Observation) -> Observation:
         """Return a row with no more of its payload than is to be kept."""

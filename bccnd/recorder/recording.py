@@ -142,8 +142,8 @@ class Recording:
             self._begin_session(head, cause)
             self._open_or_pause(head)
             seconds = (self._clocks.wall - before.wall) / 1e6
-            what = "this host slept" if cause == "suspend" else "the clock of this host was set"
-            text = f"another session begins: {what}; its clock has gone {seconds:+.1f} s since the last look"
+            happened = "this host slept" if cause == "suspend" else "the clock of this host was set"
+            text = f"another session begins: {happened}; its clock has gone {seconds:+.1f} s since the last look"
             log.event("session_begun", text, cause=cause)
         return self._clocks.wall
 
@@ -171,8 +171,8 @@ class Recording:
     def _write(self, written: LogWriter, packet: bytes) -> None:
         if self._payloads.everything or packet.startswith(b"CMSG "):
             written.append(PACKET, packet)
-        elif found := rows.observations(packet):
-            written.append(ROWS, rows.pack(map(self._payloads.apply, found)))
+        elif observations := rows.observations(packet):
+            written.append(ROWS, rows.pack(map(self._payloads.apply, observations)))
 
     def _count(self, head: Head, packet: bytes) -> int:
         """Return the number of records in a packet; count a gap."""

@@ -38,35 +38,35 @@ def retain(
     if not keep.age and not keep.size:
         return 0, 0
     listed = list_files(filesystem, root, hosts=[host])
-    there = current(listed)
-    total = sum(one.size for one in there)
+    to_read = current(listed)
+    total = sum(file.size for file in to_read)
     going: list[ListedFile] = []
-    for one in there:
-        too_old = keep.age and _finished(one) < now - keep.age
+    for file in to_read:
+        too_old = keep.age and _finished(file) < now - keep.age
         if not too_old and not (keep.size and total > keep.size):
             break
-        going.append(one)
-        total -= one.size
-    staying = {one.name.journal_id for one in there[len(going) :]}
-    for journal in dict.fromkeys(one.name.journal_id for one in going):
-        last = max(_latest(filesystem, root, one.name) for one in going if one.name.journal_id == journal)
+        going.append(file)
+        total -= file.size
+    staying = {file.name.journal_id for file in to_read[len(going) :]}
+    for journal in dict.fromkeys(file.name.journal_id for file in going):
+        last = max(_latest(filesystem, root, file.name) for file in going if file.name.journal_id == journal)
         whole = journal not in staying and journal != current_journal
         _forget(filesystem, root, host, journal, None if whole else last + 1)
-    for one in going:
+    for file in going:
         # Those that it was made of first: without it they would be read again.
-        inside = [other for other in listed if other != one and one.name.holds(other.name)]
-        for each in (*inside, one):
-            filesystem.delete_file(f"{root}/{each.name.path}")
+        inside = [part for part in listed if part != file and file.name.holds(part.name)]
+        for removed in (*inside, file):
+            filesystem.delete_file(f"{root}/{removed.name.path}")
     _without_records(filesystem, root, host, staying | {current_journal}, now - keep.age if keep.age else None)
-    _sweep(filesystem, root, {one.name.path.rpartition("/")[0] for one in going})
-    return len(going), sum(one.size for one in going)
+    _sweep(filesystem, root, {file.name.path.rpartition("/")[0] for file in going})
+    return len(going), sum(file.size for file in going)
 
 
-def _finished(one: ListedFile) -> float:
+def _finished(file: ListedFile) -> float:
     """When the records of a file were complete: of a merged file, which was written later, the end of its day."""
-    if one.name.last is None:
-        return one.written
-    return min(one.written, _end_of(one.name.day))
+    if file.name.last is None:
+        return file.written
+    return min(file.written, _end_of(file.name.day))
 
 
 def _end_of(day: str) -> float:

@@ -25,8 +25,8 @@ _MOST: Final = 2**31 - 1
 
 def tapped(packet: bytes) -> list[re.Match[bytes]]:
     """Return a match for each datagram in a packet of the tap; the datagram begins at its end. Raises BadFrame."""
-    found = frames.read_batch(packet) if packet.startswith(_BATCH) else [packet]
-    return [match for match in map(_TAPPED.match, found) if match is not None]
+    messages = frames.read_batch(packet) if packet.startswith(_BATCH) else [packet]
+    return [match for match in map(_TAPPED.match, messages) if match is not None]
 
 
 def gap_in(packet: bytes) -> int:
@@ -43,11 +43,11 @@ def _text(raw: bytes) -> str:
 def observations(packet: bytes) -> list[Observation]:
     """Return the rows of a packet; none for one that cannot be read."""
     try:
-        found = tapped(packet)
+        datagrams = tapped(packet)
     except BadFrame:
         return []
     rows = []
-    for match in found:
+    for match in datagrams:
         verdict, segment, epoch, received_ns, peer = match.groups()
         names, number, datagram = (_text(verdict), _text(segment)), min(int(epoch), _MOST), match.string[match.end() :]
         rows.append(observe(*names, number, int(received_ns), _text(peer), datagram))
@@ -84,7 +84,7 @@ def unpack(data: bytes) -> list[Observation]:
     at, end = 0, len(data)
     try:
         while at < end:
-            ts, port, epoch, length, key, known = _FIXED.unpack_from(data, at)
+            ts, port, epoch, length, key, has_key = _FIXED.unpack_from(data, at)
             at += _FIXED.size
             texts: list[str | None] = []
             for _ in range(8):
@@ -103,7 +103,7 @@ def unpack(data: bytes) -> list[Observation]:
                 at += size
             segment, peer, verdict, magic, algo, src, chan, form = texts
             names = segment or "", peer or "", port, verdict or "", magic, algo, src
-            rows.append(Observation(ts, *names, key if known else None, epoch, chan, form, length, payload))
+            rows.append(Observation(ts, *names, key if has_key else None, epoch, chan, form, length, payload))
     except (struct.error, UnicodeDecodeError) as bad:
         raise ValueError("no rows") from bad
     if at != end:

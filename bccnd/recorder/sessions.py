@@ -54,9 +54,9 @@ class Head:
     sessions: list[Session] = field(default_factory=list)
 
     def pack(self) -> bytes:
-        sessions = [[one.start, one.end, one.socket_drops, one.tap_gaps] for one in self.sessions]
+        sessions = [[session.start, session.end, session.socket_drops, session.tap_gaps] for session in self.sessions]
         head = {"form": _FORM, "host": self.host, "journal": self.journal, "first": self.first}
-        causes = [one.cause for one in self.sessions]
+        causes = [session.cause for session in self.sessions]
         return json.dumps({**head, "version": self.version, "stretches": sessions, "causes": causes}).encode()
 
 
@@ -80,9 +80,9 @@ def read_head(data: bytes) -> Head:
 def clip_sessions(sessions: list[Session], floor: int) -> list[Session]:
     """Return what sessions claim from a time on."""
     return [
-        one if one.start >= floor else replace(one, start=floor)
-        for one in sessions
-        if one.start >= floor or one.end > floor
+        session if session.start >= floor else replace(session, start=floor)
+        for session in sessions
+        if session.start >= floor or session.end > floor
     ]
 
 
