@@ -117,7 +117,7 @@ def recompute(
             result.close()
     progress("finding silences")
     kept.put(SESSIONS, input_history.sessions_table(everything))
-    damaged |= {DamagedFile(*one) for one in source.foreign}
+    damaged |= {DamagedFile(*file) for file in source.foreign}
     kept.put(DAMAGED, damaged_files.to_table(damaged))
     replaced = None if days is None else wanted
     _write_liveness(kept, clocks.correct_sessions(sessions, corrections), replaced, carry)
@@ -163,10 +163,10 @@ def _settled(
     margin = journal_files.MARGIN
     wanted = set(days)
     while True:
-        others = None if state is None else state.where(~F.col("day").isin(*wanted))
+        other_days = None if state is None else state.where(~F.col("day").isin(*wanted))
         journals = [JournalSpan(*row) for day, *row in spans if day not in wanted]
         result = compute(
-            spark, source, sessions, days=wanted, state=others, journals=journals, margin=margin, carry=carry
+            spark, source, sessions, days=wanted, state=other_days, journals=journals, margin=margin, carry=carry
         )
         widest = journal_files.MARGIN + clocks.widest(wanted, result.corrections)
         more = (clocks.days_touched(days, wanted, result.corrections, before) | set(result.renumbered)) - wanted
@@ -204,16 +204,16 @@ def _write_liveness(
     heard = kept.written(HEARD, schema.HEARD)
     earlier = None if days is None else kept.read(HEARD, schema.HEARD, _known_days(kept, carry))
     if earlier is not None:
-        others = earlier.where(~F.col("day").isin(*days)) if days else earlier
-        heard = others if heard is None else heard.unionByName(others)
+        other_days = earlier.where(~F.col("day").isin(*days)) if days else earlier
+        heard = other_days if heard is None else heard.unionByName(other_days)
     if heard is None:
         kept.empty("liveness", schema.TABLES["liveness"])
         return
     if carry is not None:
         again = final_days.unsettled(carry.heard, heard)
         heard = heard.unionByName(again.select(*heard.columns, "verdict"), allowMissingColumns=True)
-    found = schema.conform("liveness", liveness(heard, (one[:4] for one in sessions)))
+    silences = schema.conform("liveness", liveness(heard, (session[:4] for session in sessions)))
     if carry is None:
-        kept.write("liveness", found)
+        kept.write("liveness", silences)
     else:
-        final_days.put_liveness(kept, found, heard, carry.open)
+        final_days.put_liveness(kept, silences, heard, carry.open)

@@ -109,12 +109,12 @@ def carried_epochs(state: DataFrame, before: DataFrame | None, first_day: DataFr
         F.max("to_ts").alias("to_ts"),
         F.max_by("p", F.col("p.pace") / F.col("p.pace_us")).alias("p"),
     )
-    found = last.join(heard.select("src", "latest.*", "to_ts", "p.*"), "src")
+    carried = last.join(heard.select("src", "latest.*", "to_ts", "p.*"), "src")
     if first_day is None:
-        return found.withColumn("following", F.lit(None).cast("long")).select(*schema.CARRIED.names)
+        return carried.withColumn("following", F.lit(None).cast("long")).select(*schema.CARRIED.names)
     behind = first_day.where("kind = 'epoch'").select("src", F.col("epoch").alias("next"))
     following = behind.join(last, "src").where("next > number").groupBy("src").agg(F.min("next").alias("following"))
-    return found.join(following, "src", "left").select(*schema.CARRIED.names)
+    return carried.join(following, "src", "left").select(*schema.CARRIED.names)
 
 
 def _lasted(start: str, end: str) -> Column:
@@ -182,56 +182,57 @@ def unsettled(carried: DataFrame, heard: DataFrame) -> DataFrame:
     return joined.where(F.col("again").isNotNull() | ~F.coalesce(is_settled(), F.lit(False))).drop("again")
 
 
-def put_epochs(kept: Store, found: DataFrame, open_day: str) -> None:
+def put_epochs(kept: Store, epochs: DataFrame, open_day: str) -> None:
     """Write the table `epochs` on all days that change, from the epochs that were heard on days that are not carried.
     How an epoch began on a final day does not change any more."""
     # An epoch is named by its beginning, which is on its day, or near to it.
     began = F.to_date(F.timestamp_seconds("epoch")).cast("string")
-    final, days = _final(kept, "epochs", found.select(began), open_day, near=True)
+    final, days = _final(kept, "epochs", epochs.select(began), open_day, with_beside=True)
     if final is None:
-        kept.write("epochs", found)
+        kept.write("epochs", epochs)
     else:
         names = ("first_ts", "first_key", "cause", "skipped")
         was = [F.col(name).alias(f"was_{name}") for name in (*names, "last_ts")]
-        joined = found.join(final.select("src", "epoch", F.lit(True).alias("known"), *was), ["src", "epoch"], "left")
+        joined = epochs.join(final.select("src", "epoch", F.lit(True).alias("known"), *was), ["src", "epoch"], "left")
         for name in names:
             joined = joined.withColumn(name, F.when(F.col("known"), F.col(f"was_{name}")).otherwise(F.col(name)))
         # Of an epoch that goes on only in reports nothing else was received.
         joined = joined.withColumn("last_ts", F.coalesce("last_ts", "was_last_ts"))
-        joined = joined.withColumn("day", F.to_date("first_ts")).select(*found.columns)
-        others = final.join(found.select("src", "epoch"), ["src", "epoch"], "left_anti")
-        kept.write("epochs", joined.unionByName(others.select(*found.columns)))
+        joined = joined.withColumn("day", F.to_date("first_ts")).select(*epochs.columns)
+        unchanged = final.join(epochs.select("src", "epoch"), ["src", "epoch"], "left_anti")
+        kept.write("epochs", joined.unionByName(unchanged.select(*epochs.columns)))
     kept.replace("epochs", days)
 
 
-def put_liveness(kept: Store, found: DataFrame, looked_at: DataFrame, open_day: str) -> None:
+def put_liveness(kept: Store, silences: DataFrame, looked_at: DataFrame, open_day: str) -> None:
     """Write the table `liveness` on all days that change, from the silences of the pairs of receivers and sources that
     were ``looked_at``: those that had not ended when the days that are not final began."""
     start = F.timestamp_micros(F.lit(date_of(open_day) * DAY))
     goes_on = F.col("to_ts").isNull() | (F.col("to_ts") >= start)
-    found = found.where((F.col("from_ts") >= start) | goes_on).persist(StorageLevel.DISK_ONLY)
+    silences = silences.where((F.col("from_ts") >= start) | goes_on).persist(StorageLevel.DISK_ONLY)
     try:
-        final, days = _final(kept, "liveness", found.select(F.col("day").cast("string")), open_day)
+        final, days = _final(kept, "liveness", silences.select(F.col("day").cast("string")), open_day)
+        merged = silences
         if final is not None:
             heard = looked_at.where("what = 'heard'")
             pairs = heard.select(F.col("host").alias("of_host"), F.col("src").alias("of_src")).distinct()
             same = F.col("host").eqNullSafe(F.col("of_host")) & (F.col("src") == F.col("of_src"))
-            others = final.where(~goes_on).unionByName(final.where(goes_on).join(pairs, same, "left_anti"))
-            found_or_kept = found.unionByName(others.select(*found.columns))
-        kept.write("liveness", found if final is None else found_or_kept)
+            unchanged = final.where(~goes_on).unionByName(final.where(goes_on).join(pairs, same, "left_anti"))
+            merged = silences.unionByName(unchanged.select(*silences.columns))
+        kept.write("liveness", merged)
         kept.replace("liveness", days)
     finally:
-        found.unpersist()
+        silences.unpersist()
 
 
 def _final(
-    kept: Store, table: str, changed: DataFrame, open_day: str, *, near: bool = False
+    kept: Store, table: str, changed: DataFrame, open_day: str, *, with_beside: bool = False
 ) -> tuple[DataFrame | None, set[str]]:
-    """What a table has of the final ones among the days that change (one column), with the days beside them where these
-    are ``near``; and all days that are to be replaced."""
+    """What a table has of the final ones among the days that change (one column) and, if ``with_beside``, the days
+    beside these; and all days that are to be replaced."""
     days = {row[0] for row in changed.distinct().collect()}
-    if near:
-        days |= {each for day in days for each in beside(day)}
+    if with_beside:
+        days |= {neighbour for day in days for neighbour in beside(day)}
     final = kept.read(table, schema.TABLES[table], {day for day in days if day < open_day})
     if final is not None:
         final = final.withColumn("day", F.col("day").cast("date"))

@@ -58,8 +58,8 @@ def write(frame: DataFrame, where: str, name: str) -> list[File]:
         days = _Days(where, f"{name}-{context.partitionId():05}-{context.taskAttemptId()}.parquet")
         for batch in batches:
             days.add(batch)
-        if found := days.finish():
-            yield pa.RecordBatch.from_pylist([file._asdict() for file in found])
+        if finished := days.finish():
+            yield pa.RecordBatch.from_pylist([file._asdict() for file in finished])
 
     written = frame.mapInArrow(task, "path string, day string, rows bigint, size bigint").collect()
     return [File(*row) for row in written]
@@ -103,14 +103,14 @@ class _Days:
 
     def finish(self) -> list[File]:
         """Write the rest; files that are not open yet one after the other."""
-        found = []
+        written = []
         for day in sorted({*self._waiting, *self._files}):
             if day in self._waiting:
                 self._write(day)
             self._files.pop(day).close()
             size = self._filesystem.get_file_info(f"{self._root}/{self._path(day)}").size
-            found.append(File(self._path(day), day, self._counts[day], size))
-        return found
+            written.append(File(self._path(day), day, self._counts[day], size))
+        return written
 
 
 def read(spark: SparkSession, where: str, paths: Sequence[str], schema: StructType) -> DataFrame:

@@ -23,6 +23,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, zip_longest
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ def kept(records: DataFrame, receivers: DataFrame, tasks: int) -> DataFrame:
     (`task_records.KINDS`)."""
 
     def condense(table: pa.Table) -> pa.Table:
-        return pa.Table.from_pylist([one._asdict() for one in condensed(table)], schema=to_arrow_schema(_KEPT))
+        return pa.Table.from_pylist([row._asdict() for row in condensed(table)], schema=to_arrow_schema(_KEPT))
 
     sources = (
         records.where("kind IN ('heard', 'beats')")
@@ -76,20 +77,20 @@ def kept(records: DataFrame, receivers: DataFrame, tasks: int) -> DataFrame:
 def liveness(kept: DataFrame, sessions: Iterable[tuple[str, str, int, int]]) -> DataFrame:
     """Compute the table, machine by machine, from what was kept of all days and the sessions (host, journal, begin,
     end) of receivers."""
-    known: dict[tuple[str, str], Spans] = defaultdict(list)
+    by_journal: dict[tuple[str, str], Spans] = defaultdict(list)
     for host, journal, begin, end in sessions:
-        known[host, journal].append((begin, end))
+        by_journal[host, journal].append((begin, end))
     journals = (
         kept.where("what = 'journal'")
         .groupBy("host", "src")
         .agg(F.min("from_us").alias("begin"), F.max("to_us").alias("end"))
         .collect()
     )
-    recorded = Recorded(known, {(row.host, row.src): (row.begin, row.end) for row in journals})
+    recorded = Recorded(by_journal, {(row.host, row.src): (row.begin, row.end) for row in journals})
 
-    def find(rows: pa.Table) -> pa.Table:
-        found = silences([Kept(**row) for row in rows.to_pylist()], recorded)
-        return pa.Table.from_pylist(found, schema=to_arrow_schema(_LIVENESS, timezone="UTC"))
+    def find(of_machine: pa.Table) -> pa.Table:
+        rows = silences([Kept(**row) for row in of_machine.to_pylist()], recorded)
+        return pa.Table.from_pylist(rows, schema=to_arrow_schema(_LIVENESS, timezone="UTC"))
 
     fields = [name for name in Kept._fields if name in kept.columns]
     machines = kept.where("what <> 'journal'").select(*fields).groupBy(F.substring_index("src", "/", 1))
@@ -137,12 +138,12 @@ def condensed(records: pa.Table) -> Iterator[Kept]:
         receptions[row.pop("day"), row.pop("src")].append(Reception(**row))
     for row in task_records.fields_of(records, "beats").to_pylist():
         beats[row["day"], row["src"]][row["host"]].append(row["data"])
-    for (day, src), times in receptions.items():
-        patience, basis = rhythm(times, beats[day, src])
-        for host in (None, *dict.fromkeys(one.host for one in times)):
-            mine = joined([(one.first, one.last) for one in times if host in (None, one.host)])
-            yield Kept(day, "heard", host, src, mine[0][0], mine[-1][1], patience, basis)
-            for (_, before), (first, _) in pairwise(mine):
+    for (day, src), of_source in receptions.items():
+        patience, basis = rhythm(of_source, beats[day, src])
+        for host in (None, *dict.fromkeys(reception.host for reception in of_source)):
+            heard = joined([(first, last) for receiver, first, last, *_ in of_source if host in (None, receiver)])
+            yield Kept(day, "heard", host, src, heard[0][0], heard[-1][1], patience, basis)
+            for (_, before), (first, _) in pairwise(heard):
                 if patience is not None and first - before > patience:
                     yield Kept(day, "gap", host, src, before, first, patience, basis)
 
@@ -151,21 +152,21 @@ def rhythm(receptions: Sequence[Reception], beats: Mapping[str, Sequence[bytes]]
     """Return for how long a source may be silent on a day, in microseconds, and the basis of that. The receiver with
     most of its messages gives its pace; the source's own host has only its own broadcasts."""
     sums: dict[str, tuple[int, int]] = {}
-    for one in receptions:
-        once, every = sums.get(one.host, (0, 0))
-        sums[one.host] = once + one.once, every + one.rows
+    for reception in receptions:
+        once, rows = sums.get(reception.host, (0, 0))
+        sums[reception.host] = once + reception.once, rows + reception.rows
     best = max(sums, key=lambda host: (*sums[host], host))
     if best in beats:
-        keys, times = np.concatenate([np.frombuffer(each, "<i8").reshape(2, -1) for each in beats[best]], axis=1)
+        keys, times = np.concatenate([np.frombuffer(data, "<i8").reshape(2, -1) for data in beats[best]], axis=1)
         ordered = np.sort(grouped(keys).reduce(np.minimum, times))
         distances = np.diff(ordered) // 1000
         if len(distances) >= BEAT_DISTANCES:
             return max(int(np.median(distances) * 1000 * PATIENCE), QUIET), "heartbeat"
-    messages = max(once for once, _ in sums.values()) or max(every for _, every in sums.values())
+    messages = max(once for once, _ in sums.values()) or max(rows for _, rows in sums.values())
     if messages < ANY_MESSAGES:
         return None, "any"
-    mean = (max(one.last for one in receptions) - min(one.first for one in receptions)) / (messages - 1)
-    return max(ANY_LEAST, int(mean * ANY_TIMES)), "any"
+    first, last = min(reception.first for reception in receptions), max(reception.last for reception in receptions)
+    return max(ANY_LEAST, int((last - first) / (messages - 1) * ANY_TIMES)), "any"
 
 
 class Silence(NamedTuple):
@@ -218,7 +219,7 @@ class Recorded:
 
 def silences(kept: Sequence[Kept], recorded: Recorded) -> list[dict[str, Any]]:
     """Return the rows of the table for the sources of one machine, from all that was kept of them."""
-    found: list[dict[str, Any]] = []
+    table: list[dict[str, Any]] = []
     everywhere: list[Silence] = []
     receivers: dict[str, set[str]] = defaultdict(set)
     born: dict[str, tuple[int, int]] = {}
@@ -232,20 +233,20 @@ def silences(kept: Sequence[Kept], recorded: Recorded) -> list[dict[str, Any]]:
             first, patience = born.get(row.src, (row.from_us, 0))
             born[row.src] = (min(first, row.from_us), max(patience, row.patience))
     for (host, src), rows in by_pair.items():
-        for one in _of_pair(src, rows, recorded.end(host)):
-            watching = receivers[src] if host is None else {host}
-            known = host is None and one.verdict is not None
-            known |= any(recorded.within(each, one.start, one.until) > one.patience for each in watching)
+        for silence in _of_pair(src, rows, recorded.end(host)):
+            was_watched = any(
+                recorded.within(receiver, silence.start, silence.until) > silence.patience
+                for receiver in (receivers[src] if host is None else {host})
+            )
             if host is not None:
-                found.append(one.row(host, down=not known))
-            elif known:
-                everywhere.append(one)
+                table.append(silence.row(host, down=not was_watched))
+            elif was_watched or silence.verdict is not None:
+                everywhere.append(silence)
     together = fell_together({src: born[src] for src in born if (None, src) in by_pair}, everywhere)
-    down = [
-        fell if one.verdict is None else one.verdict == "host_down"
-        for one, fell in zip(everywhere, together, strict=True)
-    ]
-    return found + [one.row(None, down=is_down) for one, is_down in zip(everywhere, down, strict=True)]
+    for silence, machine_fell in zip(everywhere, together, strict=True):
+        down = machine_fell if silence.verdict is None else silence.verdict == "host_down"
+        table.append(silence.row(None, down=down))
+    return table
 
 
 def _of_pair(src: str, rows: Sequence[Kept], end: int) -> Iterator[Silence]:
@@ -265,23 +266,23 @@ def fell_together(born: Mapping[str, tuple[int, int]], silences: Sequence[Silenc
     sources alive, and all of them fell silent at the same time. ``born`` has for each source when it was first
     received, and how long it may be silent; one that may be silent for longer than a silence lasts proves nothing."""
     by_source: dict[str, list[Silence]] = defaultdict(list)
-    for one in sorted(silences, key=lambda each: each.start):
-        by_source[one.src].append(one)
+    for silence in sorted(silences, key=attrgetter("start")):
+        by_source[silence.src].append(silence)
 
-    def fell_too(one: Silence, src: str) -> bool | None:
+    def fell_too(silence: Silence, src: str) -> bool | None:
         """Return whether another source fell silent with it, or kept sending; None if it was not alive or proves
         nothing."""
         first, patience = born[src]
-        if first > one.start or patience >= one.until - one.start:
+        if first > silence.start or patience >= silence.until - silence.start:
             return None
-        others = by_source[src]
-        reach = max(one.patience, patience)
-        for other in others[bisect_left(others, one.start - reach, key=lambda each: each.start) :]:
-            if other.start > one.start + reach:
+        start, of_source = silence.start, by_source[src]
+        reach = max(silence.patience, patience)
+        for candidate in of_source[bisect_left(of_source, start - reach, key=attrgetter("start")) :]:
+            if candidate.start > start + reach:
                 break
-            if abs(other.start - one.start) <= max(one.patience, other.patience) and other.until > one.start:
+            if abs(candidate.start - start) <= max(silence.patience, candidate.patience) and candidate.until > start:
                 return True
-        return None if any(other.start <= one.start < other.until for other in others) else False
+        return None if any(candidate.start <= start < candidate.until for candidate in of_source) else False
 
-    answers = [{fell_too(one, src) for src in born if src != one.src} for one in silences]
-    return [True in found and False not in found for found in answers]
+    answers = [{fell_too(silence, src) for src in born if src != silence.src} for silence in silences]
+    return [True in answer and False not in answer for answer in answers]
