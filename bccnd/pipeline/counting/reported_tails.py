@@ -7,7 +7,7 @@ So a number is counted once, even if the source goes on: its next message follow
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -95,11 +95,3 @@ class ReportedTails:
         columns = {name: [row.get(name, 0) for row in rows] for name in KINDS[kind]}
         table = pa.Table.from_batches([make_records(kind, **columns)], RECORD)
         return records.unionByName(of_kind(frame_of(self._spark, table), kind))
-
-
-def by_source(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Tail]]:
-    """Tails from rows with the fields of `Tail` and ``src``."""
-    tails: dict[str, list[Tail]] = {}
-    for row in rows:
-        tails.setdefault(row["src"], []).append(Tail(*(row[name] for name in Tail._fields)))
-    return tails

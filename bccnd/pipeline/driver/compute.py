@@ -30,7 +30,7 @@ from bccnd.pipeline.alignment.epoch_assignment import EpochAssignment
 from bccnd.pipeline.alignment.joined_runs import Stretch, runs
 from bccnd.pipeline.counting.block_gaps import BlockGaps
 from bccnd.pipeline.counting.messages import Context, message_records
-from bccnd.pipeline.counting.reported_tails import ReportedTails, by_source, with_tails
+from bccnd.pipeline.counting.reported_tails import ReportedTails, with_tails
 from bccnd.pipeline.driver import day_state
 from bccnd.pipeline.driver.final_days import Carry
 from bccnd.pipeline.hosts import clocks
@@ -57,7 +57,7 @@ from bccnd.pipeline.tables.liveness import kept as kept_silences
 from bccnd.pipeline.tables.losses import channel_loss, link_loss
 from bccnd.pipeline.tables.missed import missed
 
-_Row = TypeVar("_Row", Stretch, Run, Carried)
+_Row = TypeVar("_Row", Stretch, Run, Carried, SentRange, Tail)
 
 #: bytes of journals for each part that Spark divides rows of tables into
 PART: Final = 32 << 20
@@ -155,9 +155,11 @@ def compute(
         aligned = keep(_align(scanned.sources(wanted), kept_runs, carried, host_clocks, recording, tasks))
         divided = aligned.where("kind IN ('epoch', 'piece', 'tail')").select("kind", "src", *Piece._fields, "day")
         divided = divided.toArrow()
-        epochs = divided.filter(pc.equal(divided["kind"], "epoch")).select(["src", "epoch", "host"])
-        pieces = divided.filter(pc.equal(divided["kind"], "piece")).drop_columns(["kind", "day"])
-        tails = _tails(divided.filter(pc.equal(divided["kind"], "tail")), wanted)
+        epochs = _only(divided, "epoch").select(["src", "epoch", "host"])
+        pieces = _only(divided, "piece").drop_columns(["kind", "day"])
+        all_tails = _only(divided, "tail")
+        wanted_tails = all_tails.filter(pc.is_in(all_tails["day"], pa.array(wanted, pa.string())))
+        tails = _by_source(wanted_tails, Tail, _TAIL_FIELDS)
         before = day_state.with_carried(state, carried)
         reached = with_tails(day_state.reached(before, wanted), tails, wanted)
         ahead = {key: clock.offset for key, clock in host_clocks.items()}
@@ -310,13 +312,6 @@ def _offsets(
     return offsets
 
 
-def _tails(records: pa.Table, days: Collection[str]) -> dict[str, list[Tail]]:
-    """The tails of these days, by source."""
-    names = dict(zip(_TAIL_FIELDS, Tail._fields, strict=True))
-    rows = records.rename_columns([names.get(name, name) for name in records.column_names]).to_pylist()
-    return by_source(row for row in rows if row["day"] in days)
-
-
 def _align(
     sources: DataFrame,
     kept: DataFrame | None,
@@ -336,8 +331,7 @@ def _align(
         if old is not None:
             kept_runs = _by_source(_only(old, "run"), Run)
             last_epochs = _by_source(_only(old, "carried"), Carried)
-            for row in _only(old, "sent").to_pylist():
-                sent_before.setdefault(row["src"], []).append(SentRange(*map(row.get, _SENT_FIELDS)))
+            sent_before = _by_source(_only(old, "sent"), SentRange, _SENT_FIELDS)
         records = []
         reported = [src for src in (*sent, *sent_before) if src in last_epochs]
         for src in dict.fromkeys([*stretches, *kept_runs, *reported]):
@@ -375,11 +369,11 @@ def _received(table: pa.Table, host_clocks: Mapping[clocks.Key, Clock]) -> dict[
     return ranges
 
 
-def _by_source(table: pa.Table, row_type: type[_Row]) -> dict[str, list[_Row]]:
-    """The rows of each source."""
+def _by_source(table: pa.Table, row_type: type[_Row], columns: Sequence[str] = ()) -> dict[str, list[_Row]]:
+    """The rows of each source, from the columns of the same names as the fields of a row, or from these."""
     rows: dict[str, list[_Row]] = {}
     for row in table.to_pylist():
-        rows.setdefault(row["src"], []).append(row_type(*map(row.get, row_type._fields)))
+        rows.setdefault(row["src"], []).append(row_type(*map(row.get, columns or row_type._fields)))
     return rows
 
 
