@@ -44,9 +44,9 @@ def put(path: Path, data: bytes) -> str:
 
 
 def rows_of(journal: Path) -> Rows:
-    found = [pq.read_table(path) for path in sorted((journal / "obs").rglob("*.parquet"))]
-    assert all(table.schema.equals(schema.OBS) for table in found)
-    return [row for table in found for row in table.to_pylist()]
+    tables = [pq.read_table(path) for path in sorted((journal / "obs").rglob("*.parquet"))]
+    assert all(table.schema.equals(schema.OBS) for table in tables)
+    return [row for table in tables for row in table.to_pylist()]
 
 
 def all_files(folder: Path) -> dict[str, bytes]:
@@ -59,11 +59,11 @@ def verdicts(frames: Iterable[Frame], settings: CaptureSettings, folder: Path) -
 
 
 def test_every_datagram_is_a_row(tmp_path: Path) -> None:
-    other = Frame(T, ether(ipv4(udp(b"x", port=53))))
-    last = Frame(T + 9 * SECOND, other.data)
+    foreign = Frame(T, ether(ipv4(udp(b"x", port=53))))
+    last = Frame(T + 9 * SECOND, foreign.data)
     path = put(
         tmp_path / "x.pcap",
-        pcap([other, message_frame(1, 7), message_frame(2, 8, payload="yes"), frame(3, b"noise"), last]),
+        pcap([foreign, message_frame(1, 7), message_frame(2, 8, payload="yes"), frame(3, b"noise"), last]),
     )
     done = ingest([path], str(tmp_path / "j"), SETTINGS)
     rows = rows_of(tmp_path / "j")
@@ -97,11 +97,11 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
     hour = 3600
     frames = [message_frame(number * hour / 2, number + 1) for number in range(8)]
     ingest([put(tmp_path / "x.pcap", pcap(frames))], str(tmp_path / "j"), SETTINGS)
-    found = [
+    names = [
         file_names.read_path(str(path.relative_to(tmp_path / "j")))
         for path in sorted((tmp_path / "j").rglob("obs/**/*.parquet"))
     ]
-    assert [(one.day, one.first) for one in found if one] == [("2023-11-14", 1), ("2023-11-15", 5)]
+    assert [(name.day, name.first) for name in names if name] == [("2023-11-14", 1), ("2023-11-15", 5)]
     assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(1, 9))
     monkeypatch.setattr(capture_import, "ROWS", 3)
     ingest([str(tmp_path / "x.pcap")], str(tmp_path / "j"), SETTINGS)
@@ -124,9 +124,9 @@ def test_verdicts_depend_on_the_time_of_the_stamps(tmp_path: Path) -> None:
     assert verdicts(frames, late, tmp_path)[3] == "reordered"
     # A clock that is set back is no time that passes backwards.
     frames = [message_frame(100, 1), message_frame(0, 1), message_frame(1, 1), message_frame(4, 1)]
-    other = tmp_path / "set back"
-    other.mkdir()
-    assert verdicts(frames, SETTINGS, other) == ["accepted", "duplicate", "duplicate", "restart"]
+    set_back = tmp_path / "set back"
+    set_back.mkdir()
+    assert verdicts(frames, SETTINGS, set_back) == ["accepted", "duplicate", "duplicate", "restart"]
 
 
 def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_captures_that_overlap_are_read_side_by_side_and_compressed_ones_as_they
 
 
 def test_of_many_rotated_captures_one_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = CaptureSet([put(tmp_path / f"{n:02}", pcap([message_frame(n, n + 1)])) for n in range(60)], SETTINGS)
+    captures = CaptureSet([put(tmp_path / f"{n:02}", pcap([message_frame(n, n + 1)])) for n in range(60)], SETTINGS)
     opened: list[str] = []
     real = capture_import._open
 
@@ -177,7 +177,7 @@ def test_of_many_rotated_captures_one_is_open_at_a_time(tmp_path: Path, monkeypa
         return real(where)
 
     monkeypatch.setattr(capture_import, "_open", watched)
-    assert [len(opened) <= number for number, _ in enumerate(found.packets(), 1)] == [True] * 60
+    assert [len(opened) <= number for number, _ in enumerate(captures.packets(), 1)] == [True] * 60
 
 
 def test_it_is_told_how_far_it_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,5 +278,8 @@ def taps(daemon: Daemon, wire: Wire, traffic: list[bytes]) -> Rows:
         tap.subscribe("!/tap/")
         tap.sync()
         wire.send(*traffic)
-        found = [observe(*read_tapped(one.chan.encode(), one.payload)) for _, one in zip(traffic, tap, strict=False)]
-    return [{**row._asdict(), "len": row.length} for row in found]
+        rows = [
+            observe(*read_tapped(message.chan.encode(), message.payload))
+            for _, message in zip(traffic, tap, strict=False)
+        ]
+    return [{**row._asdict(), "len": row.length} for row in rows]

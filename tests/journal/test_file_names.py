@@ -24,12 +24,12 @@ def test_a_name_says_what_it_was_made_of(host: str, now: int, random: int, first
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 9), st.none() | st.integers(0, 9)), max_size=12))
 def test_files_whose_records_are_all_in_a_merged_file_are_superseded(names: list[tuple[str, int, int | None]]) -> None:
-    found = [
+    files = [
         file_names.ObsFile("h", "2026-11-21", j, first, None if more is None else first + more)
         for j, first, more in names
     ]
-    assert file_names.superseded(found) == {
-        one for one in found if any(other.holds(one) for other in found if other != one)
+    assert file_names.superseded(files) == {
+        file for file in files if any(merged.holds(file) for merged in files if merged != file)
     }
 
 
@@ -39,8 +39,8 @@ def test_a_day_is_that_of_utc(now: int) -> None:
 
 
 @given(MOMENTS, MOMENTS)
-def test_journals_sort_by_when_they_began(one: int, other: int) -> None:
-    early, late = sorted((one, other))
+def test_journals_sort_by_when_they_began(first: int, second: int) -> None:
+    early, late = sorted((first, second))
     assert early == late or file_names.journal_id(early, 2**32 - 1) < file_names.journal_id(late, 0)
 
 

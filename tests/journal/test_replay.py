@@ -29,33 +29,33 @@ def test_messages_come_as_they_were_heard(tmp_path: Path) -> None:
     put(tmp_path, "a", TWO, 0, rows(20, 5))
     put(tmp_path, "a", ONE, 10, rows(10, 10))
     put(tmp_path, "a", ONE, 0, rows(0, 10))
-    found = play(tmp_path)
-    assert [one.seq for one in found] == list(range(25))
-    assert found[3] == RecordedMessage(MICRO + 3_000_000, "relay01/a/1", 3, "a/b", b"payload 3")
+    messages = play(tmp_path)
+    assert [message.seq for message in messages] == list(range(25))
+    assert messages[3] == RecordedMessage(MICRO + 3_000_000, "relay01/a/1", 3, "a/b", b"payload 3")
 
 
 def test_only_what_was_accepted_comes(tmp_path: Path) -> None:
     kinds = ["accepted", "duplicate", "restart", "looped", "reordered", "bad_channel", "not_addressed"]
     put(tmp_path, "a", ONE, 0, [row(number, verdict=kind) for number, kind in enumerate(kinds)])
     counts = Counts()
-    assert [one.seq for one in play(tmp_path, counts)] == [0, 2, 4]
+    assert [message.seq for message in play(tmp_path, counts)] == [0, 2, 4]
     assert counts == Counts(replayed=3, not_accepted=4)
-    assert [one.seq for one in play(tmp_path, own=True)] == [0, 2, 3, 4]
+    assert [message.seq for message in play(tmp_path, own=True)] == [0, 2, 3, 4]
 
 
 def test_reports_of_daemons_are_not_replayed(tmp_path: Path) -> None:
     named = ["a/b", "bccn/report/relay01", "bccn/reports"]
     put(tmp_path, "a", ONE, 0, [row(number, chan=chan) for number, chan in enumerate(named)])
     counts = Counts()
-    assert [one.chan for one in play(tmp_path, counts)] == ["a/b", "bccn/reports"]
+    assert [message.chan for message in play(tmp_path, counts)] == ["a/b", "bccn/reports"]
     assert counts == Counts(replayed=2, reports=1)
 
 
 def test_a_time_can_be_chosen(tmp_path: Path) -> None:
     put(tmp_path, "a", ONE, 0, rows(0, 10))
     put(tmp_path, "a", TWO, 0, rows(86_400, 10))
-    assert [one.seq for one in play(tmp_path, since=MICRO + 5_000_000, until=MICRO + 8_000_000)] == [5, 6, 7]
-    assert [one.seq for one in play(tmp_path, since=MICRO + 86_405_000_000)] == list(range(86_405, 86_410))
+    assert [message.seq for message in play(tmp_path, since=MICRO + 5_000_000, until=MICRO + 8_000_000)] == [5, 6, 7]
+    assert [message.seq for message in play(tmp_path, since=MICRO + 86_405_000_000)] == list(range(86_405, 86_410))
 
 
 def test_channels_can_be_chosen(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_channels_can_be_chosen(tmp_path: Path) -> None:
         (("!",), ["!"]),
         ((">",), named[:3]),
     ):
-        assert [one.chan for one in play(tmp_path, channels=patterns)] == wanted
+        assert [message.chan for message in play(tmp_path, channels=patterns)] == wanted
     assert Channels([]).fit("!")
 
 
@@ -82,9 +82,9 @@ def test_of_several_hosts_one_has_to_be_chosen(tmp_path: Path) -> None:
         play(tmp_path, host="c")
 
 
-def hashed(one: Observation) -> Observation:
-    assert one.payload is not None
-    return one._replace(payload=HASHED + hashlib.sha256(one.payload).digest())
+def hashed(row: Observation) -> Observation:
+    assert row.payload is not None
+    return row._replace(payload=HASHED + hashlib.sha256(row.payload).digest())
 
 
 def test_payloads_that_were_not_recorded_are_counted(tmp_path: Path) -> None:
@@ -94,14 +94,14 @@ def test_payloads_that_were_not_recorded_are_counted(tmp_path: Path) -> None:
         raw = datagram("relay01/a/1", seq, "a/b", payload, key)
         return observe("accepted", "lan", 1, T + seq, "10.0.0.1:1", raw)
 
-    found = [
+    observed = [
         *(row(0)._replace(payload=None), hashed(row(1)), row(2)),
         # what only looks like a hash, and was sent
         *(heard(3, like_one), heard(4, like_one, KEY), hashed(heard(5, b"x", KEY))),
     ]
-    put(tmp_path, "a", ONE, 0, found)
+    put(tmp_path, "a", ONE, 0, observed)
     counts = Counts()
-    assert [one.payload for one in play(tmp_path, counts)] == [b"payload 2", like_one, like_one]
+    assert [message.payload for message in play(tmp_path, counts)] == [b"payload 2", like_one, like_one]
     assert counts == Counts(replayed=3, unrecorded=3)
 
 
@@ -110,9 +110,9 @@ def test_a_capture_is_played_as_a_daemon_would_have_accepted_it(tmp_path: Path) 
     frames = [frame(at, datagram("relay01/a/1", seq, "a/b", f"{seq}")) for at, seq in enumerate(seqs)]
     (tmp_path / "x.pcap").write_bytes(pcap(frames))
     counts = Counts()
-    assert [one.payload for one in play(tmp_path / "x.pcap", counts)] == [b"1", b"2", b"3"]
+    assert [message.payload for message in play(tmp_path / "x.pcap", counts)] == [b"1", b"2", b"3"]
     assert counts.not_accepted == 1
-    assert [one.seq for one in play(tmp_path / "x.pcap", since=MICRO + 1_000_000)] == [2, 3]
+    assert [message.seq for message in play(tmp_path / "x.pcap", since=MICRO + 1_000_000)] == [2, 3]
 
 
 def test_what_is_neither_is_said(tmp_path: Path) -> None:

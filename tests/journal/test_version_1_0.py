@@ -13,8 +13,8 @@ JOURNAL = ROOT / "tests/golden/version_1_0/journal"
 
 def test_it_is_replayed() -> None:
     counts = Counts()
-    found = list(read_messages(str(JOURNAL), Choice(), counts, CaptureSettings("")))
-    assert [(one.src, one.seq, one.chan, one.payload) for one in found] == [
+    messages = list(read_messages(str(JOURNAL), Choice(), counts, CaptureSettings("")))
+    assert [(message.src, message.seq, message.chan, message.payload) for message in messages] == [
         *(("far/app/1", seq, "demo/x", b"payload %d" % seq) for seq in (1, 2, 3, 5, 6, 9)),
         ("?", 0, "demo/y", b"nameless"),
         ("near/cafe/2", 7, "demo/cafe", b"\0\xff"),
@@ -24,7 +24,7 @@ def test_it_is_replayed() -> None:
 
 def test_its_verdicts_are_known() -> None:
     place = open_place(str(JOURNAL))
-    batches = [batch for one in find(place, Wanted()) for batch in rows(place, one.name, 0, one.end, ["verdict"])]
+    batches = [batch for file in find(place, Wanted()) for batch in rows(place, file.name, 0, file.end, ["verdict"])]
     verdicts = [verdict for batch in batches for verdict in batch.column("verdict").to_pylist()]
     assert verdicts.count("accepted") == 8
     assert sorted(set(verdicts) - {"accepted"}) == ["bad_envelope", "duplicate", "stale"]

@@ -34,10 +34,10 @@ def tables_of(*results: Result) -> dict[str, set[tuple[Any, ...]]]:
         sources.setdefault(row["src"], []).append(row["epoch"])
         # by the common clock, which these fleets' own clocks differ from by some seconds
         assert abs(row["epoch"] - row["first_ts"] / SECOND) < 10
-    numbers = {(src, epoch): n for src, its in sources.items() for n, epoch in enumerate(sorted(its), 1)}
-    found: dict[str, set[tuple[Any, ...]]] = {}
-    for name, its in rows.items():
-        for row in its:
+    numbers = {(src, epoch): n for src, epochs in sources.items() for n, epoch in enumerate(sorted(epochs), 1)}
+    by_table: dict[str, set[tuple[Any, ...]]] = {}
+    for name, of_table in rows.items():
+        for row in of_table:
             if "epoch" in row:
                 row["epoch"] = numbers[row["src"], row["epoch"]]
             for column in ("set_id", "listening_set_id"):
@@ -47,9 +47,9 @@ def tables_of(*results: Result) -> dict[str, set[tuple[Any, ...]]]:
                 due = row["expected"] - row["not_listening"]
                 assert row.pop("loss_ratio") == ((row["lost_here"] + row["lost_everywhere"]) / due if due else None)
             row.pop("cause", None)
-        found[name] = {tuple(row.values()) for row in its}
-        assert len(found[name]) == len(its), f"{name} has rows twice"
-    return found
+        by_table[name] = {tuple(row.values()) for row in of_table}
+        assert len(by_table[name]) == len(of_table), f"{name} has rows twice"
+    return by_table
 
 
 def _plain(name: str, result: Result) -> list[Any]:
@@ -60,12 +60,15 @@ def _plain(name: str, result: Result) -> list[Any]:
 
 def differences(tables: dict[str, set[tuple[Any, ...]]], truth: Truth) -> dict[str, tuple[list[Any], list[Any]]]:
     """Per table what should not be there and what should be and is not; empty where all is as it should be."""
-    found = {}
+    differences = {}
     for name in EXACT:
         should = truth.table(name)
         if tables[name] != should:
-            found[name] = (sorted(tables[name] - should, key=repr)[:4], sorted(should - tables[name], key=repr)[:4])
-    return found
+            differences[name] = (
+                sorted(tables[name] - should, key=repr)[:4],
+                sorted(should - tables[name], key=repr)[:4],
+            )
+    return differences
 
 
 def check(spark: SparkSession, fleet: Fleet, journal: Path) -> tuple[Simulation, Result]:
@@ -78,9 +81,9 @@ def check(spark: SparkSession, fleet: Fleet, journal: Path) -> tuple[Simulation,
 
 def causes(result: Result) -> dict[tuple[str, int], str]:
     """The cause of each epoch, numbered from 1 for each source."""
-    found: dict[tuple[str, int], str] = {}
+    causes: dict[tuple[str, int], str] = {}
     numbers: dict[str, int] = {}
     for row in result.tables["epochs"].orderBy("src", "epoch").collect():
         numbers[row["src"]] = numbers.get(row["src"], 0) + 1
-        found[row["src"], numbers[row["src"]]] = row["cause"]
-    return found
+        causes[row["src"], numbers[row["src"]]] = row["cause"]
+    return causes

@@ -66,7 +66,7 @@ def seconds(value: datetime.datetime | None) -> float | None:
 
 def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     """The rows of a frame, these columns, sorted; times as seconds of `DAY`, days as text."""
-    found = []
+    rows = []
     for row in frame.select(*columns).collect():
         values: list[Any] = []
         for value in row:
@@ -75,5 +75,5 @@ def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
             elif isinstance(value, datetime.date):
                 value = value.isoformat()
             values.append(value)
-        found.append(tuple(values))
-    return sorted(found, key=lambda row: [(value is not None, str(type(value)), value) for value in row])
+        rows.append(tuple(values))
+    return sorted(rows, key=lambda row: [(value is not None, str(type(value)), value) for value in row])

@@ -42,33 +42,33 @@ def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:
     """What a client has been sent by now."""
     with bccnd.connect(listener.path) as last:
         last.publish("the/end")
-    found = []
+    published = []
     for message in listener:
         if message.chan == "the/end":
             break
-        found.append((message.chan, message.payload))
-    return found
+        published.append((message.chan, message.payload))
+    return published
 
 
 def merge(root: Path, host: str, *, remove: bool = True) -> None:
     """Merge the files of each journal and day of a host, as recorders of earlier versions did; ``remove`` those that
     the merged files are made of, as they did ten minutes later."""
-    there = pafs.LocalFileSystem()
-    listed = current(list_files(there, str(root), hosts=[host]))
-    for _, adjacent in groupby(listed, key=lambda one: (one.name.day, one.name.journal_id)):
-        parts = [one.name for one in adjacent]
+    filesystem = pafs.LocalFileSystem()
+    listed = current(list_files(filesystem, str(root), hosts=[host]))
+    for _, adjacent in groupby(listed, key=lambda file: (file.name.day, file.name.journal_id)):
+        parts = [file.name for file in adjacent]
         table = pa.concat_tables([pq.read_table(root / part.path, partitioning=None) for part in parts])
         numbers = table["rec_no"].to_pylist()
         if len(parts) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-            files.write(there, str(root), parts[0]._replace(last=numbers[-1]).path, table)
-    left = {one.name.path for one in current(list_files(there, str(root), hosts=[host]))}
-    for one in list_files(there, str(root), hosts=[host]) if remove else ():
-        if one.name.path not in left:
-            (root / one.name.path).unlink()
+            files.write(filesystem, str(root), parts[0]._replace(last=numbers[-1]).path, table)
+    left = {file.name.path for file in current(list_files(filesystem, str(root), hosts=[host]))}
+    for file in list_files(filesystem, str(root), hosts=[host]) if remove else ():
+        if file.name.path not in left:
+            (root / file.name.path).unlink()
 
 
-def put(root: Path, host: str, journal: str, first: int, found: Sequence[Observation]) -> Path:
+def put(root: Path, host: str, journal: str, first: int, observed: Sequence[Observation]) -> Path:
     """A finished file of a journal."""
-    path = file_names.ObsFile(host, file_names.day_of(found[0].ts), journal, first).path
-    files.write(pafs.LocalFileSystem(), str(root), path, files.obs_table(host, journal, first, found))
+    path = file_names.ObsFile(host, file_names.day_of(observed[0].ts), journal, first).path
+    files.write(pafs.LocalFileSystem(), str(root), path, files.obs_table(host, journal, first, observed))
     return root / path

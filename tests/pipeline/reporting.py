@@ -44,7 +44,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "array<string>": pa.list_(pa.string()),
 }
 COLUMNS: Final[Mapping[str, pa.Schema]] = {
-    table: pa.schema([(one.name, _TYPES[one.dataType.simpleString()]) for one in columns])
+    table: pa.schema([(column.name, _TYPES[column.dataType.simpleString()]) for column in columns])
     for table, columns in {**schema.TABLES, SESSIONS: schema.SESSIONS}.items()
 }
 
@@ -63,8 +63,8 @@ def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = DA
     lake = Lake(str(root))
     lake.begin()
     file = File(str(path.relative_to(root / table)), day if divided else "", len(full), path.stat().st_size)
-    others = [one for one in lake.files(table) if one.day == file.day]
-    lake.commit({table: Change(COLUMNS[table], [*others, file], [], divided)})
+    kept = [old for old in lake.files(table) if old.day == file.day]
+    lake.commit({table: Change(COLUMNS[table], [*kept, file], [], divided)})
     return path
 
 
@@ -74,13 +74,13 @@ def write(
     senders: Sequence[str],
     *,
     minutes: int = 60,
-    each: int = 60,
+    rate: int = 60,
     missed: Callable[[str, str, int], int] = lambda host, sender, minute: 0,
     unsent: Callable[[str, int], int] = lambda sender, minute: 0,
     absent: Callable[[str, int], bool] = lambda host, minute: False,
     copies: Callable[[str, str], int] = lambda host, sender: 0,
 ) -> None:
-    """Write the tables of a fleet in which every sender sends ``each`` messages a minute. ``missed`` counts those that
+    """Write the tables of a fleet in which every sender sends ``rate`` messages a minute. ``missed`` counts those that
     a receiver lost of a sender in a minute; hosts receive their own."""
     losses, sets = [], dict[frozenset[str], int]()
     for minute in range(minutes):
@@ -91,18 +91,18 @@ def write(
                 own = sender.partition("/")[0] == host
                 away = absent(host, minute)
                 lost = 0 if own or away else missed(host, sender, minute)
-                here = 0 if away else each - gone - lost
+                here = 0 if away else rate - gone - lost
                 received |= {host} if here else set()
-                any_seen, nowhere = each - gone, 0 if away else gone
+                any_seen, nowhere = rate - gone, 0 if away else gone
                 counts = {"expected": any_seen + nowhere, "any_seen": any_seen, "seen": here, "lost_here": lost}
                 counts |= {"lost_everywhere": nowhere, "not_listening": any_seen if away else 0}
                 place = {"host": host, "src": sender, "epoch": 1, "win": START + minute * MINUTE}
                 losses.append({**place, **counts, "dup": copies(host, sender) * here})
-            sets[frozenset(received)] = sets.get(frozenset(received), 0) + each - gone
+            sets[frozenset(received)] = sets.get(frozenset(received), 0) + rate - gone
     put(root, "link_loss", losses)
-    put(root, "receiver_sets", [{"set_id": number, "hosts": sorted(one)} for number, one in enumerate(sets)])
+    put(root, "receiver_sets", [{"set_id": number, "hosts": sorted(received)} for number, received in enumerate(sets)])
     put(root, "delivery", [{"src": senders[0], "set_id": number, "n": n} for number, n in enumerate(sets.values())])
-    usual = {"msgs": each, "bytes": each * 100, "p50_len": 100, "p99_len": 120, "directed": False}
+    usual = {"msgs": rate, "bytes": rate * 100, "p50_len": 100, "p99_len": 120, "directed": False}
     wins = (START + minute * MINUTE for minute in range(minutes))
     traffic = [{"win": win, "chan": f"data/{src}", "src": src, **usual} for win in wins for src in senders]
     put(root, "channel_traffic", traffic)

@@ -48,9 +48,9 @@ def launch(kind: str, log: Path, *words: str) -> tuple[subprocess.Popen[bytes], 
         )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
-        found = READY[kind].search(log.read_text(errors="replace"))
-        if found:
-            return process, found[1]
+        match = READY[kind].search(log.read_text(errors="replace"))
+        if match:
+            return process, match[1]
         time.sleep(0.1)
     raise AssertionError(log.read_text(errors="replace"))
 

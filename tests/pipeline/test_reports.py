@@ -47,14 +47,14 @@ def test_the_lost_end_of_a_burst_and_an_outage_are_counted_exactly(spark: SparkS
     )
     simulation, result = check(spark, fleet, tmp_path)
     sums = [F.sum(name).alias(name) for name in ("seen", "lost_here", "lost_everywhere", "expected")]
-    found = {(row.host, row.src): row for row in result.tables["link_loss"].groupBy("host", "src").agg(*sums).collect()}
+    links = {(row.host, row.src): row for row in result.tables["link_loss"].groupBy("host", "src").agg(*sums).collect()}
     for number, source in enumerate(fleet.sources[:2]):
-        sent = sum(each.source == number for each in simulation.sent)
+        sent = sum(message.source == number for message in simulation.sent)
         for host in HOSTS:
-            row = found[host, source.src]
+            row = links[host, source.src]
             assert row.seen + row.lost_here + row.lost_everywhere == row.expected == sent
-    assert found["a", "a/burst/1"].lost_everywhere == 500
-    assert found["c", "b/outage/1"].lost_everywhere > 20_000
+    assert links["a", "a/burst/1"].lost_everywhere == 500
+    assert links["c", "b/outage/1"].lost_everywhere > 20_000
     assert set(causes(result).values()) == {"first"}
 
 

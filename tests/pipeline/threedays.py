@@ -68,9 +68,9 @@ def arrive(journal: Path, to: Path, path: Path) -> None:
 def content(tables: Path | str) -> dict[str, list[tuple[Any, ...]]]:
     """All rows of all tables, in order; the day comes last."""
     lake = Lake(str(tables))
-    found = {}
+    by_table = {}
     for name, columns in schema.TABLES.items():
         paths = [file.path for file in lake.files(name)]
         rows = parquet.load(lake.root.at(name), paths, to_arrow_schema(columns, timezone="UTC")).to_pylist()
-        found[name] = sorted((tuple(row.values()) for row in rows), key=repr)
-    return found
+        by_table[name] = sorted((tuple(row.values()) for row in rows), key=repr)
+    return by_table

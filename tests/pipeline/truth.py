@@ -76,20 +76,20 @@ class Truth:
     def _listen(self) -> dict[int, Message]:
         """Read what each receiver has recorded."""
         simulation = self.simulation
-        found: dict[int, Message] = {}
+        messages: dict[int, Message] = {}
         self._copies: list[tuple[str, int, int]] = []
         for host in simulation.fleet.hosts:
-            for each in simulation.heard(host):
-                row = each.row
+            for observed in simulation.heard(host):
+                row = observed.row
                 ts = row.ts - self._wrong(host)
                 day = day_of(ts)
                 self.hosts[day].add(host)
-                spans = self._rows.setdefault((day, host, each.journal_id), [ts, ts])
+                spans = self._rows.setdefault((day, host, observed.journal_id), [ts, ts])
                 spans[:] = [min(spans[0], ts), max(spans[1], ts)]
-                if each.message < 0 or row.verdict not in ARRIVED or row.src == "?":
+                if observed.message < 0 or row.verdict not in ARRIVED or row.src == "?":
                     continue
-                sent = simulation.sent[each.message]
-                message = found.setdefault(each.message, Message(sent.at, sent.chan))
+                sent = simulation.sent[observed.message]
+                message = messages.setdefault(observed.message, Message(sent.at, sent.chan))
                 message.first = min(message.first, ts)
                 if row.verdict in ACCEPTED:
                     message.accepted = min(message.accepted, ts)
@@ -98,8 +98,8 @@ class Truth:
                 message.seen.add(host)
                 message.verdicts[host].add(row.verdict)
                 if row.verdict == "duplicate":
-                    self._copies.append((host, each.message, ts))
-        return found
+                    self._copies.append((host, observed.message, ts))
+        return messages
 
     def _ahead(self, host: str) -> int:
         return round(self.simulation.fleet.offsets.get(host, 0) * SECOND)
@@ -107,7 +107,7 @@ class Truth:
     def _wrong(self, host: str) -> int:
         """The whole minutes by which a clock is ahead of the middle one of its segment."""
         segment = self.simulation.segment
-        together = [each for each in self.simulation.fleet.hosts if segment(each) == segment(host)]
+        together = [other_host for other_host in self.simulation.fleet.hosts if segment(other_host) == segment(host)]
         return round((self._ahead(host) - median_low(map(self._ahead, together))) / MINUTE) * MINUTE
 
     def _number(self, heard: dict[int, Message]) -> dict[int, int]:
@@ -117,9 +117,9 @@ class Truth:
             sent = self.simulation.sent[index]
             by_source[sent.source].append((sent.run, sent.seq, index))
         numbers: dict[int, int] = {}
-        for each in by_source.values():
+        for of_source in by_source.values():
             epoch, before = 0, 0
-            for run, _, index in sorted(each):
+            for run, _, index in sorted(of_source):
                 epoch += run != before
                 numbers[index] = epoch
                 before = run
@@ -141,8 +141,8 @@ class Truth:
         keys: dict[tuple[int, int], list[int]] = defaultdict(list)
         for index in heard:
             keys[simulation.sent[index].source, self.number[index]].append(seq_key(simulation.sent[index].seq))
-        for each in keys.values():
-            each.sort()
+        for of_epoch in keys.values():
+            of_epoch.sort()
         self.tails = self._find_tails(heard, keys)
         for index, message in heard.items():
             sent = simulation.sent[index]
@@ -162,37 +162,38 @@ class Truth:
         lower = bisect_left(keys, key)
         if not lower:
             return 0
-        tails = [self.tails.get((source, epoch, each)) for each in self.hosts if each < day]
-        return key - max(keys[lower - 1], *(each.key for each in tails if each and each.key < key), -(2**63)) - 1
+        tails = [self.tails.get((source, epoch, earlier)) for earlier in self.hosts if earlier < day]
+        return key - max(keys[lower - 1], *(tail.key for tail in tails if tail and tail.key < key), -(2**63)) - 1
 
     def _find_tails(
         self, heard: dict[int, Message], keys: dict[tuple[int, int], list[int]]
     ) -> dict[tuple[int, int, str], Tail]:
         """Find what reports tell of behind all that was heard on their day, by source, epoch and day."""
         sent = self.simulation.sent
-        epochs = {(sent[each].source, sent[each].run): self.number[each] for each in heard}
-        found: dict[tuple[int, int, str], Tail] = {}
+        epochs = {(sent[index].source, sent[index].run): self.number[index] for index in heard}
+        reported: dict[tuple[int, int, str], Tail] = {}
         for index, report in heard.items():
             if not report.chan.startswith("bccn/report/") or report.accepted == 2**63:
                 continue
             for source, run, first, following in self.simulation.told(index):
                 epoch, day = epochs.get((source, run), 0), day_of(report.accepted)
                 key, low = seq_key(following - 1), seq_key(first)
-                if not any(low <= each <= key for each in keys.get((source, epoch), ())):
+                if not any(low <= number <= key for number in keys.get((source, epoch), ())):
                     continue
                 tail = Tail(key, report.accepted, report.at)
-                known = found.get((source, epoch, day), tail)
-                found[source, epoch, day] = max(known, tail, key=lambda each: (each.key, -each.first))
+                reported[source, epoch, day] = max(
+                    reported.get((source, epoch, day), tail), tail, key=lambda tail: (tail.key, -tail.first)
+                )
         tops: dict[tuple[int, int, str], int] = {}
         for index, message in heard.items():
             place = sent[index].source, self.number[index], day_of(message.first)
             tops[place] = max(seq_key(sent[index].seq), tops.get(place, -(2**63)))
         tails: dict[tuple[int, int, str], Tail] = {}
-        for (source, epoch, day), tail in sorted(found.items()):
+        for (source, epoch, day), tail in sorted(reported.items()):
             if tail.key > tops.get((source, epoch, day), -(2**63)):
-                its = keys[source, epoch]
-                before = [each.key for place, each in tails.items() if place[:2] == (source, epoch)]
-                lost = tail.key - max(its[bisect_right(its, tail.key) - 1], *before, -(2**63))
+                of_epoch = keys[source, epoch]
+                before = [counted.key for place, counted in tails.items() if place[:2] == (source, epoch)]
+                lost = tail.key - max(of_epoch[bisect_right(of_epoch, tail.key) - 1], *before, -(2**63))
                 tails[source, epoch, day] = tail._replace(lost=max(lost, 0))
         return tails
 
@@ -215,30 +216,32 @@ class Truth:
         if host in simulation.fleet.sessionless:
             clock = simulation.fleet.start * SECOND + at + self._ahead(host) - self._wrong(host)
             return any(low <= clock <= high for key, (low, high) in self._rows.items() if key[:2] == (day, host))
-        return any(each.start * SECOND <= at < each.end * SECOND for each in simulation.recordings(host))
+        return any(recording.start * SECOND <= at < recording.end * SECOND for recording in simulation.recordings(host))
 
     def table(self, name: str) -> set[tuple[Any, ...]]:
         """A table's rows: its columns in order, then the day."""
-        found: set[tuple[Any, ...]] = getattr(self, f"_{name}")()
-        return found
+        rows: set[tuple[Any, ...]] = getattr(self, f"_{name}")()
+        return rows
 
     def _epochs(self) -> set[tuple[Any, ...]]:
         """Without the cause."""
         spans: dict[tuple[str, int], list[tuple[int, int, set[str]]]] = defaultdict(list)
         for place, message in self.messages.items():
             spans[place.src, place.epoch].append((message.first, place.key, message.seen))
-        ends = {which: (min(one[1] for one in each), max(one[1] for one in each)) for which, each in spans.items()}
+        ends = {
+            place: (min(key for _, key, _ in span), max(key for _, key, _ in span)) for place, span in spans.items()
+        }
         for src, epoch, _, tail in self._lost_tails():
             ends[src, epoch] = ends[src, epoch][0], max(ends[src, epoch][1], tail.key)
         return {
             (
                 *(src, epoch, "/".join(src.split("/")[:2])),
-                *(min(each)[0], max(each, key=lambda one: one[0])[0], *ends[src, epoch]),
-                len(set().union(*(one[2] for one in each))),
+                *(min(first for first, _, _ in span), max(first for first, _, _ in span), *ends[src, epoch]),
+                len(set().union(*(seen for _, _, seen in span))),
                 _skipped(ends.get((src, epoch - 1)), ends[src, epoch]),
-                day_of(min(one[0] for one in each)),
+                day_of(min(first for first, _, _ in span)),
             )
-            for (src, epoch), each in spans.items()
+            for (src, epoch), span in spans.items()
         }
 
     def _messages(self) -> set[tuple[Any, ...]]:
@@ -307,11 +310,11 @@ class Truth:
                     cells[host, src, epoch, tail.first // MINUTE]["lost_everywhere"] += tail.lost
         return {
             (
-                *(host, src, epoch, win * MINUTE, each["any_seen"] + each["lost_everywhere"], each["any_seen"]),
-                *(each["seen"], each["lost_here"], each["lost_everywhere"], each["not_listening"], each["dup"]),
-                *(each["late"], day_of(win * MINUTE)),
+                *(host, src, epoch, win * MINUTE, cell["any_seen"] + cell["lost_everywhere"], cell["any_seen"]),
+                *(cell["seen"], cell["lost_here"], cell["lost_everywhere"], cell["not_listening"], cell["dup"]),
+                *(cell["late"], day_of(win * MINUTE)),
             )
-            for (host, src, epoch, win), each in cells.items()
+            for (host, src, epoch, win), cell in cells.items()
         }
 
     def _channel_loss(self) -> set[tuple[Any, ...]]:
@@ -325,8 +328,8 @@ class Truth:
                 cell["everywhere"] += message.gap * (host in message.listening)
         return {
             (
-                *(host, chan, win * MINUTE, sum(each.values()), each["seen"], each["here"], each["everywhere"]),
+                *(host, chan, win * MINUTE, sum(cell.values()), cell["seen"], cell["here"], cell["everywhere"]),
                 day_of(win * MINUTE),
             )
-            for (host, chan, win), each in cells.items()
+            for (host, chan, win), cell in cells.items()
         }

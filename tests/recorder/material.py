@@ -44,8 +44,8 @@ def write_log(
 ) -> None:
     log = LogWriter(str(path))
     log.append(HEAD, Head(host, JOURNAL, first, "1", list(sessions)).pack())
-    for one in packets:
-        log.append(PACKET, one)
+    for raw in packets:
+        log.append(PACKET, raw)
     for until in alive:
         log.append(ALIVE, pack_alive(until, 0))
     log.close()
@@ -54,7 +54,7 @@ def write_log(
 def table(journal: Path, kind: str = "obs") -> list[dict[str, Any]]:
     """All rows of a journal, in the order of their numbers."""
     rows: list[dict[str, Any]] = []
-    paths = [f"{journal}/{one.name.path}" for one in current(list_files(pafs.LocalFileSystem(), str(journal)))]
+    paths = [f"{journal}/{file.name.path}" for file in current(list_files(pafs.LocalFileSystem(), str(journal)))]
     for path in paths if kind == "obs" else sorted((journal / kind).rglob("[!.]*.parquet")):
         rows += pq.read_table(path, partitioning=None).to_pylist()
     return sorted(rows, key=lambda row: (row["journal_id"], row.get("rec_no", row.get("start_ts"))))
@@ -65,13 +65,13 @@ def names(journal: Path) -> list[str]:
     return sorted(str(path.relative_to(journal)) for path in journal.rglob("*") if path.is_file())
 
 
-def wait_for_child(done: Callable[[], object], what: str) -> None:
+def wait_for_child(done: Callable[[], object], purpose: str) -> None:
     """Wait for work of the process that converts logs.
 
     It is nice: on a busy machine it gets a small share of a processor, and loading pyarrow alone has taken more than
     `PATIENCE`.
     """
-    wait(done, what, 8 * PATIENCE)
+    wait(done, purpose, 8 * PATIENCE)
 
 
 def end(worker: Maintenance) -> None:

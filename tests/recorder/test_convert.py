@@ -30,9 +30,9 @@ def moment(ts: int) -> datetime.datetime:
 def test_a_log_becomes_a_file_with_its_rows_and_the_session(tmp_path: Path) -> None:
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     write_log(log, [packet([1, 2], NOON), frames.gap(5), packet([3], NOON + 9)], first=41, alive=[NOON + 50, NOON + 99])
-    found = convert(str(log), HERE, str(journal))
-    assert found is not None
-    assert (found.rows, found.files, found.end) == (3, 1, "clean")
+    converted = convert(str(log), HERE, str(journal))
+    assert converted is not None
+    assert (converted.rows, converted.files, converted.end) == (3, 1, "clean")
     obs = f"obs/host=relay01/day=2026-11-21/{JOURNAL}-000000000041.parquet"
     assert names(journal) == [obs, f"sessions/host=relay01/{JOURNAL}.parquet"]
     rows = table(journal)
@@ -43,7 +43,7 @@ def test_a_log_becomes_a_file_with_its_rows_and_the_session(tmp_path: Path) -> N
     assert (session["start_ts"], session["end_ts"]) == (moment(NOON), moment(NOON + 99))
     assert (session["tap_gaps"], session["socket_drops"]) == (5, 0)
     assert pq.read_schema(journal / obs).equals(schema.OBS)
-    assert found.bytes == (journal / obs).stat().st_size
+    assert converted.bytes == (journal / obs).stat().st_size
 
 
 def test_it_may_be_done_again_and_yields_the_same(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_every_file_holds_one_day_and_numbers_without_a_hole(tmp_path: Path) -> 
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     stamps = [MIDNIGHT - 2, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT - 1, MIDNIGHT + 1, MIDNIGHT + 2]
     write_log(log, [packet([number], ts) for number, ts in enumerate(stamps)])
-    found = convert(str(log), HERE, str(journal))
-    assert found is not None
-    assert found.files == 4
+    converted = convert(str(log), HERE, str(journal))
+    assert converted is not None
+    assert converted.files == 4
     seen = []
     for name in names(journal):
         output = file_names.read_path(name)
@@ -85,9 +85,9 @@ def test_of_a_torn_or_damaged_log_everything_before_is_saved(tmp_path: Path, cut
     if cut is None:
         data[data.rindex(b"host/a/1:3:")] ^= 1
     log.write_bytes(data if cut is None else data[:-cut])
-    found = convert(str(log), HERE, str(journal))
-    assert found is not None
-    assert (found.rows, found.end) == (2, "damaged" if cut is None else "torn")
+    converted = convert(str(log), HERE, str(journal))
+    assert converted is not None
+    assert (converted.rows, converted.end) == (2, "damaged" if cut is None else "torn")
     assert [row["rec_no"] for row in table(journal)] == [1, 2]
 
 
@@ -115,9 +115,9 @@ def test_rows_that_were_written_as_rows(tmp_path: Path) -> None:
     writer.append(ROWS, pack(observations(packet([1, 2], NOON))))
     writer.append(ROWS, b"none")
     writer.close()
-    found = convert(str(log), HERE, str(journal))
-    assert found is not None
-    assert (found.rows, found.end) == (2, "damaged")
+    converted = convert(str(log), HERE, str(journal))
+    assert converted is not None
+    assert (converted.rows, converted.end) == (2, "damaged")
     assert [row["payload"] for row in table(journal)] == [b"hello", b"hello"]
 
 

@@ -107,6 +107,6 @@ def test_a_record_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path) ->
     )
     assert set(map(int, done.stdout.split())) <= {errno.EFBIG, errno.ENOSPC}
     assert len(done.stdout.split()) == 2
-    found, end, _ = read(path.read_bytes())
-    assert [content[:1] + b"%d" % len(content) for _, content in found] == [b"x500", b"z100"]
+    records, end, _ = read(path.read_bytes())
+    assert [content[:1] + b"%d" % len(content) for _, content in records] == [b"x500", b"z100"]
     assert end == "clean"

@@ -136,8 +136,8 @@ def test_a_bug_with_one_log_is_no_end_of_the_others(
     log.append(ROWS, pack([row._replace(ts=2**62)]))  # no day has this time
     log.close()
     log_in(spool, 2)
-    found = done(spool, str(tmp_path / "journal"))
-    assert (found.bad, found.rows) == (1, 10)
+    worker = done(spool, str(tmp_path / "journal"))
+    assert (worker.bad, worker.rows) == (1, 10)
     assert "a bug met with the log" in caplog.text
     assert not [name for name in names(tmp_path / "journal") if "/." in name]
 

@@ -28,9 +28,9 @@ AGE = 500.0
 
 @pytest.fixture
 def loop() -> Iterator[Loop]:
-    one = Loop()
-    yield one
-    one.close()
+    started = Loop()
+    yield started
+    started.close()
 
 
 @pytest.fixture
@@ -63,9 +63,9 @@ def leave_log(tmp_path: Path, number: int, age: float) -> int:
 def value(recorder: Recorder, name: str, **labels: str) -> float:
     registry = CollectorRegistry()
     registry.register(Figures(recorder))
-    found = registry.get_sample_value(f"bccnd_recorder_{name}", labels)
-    assert found is not None
-    return found
+    value = registry.get_sample_value(f"bccnd_recorder_{name}", labels)
+    assert value is not None
+    return value
 
 
 def test_a_recorder_without_waiting_logs_is_not_behind(start: Callable[[], Recorder]) -> None:

@@ -37,10 +37,10 @@ def journal(tmp_path: Path) -> Path:
         os.utime(path, (NOON / 1e6 - age, NOON / 1e6 - age))
     (day / "notes.txt").write_text("mine")
     (day / "x.parquet").write_text("mine too")
-    other = folder / "obs/host=relay02/day=2026-11-21"
-    other.mkdir(parents=True)
-    (other / f"{JOURNAL}-000000000001.parquet").write_bytes(b"x" * 100_000)
-    os.utime(other / f"{JOURNAL}-000000000001.parquet", (1, 1))
+    elsewhere = folder / "obs/host=relay02/day=2026-11-21"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / f"{JOURNAL}-000000000001.parquet").write_bytes(b"x" * 100_000)
+    os.utime(elsewhere / f"{JOURNAL}-000000000001.parquet", (1, 1))
     return folder
 
 
@@ -50,7 +50,7 @@ def keep(journal: Path, *rules: Any) -> tuple[int, int]:
 
 
 def numbers(journal: Path) -> list[int]:
-    return [one.name.first for one in list_files(HERE, str(journal), hosts=["relay01"])]
+    return [file.name.first for file in list_files(HERE, str(journal), hosts=["relay01"])]
 
 
 def test_without_limits_or_a_journal_nothing_goes(journal: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path
 
 
 def test_what_is_too_much_goes_oldest_first(journal: Path) -> None:
-    sizes = [one.size for one in list_files(HERE, str(journal), hosts=["relay01"])]
+    sizes = [file.size for file in list_files(HERE, str(journal), hosts=["relay01"])]
     assert keep(journal, KeepSettings(size=sum(sizes)), NOON / 1e6) == (0, 0)
     assert keep(journal, KeepSettings(size=sum(sizes) - 1), NOON / 1e6) == (1, sizes[0])
     assert numbers(journal) == [11, 21]

@@ -18,12 +18,12 @@ PEERS = st.sampled_from(["10.0.0.1:5400", "[fe80::1%eth0]:5400", "local"])
 
 
 @given(st.lists(st.tuples(DATAGRAMS, PEERS), min_size=1, max_size=5), st.text("ab c#-/é", max_size=9))
-def test_every_datagram_of_the_tap_is_a_row(found: list[tuple[bytes, str]], segment: str) -> None:
-    reported = [frames.tapped("stale", segment, 7, 5000, peer, raw) for raw, peer in found]
-    expected = [observe("stale", segment, 7, 5000, peer, raw) for raw, peer in found]
+def test_every_datagram_of_the_tap_is_a_row(datagrams: list[tuple[bytes, str]], segment: str) -> None:
+    reported = [frames.tapped("stale", segment, 7, 5000, peer, raw) for raw, peer in datagrams]
+    expected = [observe("stale", segment, 7, 5000, peer, raw) for raw, peer in datagrams]
     assert rows.observations(frames.batch(reported)) == expected
-    assert [row for one in reported for row in rows.observations(one)] == expected
-    assert len(rows.tapped(frames.batch(reported))) == len(found)
+    assert [row for packet in reported for row in rows.observations(packet)] == expected
+    assert len(rows.tapped(frames.batch(reported))) == len(datagrams)
 
 
 def test_what_is_not_of_the_tap_is_no_row_and_gaps_are_told_from_everything_else() -> None:
@@ -32,8 +32,8 @@ def test_what_is_not_of_the_tap_is_no_row_and_gaps_are_told_from_everything_else
     assert len(rows.tapped(mixed)) == 2
     assert rows.observations(frames.gap(3)) == rows.observations(b"MSGS 2\0cut short") == []
     assert rows.gap_in(frames.gap(17)) == 17
-    for other in (packet([1], NOON), b"CMSG !/bccn/gap\0x", tapped(1, NOON, payload=frames.gap(3))):
-        assert rows.gap_in(other) == 0
+    for raw in (packet([1], NOON), b"CMSG !/bccn/gap\0x", tapped(1, NOON, payload=frames.gap(3))):
+        assert rows.gap_in(raw) == 0
 
 
 ROWS = st.builds(
@@ -54,9 +54,9 @@ ROWS = st.builds(
 
 @given(st.lists(ROWS, min_size=1, max_size=4), st.data())
 def test_rows_can_be_written_and_read_and_those_that_were_cut_are_none(
-    found: list[Observation], data: st.DataObject
+    observed: list[Observation], data: st.DataObject
 ) -> None:
-    assert rows.unpack(rows.pack(found)) == found
-    whole = rows.pack(found[:1])
+    assert rows.unpack(rows.pack(observed)) == observed
+    whole = rows.pack(observed[:1])
     with pytest.raises(ValueError, match="no rows"):
         rows.unpack(whole[: data.draw(st.integers(1, len(whole) - 1))])

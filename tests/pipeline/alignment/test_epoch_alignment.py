@@ -29,22 +29,29 @@ OLD = Source("a/old", "a", 10, start=1, own=False)
 def runs_of(simulation: Simulation, host: str, source: int, cuts: Sequence[int] = ()) -> list[Run]:
     """The runs of a receiver, whose rows come in files that are cut after so many rows."""
     heard = [
-        each for each in simulation.heard(host) if each.message >= 0 and simulation.sent[each.message].source == source
+        observed
+        for observed in simulation.heard(host)
+        if observed.message >= 0 and simulation.sent[observed.message].source == source
     ]
-    found: list[Stretch] = []
+    stretches_found: list[Stretch] = []
     for low, high in pairwise([0, *sorted(cut for cut in cuts if 0 < cut < len(heard)), len(heard)]):
         batch = frames.batch(
             *(
-                each.row._asdict()
-                | {"host": host, "journal_id": each.journal_id, "rec_no": each.rec_no, "len": each.row.length}
-                for each in heard[low:high]
+                observed.row._asdict()
+                | {
+                    "host": host,
+                    "journal_id": observed.journal_id,
+                    "rec_no": observed.rec_no,
+                    "len": observed.row.length,
+                }
+                for observed in heard[low:high]
             )
         )
         for records in stretches(batch):
             table = task_records.fields_of(pa.Table.from_batches([records]), "stretch")
-            found += [Stretch(*row.values()) for row in table.select(list(Stretch._fields)).to_pylist()]
+            stretches_found += [Stretch(*row.values()) for row in table.select(list(Stretch._fields)).to_pylist()]
     offset = round(simulation.fleet.offsets.get(host, 0) * SECOND)
-    return [run._replace(offset=offset) for run in runs(found)]
+    return [run._replace(offset=offset) for run in runs(stretches_found)]
 
 
 def aligned(simulation: Simulation, source: int = 0, cuts: Sequence[int] = ()) -> Alignment:
@@ -73,14 +80,14 @@ def check(fleet: Fleet, cuts: Sequence[int] = ()) -> list[str]:
     """Compare the epoch of every row with the truth; returns the causes."""
     simulation = Simulation(fleet)
     heard = {
-        (host, each.journal_id, each.rec_no): each
+        (host, observed.journal_id, observed.rec_no): observed
         for host in fleet.hosts
-        for each in simulation.heard(host)
-        if each.message >= 0 and simulation.sent[each.message].source == 0
+        for observed in simulation.heard(host)
+        if observed.message >= 0 and simulation.sent[observed.message].source == 0
     }
     alignment = aligned(simulation, cuts=cuts)
     assert aligned(simulation) == alignment
-    order = sorted({(simulation.sent[each.message].run, each.row.seq_key or 0) for each in heard.values()})
+    order = sorted({(simulation.sent[observed.message].run, observed.row.seq_key or 0) for observed in heard.values()})
     numbers: dict[tuple[int, int], int] = {}
     epoch, before = 0, 0
     for run, key in order:
@@ -88,12 +95,12 @@ def check(fleet: Fleet, cuts: Sequence[int] = ()) -> list[str]:
         numbers[run, key] = epoch
         before = run
     wrong = []
-    for (host, journal, number), each in heard.items():
-        key = each.row.seq_key or 0
-        should = alignment.epochs[numbers[simulation.sent[each.message].run, key] - 1].number
-        found = epoch_of(alignment, host, journal, number, each.row.ts, key)
-        if found != should:
-            wrong.append((host, each.row, should, found))
+    for (host, journal, number), observed in heard.items():
+        key = observed.row.seq_key or 0
+        should = alignment.epochs[numbers[simulation.sent[observed.message].run, key] - 1].number
+        number_found = epoch_of(alignment, host, journal, number, observed.row.ts, key)
+        if number_found != should:
+            wrong.append((host, observed.row, should, number_found))
     assert wrong == []
     assert len(alignment.epochs) == epoch
     assert alignment.epochs == sorted(alignment.epochs)
@@ -152,8 +159,8 @@ def test_days_whose_rows_go_elsewhere_are_marked_otherwise() -> None:
     """The evening before shows when a source began that goes on in the morning."""
     fleet = Fleet(HOSTS, (OLD,), 60, recordings={host: (Recording(0, 20.05), Recording(30.05)) for host in HOSTS})
     simulation = Simulation(fleet)
-    found = [run for host in HOSTS for run in runs_of(simulation, host, 0)]
-    moved = [run._replace(day="2026-08-30") if run.from_ts > 1_788_000_025 * SECOND else run for run in found]
+    all_runs = [run for host in HOSTS for run in runs_of(simulation, host, 0)]
+    moved = [run._replace(day="2026-08-30") if run.from_ts > 1_788_000_025 * SECOND else run for run in all_runs]
     with_all = epoch_alignment.align(moved)
     morning = epoch_alignment.align([run for run in moved if run.day == "2026-08-30"])
     assert with_all.marks["2026-08-30"] != morning.marks["2026-08-30"]
@@ -188,17 +195,19 @@ def test_what_is_carried_of_days_stands_for_their_runs(again: float | None) -> N
         recordings={"b": (Recording(0, 15.05), Recording(45.05))},
         offsets={"c": 2.0},
     )
-    found = [run for host in HOSTS for run in runs_of(Simulation(fleet), host, 0)]
+    all_runs = [run for host in HOSTS for run in runs_of(Simulation(fleet), host, 0)]
     cut = 1_788_000_031 * SECOND
-    days = [run._replace(day="2026-08-30" if run.from_ts - run.offset > cut else "2026-08-29") for run in found]
+    days = [run._replace(day="2026-08-30" if run.from_ts - run.offset > cut else "2026-08-29") for run in all_runs]
     earlier = [run for run in days if run.day == "2026-08-29" and run.to_ts - run.offset < cut]
     later = [run for run in days if run not in earlier]
     whole = epoch_alignment.align(days)
-    known = [epoch.number for epoch in whole.epochs if epoch.number * SECOND < cut]
+    numbers_before = [epoch.number for epoch in whole.epochs if epoch.number * SECOND < cut]
     assert earlier
     assert later
-    alone = epoch_alignment.align(later, ALWAYS, carried(earlier, known[-1]))
-    assert [epoch.number for epoch in alone.epochs] == [epoch.number for epoch in whole.epochs][len(known) - 1 :]
+    alone = epoch_alignment.align(later, ALWAYS, carried(earlier, numbers_before[-1]))
+    assert [epoch.number for epoch in alone.epochs] == [epoch.number for epoch in whole.epochs][
+        len(numbers_before) - 1 :
+    ]
     assert alone.marks["2026-08-30"] == whole.marks["2026-08-30"]
 
 
@@ -219,7 +228,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
     """Restarts far enough apart to be told, everything else as it comes."""
     rate = draw(st.sampled_from((2, 7, 20)))
     moments = draw(st.lists(st.integers(1, 8), max_size=3, unique=True).map(sorted))
-    restarts = tuple(Restart(12 * each + 0.05 / rate, 1) for each in moments)
+    restarts = tuple(Restart(12 * moment + 0.05 / rate, 1) for moment in moments)
     source = Source(
         "a/old", "a", rate, start=1, own=draw(st.booleans()), copies=draw(st.integers(1, 2)), restarts=restarts
     )
@@ -254,9 +263,9 @@ def test_a_restart_that_a_receiver_cannot_tell_leaves_nothing_to_look_at_twice()
 @given(fleets(), st.lists(st.integers(1, 300), max_size=4))
 def test_every_row_of_any_fleet_is_in_its_epoch(fleet: Fleet, cuts: list[int]) -> None:
     """One receiver, e, hears all, so that there is evidence of every restart."""
-    first, *others = check(fleet, cuts)
+    first, *later_causes = check(fleet, cuts)
     assert first == FIRST
-    assert set(others) <= {RESTART, MASKED}
+    assert set(later_causes) <= {RESTART, MASKED}
 
 
 @pytest.mark.parametrize("back", [1023, 1024])

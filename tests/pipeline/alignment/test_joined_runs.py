@@ -20,12 +20,12 @@ def row(key: int, verdict: str = "accepted", port: int = 4000) -> dict[str, Any]
 
 def numbers(*given: dict[str, Any], cut: int = 0) -> list[tuple[bool, int, int]]:
     """The runs of rows, which are in two files if they are cut: whether each began unnoticed, and its numbers."""
-    whole = [{"s": number / 10, "rec_no": number, **each} for number, each in enumerate(given)]
+    whole = [{"s": number / 10, "rec_no": number, **row} for number, row in enumerate(given)]
     stretches = []
     for part in (whole[:cut], whole[cut:]):
         if part:
             table = task_records.fields_of(records(*part), "stretch").select(list(Stretch._fields))
-            stretches += [Stretch(*each.values()) for each in table.to_pylist()]
+            stretches += [Stretch(*row.values()) for row in table.to_pylist()]
     return [(run.masked, run.lo_key, run.hi_key) for run in runs(stretches)]
 
 
@@ -34,7 +34,7 @@ LOWEST = -(2**63)
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("given", "expected"),
     [
         ([row(key) for key in range(20)], [(False, 0, 19)]),
         ([row(0), row(1023)], [(False, 0, 1023)]),
@@ -47,7 +47,7 @@ LOWEST = -(2**63)
         ([*NEW_PORT, row(3, "duplicate", 4001), row(4, port=4001)], [(False, 1, 3), (True, 1, 4)]),
         ([*NEW_PORT, row(4)], [(False, 1, 4)]),
         ([*NEW_PORT, row(1, "duplicate")], [(False, 1, 3)]),
-        ([each | {"peer_port": 4000} for each in NEW_PORT], [(False, 1, 3)]),
+        ([row | {"peer_port": 4000} for row in NEW_PORT], [(False, 1, 3)]),
         # a copy of the last message from another port is none
         ([row(1), row(2), row(2, "duplicate", 4001)], [(False, 1, 2)]),
         # nor is what was meant for other hosts and came late
@@ -59,9 +59,9 @@ LOWEST = -(2**63)
         ([row(key, "looped") | {"epoch": 0} for key in (1, 1, 3, 2)], [(False, 1, 3)]),
     ],
 )
-def test_runs_of_rows_however_they_are_cut(given: list[dict[str, Any]], found: list[Any]) -> None:
+def test_runs_of_rows_however_they_are_cut(given: list[dict[str, Any]], expected: list[Any]) -> None:
     for cut in range(len(given)):
-        assert numbers(*given, cut=cut) == found
+        assert numbers(*given, cut=cut) == expected
 
 
 def test_ports_say_nothing_where_each_message_has_its_own() -> None:

@@ -21,8 +21,8 @@ def blocks(
     spans: list[Span], reports: list[SentRange], recorded: tuple[tuple[int, int], ...] = ALWAYS
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """The lowest number of each block behind the first, and the last numbers of reports that count, with the block."""
-    found = divide(spans, reports, recorded)
-    return [block.low for block in found.blocks[1:]], [(end.block, end.sent.last) for end in found.ends]
+    divided = divide(spans, reports, recorded)
+    return [block.low for block in divided.blocks[1:]], [(end.block, end.sent.last) for end in divided.ends]
 
 
 #: a hole of 5000 numbers within ten seconds, which that rate does not explain
@@ -30,7 +30,7 @@ LATER = Span(5011, 5020, 20 * SECOND, 30 * SECOND)
 
 
 @pytest.mark.parametrize(
-    ("reports", "found"),
+    ("reports", "expected"),
     [
         ([], ([5011], [])),
         ([report(0, 5015, 25)], ([], [])),
@@ -55,10 +55,10 @@ LATER = Span(5011, 5020, 20 * SECOND, 30 * SECOND)
     ],
 )
 def test_reports_explain_holes_and_tails(
-    reports: list[SentRange], found: tuple[list[int], list[tuple[int, int]]]
+    reports: list[SentRange], expected: tuple[list[int], list[tuple[int, int]]]
 ) -> None:
-    assert blocks([SEEN, LATER], reports) == found
-    assert blocks([LATER, SEEN], reports[::-1]) == found
+    assert blocks([SEEN, LATER], reports) == expected
+    assert blocks([LATER, SEEN], reports[::-1]) == expected
 
 
 def test_what_was_not_recorded_is_no_loss() -> None:

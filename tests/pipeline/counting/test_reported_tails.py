@@ -34,7 +34,7 @@ NOON = run(0, 0, 100, 10, 110)
 
 
 @pytest.mark.parametrize(
-    ("runs", "reports", "found"),
+    ("runs", "reports", "expected"),
     [
         ([NOON], [report(0, 0, 150, 120)], [(FIRST, 10, 150)]),
         ([NOON], [report(0, 0, 150, 120), report(0, 0, 150, 130), report(0, 0, 120, 125)], [(FIRST, 10, 150)]),
@@ -60,19 +60,19 @@ NOON = run(0, 0, 100, 10, 110)
     ],
 )
 def test_a_tail_is_behind_all_that_came_on_its_day(
-    runs: list[Run], reports: list[SentRange], found: list[tuple[str, int, int]]
+    runs: list[Run], reports: list[SentRange], expected: list[tuple[str, int, int]]
 ) -> None:
-    assert tails(runs, reports) == found
-    assert tails(runs[::-1], reports[::-1]) == found
+    assert tails(runs, reports) == expected
+    assert tails(runs[::-1], reports[::-1]) == expected
 
 
 def test_marks_of_a_day_change_with_its_tails_and_only_then() -> None:
-    without, told, other = (
+    without, with_report, another_day = (
         align([NOON], sent=sent).marks for sent in ([], [report(0, 0, 99, 120)], [report(1, 0, 105, 9)])
     )
-    assert without == told
-    assert other[FIRST] == without[FIRST]
-    assert SECOND_DAY in other
+    assert without == with_report
+    assert another_day[FIRST] == without[FIRST]
+    assert SECOND_DAY in another_day
     assert align([NOON], sent=[report(0, 0, 105, 120)]).marks[FIRST] != without[FIRST]
 
 
@@ -102,11 +102,11 @@ AUDIENCE = Receivers(
 
 
 def test_what_is_lost_of_a_tail_counts_for_those_who_listened() -> None:
-    found = tail_records({SRC: [TAIL]}, {(SRC, 10, 150): 140}, {}, AUDIENCE)
-    losses = [(one["host"], one["minute"], one["lost_everywhere"]) for one in found["link"]]
+    records = tail_records({SRC: [TAIL]}, {(SRC, 10, 150): 140}, {}, AUDIENCE)
+    losses = [(record["host"], record["minute"], record["lost_everywhere"]) for record in records["link"]]
     assert losses == [("h1", 2, 10), ("h2", 2, 10)]
-    assert [(one["lo_key"], one["hi_key"], one["host"]) for one in found["missed"]] == [(141, 150, None)]
-    assert [(one["day"], one["epoch"], one["hi_key"], one["to_ts"]) for one in found["epoch"]] == [
+    assert [(record["lo_key"], record["hi_key"], record["host"]) for record in records["missed"]] == [(141, 150, None)]
+    assert [(record["day"], record["epoch"], record["hi_key"], record["to_ts"]) for record in records["epoch"]] == [
         (FIRST, 10, 150, None)
     ]
 
@@ -119,9 +119,9 @@ def test_what_was_received_or_counted_before_is_not_counted_again(
 ) -> None:
     floors = {} if floor is None else {(SRC, 10, 150): floor}
     before = {} if reached is None else {(SRC, 10): {FIRST: reached}}
-    found = tail_records({SRC: [TAIL]}, floors, before, AUDIENCE)
-    assert [one["lost_everywhere"] for one in found["link"]] == ([lost] * 2 if lost else [])
-    assert len(found["epoch"]) == 1
+    records = tail_records({SRC: [TAIL]}, floors, before, AUDIENCE)
+    assert [record["lost_everywhere"] for record in records["link"]] == ([lost] * 2 if lost else [])
+    assert len(records["epoch"]) == 1
 
 
 def test_the_days_behind_a_tail_go_on_from_it() -> None:

@@ -41,13 +41,13 @@ def journal(small: Path, tmp_path: Path) -> Path:
 
 
 def test_all_tables_are_there_for_all_days(spark: SparkSession, built: Path) -> None:
-    found = content(built)
-    assert {name for name, rows in found.items() if rows} == set(schema.TABLES)
+    rows_by_table = content(built)
+    assert {name for name, rows in rows_by_table.items() if rows} == set(schema.TABLES)
     days = {"2026-03-01", "2026-03-02", "2026-03-03"}
-    assert {str(row[-1]) for row in found["messages"]} == days
+    assert {str(row[-1]) for row in rows_by_table["messages"]} == days
     assert sorted(os.listdir(built)) == ["_state", *sorted([*schema.TABLES, "builds"])]
     # forged: 20 datagrams, which all three hosts refused
-    assert sum(row[6] for row in found["integrity"]) == 60
+    assert sum(row[6] for row in rows_by_table["integrity"]) == 60
 
 
 def copy_as(name: str) -> Callable[[Path], object]:
@@ -55,10 +55,10 @@ def copy_as(name: str) -> Callable[[Path], object]:
 
     def spoil(journal: Path) -> None:
         path = files(journal)[0]
-        known = file_names.read_path(str(path.relative_to(journal)))
-        assert known
+        parts = file_names.read_path(str(path.relative_to(journal)))
+        assert parts
         shutil.copyfile(
-            path, path.with_name(name.format(journal=known.journal_id, first=known.first, on=known.first + 7))
+            path, path.with_name(name.format(journal=parts.journal_id, first=parts.first, on=parts.first + 7))
         )
 
     return spoil
@@ -171,11 +171,11 @@ def test_beside_retention_a_build_goes_on_with_what_is_there(
     tables = str(tmp_path / "tables")
     assert build(spark, str(journal), tables, progress=progress).damaged == []
     assert reached.count("reading the journal") == 2
-    found, expected = content(tables), content(built)
+    rebuilt, expected = content(tables), content(built)
     # On the day that retention is at work on, this host counts as one that did not record.
     seen = {
         name: [row for row in rows if row[0] == host]
-        for name, rows in (("now", found["link_loss"]), ("before", expected["link_loss"]))
+        for name, rows in (("now", rebuilt["link_loss"]), ("before", expected["link_loss"]))
     }
     columns = schema.TABLES["link_loss"].names
     lost, day = columns.index("lost_here"), first.parent.name.removeprefix("day=")
@@ -214,7 +214,7 @@ def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
 def rows_of(source: journal_files.Journal) -> dict[str, int]:
     """How many rows each file has."""
     ends = source.ends(file.path for file in source.files)
-    return {path: one.rows for path, one in ends.items() if not isinstance(one, PipelineError)}
+    return {path: file_ends.rows for path, file_ends in ends.items() if not isinstance(file_ends, PipelineError)}
 
 
 def test_journals_of_two_hosts_may_have_the_same_name_and_no_payloads(tmp_path: Path) -> None:
@@ -317,6 +317,6 @@ def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built
     assert summary["days"] == ["2026-03-01", "2026-03-02", "2026-03-03"]
     # Nothing but what the command itself is doing: no word of Java.
     assert {line.split()[0] for line in errors.splitlines()} == {"bccn:"}
-    there = content(tmp_path / "tables")
-    assert {name: len(rows) for name, rows in there.items()} == summary["rows"]
-    assert there == content(built)
+    made = content(tmp_path / "tables")
+    assert {name: len(rows) for name, rows in made.items()} == summary["rows"]
+    assert made == content(built)

@@ -80,7 +80,7 @@ def test_days_one_by_one_and_in_any_order_are_all_days_at_once(spark: SparkSessi
         offsets={"b": 1.25, "c": -0.5},
         recordings={"c": (Recording(0, 200.006),), "a": (Recording(100.006, 300),)},
     )
-    whole, some = tmp_path / "whole", tmp_path / "some"
+    whole, part = tmp_path / "whole", tmp_path / "some"
     truth = Truth(write(fleet, str(whole)))
     together = computed(spark, whole)
     assert differences(tables_of(together), truth) == {}
@@ -88,11 +88,11 @@ def test_days_one_by_one_and_in_any_order_are_all_days_at_once(spark: SparkSessi
     assert len(days) == 2
 
     # the second day first, while the evening of b is still missing
-    shutil.copytree(whole, some)
-    shutil.rmtree(some / f"obs/host=b/day={days[0]}")
+    shutil.copytree(whole, part)
+    shutil.rmtree(part / f"obs/host=b/day={days[0]}")
     state = None
     for day in reversed(days):
-        state = kept(spark, computed(spark, some, days=[day], state=state), state)
+        state = kept(spark, computed(spark, part, days=[day], state=state), state)
     # now it is there: its own day is computed, and those whose rows go to other epochs
     assert state is not None
     again = computed(spark, whole, days=days[:1], state=without(state, days[0]))
@@ -102,12 +102,12 @@ def test_days_one_by_one_and_in_any_order_are_all_days_at_once(spark: SparkSessi
     assert tables_of(again, last) == tables_of(together)
 
 
-def kept(spark: SparkSession, result: Result, others: DataFrame | None) -> DataFrame:
+def kept(spark: SparkSession, result: Result, state: DataFrame | None) -> DataFrame:
     """What is kept of days, gone through Spark, as where it is kept in files."""
-    found = result.state.toArrow()
-    others = None if others is None else without(others, *result.days)
-    table = found if others is None else pa.concat_tables([others.toArrow(), found])
-    return spark.createDataFrame(table)
+    table = result.state.toArrow()
+    state = None if state is None else without(state, *result.days)
+    rows = table if state is None else pa.concat_tables([state.toArrow(), table])
+    return spark.createDataFrame(rows)
 
 
 def without(state: DataFrame, *days: str) -> DataFrame:
@@ -138,10 +138,10 @@ def test_higher_numbers_of_the_day_before_that_come_late_have_the_next_day_compu
         )
     state: DataFrame | None = None
     for day, journal, renumbered in ((1, early, []), (0, early, days[1:]), (1, early, []), (0, late, days[1:])):
-        others = None if state is None else without(state, days[day])
-        result = computed(spark, journal, days=[days[day]], state=others)
+        other_days = None if state is None else without(state, days[day])
+        result = computed(spark, journal, days=[days[day]], state=other_days)
         assert result.renumbered == renumbered
-        state = kept(spark, result, others)
+        state = kept(spark, result, other_days)
 
 
 @pytest.mark.parametrize("ahead", [-3600.75, 3600.75])

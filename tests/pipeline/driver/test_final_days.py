@@ -56,8 +56,8 @@ def forget(tables: Path, *days: str) -> None:
 
 def carried(tables: Path) -> dict[str, int]:
     """The day up to which sources are carried, and how many these are."""
-    found = Lake(str(tables)).files(CARRIED)
-    return {day: sum(file.rows for file in found if file.day == day) for day in {file.day for file in found}}
+    files = Lake(str(tables)).files(CARRIED)
+    return {day: sum(file.rows for file in files if file.day == day) for day in {file.day for file in files}}
 
 
 def test_days_that_become_final_leave_the_tables_of_a_build(spark: SparkSession, tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_days_that_become_final_leave_the_tables_of_a_build(spark: SparkSession,
         outcome = once(spark, str(week), str(tables), final_after=final_after * DAY)
         assert outcome.days[-1] == "2026-03-07"
         assert carried(tables) == {last: sources}
-        found = content(tables)
+        tables_now = content(tables)
         for name, rows in expected.items():
-            assert found[name] == rows, (final_after, name)
+            assert tables_now[name] == rows, (final_after, name)
 
     forget(tables, "2026-03-02")
     outcome = once(spark, str(week), str(tables), final_after=DAY)
@@ -81,9 +81,9 @@ def test_days_that_become_final_leave_the_tables_of_a_build(spark: SparkSession,
     assert (outcome.days, outcome.late) == ([], late)
     assert "2026-03-02" in once(spark, str(week), str(tables), days=["2026-03-02"]).days
     assert once(spark, str(week), str(tables), final_after=DAY).late == []
-    found = content(tables)
+    tables_now = content(tables)
     for name, rows in expected.items():
-        assert found[name] == rows, name
+        assert tables_now[name] == rows, name
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ def test_files_in_any_order_give_the_tables_of_a_build(
         if chunk is late:
             shutil.copytree(small / "sessions", journal / "sessions", dirs_exist_ok=True)
         assert once(spark, str(journal), str(tables)).days
-    expected, found = content(built), content(tables)
+    expected, updated = content(built), content(tables)
     for name, rows in expected.items():
-        assert found[name] == rows, name
+        assert updated[name] == rows, name
     # and there is nothing left to do
     assert once(spark, str(journal), str(tables)).days == []
 
@@ -81,13 +81,13 @@ def test_what_retention_takes_stays_in_the_tables(
     finally:
         monkeypatch.undo()
         time.tzset()
-    expected, found = content(built), content(words[1])
+    expected, updated = content(built), content(words[1])
     for name, rows in expected.items():
         if name not in WHOLE:
             rows = [row for row in before[name] if str(row[-1]) < "2026-03-03"] + [
                 row for row in rows if str(row[-1]) == "2026-03-03"
             ]
-        assert found[name] == sorted(rows, key=repr), name
+        assert updated[name] == sorted(rows, key=repr), name
 
 
 def once_only(step: str, change: Callable[[], object]) -> Callable[[str], None]:

@@ -23,9 +23,9 @@ BEFORE, DAY, AFTER, LATER = "2026-02-28", "2026-03-01", "2026-03-02", "2026-03-0
 def wrong(ahead: dict[str, int], reference: str = "a") -> dict[str, int]:
     """By how much the rows of hosts are moved, from how far each is ahead of the reference."""
     apart = [Skew(DAY, host, reference, by - 9, by, by + 9) for host, by in ahead.items()]
-    found, guessed = clocks.corrections(clocks.offsets(apart), {DAY: {reference, *ahead}}, [DAY])
+    corrections, guessed = clocks.corrections(clocks.offsets(apart), {DAY: {reference, *ahead}}, [DAY])
     assert not guessed
-    return {host: by for (_, host), by in found.items()}
+    return {host: by for (_, host), by in corrections.items()}
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_day_without_a_message_in_common_goes_by_the_days_beside_it() -> None:
     assert clocks.corrections(offsets, rows, [DAY, AFTER]) == (both, {(AFTER, "b")})
     # What was found when a day was computed is what it is.
     assert clocks.corrections(offsets, rows, [DAY], KeptClocks({}, {}, (), {AFTER})) == ({(DAY, "b"): HOUR}, set())
-    known = KeptClocks({}, {(DAY, "b"): HOUR}, (), {DAY})
-    assert clocks.corrections({}, {AFTER: {"b"}}, [AFTER], known) == (both, {(AFTER, "b")})
+    kept_clocks = KeptClocks({}, {(DAY, "b"): HOUR}, (), {DAY})
+    assert clocks.corrections({}, {AFTER: {"b"}}, [AFTER], kept_clocks) == (both, {(AFTER, "b")})
     # A guess is no ground for another one.
     guessed = KeptClocks({}, {(AFTER, "b"): HOUR}, {(AFTER, "b")}, {AFTER})
     assert clocks.corrections({}, {LATER: {"b"}}, [LATER], guessed)[0] == {(AFTER, "b"): HOUR}
@@ -102,8 +102,8 @@ def test_rows_of_a_wrong_clock_that_come_late_go_to_the_days_of_a_build(spark: S
                 arrive(whole, journal, path)
         once(spark, str(journal), str(tmp_path / "streamed"))
     build(spark, str(whole), str(tmp_path / "built"))
-    expected, found = content(tmp_path / "built"), content(tmp_path / "streamed")
+    expected, streamed = content(tmp_path / "built"), content(tmp_path / "streamed")
     for name, rows in expected.items():
-        assert found[name] == rows, name
+        assert streamed[name] == rows, name
     assert not [row for row in expected["missed"] if row[4] == "c"]
     assert once(spark, str(journal), str(tmp_path / "streamed")).days == []

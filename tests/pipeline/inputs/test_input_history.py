@@ -68,7 +68,7 @@ def test_sessions_touch_the_days_in_which_they_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "known"),
+    ("after", "expected"),
     [
         ([(0, 10), (20, 30)], [(0, 10), (20, 30)]),
         ([(5, 10), (20, 30)], [(0, 10), (20, 30)]),
@@ -85,15 +85,15 @@ def test_sessions_touch_the_days_in_which_they_differ() -> None:
     ],
 )
 def test_sessions_that_retention_has_taken_are_remembered(
-    after: list[tuple[int, int]], known: list[tuple[int, int]]
+    after: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
     def of(journal: str, spans: list[tuple[int, int]]) -> list[Session]:
         return [Session("h", journal, start, end) for start, end in spans]
 
     before = of("a", [(0, 10), (20, 30)])
-    found = remember(before, [*of("b", [(1, 2)]), *of("a", after)])
-    assert found == [*of("a", known), *of("b", [(1, 2)])]
-    assert remember(found, [*of("a", after), *of("b", [(1, 2)])]) == found
+    remembered = remember(before, [*of("b", [(1, 2)]), *of("a", after)])
+    assert remembered == [*of("a", expected), *of("b", [(1, 2)])]
+    assert remember(remembered, [*of("a", after), *of("b", [(1, 2)])]) == remembered
 
 
 def test_a_day_is_incomplete_once_one_of_its_records_is_gone() -> None:
@@ -119,11 +119,11 @@ def test_sessions_are_the_same_as_a_table_and_as_rows() -> None:
 
 
 def test_files_of_final_days_are_late_unless_the_tables_of_their_day_were_made_of_them() -> None:
-    known, new, beside = (ObsFile("h1", "2026-03-01", "j", number) for number in (1, 11, 21))
+    counted, new, beside = (ObsFile("h1", "2026-03-01", "j", number) for number in (1, 11, 21))
     merged = ObsFile("h2", "2026-03-01", "j", 1, 10)
     unmerged = ObsFile("h2", "2026-03-01", "j", 1)
-    files = [Input(file, file.path, 9) for file in (known, new, beside, merged)]
-    made_of = [Records(file.path, file.host, "j", file.first, 10, 0, 1, "2026-03-01") for file in (known, unmerged)]
+    files = [Input(file, file.path, 9) for file in (counted, new, beside, merged)]
+    made_of = [Records(file.path, file.host, "j", file.first, 10, 0, 1, "2026-03-01") for file in (counted, unmerged)]
     # only its last rows were looked at, for the day after it
     made_of.append(Records(beside.path, "h1", "j", 21, 10, 0, 1, "2026-03-02"))
     journal = SimpleNamespace(files=files, days=["2026-03-01"], ends=lambda paths: dict.fromkeys(paths))

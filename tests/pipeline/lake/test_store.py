@@ -50,10 +50,10 @@ def content(where: str, table: str = "t") -> dict[str, list[int]]:
     """The numbers of each day of January."""
     lake = Lake(where)
     paths = [file.path for file in lake.files(table)]
-    found: dict[str, list[int]] = {}
+    by_day: dict[str, list[int]] = {}
     for row in parquet.load(lake.root.at(table), paths, pa.schema([("x", pa.int32())])).to_pylist():
-        found.setdefault(row["day"][-2:], []).append(row["x"])
-    return {day: sorted(values) for day, values in found.items()}
+        by_day.setdefault(row["day"][-2:], []).append(row["x"])
+    return {day: sorted(values) for day, values in by_day.items()}
 
 
 def files(where: str, table: str = "t") -> set[str]:
@@ -163,13 +163,13 @@ def test_a_run_that_dies_at_any_step_of_its_commit_has_changed_nothing_or_all(
         def dying(
             real: Callable[..., object], after: int = after, lock: threading.Lock = lock
         ) -> Callable[..., object]:
-            def step(*args: object, **others: object) -> object:
+            def step(*args: object, **keywords: object) -> object:
                 nonlocal steps
                 with lock:
                     steps += 1
                     if steps > after:
                         raise Killed
-                return real(*args, **others)
+                return real(*args, **keywords)
 
             return step
 
@@ -181,9 +181,9 @@ def test_a_run_that_dies_at_any_step_of_its_commit_has_changed_nothing_or_all(
                 attempt(((10, "01"), (40, "04")), (10, "01"))
             except Killed:
                 died = True
-        found = {table: content(where, table) for table in "tu"}
-        assert found in (old, new)
-        seen.append(found == new)
+        tables = {table: content(where, table) for table in "tu"}
+        assert tables in (old, new)
+        seen.append(tables == new)
         if not died:
             break
     # two tables, and the builds: twice

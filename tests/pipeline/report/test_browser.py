@@ -100,9 +100,9 @@ def look(browser: str, place: Path, made: Path, width: int, flags: Sequence[str]
     outside = place / "outside.html"
     outside.write_text(_LOOK % {"width": width, "page": html.escape(made.read_text())})
     text = browse(browser, place, outside, "--dump-dom", f"--window-size={max(width, 500)},2000", *flags)
-    found = re.search(r'<pre id="found">(.*?)</pre>', text, re.DOTALL)
-    assert found, text[-500:]
-    measured: dict[str, Any] = json.loads(html.unescape(found[1]))
+    match = re.search(r'<pre id="found">(.*?)</pre>', text, re.DOTALL)
+    assert match, text[-500:]
+    measured: dict[str, Any] = json.loads(html.unescape(match[1]))
     return measured
 
 
@@ -130,13 +130,13 @@ def test_everything_fits_and_can_be_read(
     assert seen["least"][0][0] >= 4.5, seen["least"]
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(colour: str, background: str) -> float:
     def light(colour: str) -> float:
         parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
         r, g, b = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
         return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
-    first, second = sorted((light(one), light(other)))
+    first, second = sorted((light(colour), light(background)))
     return (second + 0.05) / (first + 0.05)
 
 

@@ -36,11 +36,11 @@ EACH = 3600
 Lost = Callable[[str, str], int]
 
 
-def link(host: str, sender: str, lost: int = 0, unsent: int = 0, absent: int = 0, each: int = EACH) -> Link:
+def link(host: str, sender: str, lost: int = 0, unsent: int = 0, absent: int = 0, sent: int = EACH) -> Link:
     own = sending_host(sender) == host
     lost = 0 if own else lost
-    any_seen = each - unsent
-    return Link(host, sender, each, any_seen, any_seen - lost - absent, lost, unsent, absent, 0, 0)
+    any_seen = sent - unsent
+    return Link(host, sender, sent, any_seen, any_seen - lost - absent, lost, unsent, absent, 0, 0)
 
 
 def fleet(
@@ -51,16 +51,16 @@ def fleet(
 ) -> Facts:
     """An hour of a fleet in which every program sends to every host, one message a second."""
     links = tuple(link(host, sender, lost(host, sender), unsent(sender)) for host in hosts for sender in senders)
-    channels = tuple(Channel(f"data/{one}", EACH, EACH * 100, 120, 60, one, EACH) for one in senders)
+    channels = tuple(Channel(f"data/{name}", EACH, EACH * 100, 120, 60, name, EACH) for name in senders)
     messages = EACH * len(senders)
     facts = Facts(START, START + HOUR, MINUTE, hosts, links)
     return replace(facts, channels=channels, messages=messages)
 
 
 def only(facts: Facts) -> Finding:
-    found = findings(facts)
-    assert len(found) == 1, found
-    return found[0]
+    all_found = findings(facts)
+    assert len(all_found) == 1, all_found
+    return all_found[0]
 
 
 def course(lost: Callable[[int], int], due: int = 100) -> Course:
@@ -72,7 +72,7 @@ def spaced(text: str) -> str:
 
 
 def pairs(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
-    return [(one.kind, one.about) for one in findings(facts)]
+    return [(finding.kind, finding.about) for finding in findings(facts)]
 
 
 def test_a_healthy_fleet_has_no_findings_nor_has_one_with_losses_by_chance() -> None:
@@ -91,30 +91,30 @@ def test_a_healthy_fleet_has_no_findings_nor_has_one_with_losses_by_chance() -> 
 
 @pytest.mark.parametrize("lost", [8, 40, 400, 3600])
 def test_a_receiver_a_sender_or_a_pair_of_hosts(lost: int) -> None:
-    found = only(fleet(lambda host, sender: lost if host == "h03" else 0))
-    assert (found.kind, found.about, "7 of 7" in found.evidence) == ("receiver", ("h03",), True)
-    assert found.severity == (URGENT if lost >= 0.05 * EACH else LOOK)
-    found = only(fleet(lambda host, sender: lost if sender.startswith("h03/") else 0))
-    assert (found.kind, found.about, "7 of 7" in found.evidence) == ("sender", ("h03",), True)
+    finding = only(fleet(lambda host, sender: lost if host == "h03" else 0))
+    assert (finding.kind, finding.about, "7 of 7" in finding.evidence) == ("receiver", ("h03",), True)
+    assert finding.severity == (URGENT if lost >= 0.05 * EACH else LOOK)
+    finding = only(fleet(lambda host, sender: lost if sender.startswith("h03/") else 0))
+    assert (finding.kind, finding.about, "7 of 7" in finding.evidence) == ("sender", ("h03",), True)
     lost = max(lost, 12)
-    found = only(fleet(lambda host, sender: lost if (host, sending_host(sender)) == ("h02", "h06") else 0))
-    assert (found.kind, found.about) == ("link", ("h02", "h06"))
+    finding = only(fleet(lambda host, sender: lost if (host, sending_host(sender)) == ("h02", "h06") else 0))
+    assert (finding.kind, finding.about) == ("link", ("h02", "h06"))
 
 
 @pytest.mark.parametrize("lost", [20, 180])
 def test_the_segment(lost: int) -> None:
     chance = random.Random(2)
-    found = only(fleet(lambda host, sender: lost + chance.randrange(lost // 4)))
-    assert (found.kind, found.about) == ("segment", ())
+    finding = only(fleet(lambda host, sender: lost + chance.randrange(lost // 4)))
+    assert (finding.kind, finding.about) == ("segment", ())
 
 
 def test_numbers_that_are_missing_everywhere_and_the_program_that_sent_them() -> None:
-    found = only(fleet(unsent=lambda sender: 72 if sender.startswith("h05/") else 0))
-    assert (found.kind, found.about) == ("sender", ("h05",))
-    assert spaced(found.evidence).startswith("72 messages of 3,600 (2.0 %)")
+    finding = only(fleet(unsent=lambda sender: 72 if sender.startswith("h05/") else 0))
+    assert (finding.kind, finding.about) == ("sender", ("h05",))
+    assert spaced(finding.evidence).startswith("72 messages of 3,600 (2.0 %)")
     senders = (*SENDERS, "h03/camera")
-    found = only(fleet(lambda host, sender: 100 if sender == "h03/camera" else 0, senders=senders))
-    assert (found.about, "h03/camera" in found.evidence) == (("h03",), True)
+    finding = only(fleet(lambda host, sender: 100 if sender == "h03/camera" else 0, senders=senders))
+    assert (finding.about, "h03/camera" in finding.evidence) == (("h03",), True)
 
 
 def test_several_faults_at_once_are_distinguished() -> None:
@@ -141,7 +141,7 @@ def test_several_faults_at_once_are_distinguished() -> None:
 )
 def test_one_fault_in_a_fleet_of_any_size(number: int, kind: str, rate: float, seed: int) -> None:
     chance = random.Random(seed)
-    hosts = tuple(f"h{one:02d}" for one in range(number))
+    hosts = tuple(f"h{index:02d}" for index in range(number))
     first, second = chance.sample(hosts, 2)
 
     def lost(host: str, sender: str) -> int:
@@ -153,18 +153,18 @@ def test_one_fault_in_a_fleet_of_any_size(number: int, kind: str, rate: float, s
         return sum(chance.random() < (rate if touched else 0.00002) for _ in range(1200))
 
     senders = tuple(f"{host}/app" for host in hosts)
-    links = tuple(link(host, sender, lost(host, sender), each=1200) for host in hosts for sender in senders)
-    found = only(replace(fleet(hosts=hosts, senders=senders), links=links))
-    assert (found.kind, found.about) == (kind, (first, second) if kind == "link" else (first,))
+    links = tuple(link(host, sender, lost(host, sender), sent=1200) for host in hosts for sender in senders)
+    finding = only(replace(fleet(hosts=hosts, senders=senders), links=links))
+    assert (finding.kind, finding.about) == (kind, (first, second) if kind == "link" else (first,))
 
 
 @settings(max_examples=examples(60))
 @given(st.integers(min_value=2, max_value=25), st.floats(min_value=0, max_value=0.0004), st.integers(0, 2**32))
 def test_chance_is_no_fault(number: int, rate: float, seed: int) -> None:
     chance = random.Random(seed)
-    hosts = tuple(f"h{one:02d}" for one in range(number))
+    hosts = tuple(f"h{index:02d}" for index in range(number))
     lost = {(host, sender): sum(chance.random() < rate for _ in range(600)) for host in hosts for sender in hosts}
-    links = tuple(link(host, sender, lost[host, sender], each=600) for host in hosts for sender in hosts)
+    links = tuple(link(host, sender, lost[host, sender], sent=600) for host in hosts for sender in hosts)
     verdict = attribution.attribute(by_sending_host(links))
     assert not any((verdict.segment, verdict.receivers, verdict.senders, verdict.pairs, verdict.unsent))
 
@@ -185,17 +185,17 @@ def test_with_one_recording_host_sender_and_receiver_cannot_be_distinguished(
     bad: Sequence[int], kind: str, about: tuple[str, ...]
 ) -> None:
     links = tuple(link("h01", f"s{number}/app", unsent=200 if number in bad else 0) for number in range(4))
-    found = only(replace(fleet(hosts=("h01",)), links=links))
-    assert (found.kind, found.about, "cannot be distinguished" in found.cause) == (kind, about, True)
+    finding = only(replace(fleet(hosts=("h01",)), links=links))
+    assert (finding.kind, finding.about, "cannot be distinguished" in finding.cause) == (kind, about, True)
 
 
 def test_loss_that_came_together_is_reported_with_its_time() -> None:
     facts = fleet(lambda host, sender: 300 if host == "h03" else 0)
-    found = only(replace(facts, receivers={"h03": course(lambda step: 100 if 20 <= step < 25 else 0)}))
-    assert "10:20 to 10:25" in found.title
-    assert "between 10:20 and 10:25 UTC" in found.evidence
-    found = only(replace(facts, receivers={"h03": course(lambda step: 8)}))
-    assert "10:" not in found.title + found.evidence
+    finding = only(replace(facts, receivers={"h03": course(lambda step: 100 if 20 <= step < 25 else 0)}))
+    assert "10:20 to 10:25" in finding.title
+    assert "between 10:20 and 10:25 UTC" in finding.evidence
+    finding = only(replace(facts, receivers={"h03": course(lambda step: 8)}))
+    assert "10:" not in finding.title + finding.evidence
 
 
 # -- everything else
@@ -221,22 +221,24 @@ def silent(*silences: Silence) -> Facts:
 
 def starts(restarts: int, masked: int = 0, cause: str = "restart") -> tuple[Start, ...]:
     causes = enumerate([cause] * restarts + ["masked"] * masked)
-    return tuple(Start("h06/app", START + n * MINUTE, what) for n, what in causes)
+    return tuple(Start("h06/app", START + n * MINUTE, why) for n, why in causes)
 
 
 def refused(verdict: str, datagrams: int = 500) -> Facts:
-    one = Refusals("192.0.2.66", verdict, datagrams, 8, ("h01/app/7",), 1, START + MINUTE, START + 2 * MINUTE)
-    return but(refusals=(one,))
+    refusals = Refusals("192.0.2.66", verdict, datagrams, 8, ("h01/app/7",), 1, START + MINUTE, START + 2 * MINUTE)
+    return but(refusals=(refusals,))
 
 
 def clocks(**ahead: int) -> Facts:
     """How far clocks are ahead of that of h01, in microseconds; 300 by default."""
-    found = tuple(Clock(host, "h01", 0, ahead.get(host, ahead.get("all", 300)), 0, 1000) for host in HOSTS[1:])
-    return but(clocks=found)
+    compared = tuple(Clock(host, "h01", 0, ahead.get(host, ahead.get("all", 300)), 0, 1000) for host in HOSTS[1:])
+    return but(clocks=compared)
 
 
 def absent(host: str, messages: int, course: Course) -> Facts:
-    links = (link(one, sender, absent=messages if one == host else 0) for one in HOSTS for sender in SENDERS)
+    links = (
+        link(receiver, sender, absent=messages if receiver == host else 0) for receiver in HOSTS for sender in SENDERS
+    )
     return but(links=tuple(links), receivers={host: course})
 
 
@@ -250,11 +252,11 @@ DOWN = Course((100,) * 60, (0,) * 60, (0,) * 20 + (100,) * 10 + (0,) * 30)
 DEAD = silence("h02/app", 41, None, "open")
 IN_A_ROW = [silence(f"h02/{name}", 10 + n / MINUTE, 15, "host_down") for n, name in enumerate("abc")]
 OFF = tuple(silence(f"h04/{name}", 20, 30, "host_down", "any") for name in "ab")
-TWICE = tuple(one._replace(dup=EACH * (one.host == "h07" and not one.own)) for one in FLEET.links)
-LATE = tuple(one._replace(late=40 * (one.host == "h02")) for one in FLEET.links)
+TWICE = tuple(pair._replace(dup=EACH * (pair.host == "h07" and not pair.own)) for pair in FLEET.links)
+LATE = tuple(pair._replace(late=40 * (pair.host == "h02")) for pair in FLEET.links)
 FLOODED = but(channels=(FLOOD, *FLEET.channels), messages=FLEET.messages + 50_000)
 PEER = ("192.0.2.66",)
-BUSY = tuple(one._replace(messages=400_000, peak=9000) for one in FLEET.channels)
+BUSY = tuple(channel._replace(messages=400_000, peak=9000) for channel in FLEET.channels)
 
 
 @pytest.mark.parametrize(
@@ -284,10 +286,10 @@ BUSY = tuple(one._replace(messages=400_000, peak=9000) for one in FLEET.channels
 def test_each_fault_alone_is_one_finding(
     facts: Facts, kind: str, about: tuple[str, ...], severity: int | None, parts: tuple[str, ...]
 ) -> None:
-    found = only(facts)
-    assert (found.kind, set(found.about)) == (kind, set(about))
-    assert severity in (None, found.severity)
-    text = spaced("\n".join((found.title, found.evidence, found.remedy)))
+    finding = only(facts)
+    assert (finding.kind, set(finding.about)) == (kind, set(about))
+    assert severity in (None, finding.severity)
+    text = spaced("\n".join((finding.title, finding.evidence, finding.remedy)))
     assert [part for part in parts if part not in text] == [], text
 
 
@@ -306,30 +308,29 @@ def test_what_is_everyday_life_is_no_finding(facts: Facts) -> None:
 
 def test_a_host_that_went_down_twice_is_two_findings() -> None:
     times = ((10, 12), (40, None))
-    found = findings(
-        silent(*(silence(f"h02/{name}", start, end, "host_down") for start, end in times for name in "ab"))
-    )
-    assert [(one.kind, one.severity) for one in found] == [("host_down", URGENT), ("host_down", LOOK)]
+    both = findings(silent(*(silence(f"h02/{name}", start, end, "host_down") for start, end in times for name in "ab")))
+    assert [(finding.kind, finding.severity) for finding in both] == [("host_down", URGENT), ("host_down", LOOK)]
 
 
 def with_copies(dup: int, lost: int, at: Sequence[str] = HOSTS) -> Finding:
     """Return the finding about sending twice; ``dup`` and ``lost`` are of these hosts, at the others every copy
     arrives."""
-    twice = [one if one.own else one._replace(dup=EACH) for one in fleet().links]
+    twice = [pair if pair.own else pair._replace(dup=EACH) for pair in fleet().links]
     links = tuple(
-        link(one.host, one.program, lost)._replace(dup=dup) if one.host in at and not one.own else one for one in twice
+        link(pair.host, pair.program, lost)._replace(dup=dup) if pair.host in at and not pair.own else pair
+        for pair in twice
     )
-    (found,) = [one for one in findings(replace(fleet(), links=links)) if one.kind == "twice"]
-    return found
+    (finding,) = [finding for finding in findings(replace(fleet(), links=links)) if finding.kind == "twice"]
+    return finding
 
 
 def test_whether_sending_twice_pays() -> None:
-    found = with_copies(EACH, 0)
-    assert (found.severity, "does not pay" in found.title) == (NOTE, True)
+    finding = with_copies(EACH, 0)
+    assert (finding.severity, "does not pay" in finding.title) == (NOTE, True)
     # A tenth of the copies lost: of those that arrive, 0.81 / 0.99 arrive twice, and a hundredth is lost.
-    found = with_copies(round(EACH * 0.81), round(EACH * 0.01))
-    assert "pays" in found.title
-    assert "10 % of single copies and 1.0 % of messages" in spaced(found.evidence)
+    finding = with_copies(round(EACH * 0.81), round(EACH * 0.01))
+    assert "pays" in finding.title
+    assert "10 % of single copies and 1.0 % of messages" in spaced(finding.evidence)
     assert "hardly helps" in with_copies(round(EACH * 0.81), round(EACH * 0.09)).title
     assert with_copies(round(EACH * 0.81), 36, ["h05"]).title.endswith("only at h05")
 
@@ -338,9 +339,9 @@ def test_the_first_is_what_matters_most() -> None:
     facts = fleet(lambda host, sender: 20 if host == "h03" else 400 if sending_host(sender) == "h02" else 0)
     apart = (Clock("h05", "h01", 0, 200_000, 0, 1000), Clock("h06", "h01", 0, 0, 0, 1000))
     facts = replace(facts, clocks=apart, starts=starts(9), refusals=refused("integrity_failed").refusals)
-    found = findings(facts)
-    assert [one.kind for one in found] == ["forged", "sender", "receiver", "restarts", "clock"]
-    severity, sentence = health(facts, found)
+    ranked = findings(facts)
+    assert [finding.kind for finding in ranked] == ["forged", "sender", "receiver", "restarts", "clock"]
+    severity, sentence = health(facts, ranked)
     assert severity == URGENT
     assert "192.0.2.66" in sentence
 

@@ -119,17 +119,17 @@ def test_a_program_is_silent_only_while_none_of_its_processes_sends(tables: Path
     for program, (runs, silences, _, _) in cases.items():
         sources = [{"src": f"{program}/{pid}", "program": program, "cause": "first"} for pid in range(len(runs))]
         spans = [{"first_ts": START + first * MINUTE, "last_ts": START + last * MINUTE} for first, last in runs]
-        put(tables, "epochs", [one | span for one, span in zip(sources, spans, strict=True)])
+        put(tables, "epochs", [source | span for source, span in zip(sources, spans, strict=True)])
         put(tables, "liveness", [silence(f"{program}/{pid}", *rest) for pid, *rest in silences])
     put(tables, "liveness", [silence("h1/seen/1", 1, None, "open") | {"host": "h01"}])
     facts = gather(Tables(str(tables)))
     for program, (_, _, kinds, times) in cases.items():
-        starts = [one for one in facts.starts if one.program == program]
-        silences_left = [one for one in facts.silences if one.program == program]
-        assert " ".join(["start" for _ in starts] + [one.kind for one in silences_left]) == kinds, program
-        found = [*(one.at for one in starts), *(at for one in silences_left for at in (one.start, one.end))]
-        assert found == [None if at is None else START + at * MINUTE for at in times], program
-    assert not [one for one in facts.silences if one.program == "h1/seen"]
+        starts = [start for start in facts.starts if start.program == program]
+        silences_left = [quiet for quiet in facts.silences if quiet.program == program]
+        assert " ".join(["start" for _ in starts] + [quiet.kind for quiet in silences_left]) == kinds, program
+        moments = [*(start.at for start in starts), *(at for quiet in silences_left for at in (quiet.start, quiet.end))]
+        assert moments == [None if at is None else START + at * MINUTE for at in times], program
+    assert not [quiet for quiet in facts.silences if quiet.program == "h1/seen"]
 
 
 def test_the_same_hours_of_the_day_before(tables: Path) -> None:
@@ -193,7 +193,8 @@ def test_grouped_sums_are_right_however_often_a_group_returns(batches: list[list
         sums[name] = sums.get(name, 0) + number
         tops[name] = max(tops.get(name, 0), top)
     parts = (
-        pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in one], schema=shape) for one in batches
+        pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in batch], schema=shape)
+        for batch in batches
     )
     added = Sums(["name"], {"n": "sum", "top": "max"})
     for part in parts:
@@ -218,7 +219,7 @@ def test_the_busiest_minute_is_that_of_every_channel_and_nothing_is_called_left_
         ]
         put(tables, "channel_traffic", [{**row, "p99_len": 1} for row in traffic], f"2026-11-{21 + day}")
     facts = gather(Tables(str(tables)))
-    peaks = {one.name: one.peak for one in facts.channels if one.name.startswith("c/")}
+    peaks = {channel.name: channel.peak for channel in facts.channels if channel.name.startswith("c/")}
     assert peaks == {f"c/{chan:02}": 1 + chan for chan in range(40)}
     assert facts.folded == {}
 

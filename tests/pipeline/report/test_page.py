@@ -96,14 +96,14 @@ def test_every_section_has_figures_and_charts_are_named_and_well_formed(text: st
         assert "<tbody>" in body, name
     charts = re.findall(r'<svg[^>]*role="img".*?</svg>', text, re.DOTALL)
     assert len(charts) == 2
-    for one in charts:
-        assert len(ET.fromstring(one).attrib["aria-label"]) > 20
-        assert "<text" in one
+    for chart in charts:
+        assert len(ET.fromstring(chart).attrib["aria-label"]) > 20
+        assert "<text" in chart
 
 
 def test_each_finding_leads_to_its_row_and_every_link_to_something() -> None:
     facts = full(hosts=6)
-    facts = replace(facts, links=tuple(one._replace(lost_here=4000 * (one.host == "h03")) for one in facts.links))
+    facts = replace(facts, links=tuple(link._replace(lost_here=4000 * (link.host == "h03")) for link in facts.links))
     silent = Silence("h04/other", START, START + HOUR // 2, "gap", "heartbeat")
     absent = Course((600,) * 60, (0,) * 60, (600,) * 30 + (0,) * 30)
     facts = replace(facts, silences=(*facts.silences, silent), receivers={**facts.receivers, "h05": absent})
@@ -112,11 +112,11 @@ def test_each_finding_leads_to_its_row_and_every_link_to_something() -> None:
     links = re.findall(r'href="#([^"]*)"', text)
     assert len(ids) == len(set(ids))
     assert set(links) <= set(ids)
-    for one in findings(facts):
-        item = text.split(f"<h3>{html.escape(one.title)}</h3>")[1].split("</li>")[0]
+    for finding in findings(facts):
+        item = text.split(f"<h3>{html.escape(finding.title)}</h3>")[1].split("</li>")[0]
         row, _ = re.findall(r'href="#([^"]*)"', item)
         cells = text.split(f'id="{row}"')[1].split("</tr>")[0]
-        assert all(f"<td>{html.escape(name)}" in cells for name in one.about), one
+        assert all(f"<td>{html.escape(name)}" in cells for name in finding.about), finding
 
 
 def test_colours_are_roles_that_both_themes_define(text: str) -> None:
@@ -186,7 +186,7 @@ def test_levels_of_colour() -> None:
 def test_cells_have_their_figures_as_a_title() -> None:
     titles = re.findall(r'<td class="h4" title="(.*?)"', made(full(EVIL)))
     assert len(titles) == 3
-    assert all("2,000 of 36,000" in html.unescape(one) for one in titles)
+    assert all("2,000 of 36,000" in html.unescape(title) for title in titles)
     assert EVIL in html.unescape(titles[0])
 
 
@@ -208,7 +208,7 @@ def test_an_earlier_page_survives_what_goes_wrong(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("earlier")
     with pytest.raises(PipelineError):
         report(str(tmp_path / "nowhere"), str(tmp_path))
-    assert [one.name for one in tmp_path.iterdir()] == ["index.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     assert (tmp_path / "index.html").read_text() == "earlier"
     reporting.write(tmp_path / "tables", ["h1", "h2"], ["h1/a"], minutes=1)
     with pytest.raises(PipelineError, match="cannot be used"):

@@ -36,10 +36,10 @@ def tables(tmp_path: Path) -> Path:
 
 
 def test_the_findings_are_those_of_the_report(tables: Path) -> None:
-    found = findings(gather(Tables(str(tables))))
-    assert [one.kind for one in found] == ["receiver", "restarts", "clock"]
+    ranked = findings(gather(Tables(str(tables))))
+    assert [finding.kind for finding in ranked] == ["receiver", "restarts", "clock"]
     for severity, count in ((URGENT, 1), (LOOK, 2), (NOTE, 3)):
-        assert look(str(tables), severity, 1)[1] == found[:count]
+        assert look(str(tables), severity, 1)[1] == ranked[:count]
 
 
 def test_the_latest_days_count(tables: Path) -> None:
@@ -59,13 +59,13 @@ def test_the_latest_days_count(tables: Path) -> None:
 @pytest.mark.parametrize("name", ["h", EVIL * 50, "\N{SNOWMAN}" * 1000])
 def test_a_message_fits_into_a_datagram_and_says_what_it_is_about(name: str) -> None:
     facts = full()
-    one = Finding("twice", LOOK, (name,) * 99, name, name, name, name, 1.0, START + MINUTE)
-    text = message(one, facts)
+    long = Finding("twice", LOOK, (name,) * 99, name, name, name, name, 1.0, START + MINUTE)
+    text = message(long, facts)
     assert len(text) <= 1200
     fields = json.loads(text)
     assert (fields["kind"], fields["severity"], len(fields["about"])) == ("twice", "look", 4)
     assert (fields["from"], fields["at"]) == ("2026-11-21T10:00:00Z", "2026-11-21T10:01:00Z")
-    assert fields["id"] != json.loads(message(one._replace(about=("x",)), facts))["id"]
+    assert fields["id"] != json.loads(message(long._replace(about=("x",)), facts))["id"]
 
 
 def finding(weight: float, about: str = "a", severity: int = LOOK) -> Finding:
@@ -73,10 +73,10 @@ def finding(weight: float, about: str = "a", severity: int = LOOK) -> Finding:
 
 
 def test_a_finding_is_published_again_only_when_it_became_worse_or_came_back(tmp_path: Path) -> None:
-    def run(*found: Finding) -> list[Finding]:
+    def run(*ranked: Finding) -> list[Finding]:
         published = Published(str(tmp_path))
-        news = published.news(found)
-        published.write(found, news)
+        news = published.news(ranked)
+        published.write(ranked, news)
         return news
 
     assert run(finding(0.1), finding(0.2, "b")) == [finding(0.1), finding(0.2, "b")]
@@ -99,8 +99,8 @@ def test_a_damaged_state_is_not_overwritten(tmp_path: Path) -> None:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Daemon(tmp_path / "daemon") as one:
-        yield one
+    with Daemon(tmp_path / "daemon") as started:
+        yield started
 
 
 def run(*arguments: str) -> Result:
@@ -123,10 +123,13 @@ def test_findings_are_on_the_bus_once(tables: Path, daemon: Daemon) -> None:
         assert not (tables / STATE).exists()
         done = run(*given)
         assert (done.exit_code, done.stderr) == (0, "bccn: 2 findings published on ops/findings, 0 were before\n")
-        found = received(listener)
-        assert [(one["kind"], one["severity"]) for one in found] == [("receiver", "urgent"), ("restarts", "look")]
-        assert {one.pop("on") for one in found} == {"ops/findings"}
-        assert [json.loads(line) for line in dry.stdout.splitlines()] == found
+        messages = received(listener)
+        assert [(message["kind"], message["severity"]) for message in messages] == [
+            ("receiver", "urgent"),
+            ("restarts", "look"),
+        ]
+        assert {message.pop("on") for message in messages} == {"ops/findings"}
+        assert [json.loads(line) for line in dry.stdout.splitlines()] == messages
         assert run(*given).stderr == "bccn: 0 findings published on ops/findings, 2 were before\n"
         assert received(listener) == []
         assert "1 findings published" in run(*given, "--local", "--severity", "note").stderr

@@ -28,7 +28,7 @@ def sent(payload: str, src: str = SRC, chan: str = CHAN) -> list[tuple[Any, ...]
 
 
 @pytest.mark.parametrize(
-    ("payload", "found"),
+    ("payload", "expected"),
     [
         (HEAD + "sent h1/p/1 5 9\nsent h1/q/2 7 8\n", [("h1/p/1", 5, 9), ("h1/q/2", 7, 8)]),
         (HEAD + "keys hmac ab12\nsent h1/p/1 5 9 more\nnews\nheard h2 1 2 3 4 5\n", [("h1/p/1", 5, 9)]),
@@ -45,8 +45,8 @@ def sent(payload: str, src: str = SRC, chan: str = CHAN) -> list[tuple[Any, ...]
         ("", []),
     ],
 )
-def test_what_a_datagram_says(payload: str, found: list[tuple[Any, ...]]) -> None:
-    assert sent(payload) == found
+def test_what_a_datagram_says(payload: str, expected: list[tuple[Any, ...]]) -> None:
+    assert sent(payload) == expected
 
 
 def test_only_the_daemon_of_a_host_speaks_for_it() -> None:
@@ -74,8 +74,11 @@ def ranges(
 ) -> list[Range]:
     plan = scan.Plan(str(root), spans, corrections or {}, 1, 16, {})
     table = pa.Table.from_batches(list(scan.read(Journal(str(root)).files, plan)), task_records.RECORD)
-    found = task_records.fields_of(table, "sent").to_pylist()
-    return sorted((one["src"], one["lo_key"], one["hi_key"], one["from_ts"] // 10**6 - T // 10**9) for one in found)
+    records = task_records.fields_of(table, "sent").to_pylist()
+    return sorted(
+        (record["src"], record["lo_key"], record["hi_key"], record["from_ts"] // 10**6 - T // 10**9)
+        for record in records
+    )
 
 
 ROWS = [
@@ -100,7 +103,9 @@ def test_of_a_file_the_highest_numbers_are_kept_and_when_they_came(tmp_path: Pat
     assert ranges(tmp_path) == FOUND
     second = 10**6
     assert ranges(tmp_path, [(T // 1000 + 3 * second, T // 1000 + 4 * second)]) == FOUND[:1]
-    assert ranges(tmp_path, None, {("2023-11-14", "h2"): -60 * second}) == [(*one[:3], one[3] + 60) for one in FOUND]
+    assert ranges(tmp_path, None, {("2023-11-14", "h2"): -60 * second}) == [
+        (*found[:3], found[3] + 60) for found in FOUND
+    ]
 
 
 def test_however_rows_are_cut_into_files_the_ranges_are_the_same(tmp_path: Path) -> None:
@@ -109,12 +114,12 @@ def test_however_rows_are_cut_into_files_the_ranges_are_the_same(tmp_path: Path)
         root = tmp_path / str(cut)
         put(root, "h2", "j1", 1, ROWS[:cut])
         put(root, "h2", "j1", 1 + cut, ROWS[cut:])
-        found = [(src, SentRange("d", first, last, at, at)) for src, first, last, at in ranges(root)]
+        of_sources = [(src, SentRange("d", first, last, at, at)) for src, first, last, at in ranges(root)]
         merged.append(
             [
-                (src, each.first, each.last, each.ts)
+                (src, united.first, united.last, united.ts)
                 for src in ("h1/p/1", "h1/q/1")
-                for each in merge_ranges(one for of, one in found if of == src)
+                for united in merge_ranges(sent_range for of, sent_range in of_sources if of == src)
             ]
         )
     assert merged == [FOUND] * len(merged)
@@ -128,8 +133,8 @@ def test_a_file_without_payloads_says_nothing(tmp_path: Path) -> None:
 
 def test_receivers_that_got_the_same_report_count_once() -> None:
     """The first reception counts, on the common clock as by their own."""
-    one, other = SentRange("d", 5, 11, 300, 200), SentRange("d", 5, 11, 250, 260)
+    higher, sooner = SentRange("d", 5, 11, 300, 200), SentRange("d", 5, 11, 250, 260)
     lower, other_run = SentRange("d", 5, 10, 100, 100), SentRange("d", 6, 11, 400, 400)
     expected = [SentRange("d", 5, 11, 250, 200), other_run]
-    assert merge_ranges([one, lower, other, other_run]) == expected
-    assert merge_ranges([other_run, other, lower, one]) == expected
+    assert merge_ranges([higher, lower, sooner, other_run]) == expected
+    assert merge_ranges([other_run, sooner, lower, higher]) == expected

@@ -30,8 +30,8 @@ KEYED = StructType([*PLAIN.fields, StructField("key", StringType())])
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with Daemon(tmp_path_factory.mktemp("sink") / "daemon") as one:
-        yield one
+    with Daemon(tmp_path_factory.mktemp("sink") / "daemon") as started:
+        yield started
 
 
 @pytest.fixture
@@ -44,21 +44,21 @@ def options(columns: StructType = PLAIN, **given: str) -> SinkSettings:
     return read_settings(Options(given, sink.OPTIONS), columns)
 
 
-def batch(*found: tuple[str | None, bytes | None], keys: list[str | None] | None = None) -> pa.RecordBatch:
-    columns = {"chan": pa.array([chan for chan, _ in found], pa.string())}
-    columns["payload"] = pa.array([payload for _, payload in found], pa.binary())
+def batch(*rows: tuple[str | None, bytes | None], keys: list[str | None] | None = None) -> pa.RecordBatch:
+    columns = {"chan": pa.array([chan for chan, _ in rows], pa.string())}
+    columns["payload"] = pa.array([payload for _, payload in rows], pa.binary())
     if keys is not None:
         columns["key"] = pa.array(keys, pa.string())
     return pa.RecordBatch.from_pydict(columns)
 
 
-def some(count: int) -> pa.RecordBatch:
+def messages(count: int) -> pa.RecordBatch:
     return batch(*[("a/b", b"%d" % number) for number in range(count)])
 
 
 def test_rows_are_messages_for_this_host_and_the_segment(daemon: Daemon, listener: bccnd.Connection) -> None:
     with Wire(daemon.port) as wire:
-        done = publish(iter([some(3), batch(("!", b"all"), ("c", None))]), options(socket=str(daemon.bus)))
+        done = publish(iter([messages(3), batch(("!", b"all"), ("c", None))]), options(socket=str(daemon.bus)))
         assert (done.messages, done.bytes) == (5, 6)
         assert heard(listener) == [("a/b", b"0"), ("a/b", b"1"), ("a/b", b"2"), ("!", b"all"), ("c", b"")]
         assert wire.receive(b":!|").endswith(b":!|all")
@@ -66,8 +66,8 @@ def test_rows_are_messages_for_this_host_and_the_segment(daemon: Daemon, listene
 
 def test_keys_stand_before_payloads_where_they_are_wanted(daemon: Daemon, listener: bccnd.Connection) -> None:
     settings = options(socket=str(daemon.bus), key="header", job="j")
-    publish(iter([some(2)]), settings)
-    publish(iter([some(2)]), settings)
+    publish(iter([messages(2)]), settings)
+    publish(iter([messages(2)]), settings)
     keys = [key_of("j//0", number).encode() for number in range(2)]
     assert heard(listener) == [("a/b", keys[0] + b"|0"), ("a/b", keys[1] + b"|1")] * 2
     own = options(KEYED, socket=str(daemon.bus))
@@ -83,7 +83,7 @@ def test_nothing_of_a_partition_is_sent_of_which_a_row_cannot_be(daemon: Daemon,
     rows: list[tuple[str | None, bytes]] = [("a/b", b"x" * 1400), ("two words", b"x"), ("", b"x"), (None, b"x")]
     for row, message in zip(rows, ("a/b has 1400 bytes", "'two words'", "no channel", "no channel"), strict=True):
         with refused("bad_row", message, kind=PipelineError):
-            publish(iter([some(1000), batch(row), some(3)]), options(socket=str(daemon.bus)))
+            publish(iter([messages(1000), batch(row), messages(3)]), options(socket=str(daemon.bus)))
     for key in ("", "a|b", "x" * 129, "\xe4", "a\nb"):  # could not be distinguished from a payload
         with pytest.raises(PipelineError, match="is no key"):
             publish(iter([batch(("a", b"x"), keys=[key])]), options(KEYED, socket=str(daemon.bus)))
@@ -108,10 +108,10 @@ def test_what_the_daemon_refuses_fails_the_task_and_so_does_its_absence(tmp_path
     ):
         publish(iter([batch(("a-b", b"x"))]), options(socket=str(daemon.bus)))
     with refused("no_daemon"):
-        publish(iter([some(1)]), options(socket=str(tmp_path / "none")))
+        publish(iter([messages(1)]), options(socket=str(tmp_path / "none")))
     # A dry run needs none, and finds what would fail.
     dry = options(socket=str(tmp_path / "none"), dryRun="true")
-    assert publish(iter([some(7)]), dry).messages == 7
+    assert publish(iter([messages(7)]), dry).messages == 7
     with pytest.raises(PipelineError):
         publish(iter([batch(("a", b"x" * 2000))]), dry)
 
@@ -165,9 +165,9 @@ def test_a_table_is_published_once_by_every_task(
     frame = spark.range(40, numPartitions=2).selectExpr("'a/b' AS chan", "CAST(id AS STRING) AS payload")
     write = frame.write.format("bccn").mode("append").option("socket", str(daemon.bus)).option("key", "header")
     write.option("job", "one").option("rate", "5000").save()
-    found = heard(listener)
-    assert {payload.split(b"|")[1] for _, payload in found} == {b"%d" % number for number in range(40)}
-    assert {payload.split(b"|")[0] for _, payload in found} == {
+    messages = heard(listener)
+    assert {payload.split(b"|")[1] for _, payload in messages} == {b"%d" % number for number in range(40)}
+    assert {payload.split(b"|")[0] for _, payload in messages} == {
         key_of(f"one//{partition}", number).encode() for partition in range(2) for number in range(20)
     }
     long = spark.range(1).selectExpr("'a/b' AS chan", "repeat('x', 1500) AS payload")
@@ -196,9 +196,9 @@ def test_a_stream_is_published_with_keys_of_its_own_batches(
         )
         assert stream.awaitTermination(100)
         assert stream.exception() is None
-        found = heard(listener)
-        assert len(found) == 5
-        return {payload.partition(b"|")[0] for _, payload in found}
+        messages = heard(listener)
+        assert len(messages) == 5
+        return {payload.partition(b"|")[0] for _, payload in messages}
 
     first = run()
     # the end of a batch was not recorded: it is published again with the same keys

@@ -61,9 +61,9 @@ def test_spark_finds_it_by_its_name_and_reads_every_row(spark: SparkSession, jou
     assert frame.schema == OBS
     assert frame.rdd.getNumPartitions() == 4
     truth = spark.read.schema(OBS).parquet(*[str(path) for path in journal.glob("obs/*/*/[0-9]*.parquet")])
-    found, wanted = (sorted(map(tuple, one.select(OBS.names).collect()), key=str) for one in (frame, truth))
-    assert found == wanted
-    assert len(found) == 131
+    rows, wanted = (sorted(map(tuple, table.select(OBS.names).collect()), key=str) for table in (frame, truth))
+    assert rows == wanted
+    assert len(rows) == 131
 
 
 def test_filters_are_taken_and_give_what_spark_would_give(pushing: SparkSession, journal: Path) -> None:
@@ -73,7 +73,7 @@ def test_filters_are_taken_and_give_what_spark_would_give(pushing: SparkSession,
         frame.where(F.col("host") == "relay01").where(F.col("ts") >= F.lit(early)).where(F.col("src").startswith("rel"))
     ).where(F.col("chan").isin("a/b", "c") & (F.col("verdict") == "accepted"))
     assert wanted.rdd.getNumPartitions() == 3
-    assert sorted(found.rec_no for found in wanted.select("rec_no").collect()) == list(range(40, 100))
+    assert sorted(row.rec_no for row in wanted.select("rec_no").collect()) == list(range(40, 100))
     # Spark applies filters that are not understood
     assert frame.where((F.col("len") % 2 == 0) & (F.col("host") == "relay02")).count() < 11
 
@@ -84,8 +84,8 @@ def test_a_capture_is_a_table_too(spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(pcap(frames))
     table = load(spark, tmp_path, host="relay09")
     assert table.rdd.getNumPartitions() == 1
-    found = table.orderBy("rec_no").select("host", "verdict", "rec_no", "epoch").collect()
-    assert [tuple(one) for one in found] == [("relay09", "accepted", number + 1, 1) for number in range(10)]
+    rows = table.orderBy("rec_no").select("host", "verdict", "rec_no", "epoch").collect()
+    assert [tuple(row) for row in rows] == [("relay09", "accepted", number + 1, 1) for number in range(10)]
     assert load(spark, tmp_path / "b.pcap", HOST="relay09", port="5400").count() == 5
 
 
@@ -96,19 +96,19 @@ def test_errors_name_the_path_or_option(spark: SparkSession, tmp_path: Path) -> 
 
 
 def reader(path: Path, **options: str) -> BatchReader:
-    found = BccnSource({"path": str(path), **options}).reader(OBS)
-    assert isinstance(found, BatchReader)
-    return found
+    batch_reader = BccnSource({"path": str(path), **options}).reader(OBS)
+    assert isinstance(batch_reader, BatchReader)
+    return batch_reader
 
 
 def files_of(reader: BatchReader) -> set[tuple[str, str, int]]:
-    found = [one.file for one in reader.partitions() if isinstance(one, Partition) and one.file]
-    return {(file.host, file.day, file.first) for file in found}
+    names = [partition.file for partition in reader.partitions() if isinstance(partition, Partition) and partition.file]
+    return {(file.host, file.day, file.first) for file in names}
 
 
 def read(reader: BatchReader) -> list[dict[str, Any]]:
-    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
-    return [one for batch in batches for one in batch.to_pylist()]
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def at(seconds: float) -> datetime.datetime:
@@ -139,13 +139,13 @@ A, B, C, D = (
     ],
 )
 def test_files_whose_names_rule_them_out_are_not_opened(journal: Path, filters: list[ds.Filter], opened: Any) -> None:
-    one = reader(journal)
-    assert one.pushFilters(filters) == []
-    assert files_of(one) == opened
+    filtered = reader(journal)
+    assert filtered.pushFilters(filters) == []
+    assert files_of(filtered) == opened
 
 
 @pytest.mark.parametrize(
-    ("one", "rule"),
+    ("condition", "rule"),
     [
         (ds.EqualTo(("src",), "relay02/b/2"), lambda row: row["src"] == "relay02/b/2"),
         (ds.Not(ds.EqualTo(("src",), "relay02/b/2")), lambda row: row["src"] not in ("relay02/b/2", None)),
@@ -163,36 +163,36 @@ def test_files_whose_names_rule_them_out_are_not_opened(journal: Path, filters: 
         (ds.LessThan(("src",), "relay02"), lambda row: row["src"] is not None and row["src"] < "relay02"),
     ],
 )
-def test_a_filter_that_is_taken_leaves_what_sql_leaves(journal: Path, one: ds.Filter, rule: Any) -> None:
+def test_a_filter_that_is_taken_leaves_what_sql_leaves(journal: Path, condition: ds.Filter, rule: Any) -> None:
     everything = read(reader(journal))
-    found = reader(journal)
-    assert found.pushFilters([one]) == []
-    got = read(found)
+    filtered = reader(journal)
+    assert filtered.pushFilters([condition]) == []
+    got = read(filtered)
     assert got == [row for row in everything if rule(row)]
     assert 0 < len(got) < len(everything)
 
 
 @pytest.mark.parametrize(
-    "one",
+    "condition",
     [
         *(ds.EqualTo(("payload",), b"x"), ds.EqualTo(("nosuch",), "x"), ds.EqualTo(("a", "b"), "x")),
         *(ds.EqualTo(("peer_port",), 2**40), ds.EqualTo(("src",), 7), ds.EqualTo(("src",), None)),
         *(ds.In(("payload",), (b"x",)), ds.Not(ds.EqualTo(("payload",), b"x"))),
     ],
 )
-def test_a_filter_that_is_not_understood_is_given_back(journal: Path, one: ds.Filter) -> None:
-    found = reader(journal)
-    assert found.pushFilters([one]) == [one]
-    assert len(read(found)) == 131
+def test_a_filter_that_is_not_understood_is_given_back(journal: Path, condition: ds.Filter) -> None:
+    filtered = reader(journal)
+    assert filtered.pushFilters([condition]) == [condition]
+    assert len(read(filtered)) == 131
 
 
 def test_columns_can_be_chosen(journal: Path) -> None:
     from pyspark.sql.types import LongType, StructField, StructType
 
     columns = StructType([StructField("seq_key", LongType()), StructField("rec_no", LongType())])
-    found = BccnSource({"path": str(journal)}).reader(columns)
-    assert isinstance(found, BatchReader)
-    assert set(read(found)[0]) == {"seq_key", "rec_no"}
+    batch_reader = BccnSource({"path": str(journal)}).reader(columns)
+    assert isinstance(batch_reader, BatchReader)
+    assert set(read(batch_reader)[0]) == {"seq_key", "rec_no"}
 
 
 def test_a_file_that_is_no_journals_is_named(tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
         with pytest.raises(PipelineError, match="host"):
             reader(path).partitions()
     # The case of letters in the name of an option does not matter.
-    found = Options({"MaxRecords": "7", "Flag": "true"}, ("maxRecords", "flag"))
-    assert (found.number("maxrecords", 0, 1, 9), found.flag("flag"), found.text("other", "x")) == (7, True, "x")
+    asked = Options({"MaxRecords": "7", "Flag": "true"}, ("maxRecords", "flag"))
+    assert (asked.number("maxrecords", 0, 1, 9), asked.flag("flag"), asked.text("other", "x")) == (7, True, "x")
 
 
 def test_a_program_that_only_publishes_does_not_load_it() -> None:

@@ -67,10 +67,10 @@ class Follower:
         end = self.plan()
         if end == self.at:
             return []
-        found = self.read(self.at, end)
+        records = self.read(self.at, end)
         self.at = end
-        self.got += found
-        return found
+        self.got += records
+        return records
 
     def run(self) -> None:
         while self.step():
@@ -80,8 +80,8 @@ class Follower:
         return [(row["host"], row["journal_id"], row["rec_no"], row["verdict"]) for row in self.got]
 
 
-def numbers(found: list[dict[str, Any]]) -> list[int]:
-    return sorted(row["rec_no"] for row in found)
+def numbers(records: list[dict[str, Any]]) -> list[int]:
+    return sorted(row["rec_no"] for row in records)
 
 
 def age(path: Path, seconds: float) -> None:
@@ -122,8 +122,8 @@ def test_no_batch_has_more_records_than_was_said_and_every_host_has_its_share(tm
     put(tmp_path, "b", TWO, 0, rows(0, 7))
     follower = Follower(tmp_path, maxRecordsPerBatch="20")
     sizes = []
-    while found := follower.step():
-        sizes.append(Counter(row["host"] for row in found))
+    while records := follower.step():
+        sizes.append(Counter(row["host"] for row in records))
     assert all(size.total() <= 20 for size in sizes)
     assert sizes[0] == {"a": 13, "b": 7}
     assert sizes[1] == {"a": 20}
@@ -141,9 +141,9 @@ def test_a_late_file_is_waited_for_and_then_given_up(tmp_path: Path) -> None:
     last = put(tmp_path, "a", ONE, 40, rows(40, 10))
     assert follower.step() == []
     age(last, 601)
-    found = follower.step()
-    assert [(row["rec_no"], row["verdict"]) for row in found[:1]] == [(30, "journal_gap")]
-    assert numbers(found[1:]) == list(range(40, 50))
+    records = follower.step()
+    assert [(row["rec_no"], row["verdict"]) for row in records[:1]] == [(30, "journal_gap")]
+    assert numbers(records[1:]) == list(range(40, 50))
     assert behind.exists()
 
 
@@ -154,11 +154,11 @@ def test_what_retention_has_taken_is_one_row(tmp_path: Path) -> None:
     follower.at = {"a": {ONE: 5}}
     for path in paths[:3]:
         path.unlink()
-    gap, *others = follower.step()
+    gap, *rest = follower.step()
     assert gap.pop("ts").timestamp() == T // 10**9 + 30
-    known = {"host": "a", "journal_id": ONE, "rec_no": 5, "verdict": "journal_gap"}
-    assert {name: value for name, value in gap.items() if value is not None} == known
-    assert numbers(others) == list(range(30, 50))
+    gap_values = {"host": "a", "journal_id": ONE, "rec_no": 5, "verdict": "journal_gap"}
+    assert {name: value for name, value in gap.items() if value is not None} == gap_values
+    assert numbers(rest) == list(range(30, 50))
     assert follower.step() == []
 
 
@@ -291,28 +291,32 @@ def test_who_follows_and_who_reads_for_long_do_not_notice_that_files_are_merged(
         planned += [(first, batch.partitions())]
         for remove in chance.sample([False, True, True], chance.randrange(4)):
             merge(root, "a", remove=remove)
-        follower.got += [row for part in parts for found in follower.reader.read(part) for row in found.to_pylist()]
+        follower.got += [row for part in parts for table in follower.reader.read(part) for row in table.to_pylist()]
         follower.at = end
     follower.run()
     assert sorted(follower.seen()) == [("a", ONE, number, "accepted") for number in range(1, first)]
-    for known, partitions in planned:
-        found = [row["rec_no"] for one in partitions for part in batch.read(one) for row in part.to_pylist()]
-        assert found[: known - 1] == list(range(1, known))
-        assert len(set(found)) == len(found)
-    messages = [one.seq for one in read_messages(str(root), Choice(), Counts(), CaptureSettings(""))]
+    for count, partitions in planned:
+        numbers_read = [row["rec_no"] for place in partitions for part in batch.read(place) for row in part.to_pylist()]
+        assert numbers_read[: count - 1] == list(range(1, count))
+        assert len(set(numbers_read)) == len(numbers_read)
+    messages = [message.seq for message in read_messages(str(root), Choice(), Counts(), CaptureSettings(""))]
     assert messages == list(range(1, first))
 
 
 def test_what_was_read_is_skipped_and_nothing_overlaps() -> None:
     sizes = {0: 10, 5: 10, 12: 3, 15: 5}
     ends = [*list(sizes)[1:], None]
-    found = [
+    files = [
         FoundFile(file_names.ObsFile("a", "2023-11-14", ONE, first), end, 1, 0.0)
         for first, end in zip(sizes, ends, strict=True)
     ]
-    planned = list(cut(found, 3, lambda one: sizes[one.name.first], lambda _: False))
-    assert [(one.first, one.end, one.gap) for one in planned] == [(3, 10, False), (10, 15, False), (15, 20, False)]
-    (gap, *_) = cut(found[1:], 3, lambda one: sizes[one.name.first], lambda _: False)
+    planned = list(cut(files, 3, lambda file: sizes[file.name.first], lambda _: False))
+    assert [(piece.first, piece.end, piece.gap) for piece in planned] == [
+        (3, 10, False),
+        (10, 15, False),
+        (15, 20, False),
+    ]
+    (gap, *_) = cut(files[1:], 3, lambda file: sizes[file.name.first], lambda _: False)
     assert (gap.first, gap.end, gap.gap) == (3, 5, True)
 
 
@@ -342,8 +346,10 @@ def test_spark_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None
         path.unlink()
     taken.unlink()
     query(spark, tmp_path, tmp_path)
-    found = [tuple(one) for one in spark.read.json(str(tmp_path / "out")).select("host", "rec_no", "verdict").collect()]
-    assert sorted(found) == [
+    written = [
+        tuple(row) for row in spark.read.json(str(tmp_path / "out")).select("host", "rec_no", "verdict").collect()
+    ]
+    assert sorted(written) == [
         *(("a", number, "accepted") for number in range(30)),
         ("a", 30, "journal_gap"),
         *(("a", number, "accepted") for number in range(40, 50)),

@@ -20,13 +20,13 @@ MIDNIGHT = 86_400.0
 def kept(given: list[dict[str, Any]]) -> list[module.Kept]:
     """What is kept of rows."""
     table = records(*given)
-    found = list(module.condensed(table))
+    rows = list(module.condensed(table))
     spans: dict[tuple[str, str, str], tuple[int, int]] = {}
     for row in task_records.fields_of(table, "receiver").to_pylist():
         key = row["day"], row["host"], row["journal_id"]
         low, high = spans.get(key, (row["from_us"], row["to_us"]))
         spans[key] = min(low, row["from_us"]), max(high, row["to_us"])
-    return found + [
+    return rows + [
         module.Kept(day, "journal", host, name, *span, None, "") for (day, host, name), span in spans.items()
     ]
 
@@ -36,23 +36,23 @@ def silences(given: list[dict[str, Any]], *times: tuple[str, str, float, float])
     return table_of(kept(given), *times)
 
 
-def table_of(found: list[module.Kept], *times: tuple[str, str, float, float]) -> list[Any]:
+def table_of(rows: list[module.Kept], *times: tuple[str, str, float, float]) -> list[Any]:
     spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for host, name, begin, end in times:
         spans.setdefault((host, name), []).append((at(begin), at(end)))
     journals: dict[tuple[str, str], tuple[int, int]] = {}
     machines: dict[str, list[module.Kept]] = {}
-    for row in found:
+    for row in rows:
         if row.what == "journal":
             low, high = journals.get((str(row.host), row.src), (row.from_us, row.to_us))
             journals[str(row.host), row.src] = min(low, row.from_us), max(high, row.to_us)
         else:
             machines.setdefault(row.src.partition("/")[0], []).append(row)
     recorded = module.Recorded(spans, journals)
-    table = [one for of_one in machines.values() for one in module.silences(of_one, recorded)]
+    table = [row for of_one in machines.values() for row in module.silences(of_one, recorded)]
     found_rows = [
-        (one["host"], one["src"], since(one["from_ts"]), since(one["to_ts"]), one["kind"], one["basis"])
-        for one in table
+        (row["host"], row["src"], since(row["from_ts"]), since(row["to_ts"]), row["kind"], row["basis"])
+        for row in table
     ]
     return sorted(found_rows, key=lambda row: [(value is not None, value) for value in row])
 
@@ -63,13 +63,13 @@ def since(us: int | None) -> float | None:
 
 def beats(src: str, *spans: tuple[float, float], host: str = "h1", every: float = 5.0) -> list[dict[str, Any]]:
     """Heartbeats of a source as a receiver got them, from and up to so many seconds."""
-    found = []
+    rows = []
     for start, end in spans:
         for number in range(int((end - start) / every) + 1):
             second = start + number * every
-            found.append({"host": host, "src": src, "s": second, "seq_key": int(second * 1000)})
-            found[-1]["chan"] = f"heartbeat/{src}"
-    return found
+            rows.append({"host": host, "src": src, "s": second, "seq_key": int(second * 1000)})
+            rows[-1]["chan"] = f"heartbeat/{src}"
+    return rows
 
 
 def test_a_silence_longer_than_missed_heartbeats_explain() -> None:
@@ -104,13 +104,13 @@ def test_without_heartbeats_a_minute_or_twenty_distances() -> None:
 
 
 def test_nothing_is_known_of_times_without_recording() -> None:
-    one = beats("m/p/1", (0, 100), (160, 300))
-    given = [*one, *beats("m/p/1", (0, 300), host="h2")]
+    first = beats("m/p/1", (0, 100), (160, 300))
+    given = [*first, *beats("m/p/1", (0, 300), host="h2")]
     times = [("h1", "j1", 0.0, 101.0), ("h1", "j1", 159.0, 300.0), ("h2", "j2", 0.0, 300.0)]
     down = [("h1", "m/p/1", 100.0, 160.0, "host_down", "heartbeat")]
     assert silences(given, *times) == down
     # Alone, too: a source is not silent while no receiver is recording.
-    assert silences(one, *times[:2]) == down
+    assert silences(first, *times[:2]) == down
     # It was back for longer than can be explained, and received nothing.
     times[1] = ("h1", "j1", 140.0, 300.0)
     assert silences(given, *times) == [("h1", "m/p/1", 100.0, 160.0, "gap", "heartbeat")]
@@ -133,16 +133,16 @@ def test_what_has_not_ended_when_the_data_end_is_open() -> None:
 
 def test_a_machine_that_is_off_takes_its_sources_with_it() -> None:
     two = [*beats("m/p/1", (0, 100), (160, 300)), *beats("m/q/2", (2, 102), (162, 302))]
-    other = beats("n/p/1", (0, 300))
-    found = silences([*two, *other], ("h1", "j1", 0, 301))
-    assert [row for row in found if row[0] is None] == [
+    elsewhere = beats("n/p/1", (0, 300))
+    rows = silences([*two, *elsewhere], ("h1", "j1", 0, 301))
+    assert [row for row in rows if row[0] is None] == [
         (None, "m/p/1", 100.0, 160.0, "host_down", "heartbeat"),
         (None, "m/q/2", 102.0, 162.0, "host_down", "heartbeat"),
     ]
-    assert {row[4] for row in found if row[0] is not None} == {"gap"}
+    assert {row[4] for row in rows if row[0] is not None} == {"gap"}
     # One that kept sending shows that the machine was up.
-    found = silences([*two, *other, *beats("m/r/3", (1, 301))], ("h1", "j1", 0, 301))
-    assert [row[4] for row in found] == ["gap"] * 4
+    rows = silences([*two, *elsewhere, *beats("m/r/3", (1, 301))], ("h1", "j1", 0, 301))
+    assert [row[4] for row in rows] == ["gap"] * 4
 
 
 def test_a_silence_over_midnight_belongs_to_the_day_on_which_it_began(spark: SparkSession) -> None:
@@ -156,24 +156,24 @@ def test_a_silence_over_midnight_belongs_to_the_day_on_which_it_began(spark: Spa
     assert sorted(halves[0] + halves[1], key=str) == sorted(whole, key=str)
     # And by Spark, from what the scan emits.
     frame = task_records.frame_of(spark, records(*given))
-    found = module.liveness(
+    table = module.liveness(
         module.kept(frame, task_records.of_kind(frame, "receiver"), 2), [("h1", "j1", at(0), at(times[3]))]
     )
     day = "2026-03-01"
-    assert rows_of(conform("liveness", found), *COLUMNS, "day") == [(None, *gap, day), ("h1", *gap, day)]
+    assert rows_of(conform("liveness", table), *COLUMNS, "day") == [(None, *gap, day), ("h1", *gap, day)]
 
 
 @pytest.mark.parametrize("verdict", ["host_down", "gap", None])
 def test_a_silence_that_began_on_a_day_that_is_carried_counts_as_it_did(verdict: str | None) -> None:
     """The others that fell silent then are not known any more."""
-    until, beat, found = at(100), (20 * SECOND, "heartbeat"), []
+    until, beat, rows = at(100), (20 * SECOND, "heartbeat"), []
     for host in (None, "h1"):
-        known = verdict if host is None else None
-        found.append(module.Kept("2026-03-01", "heard", host, "h2/p/1", at(0), until, *beat, known))
-        found.append(module.Kept("2026-03-02", "heard", host, "h2/p/1", at(200), at(300), *beat))
-    found.append(module.Kept("2026-03-01", "born", None, "h2/p/1", at(0), at(0), *beat))
+        shown = verdict if host is None else None
+        rows.append(module.Kept("2026-03-01", "heard", host, "h2/p/1", at(0), until, *beat, shown))
+        rows.append(module.Kept("2026-03-02", "heard", host, "h2/p/1", at(200), at(300), *beat))
+    rows.append(module.Kept("2026-03-01", "born", None, "h2/p/1", at(0), at(0), *beat))
     expected = "host_down" if verdict == "host_down" else "gap"
-    assert table_of(found, ("h1", "j1", 0, 300)) == [
+    assert table_of(rows, ("h1", "j1", 0, 300)) == [
         (None, "h2/p/1", 100.0, 200.0, expected, "heartbeat"),
         ("h1", "h2/p/1", 100.0, 200.0, "gap", "heartbeat"),
     ]

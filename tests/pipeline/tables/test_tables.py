@@ -31,8 +31,8 @@ MINUTE = DAY // task_records.MINUTE
 MIDNIGHT = datetime.datetime(2026, 3, 1)
 
 
-def table(spark: SparkSession, kind: str, *found: dict[str, Any]) -> DataFrame:
-    return task_records.of_kind(task_records.frame_of(spark, of_kind(kind, *found)), kind)
+def table(spark: SparkSession, kind: str, *rows: dict[str, Any]) -> DataFrame:
+    return task_records.of_kind(task_records.frame_of(spark, of_kind(kind, *rows)), kind)
 
 
 def counts(seen: int, here: int = 0, everywhere: int = 0, away: int = 0, **more: Any) -> dict[str, Any]:
@@ -40,10 +40,10 @@ def counts(seen: int, here: int = 0, everywhere: int = 0, away: int = 0, **more:
     return {"minute": MINUTE, **counted, **more}
 
 
-def expected(spark: SparkSession, name: str, *found: tuple[Any, ...]) -> DataFrame:
+def expected(spark: SparkSession, name: str, *rows: tuple[Any, ...]) -> DataFrame:
     """Rows of a table, ``day`` left out where it is the usual one."""
     shape = StructType(list(schema.TABLES[name].fields)).add("day", "date")
-    whole = [row if len(row) == len(shape) else (*row, MIDNIGHT.date()) for row in found]
+    whole = [row if len(row) == len(shape) else (*row, MIDNIGHT.date()) for row in rows]
     return spark.createDataFrame(whole, shape)
 
 
@@ -156,11 +156,11 @@ CASES: list[tuple[str, Callable[[SparkSession], DataFrame], list[tuple[Any, ...]
 ]
 
 
-@pytest.mark.parametrize(("name", "made", "found"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(("name", "made", "expected_rows"), CASES, ids=[case[0] for case in CASES])
 def test_a_table_of_a_few_records(
-    spark: SparkSession, name: str, made: Callable[[SparkSession], DataFrame], found: list[tuple[Any, ...]]
+    spark: SparkSession, name: str, made: Callable[[SparkSession], DataFrame], expected_rows: list[tuple[Any, ...]]
 ) -> None:
-    assertDataFrameEqual(schema.conform(name, made(spark)), expected(spark, name, *found))
+    assertDataFrameEqual(schema.conform(name, made(spark)), expected(spark, name, *expected_rows))
 
 
 LENGTHS = st.tuples(st.integers(0, 1), st.sampled_from("st"), st.sampled_from("ab"), st.integers(1, 12))
@@ -168,18 +168,18 @@ LENGTHS = st.tuples(st.integers(0, 1), st.sampled_from("st"), st.sampled_from("a
 
 @settings(max_examples=5, deadline=None)
 @given(st.lists(LENGTHS, min_size=1, max_size=300))
-def test_percentiles_are_lengths_in_order(spark: SparkSession, found: list[tuple[int, str, str, int]]) -> None:
+def test_percentiles_are_lengths_in_order(spark: SparkSession, messages: list[tuple[int, str, str, int]]) -> None:
     lengths: dict[tuple[int, str, str], list[int]] = defaultdict(list)
-    for minute, src, chan, length in found:
+    for minute, src, chan, length in messages:
         lengths[MINUTE + minute, chan, src].append(length)
     wanted = []
-    for key, each in lengths.items():
-        each.sort()
-        p50, p99 = (each[math.ceil(len(each) * percent / 100) - 1] for percent in (50, 99))
-        wanted.append((*key, len(each), sum(each), p50, p99))
+    for key, of_key in lengths.items():
+        of_key.sort()
+        p50, p99 = (of_key[math.ceil(len(of_key) * percent / 100) - 1] for percent in (50, 99))
+        wanted.append((*key, len(of_key), sum(of_key), p50, p99))
     names = ("minute", "src", "chan", "len")
     parts = table(
-        spark, "lengths", *({**dict(zip(names, (MINUTE + row[0], *row[1:]), strict=True)), "n": 1} for row in found)
+        spark, "lengths", *({**dict(zip(names, (MINUTE + row[0], *row[1:]), strict=True)), "n": 1} for row in messages)
     )
     made = channel_traffic(parts, table(spark, "nameless"))
     assert rows_of(made, "minute", "chan", "src", "msgs", "bytes", "p50_len", "p99_len") == sorted(wanted)
@@ -188,13 +188,13 @@ def test_percentiles_are_lengths_in_order(spark: SparkSession, found: list[tuple
 BAD = {"verdict": "integrity_failed", "peer_ip": "192.0.2.1", "src": "x/y/1", "algo": "hmac"}
 
 
-def refused(spark: SparkSession, *found: dict[str, Any]) -> DataFrame:
-    table = records(*found)
+def refused(spark: SparkSession, *datagrams: dict[str, Any]) -> DataFrame:
+    table = records(*datagrams)
     return task_records.of_kind(task_records.frame_of(spark, table), "refused")
 
 
 def test_refused_datagrams_are_counted_by_minute_receiver_sender_and_verdict(spark: SparkSession) -> None:
-    found = refused(
+    frame = refused(
         spark,
         {**BAD, "s": 1},
         {**BAD, "s": 59.9},
@@ -205,7 +205,7 @@ def test_refused_datagrams_are_counted_by_minute_receiver_sender_and_verdict(spa
         {"s": 5, "verdict": "duplicate"},
     )
     columns = ("win", "host", "peer_ip", "claimed_src", "algo", "verdict", "n", "first_ts", "last_ts", "day")
-    assert rows_of(schema.conform("integrity", integrity(found)), *columns) == [
+    assert rows_of(schema.conform("integrity", integrity(frame)), *columns) == [
         (0, "h1", "192.0.2.1", None, None, "bad_body", 1, 4, 4, "2026-03-01"),
         (0, "h1", "192.0.2.1", "x/y/1", "hmac", "integrity_failed", 2, 1, 59.9, "2026-03-01"),
         (0, "h2", "192.0.2.1", "x/y/1", "hmac", "integrity_failed", 1, 3, 3, "2026-03-01"),
@@ -223,10 +223,10 @@ def test_every_verdict_is_either_refused_or_not() -> None:
 
 
 def test_an_inventor_of_names_fills_no_more_rows_than_allowed(spark: SparkSession) -> None:
-    found = [{**BAD, "src": f"x/{number}", "s": number} for number in range(10)]
-    found += [{**BAD, "src": "x/9", "s": 20}, {**BAD, "src": "x/0", "s": 0, "host": "h2"}]
+    datagrams = [{**BAD, "src": f"x/{number}", "s": number} for number in range(10)]
+    datagrams += [{**BAD, "src": "x/9", "s": 20}, {**BAD, "src": "x/0", "s": 0, "host": "h2"}]
     columns = ("host", "peer_ip", "claimed_src", "algo", "n", "first_ts", "last_ts")
-    assert rows_of(integrity(refused(spark, *found), cap=3), *columns) == [
+    assert rows_of(integrity(refused(spark, *datagrams), cap=3), *columns) == [
         ("h1", None, "*", None, 7, 2, 8),
         ("h1", "192.0.2.1", "x/0", "hmac", 1, 0, 0),
         ("h1", "192.0.2.1", "x/1", "hmac", 1, 1, 1),
@@ -244,6 +244,6 @@ def test_nothing_is_lost_where_records_are_divided_otherwise() -> None:
         assert sums != {0}
 
 
-def _sum(found: list[dict[str, Any]], kind: str, counted: str) -> int:
-    total: int = pc.sum(task_records.fields_of(records(*found), kind)[counted]).as_py()
+def _sum(datagrams: list[dict[str, Any]], kind: str, counted: str) -> int:
+    total: int = pc.sum(task_records.fields_of(records(*datagrams), kind)[counted]).as_py()
     return total
