@@ -69,7 +69,7 @@ class Alignment:
 
 
 @dataclass
-class _Break:
+class _StepBack:
     """Numbers went back between two runs of a receiver: after ``after``, up to ``before`` at the latest. The widened
     bounds allow for what is not known of clocks."""
 
@@ -96,12 +96,12 @@ class _Restart:
 
 @dataclass
 class _Stretch:
-    """Runs of a receiver between two of its breaks. It begins in era ``start`` and ends in era ``end``; ``eras`` has
+    """Runs of a receiver between two steps back. It begins in era ``start`` and ends in era ``end``; ``eras`` has
     the first and the last one that each run reaches into."""
 
     runs: list[Run]
-    opened: _Break | None
-    closed: _Break | None
+    opened: _StepBack | None
+    closed: _StepBack | None
     start: int = 0
     end: int = 0
     eras: list[tuple[int, int]] = field(default_factory=list)
@@ -168,7 +168,7 @@ def _in_order(runs: list[Run]) -> list[Run]:
     """The runs of a receiver in the order in which they were written: journal after journal."""
     began: dict[str, int] = {}
     for run in runs:
-        began[run.journal_id] = min(began.get(run.journal_id, ENDLESS), run.from_ts - run.offset)
+        began[run.journal_id] = min(began.get(run.journal_id, ENDLESS), run.start)
     return sorted(runs, key=lambda run: (began[run.journal_id], run.journal_id, run.from_rec))
 
 
@@ -181,9 +181,9 @@ def _stretches(runs: Sequence[Run]) -> list[_Stretch]:
         if noticed is None:
             stretches[-1].runs.append(new)
             continue
-        crack = _Break(old, new, old.to_ts - old.offset, new.from_ts - new.offset, noticed)
-        stretches[-1].closed = crack
-        stretches.append(_Stretch([new], crack, None))
+        step = _StepBack(old, new, old.end, new.start, noticed)
+        stretches[-1].closed = step
+        stretches.append(_Stretch([new], step, None))
     _widen([stretch.closed for stretch in stretches if stretch.closed is not None])
     return stretches
 
@@ -211,34 +211,34 @@ def _goes_on(swallowed: Run, new: Run) -> bool:
     )
 
 
-def _widen(breaks: Sequence[_Break]) -> None:
-    """Allow for wrong clocks, but never so far that one moment could explain two breaks of the same receiver."""
-    for crack in breaks:
-        crack.wide_after = crack.after - TOLERANCE - crack.old.spread
-        crack.wide_before = max(crack.before, crack.after) + TOLERANCE + crack.new.spread
-    for earlier, later in pairwise(breaks):
+def _widen(steps: Sequence[_StepBack]) -> None:
+    """Allow for wrong clocks, but never so far that one moment could explain two steps back of the same receiver."""
+    for step in steps:
+        step.wide_after = step.after - TOLERANCE - step.old.spread
+        step.wide_before = max(step.before, step.after) + TOLERANCE + step.new.spread
+    for earlier, later in pairwise(steps):
         middle = (earlier.before + later.after) // 2
         earlier.wide_before = min(earlier.wide_before, max(middle, earlier.wide_after + 1))
         later.wide_after = max(later.wide_after, earlier.wide_before)
 
 
-def _restarts(breaks: Sequence[_Break]) -> list[_Restart]:
-    """The fewest moments that explain all breaks; each break gets the number of its own."""
-    groups: list[list[_Break]] = []
+def _restarts(steps: Sequence[_StepBack]) -> list[_Restart]:
+    """The fewest moments that explain all steps back; each step gets the number of its restart."""
+    groups: list[list[_StepBack]] = []
     latest = -ENDLESS
-    for crack in sorted(breaks, key=lambda crack: crack.wide_before):
-        if crack.wide_after >= latest or not groups:
-            latest = crack.wide_before
+    for step in sorted(steps, key=lambda step: step.wide_before):
+        if step.wide_after >= latest or not groups:
+            latest = step.wide_before
             groups.append([])
-        groups[-1].append(crack)
-        crack.restart = len(groups) - 1
+        groups[-1].append(step)
+        step.restart = len(groups) - 1
     restarts: list[_Restart] = []
     for group in groups:
-        earliest = min(group, key=lambda crack: crack.before)
+        earliest = min(group, key=lambda step: step.before)
         before = max(earliest.before, restarts[-1].before + 1) if restarts else earliest.before
-        after = min(max(crack.after for crack in group), before - 1)
-        old_key = max(crack.old.last_key for crack in group)
-        restarts.append(_Restart(after, before, earliest.new.first_key, old_key, any(crack.noticed for crack in group)))
+        after = min(max(step.after for step in group), before - 1)
+        old_key = max(step.old.last_key for step in group)
+        restarts.append(_Restart(after, before, earliest.new.first_key, old_key, any(step.noticed for step in group)))
     return restarts
 
 
@@ -248,12 +248,11 @@ def _place(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> None:
     for stretch in stretches:
         limit = stretch.closed.restart if stretch.closed else len(restarts)
         least = stretch.opened.restart + 1 if stretch.opened else 0
-        first, last = stretch.runs[0], stretch.runs[-1]
-        stretch.start = min(max(least, bisect_right(begins, first.from_ts - first.offset)), limit)
-        stretch.end = min(max(stretch.start, bisect_right(begins, last.to_ts - last.offset)), limit)
+        stretch.start = min(max(least, bisect_right(begins, stretch.runs[0].start)), limit)
+        stretch.end = min(max(stretch.start, bisect_right(begins, stretch.runs[-1].end)), limit)
         for run in stretch.runs:
-            earliest = min(max(stretch.start, bisect_right(begins, run.from_ts - run.offset)), stretch.end)
-            latest = min(max(earliest, bisect_right(begins, run.to_ts - run.offset)), stretch.end)
+            earliest = min(max(stretch.start, bisect_right(begins, run.start)), stretch.end)
+            latest = min(max(earliest, bisect_right(begins, run.end)), stretch.end)
             stretch.eras.append((earliest, latest))
 
 
@@ -272,8 +271,7 @@ def _blocks(
     for stretch in stretches:
         for run, (first, last) in zip(stretch.runs, stretch.eras, strict=True):
             for era in range(first, last + 1):
-                low, start = run.lo_key, run.from_ts - run.offset
-                high, end = run.hi_key, run.to_ts - run.offset
+                low, high, start, end = run.lo_key, run.hi_key, run.start, run.end
                 if era > first:
                     low, start = max(low, min(high, restarts[era - 1].first_key)), restarts[era - 1].before
                 if era < last:
@@ -367,9 +365,9 @@ def _by_time(piece: Piece, stretch: _Stretch, restarts: Sequence[_Restart], offs
     yield piece._replace(from_ts=since, epoch=limit if limit > stretch.start else stretch.start)
 
 
-def _between(crack: _Break, before: int, behind: int) -> Iterator[Piece]:
+def _between(step: _StepBack, before: int, behind: int) -> Iterator[Piece]:
     """The rows between two runs, which the receiver took for copies."""
-    old, new = crack.old, crack.new
+    old, new = step.old, step.new
     if old.journal_id == new.journal_id:
         ranges = [(old.journal_id, old.to_rec + 1, new.from_rec - 1)]
     else:

@@ -50,6 +50,16 @@ class Run(NamedTuple):
     offset: int = 0
     spread: int = 0
 
+    @property
+    def start(self) -> int:
+        """The time of the first row on the common clock."""
+        return self.from_ts - self.offset
+
+    @property
+    def end(self) -> int:
+        """The time of the last row on the common clock."""
+        return self.to_ts - self.offset
+
 
 class Carried(NamedTuple):
     """What is known of a source from days whose runs are not here.
