@@ -133,8 +133,8 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
     listed = reader.find(place, wanted)
     hosts = sorted({file.name.host for file in listed})
     if not hosts:
-        wanted_files = f"of the host {settings.host}" if settings.host else "in obs/"
-        raise reader.no_journal(where, f"there are no files {wanted_files} for that time")
+        scope = f"of the host {settings.host}" if settings.host else "in obs/"
+        raise reader.no_journal(where, f"there are no files {scope} for that time")
     if len(hosts) > 1:
         shown = ", ".join(hosts[:5]) + (" ..." if len(hosts) > 5 else "")
         raise JournalError("several_hosts", f"{where} is of {len(hosts)} hosts: {shown}", "choose one with --host")

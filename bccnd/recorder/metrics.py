@@ -30,7 +30,7 @@ class Figures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         worker, spool, recording = self._recorder.maintenance, self._recorder.spool, self._recorder.recording
-        for name, meaning, value in (
+        for name, help_text, value in (
             ("records", "Datagrams that were put into the log", recording.records),
             ("journal_records", "Records in finished files", worker.rows),
             ("journal_bytes", "Bytes of finished files", worker.bytes),
@@ -43,16 +43,16 @@ class Figures(Collector):
             ("logs_set_aside", "Logs that could not be read", worker.bad),
             ("logs_removed", "Logs set aside that were removed, as there are newer ones", spool.removed),
         ):
-            yield CounterMetricFamily(_PREFIX + name, meaning, value)
-        for name, meaning, counts in (
+            yield CounterMetricFamily(_PREFIX + name, help_text, value)
+        for name, help_text, counts in (
             ("dropped_records", "Records that were not kept", recording.dropped),
             ("visitors_refused", "Requests to this listener that got no answer", self._refused),
         ):
-            family = CounterMetricFamily(_PREFIX + name, meaning, labels=["reason"])
+            family = CounterMetricFamily(_PREFIX + name, help_text, labels=["reason"])
             for reason, count in counts.items():
                 family.add_metric([reason], count)
             yield family
-        for name, meaning, state in (
+        for name, help_text, state in (
             ("recording", "Whether records are being kept", recording.log is not None),
             ("paused", "Whether recording waits for room", bool(recording.paused)),
             ("journal_reachable", "Whether the journal could be written to the last time", not worker.trouble),
@@ -61,7 +61,7 @@ class Figures(Collector):
             ("logs_waiting", "Logs that wait to become files of the journal", worker.logs),
             ("behind_seconds", "Seconds for which the oldest log has waited; 0: none waits", worker.behind),
         ):
-            yield GaugeMetricFamily(_PREFIX + name, meaning, float(state))
+            yield GaugeMetricFamily(_PREFIX + name, help_text, float(state))
         yield InfoMetricFamily(_PREFIX + "build", "The running version", {"version": VERSION})
 
 

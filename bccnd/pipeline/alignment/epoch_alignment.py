@@ -299,8 +299,8 @@ def _tails(stretches: Sequence[_Stretch], divided: Sequence[Blocks], epochs: Seq
         for block, (day, _, key, ts, moment) in ends:
             tail = Tail(day, epochs[era][block].number, key, ts, moment)
             behind = all(run.hi_key < key or run.lo_key >= lows[block + 1] for run in runs.get((day, era), ()))
-            other_tail = tails.get(tail[:2])
-            if behind and (other_tail is None or (key, -ts) > (other_tail.key, -other_tail.ts)):
+            best = tails.get(tail[:2])
+            if behind and (best is None or (key, -ts) > (best.key, -best.ts)):
                 tails[tail[:2]] = tail
     return sorted(tails.values())
 

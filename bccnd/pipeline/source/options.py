@@ -11,11 +11,11 @@ from bccnd.errors import PipelineError
 class Options:
     """Options by name, regardless of case."""
 
-    def __init__(self, given: Mapping[str, str], names: Collection[str]) -> None:
+    def __init__(self, given: Mapping[str, str], supported: Collection[str]) -> None:
         """Raises PipelineError: bad_option."""
         self._given = {str(name).lower(): str(value) for name, value in given.items()}
-        for name in sorted(set(self._given) - {name.lower() for name in names}):
-            raise bad_option(f"the option {name} does not exist", f"take {', '.join(sorted(names))}")
+        for name in sorted(set(self._given) - {name.lower() for name in supported}):
+            raise bad_option(f"the option {name} does not exist", f"take {', '.join(sorted(supported))}")
 
     def text(self, name: str, default: str = "") -> str:
         return self._given.get(name.lower(), default)

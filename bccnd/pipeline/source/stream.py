@@ -101,13 +101,13 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         # Each host gets its share before the rest is divided, so that a long journal does not delay the others.
         for share in (max(1, left // max(1, len(journals))), left):
             for host in journals:
-                of_host = min(share, left)
+                quota = min(share, left)
                 for journal, files in journals[host].items():
                     position = ends.get(host, {}).get(journal, 0)
-                    end, taken = self._advance(files, position, of_host)
+                    end, taken = self._advance(files, position, quota)
                     if end != position:
                         ends.setdefault(host, {})[journal] = end
-                    of_host, left = of_host - taken, left - taken
+                    quota, left = quota - taken, left - taken
         return start if ends == start else {host: _tidy(ends[host], journals.get(host, {})) for host in sorted(ends)}
 
     def _advance(self, files: list[FoundFile], position: int, most: int) -> tuple[int, int]:
