@@ -317,10 +317,7 @@ class _Stage:
 
 
 def ingest(
-    paths: Sequence[str],
-    journal: str,
-    settings: CaptureSettings,
-    on_progress: Progress = lambda _done, _total: None,
+    paths: Sequence[str], journal: str, settings: CaptureSettings, on_progress: Progress = lambda _done, _total: None
 ) -> Summary:
     """Write the datagrams in captures of one host to a journal. Raises JournalError: bad_capture, unreadable, no_bccn,
     bad_host, unwritable; and then the journal is as it was."""

@@ -141,10 +141,7 @@ def _continued(receivers: Iterable[list[Run]], carried: Carried) -> Iterator[lis
 
 
 def _aligned(
-    receivers: Sequence[list[Run]],
-    recorded: Sequence[tuple[int, int]],
-    sent: Sequence[SentRange],
-    first: int | None,
+    receivers: Sequence[list[Run]], recorded: Sequence[tuple[int, int]], sent: Sequence[SentRange], first: int | None
 ) -> Alignment:
     """The epochs, the first of which has the number ``first`` if that is known."""
     by_receiver = [_stretches(runs) for runs in receivers]

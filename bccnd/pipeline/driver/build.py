@@ -123,10 +123,7 @@ def recompute(
     _write_liveness(kept, clocks.correct_sessions(sessions, corrections), replaced, carry)
     if carry is None:
         # What was carried may follow from days that were computed anew.
-        for name, columns in (
-            (final_days.CARRIED, schema.CARRIED),
-            (final_days.CARRIED_HEARD, schema.CARRIED_HEARD),
-        ):
+        for name, columns in ((final_days.CARRIED, schema.CARRIED), (final_days.CARRIED_HEARD, schema.CARRIED_HEARD)):
             if kept.days(name):
                 kept.empty(name, columns)
                 kept.replace(name)
@@ -195,10 +192,7 @@ def _write(spark: SparkSession, kept: store.Store, result: Result, carry: Carry 
 
 
 def _write_liveness(
-    kept: store.Store,
-    sessions: Sequence[input_history.Session],
-    days: Collection[str] | None,
-    carry: Carry | None,
+    kept: store.Store, sessions: Sequence[input_history.Session], days: Collection[str] | None, carry: Carry | None
 ) -> None:
     """The silences of all days: one may end on any later day."""
     heard = kept.written(HEARD, schema.HEARD)

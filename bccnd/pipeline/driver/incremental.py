@@ -48,13 +48,7 @@ def once(
 
 
 def _pass(
-    spark: SparkSession,
-    journal: str,
-    tables: str,
-    progress: Progress,
-    keep: float,
-    final_after: float,
-    asked: set[str],
+    spark: SparkSession, journal: str, tables: str, progress: Progress, keep: float, final_after: float, asked: set[str]
 ) -> Outcome:
     """What the pass has done; its time is not measured yet."""
     progress("looking for new files")

@@ -7,7 +7,7 @@ is known of it is kept with the tables, so that it is looked at again only if it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -50,23 +50,12 @@ def find_damaged(
 ) -> Iterator[DamagedFile]:
     """Those of some files that have a problem, by path. The records of one are of its day, behind those of the file
     before it and before those of the next one; ``spans`` has the times of the files that are usable."""
-    files = list(inputs)
-    before: dict[str, int] = {}
-    for earlier, file in pairwise(files):
-        if _adjacent(earlier, file):
-            before[file.path] = spans[earlier.path][1] if earlier.path in spans else before.get(earlier.path, 0)
-    behind: dict[str, int] = {}
-    for later, file in pairwise(reversed(files)):
-        if _adjacent(later, file) and (later.path in spans or later.path in behind):
-            behind[file.path] = spans[later.path][0] if later.path in spans else behind[later.path]
-    for name, path, size in files:
-        if path in problems:
-            start = date_of(name.day) * DAY
-            low = max(start, before.get(path, start))
-            high = min(start + DAY - 1, behind.get(path, start + DAY - 1))
-            yield DamagedFile(path, size, problems[path], name.host, name.journal_id, low, high)
-
-
-def _adjacent(earlier: Input, later: Input) -> bool:
-    """Whether two files that follow each other are of the same journal and day."""
-    return (earlier.name.journal, earlier.name.day) == (later.name.journal, later.name.day)
+    for (_, day), group in groupby(inputs, key=lambda file: (file.name.journal, file.name.day)):
+        files = list(group)
+        start, end = date_of(day) * DAY, date_of(day) * DAY + DAY - 1
+        for place, (name, path, size) in enumerate(files):
+            if path in problems:
+                earlier = [spans[file.path][1] for file in files[:place] if file.path in spans]
+                later = [spans[file.path][0] for file in files[place:] if file.path in spans]
+                low, high = max([start, *earlier[-1:]]), min([end, *later[:1]])
+                yield DamagedFile(path, size, problems[path], name.host, name.journal_id, low, high)
