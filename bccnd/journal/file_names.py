@@ -44,6 +44,11 @@ class ObsFile(NamedTuple):
         return self.host, self.journal_id
 
     @property
+    def records(self) -> int | None:
+        """How many records a merged file has; of other files that is not in the name: None."""
+        return None if self.last is None else self.last - self.first + 1
+
+    @property
     def path(self) -> str:
         numbers = f"{self.first:012d}" if self.last is None else f"{self.first:012d}_{self.last:012d}"
         return f"{OBS}/host={self.host}/day={self.day}/{self.journal_id}-{numbers}.parquet"

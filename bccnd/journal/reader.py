@@ -104,8 +104,8 @@ def _reading(file: file_names.ObsFile) -> Iterator[None]:
 
 def count_rows(place: Place, file: file_names.ObsFile) -> int:
     """Return the number of records in a file. Raises PipelineError: bad_file; FileNotFoundError."""
-    if file.last is not None:
-        return file.last - file.first + 1
+    if file.records is not None:
+        return file.records
     with _reading(file):
         return int(pq.read_metadata(f"{place[1]}/{file.path}", filesystem=place[0]).num_rows)
 

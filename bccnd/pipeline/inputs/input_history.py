@@ -181,10 +181,8 @@ class InputHistory:
         for name, path, _ in inputs:
             if name.day < first_known:
                 continue
-            # a merged file has its numbers in its name
-            count = rows.get(path) or (0 if name.last is None else name.last - name.first + 1)
-            numbers = (name.host, name.journal_id, name.first, count)
-            if count and computed.hold(*numbers):
+            numbers = (name.host, name.journal_id, name.first, rows.get(path) or name.records or 0)
+            if numbers[-1] and computed.hold(*numbers):
                 listed.append(numbers)
             elif name.day in computed_days:
                 unknown[path] = name
@@ -227,8 +225,7 @@ def _unknown(inputs: Sequence[Input], made_of: pa.Table) -> Iterator[str]:
     records = map(Records, *(column.to_pylist() for column in made_of.filter(pc.is_in(made_of["day"], days)).columns))
     ranges = Ranges((file.host, f"{file.day}/{file.journal_id}", file.first, file.rows) for file in records)
     for name, path, _ in unknown:
-        count = 1 if name.last is None else name.last - name.first + 1
-        if not ranges.hold(name.host, f"{name.day}/{name.journal_id}", name.first, count):
+        if not ranges.hold(name.host, f"{name.day}/{name.journal_id}", name.first, name.records or 1):
             yield path
 
 

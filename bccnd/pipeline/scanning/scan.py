@@ -62,8 +62,8 @@ def count_rows(journal: Journal, inputs: Sequence[Input]) -> dict[str, int]:
     unknown = []
     for file, following in zip_longest(inputs, inputs[1:]):
         name = file.name
-        if name.last is not None:
-            rows[file.path] = name.last - name.first + 1
+        if name.records is not None:
+            rows[file.path] = name.records
         elif following is not None and following.name.journal == name.journal:
             rows[file.path] = following.name.first - name.first
         else:
