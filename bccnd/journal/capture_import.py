@@ -56,8 +56,6 @@ LONGEST_SWEEP: Final = 90_000.0
 #: seconds by which stamps may go back without the clock having been set: interfaces are not read in strict order
 BACKWARDS: Final = 1.0
 
-_DAY: Final = 86_400 * file_names.MICROSECONDS
-
 Progress = Callable[[int, int], None]
 
 
@@ -179,7 +177,7 @@ class CaptureSet:
             if datagram is None:
                 continue
             row = judge.judge(datagram)
-            if part and (len(part) == PART or row.ts // _DAY != part[0].ts // _DAY):
+            if part and (len(part) == PART or row.ts // file_names.DAY != part[0].ts // file_names.DAY):
                 yield files.obs_table(self._settings.host, name, number, part)
                 number += len(part)
                 part = []

@@ -25,6 +25,8 @@ _SESSIONS: Final = re.compile(r"sessions/host=([^/]+)/[^/]+\.parquet")
 _PATH: Final = re.compile(r"obs/host=([^/]+)/day=([0-9]{4}-[0-9]{2}-[0-9]{2})/([^/]+)")
 
 MICROSECONDS: Final = 1_000_000
+#: microseconds in a day
+DAY: Final = 86_400 * MICROSECONDS
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 
 
@@ -89,7 +91,7 @@ def journal_id(now: int, random: int) -> str:
 
 def day_of(ts: int) -> str:
     """Return the day, in UTC, of a time in microseconds since 1970."""
-    return datetime.date.fromordinal(_EPOCH + ts // (86_400 * MICROSECONDS)).isoformat()
+    return datetime.date.fromordinal(_EPOCH + ts // DAY).isoformat()
 
 
 def sessions_path(host: str, journal: str) -> str:

@@ -24,7 +24,6 @@ from bccnd.recorder.sessions import Head, Session, clip_sessions, read_alive, re
 
 #: rows that are Python's at a time: some 6 MB
 _CHUNK: Final = 8192
-_DAY: Final = 86_400 * file_names.MICROSECONDS
 
 
 @dataclass
@@ -110,7 +109,7 @@ class _Files:
             self._put()
 
     def _put(self) -> None:
-        for day, run in groupby(self._rows, lambda row: row.ts // _DAY):
+        for day, run in groupby(self._rows, lambda row: row.ts // file_names.DAY):
             rows = list(run)
             if day != self._day or self._writer is None:
                 self._end_file()

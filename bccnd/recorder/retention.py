@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from bccnd.config.recorder_schema import KeepSettings
 
 
-def _below(folder: str) -> pafs.FileSelector:
-    return pafs.FileSelector(folder, recursive=True, allow_not_found=True)
-
-
 def retain(
     filesystem: pafs.FileSystem, root: str, host: str, keep: KeepSettings, now: float, current_journal: str = ""
 ) -> tuple[int, int]:
@@ -107,7 +103,8 @@ def _without_records(
     """Remove the sessions of journals without records, once they are as old as records may be."""
     if before is None:
         return
-    for info in filesystem.get_file_info(_below(f"{root}/{file_names.SESSIONS}/host={host}")):
+    folder = f"{root}/{file_names.SESSIONS}/host={host}"
+    for info in filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True)):
         name = info.base_name.removesuffix(".parquet")
         finished = (info.mtime_ns or 0) / 1e9
         if info.type == pafs.FileType.File and info.base_name != name and name not in staying and finished < before:

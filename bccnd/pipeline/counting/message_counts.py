@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from bccnd.pipeline.hosts.receiving_hosts import Bits
-from bccnd.pipeline.records.row_batch import Groups, Numbers, changes, grouped
-from bccnd.pipeline.records.task_records import DAY, MINUTE, day_of, make_records
+from bccnd.pipeline.records.row_batch import Groups, Numbers, changes, day_names, grouped
+from bccnd.pipeline.records.task_records import DAY, MINUTE, make_records
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,12 @@ class Messages:
         """The day, the minute, the source and the channel of these messages, as fields of records."""
         chan = self.chan[rows]
         return {
-            "day": pa.array([self._days[date] for date in self.date[rows].tolist()], pa.string()),
+            "day": day_names(self.date[rows]),
             "minute": self.minute[rows],
             "src": self.src_names.take(pa.array(self.src[rows])),
             "chan": self.chan_names.take(pa.array(chan, mask=chan < 0)),
             "epoch": self.epoch[rows],
         }
-
-    @cached_property
-    def _days(self) -> dict[int, str]:
-        return {date: day_of(date) for date in np.unique(self.date).tolist()}
 
 
 def count_messages(messages: Messages) -> Iterator[pa.RecordBatch]:

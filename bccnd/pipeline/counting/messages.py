@@ -19,7 +19,7 @@ import pyarrow as pa
 from bccnd.pipeline.alignment.epoch_assignment import NOWHERE, EpochAssignment
 from bccnd.pipeline.counting.message_counts import Messages, count_messages
 from bccnd.pipeline.hosts.receiving_hosts import Bits, Receivers, set_id
-from bccnd.pipeline.records.row_batch import Groups, Numbers, Origin, changes, grouped
+from bccnd.pipeline.records.row_batch import Groups, Numbers, Origin, changes, day_names, grouped
 from bccnd.pipeline.records.source_runs import Tail
 from bccnd.pipeline.records.task_records import DAY, MINUTE, RECORD, date_of, day_of, make_records
 from bccnd.pipeline.scanning.scan_records import COPY, FRESH, PART, STALE, unpacked
@@ -262,7 +262,7 @@ def _copies(rows: _Rows, bits: Bits, wanted: Numbers) -> pa.RecordBatch:
     nothing = np.zeros(len(heads), np.int64)
     return make_records(
         "link",
-        day=[day_of(time // DAY) for time in rows.ts[heads].tolist()],
+        day=day_names(rows.ts[heads] // DAY),
         src=[rows.src_names[code] for code in rows.src[heads].tolist()],
         host=[bits.hosts[index] for index in host[heads].tolist()],
         epoch=rows.epoch[heads],

@@ -87,7 +87,8 @@ def _write(kept: Store, first: str, earlier: str, days: set[str]) -> None:
 def carried_epochs(state: DataFrame, before: DataFrame | None, first_day: DataFrame | None) -> DataFrame:
     """One row for each source, from what was kept of days, what was carried before, and the first day that follows."""
     ended = state.where("kind = 'epoch'").select("src", F.col("epoch").alias("number"), "hi_key", "hosts")
-    pace = F.struct((F.col("hi_key") - F.col("lo_key")).alias("pace"), _lasted("from_ts", "to_ts").alias("pace_us"))
+    lasted = F.greatest(F.col("to_ts") - F.col("from_ts"), F.lit(LEAST))
+    pace = F.struct((F.col("hi_key") - F.col("lo_key")).alias("pace"), lasted.alias("pace_us"))
     place = ("src", "host", "journal_id", "epoch")
     runs = state.where("kind = 'run'").select(
         *place, (F.col("to_ts") - F.col("offset")).alias("to_ts"), pace.alias("p")
@@ -115,10 +116,6 @@ def carried_epochs(state: DataFrame, before: DataFrame | None, first_day: DataFr
     behind = first_day.where("kind = 'epoch'").select("src", F.col("epoch").alias("next"))
     following = behind.join(last, "src").where("next > number").groupBy("src").agg(F.min("next").alias("following"))
     return carried.join(following, "src", "left").select(*schema.CARRIED.names)
-
-
-def _lasted(start: str, end: str) -> Column:
-    return F.greatest(F.col(end) - F.col(start), F.lit(LEAST))
 
 
 def carried_heard(heard: DataFrame, before: DataFrame | None, silences: DataFrame | None) -> DataFrame:

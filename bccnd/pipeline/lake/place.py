@@ -83,11 +83,6 @@ class Root:
         with suppress(FileNotFoundError):
             self.filesystem.delete_file(f"{self.path}/{path}")
 
-    def remove_folder(self, path: str) -> None:
-        """Remove a folder and what is in it, if it is there."""
-        with suppress(FileNotFoundError):
-            self.filesystem.delete_dir(f"{self.path}/{path}")
-
 
 @contextmanager
 def usable(where: str) -> Iterator[None]:

@@ -79,15 +79,11 @@ class Batch:
         """64 bits for the sender of each row, the same in every task."""
         return self.src.map(name_hash, 0).astype(np.uint64)
 
-    @cached_property
-    def _days(self) -> dict[int, str]:
-        return {date: day_of(date) for date in np.unique(self.date).tolist()}
-
     def labels(self, rows: Numbers) -> dict[str, pa.Array]:
         """The day, the journal and the names of these rows, as fields of records (`task_records.KINDS`)."""
         origins = [self.origins[index] for index in self.origin[rows].tolist()]
         return {
-            "day": pa.array([self._days[date] for date in self.date[rows].tolist()], pa.string()),
+            "day": day_names(self.date[rows]),
             "host": pa.array([origin.host for origin in origins], pa.string()),
             "journal_id": pa.array([origin.journal_id for origin in origins], pa.string()),
             **{name: getattr(self, name).take(rows) for name in NAMES},
@@ -99,6 +95,12 @@ def _names(column: pa.ChunkedArray) -> Names:
         return Names(np.zeros(0, np.int64), [])
     chunk = column.chunk(0)
     return Names(chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False), chunk.dictionary.to_pylist())
+
+
+def day_names(dates: Numbers) -> pa.Array:
+    """The days with these numbers (`day_of`)."""
+    different, index = np.unique(dates, return_inverse=True)
+    return pa.array(map(day_of, different.tolist()), pa.string()).take(pa.array(index))
 
 
 def name_hash(name: str) -> int:

@@ -20,7 +20,7 @@ from bccnd.journal import file_names
 
 #: microseconds in a minute and in a day
 MINUTE: Final = 60_000_000
-DAY: Final = 86_400_000_000
+DAY: Final = file_names.DAY
 #: verdicts of datagrams that reached their receiver as messages; the rest was refused
 ARRIVED: Final = ("accepted", "reordered", "restart", "duplicate", "stale", "looped", "not_addressed")
 #: verdicts of datagrams that were new to their receiver
