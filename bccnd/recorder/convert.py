@@ -175,15 +175,13 @@ def read_sessions(filesystem: pafs.FileSystem, place: str) -> list[Session]:
     try:
         with files.detect_damage(), filesystem.open_input_file(place) as file:
             table = pq.read_table(file, schema=schema.SESSIONS)
-            times = [table.column(name).cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
+            numbers = table.select(["start_ts", "end_ts", "socket_drops", "tap_gaps"]).columns
+            rows = list(zip(*(column.cast(pa.int64()).to_pylist() for column in numbers), strict=True))
     except files.DamagedFileError:
         return []
-    counts = [table.column(name).to_pylist() for name in ("socket_drops", "tap_gaps")]
-    rows = list(zip(*times, *counts, strict=True))
-    causes = table.column("cause").to_pylist()
     if any(None in row for row in rows):
         return []
     return [
         Session(start, end, drops, gaps, cause or "")
-        for (start, end, drops, gaps), cause in zip(rows, causes, strict=True)
+        for (start, end, drops, gaps), cause in zip(rows, table["cause"].to_pylist(), strict=True)
     ]

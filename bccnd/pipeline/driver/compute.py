@@ -183,15 +183,15 @@ def compute(
         causes = frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
         heard_epochs = reported.added("epoch", of_kind(messages, "epoch"))
         all_epochs = keep(day_state.all_days(heard_epochs.transform(of_days), before))
-        epochs_found = all_epochs.transform(epochs_table, causes)
+        epoch_rows = all_epochs.transform(epochs_table, causes)
         if carry is not None:
             heard = all_epochs.where(F.col("day") >= carry.first).select("src", "epoch").distinct()
-            epochs_found = epochs_found.join(heard, ["src", "epoch"])
+            epoch_rows = epoch_rows.join(heard, ["src", "epoch"])
         marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
         lengths, nameless = of_kind(messages, "lengths"), scanned.kind("nameless", wanted)
         tables = {
             "receiver_sets": of_kind(messages, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
-            "epochs": epochs_found,
+            "epochs": epoch_rows,
             "messages": gaps.added(of_kind(messages, "message")),
             "link_loss": link_loss(reported.added("link", gaps.with_kind("link"))),
             "delivery": delivery(of_kind(messages, "delivered")),

@@ -112,9 +112,9 @@ def changed(before: Iterable[Session], after: Iterable[Session]) -> set[str]:
     spans = []
     for key in old.keys() | new.keys():
         start = key[2]
-        ends = sorted((old.get(key, start), new.get(key, start)))
-        if ends[0] != ends[1] or not (key in old and key in new):
-            spans.append((ends[0], ends[1]))
+        low, high = sorted((old.get(key, start), new.get(key, start)))
+        if low != high or key not in old or key not in new:
+            spans.append((low, high))
     return touched(spans)
 
 
@@ -164,9 +164,9 @@ class InputHistory:
     ) -> None:
         sizes = {file.path: file.size for file in source.files}
         self.damaged = [file for file in known_damaged if sizes.get(file.path) == file.size]
-        spoiled = {file.path for file in self.damaged}
+        damaged_paths = {file.path for file in self.damaged}
         self._first_open = first_open
-        inputs = [file for file in source.files if file.path not in spoiled]
+        inputs = [file for file in source.files if file.path not in damaged_paths]
         self.days = {file.name.day for file in inputs if file.name.day >= first_open}
         self.left: set[str] = set()
         self._days = set(source.days)

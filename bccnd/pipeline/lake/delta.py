@@ -99,12 +99,10 @@ class Lake:
     def _read_builds(self) -> Iterator[Build]:
         for file in _files(self._builds):
             with self.root.filesystem.open_input_file(f"{self.root.path}/{BUILDS}/{file.path}") as source:
-                columns = pq.read_table(source, schema=_BUILD)
-            finished = columns["finished_ts"].cast(pa.int64()).to_pylist()
-            for build_id, at, versions in zip(
-                columns["build_id"].to_pylist(), finished, columns["versions"].to_pylist(), strict=True
-            ):
-                yield Build(build_id, at, dict(versions))
+                table = pq.read_table(source, schema=_BUILD)
+            columns = table["build_id"], table["finished_ts"].cast(pa.int64()), table["versions"]
+            for build_id, finished, versions in zip(*(column.to_pylist() for column in columns), strict=True):
+                yield Build(build_id, finished, dict(versions))
 
     # -- reading
 
