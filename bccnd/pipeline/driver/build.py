@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -99,22 +101,24 @@ def recompute(
     go to other epochs now; days before ``first_open`` are final."""
     carry = None if days is None else final_days.carry(kept, first_open)
     state = None if days is None else kept.read(ALIGN, schema.ALIGN, _known_days(kept, carry))
-    corrections: Mapping[clocks.Key, int] = clocks.kept_corrections(state)
     wanted = None if days is None else set(days)
     damaged = set() if past is None else {*past.damaged}
     everything, sessions = sessions, without_damaged(sessions, damaged)
-    if wanted is None or wanted:
-        progress("reading the journal")
-        result = _settled(spark, kept, source, sessions, state, wanted, corrections, past, carry)
-        corrections = result.corrections
-        wanted = set(result.days)
-        damaged |= {*result.damaged}
-        sessions = without_damaged(sessions, result.damaged)
-        progress("writing tables")
-        try:
+    with ExitStack() as persisted:
+        if state is not None:
+            # Each step that looks at it would read its files again.
+            persisted.callback(state.persist(StorageLevel.DISK_ONLY).unpersist)
+        corrections: Mapping[clocks.Key, int] = clocks.kept_corrections(state)
+        if wanted is None or wanted:
+            progress("reading the journal")
+            result = _settled(spark, kept, source, sessions, state, wanted, corrections, past, carry)
+            persisted.callback(result.close)
+            corrections = result.corrections
+            wanted = set(result.days)
+            damaged |= {*result.damaged}
+            sessions = without_damaged(sessions, result.damaged)
+            progress("writing tables")
             _write(spark, kept, result, carry)
-        finally:
-            result.close()
     progress("finding silences")
     kept.put(SESSIONS, input_history.sessions_table(everything))
     damaged |= {DamagedFile(*file) for file in source.foreign}

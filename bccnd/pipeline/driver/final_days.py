@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from pyspark import StorageLevel
@@ -77,106 +78,132 @@ def _write(kept: Store, first: str, earlier: str, days: set[str]) -> None:
         return
     day = F.lit(beside(first)[0])
     first_day = kept.read(ALIGN, schema.ALIGN, {first})
-    kept.write(CARRIED, carried_epochs(state, before, first_day).withColumn("day", day))
-    silences = kept.read("liveness", schema.TABLES["liveness"])
-    kept.write(CARRIED_HEARD, carried_heard(heard, heard_before, silences).withColumn("day", day))
-    kept.replace(CARRIED)
-    kept.replace(CARRIED_HEARD)
+    silences = kept.read("liveness", schema.TABLES["liveness"], days | {first} | _unsettled_days(heard_before))
+    frames = {
+        CARRIED: carried_epochs(state, before, first_day).withColumn("day", day),
+        CARRIED_HEARD: carried_heard(heard, heard_before, silences).withColumn("day", day),
+    }
+    with ThreadPoolExecutor(len(frames)) as pool:
+        list(pool.map(kept.write, frames.keys(), frames.values()))
+    for name in frames:
+        kept.replace(name)
+
+
+def _is_settled() -> Column:
+    """Whether what is carried of a source needs not be looked at until it is heard again: its silence has begun, and
+    nothing can change what it counts as."""
+    certain = F.col("patience").isNull() | (F.col("verdict") == "open")
+    certain |= F.col("host").isNull() & (F.col("verdict") == "host_down")
+    return (F.col("what") == "heard") & F.coalesce(certain, F.lit(False))
+
+
+def _unsettled_days(carried: DataFrame | None) -> set[str]:
+    """The days on which sources were heard last whose silences may count as something else by now."""
+    if carried is None:
+        return set()
+    ends = carried.where((F.col("what") == "heard") & ~_is_settled()).select(
+        F.floor(F.col("to_us") / DAY).alias("date")
+    )
+    return {each for (date,) in ends.distinct().collect() for each in (day_of(date), *beside(day_of(date)))}
 
 
 def carried_epochs(state: DataFrame, before: DataFrame | None, first_day: DataFrame | None) -> DataFrame:
     """One row for each source, from what was kept of days, what was carried before, and the first day that follows."""
-    ended = state.where("kind = 'epoch'").select("src", F.col("epoch").alias("number"), "hi_key", "hosts")
-    lasted = F.greatest(F.col("to_ts") - F.col("from_ts"), F.lit(LEAST))
-    pace = F.struct((F.col("hi_key") - F.col("lo_key")).alias("pace"), lasted.alias("pace_us"))
-    place = ("src", "host", "journal_id", "epoch")
-    runs = state.where("kind = 'run'").select(
-        *place, (F.col("to_ts") - F.col("offset")).alias("to_ts"), pace.alias("p")
+    run = F.struct(
+        "host",
+        "journal_id",
+        "epoch",
+        (F.col("to_ts") - F.col("offset")).alias("to_ts"),
+        (F.col("hi_key") - F.col("lo_key")).alias("pace"),
+        F.greatest(F.col("to_ts") - F.col("from_ts"), F.lit(LEAST)).alias("pace_us"),
     )
+    ended = F.struct(F.col("epoch").alias("number"), "hi_key", "hosts")
+    is_run, is_epoch = F.col("kind") == "run", F.col("kind") == "epoch"
+    rows = state.select("src", F.when(is_epoch, ended).alias("ended"), F.when(is_run, run).alias("run"))
     if before is not None:
-        ended = ended.unionByName(before.select(*ended.columns))
-        runs = runs.unionByName(before.select(*place, "to_ts", F.struct("pace", "pace_us").alias("p")))
-    last = (
-        ended.groupBy("src", "number")
-        .agg(F.max("hi_key").alias("hi_key"), F.array_distinct(F.flatten(F.collect_list("hosts"))).alias("hosts"))
-        .groupBy("src")
-        .agg(F.max_by(F.struct("number", "hi_key", "hosts"), "number").alias("last"))
-        .select("src", "last.*")
-    )
+        run = F.struct("host", "journal_id", "epoch", "to_ts", "pace", "pace_us")
+        rows = rows.unionByName(
+            before.select("src", F.struct("number", "hi_key", "hosts").alias("ended"), run.alias("run"))
+        )
+    if first_day is not None:
+        behind = first_day.where(is_epoch).select("src", F.col("epoch").alias("following"))
+        rows = rows.unionByName(behind, allowMissingColumns=True)
+    else:
+        rows = rows.withColumn("following", F.lit(None).cast("long"))
     # A receiver does not count what it has sent itself.
-    latest = F.max_by(F.struct("host", "journal_id", "epoch"), F.struct(F.col("epoch") > 0, "to_ts", "host"))
-    heard = runs.groupBy("src").agg(
-        latest.alias("latest"),
-        F.max("to_ts").alias("to_ts"),
-        F.max_by("p", F.col("p.pace") / F.col("p.pace_us")).alias("p"),
+    order = F.when(F.col("run").isNotNull(), F.struct(F.col("run.epoch") > 0, "run.to_ts", "run.host"))
+    # Joins would take a shuffle each, and a day has little to carry.
+    sources = rows.groupBy("src").agg(
+        F.collect_list("ended").alias("ended"),
+        F.max("ended.number").alias("number"),
+        F.max_by(F.struct("run.host", "run.journal_id", "run.epoch"), order).alias("latest"),
+        F.max("run.to_ts").alias("to_ts"),
+        F.max_by(F.struct("run.pace", "run.pace_us"), F.col("run.pace") / F.col("run.pace_us")).alias("fastest"),
+        F.collect_set("following").alias("following"),
     )
-    carried = last.join(heard.select("src", "latest.*", "to_ts", "p.*"), "src")
-    if first_day is None:
-        return carried.withColumn("following", F.lit(None).cast("long")).select(*schema.CARRIED.names)
-    behind = first_day.where("kind = 'epoch'").select("src", F.col("epoch").alias("next"))
-    following = behind.join(last, "src").where("next > number").groupBy("src").agg(F.min("next").alias("following"))
-    return carried.join(following, "src", "left").select(*schema.CARRIED.names)
+    number = F.col("number")
+    last = F.filter("ended", lambda epoch: epoch["number"] == number)
+    carried = sources.where(number.isNotNull() & F.col("latest").isNotNull()).select(
+        "src",
+        "number",
+        "latest.*",
+        "to_ts",
+        F.array_max(F.transform(last, lambda epoch: epoch["hi_key"])).alias("hi_key"),
+        "fastest.*",
+        F.array_min(F.filter("following", lambda epoch: epoch > number)).alias("following"),
+        F.array_distinct(F.flatten(F.transform(last, lambda epoch: epoch["hosts"]))).alias("hosts"),
+    )
+    return carried.select(*schema.CARRIED.names)
 
 
 def carried_heard(heard: DataFrame, before: DataFrame | None, silences: DataFrame | None) -> DataFrame:
-    """What is carried of silences, from what was kept of days, what was carried before, and the table `liveness`."""
-    rows = heard.select(*schema.HEARD.names)
+    """What is carried of silences, from what was kept of days, what was carried before, and the table `liveness`, of
+    which only the days matter on which a source was heard last whose silence may count as something else by now."""
+    rows = heard.select(*schema.HEARD.names, F.lit(None).cast("string").alias("verdict"))
     if before is not None:
-        rows = rows.unionByName(before.select(*schema.HEARD.names))
-    pair = ("host", "src")
-    last = (
-        rows.where("what = 'heard'")
-        .groupBy(*pair)
-        .agg(F.max_by(F.struct("what", "from_us", "to_us", "patience", "basis"), "to_us").alias("last"))
-        .select(*pair, "last.*")
+        # What is settled stays so.
+        verdict = F.when(_is_settled(), F.col("verdict")).alias("verdict")
+        rows = rows.unionByName(before.select(*schema.HEARD.names, verdict))
+    is_heard, is_journal = F.col("what") == "heard", F.col("what") == "journal"
+    is_born = F.col("host").isNull() & F.col("patience").isNotNull() & F.col("what").isin("heard", "born")
+    fields = ("what", "from_us", "to_us", "patience", "basis", "verdict")
+    pairs = rows.groupBy("host", "src").agg(
+        F.max_by(F.when(is_heard, F.struct(*fields)), F.when(is_heard, F.col("to_us"))).alias("last"),
+        F.min(F.when(is_born, F.col("from_us"))).alias("born_us"),
+        F.max(F.when(is_born, F.col("patience"))).alias("patience"),
+        F.min(F.when(is_journal, F.col("from_us"))).alias("begun_us"),
+        F.max(F.when(is_journal, F.col("to_us"))).alias("ended_us"),
     )
-    of_all = rows.where("host IS NULL AND patience IS NOT NULL AND what IN ('heard', 'born')")
-    born = of_all.groupBy(*pair).agg(
-        F.lit("born").alias("what"),
-        F.min("from_us").alias("from_us"),
-        F.min("from_us").alias("to_us"),
-        F.max("patience").alias("patience"),
-        F.lit("").alias("basis"),
-    )
-    journals = (
-        rows.where("what = 'journal'")
-        .groupBy(*pair)
-        .agg(F.lit("journal").alias("what"), F.min("from_us").alias("from_us"), F.max("to_us").alias("to_us"))
-    )
-    if silences is None:
-        last = last.withColumn("verdict", F.lit(None).cast("string"))
-    else:
-        verdicts = silences.select(
-            F.col("host").alias("of_host"), F.col("src").alias("of_src"), "from_ts", F.col("kind").alias("verdict")
+
+    def row(what: str, first: str, last: str, patience: Column, basis: Column) -> Column:
+        """A row of this kind, or null."""
+        values = (F.lit(what), F.col(first), F.col(last), patience, basis, F.lit(None).cast("string"))
+        named = F.struct(*[value.alias(name) for name, value in zip(fields, values, strict=True)])
+        return F.when(F.col(first).isNotNull(), named)
+
+    none = F.lit(None)
+    born = row("born", "born_us", "born_us", F.col("patience"), F.lit(""))
+    journal = row("journal", "begun_us", "ended_us", none.cast("long"), none.cast("string"))
+    found = pairs.select("host", "src", F.explode(F.array("last", born, journal)).alias("row"))
+    found = found.where("row IS NOT NULL").select("host", "src", "row.*")
+    if silences is not None:
+        kinds = silences.select(
+            F.col("host").alias("of_host"), F.col("src").alias("of_src"), "from_ts", F.col("kind").alias("now")
         )
-        same = F.col("host").eqNullSafe(F.col("of_host")) & (F.col("src") == F.col("of_src"))
+        same = F.col("host").eqNullSafe(F.col("of_host")) & (F.col("src") == F.col("of_src")) & is_heard
         same &= F.timestamp_micros("to_us") == F.col("from_ts")
-        last = last.join(verdicts, same, "left")
-    return (
-        last.select(*schema.CARRIED_HEARD.names)
-        .unionByName(born, allowMissingColumns=True)
-        .unionByName(journals, allowMissingColumns=True)
-    )
+        found = found.join(kinds, same, "left").withColumn("verdict", F.coalesce("verdict", "now"))
+    return found.select(*schema.CARRIED_HEARD.names)
 
 
 # -- tables that are not divided by the days of rows
-
-
-def is_settled() -> Column:
-    """Whether what is carried of a source needs not be looked at until it is heard again: its silence has begun, and
-    nothing can change what it counts as."""
-    return (F.col("what") == "heard") & (
-        F.col("patience").isNull()
-        | (F.col("verdict") == "open")
-        | (F.col("host").isNull() & (F.col("verdict") == "host_down"))
-    )
 
 
 def unsettled(carried: DataFrame, heard: DataFrame) -> DataFrame:
     """What of it is to be looked at beside what was heard on days that are not carried."""
     again = heard.where("what = 'heard'").select(F.col("src").alias("again")).distinct()
     joined = carried.join(again, F.col("src") == F.col("again"), "left")
-    return joined.where(F.col("again").isNotNull() | ~F.coalesce(is_settled(), F.lit(False))).drop("again")
+    return joined.where(F.col("again").isNotNull() | ~_is_settled()).drop("again")
 
 
 def put_epochs(kept: Store, epochs: DataFrame, open_day: str) -> None:
