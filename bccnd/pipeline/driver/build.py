@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from pyspark import StorageLevel
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 
 from bccnd.journal import file_names
 from bccnd.pipeline.driver import final_days
-from bccnd.pipeline.driver.compute import Result, compute
+from bccnd.pipeline.driver.compute import Result, compute, inputs_of, set_partitions
 from bccnd.pipeline.driver.final_days import ALIGN, HEARD, Carry
 from bccnd.pipeline.hosts import clocks
 from bccnd.pipeline.hosts.receiving_hosts import JournalSpan
@@ -99,6 +100,7 @@ def recompute(
     """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each, and all
     files of the journal that cannot be used. ``past`` finds which other days can be computed again, should rows of them
     go to other epochs now; days before ``first_open`` are final."""
+    set_partitions(spark, inputs_of(source, days, journal_files.MARGIN))
     carry = None if days is None else final_days.carry(kept, first_open)
     state = None if days is None else kept.read(ALIGN, schema.ALIGN, _known_days(kept, carry))
     wanted = None if days is None else set(days)
@@ -182,17 +184,17 @@ def _settled(
 
 def _write(spark: SparkSession, kept: store.Store, result: Result, carry: Carry | None) -> None:
     """Write all that follows from these days, side by side: each alone would leave processors idle."""
-    tables = dict(result.tables)
-    if carry is not None:
-        final_days.put_epochs(kept, tables.pop("epochs"), carry.open)
     frames = {
-        **tables,
+        **result.tables,
         ALIGN: result.state,
         HEARD: result.heard.select(*schema.HEARD.names, "day"),
         input_history.FILES: input_history.frame(spark, result.files),
     }
+    steps: dict[str, Callable[[], None]] = {name: partial(kept.write, name, frame) for name, frame in frames.items()}
+    if carry is not None:
+        steps["epochs"] = partial(final_days.put_epochs, kept, frames["epochs"], carry.open)
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(kept.write, frames.keys(), frames.values()))
+        list(pool.map(lambda step: step(), steps.values()))
 
 
 def _write_liveness(

@@ -121,9 +121,9 @@ def compute(
             kept.callback(frame.persist(StorageLevel.DISK_ONLY).unpersist)
             return frame
 
-        inputs = _inputs(journal, days, margin)
+        inputs = inputs_of(journal, days, margin)
         tasks = spark.sparkContext.defaultParallelism
-        _set_partitions(spark, inputs)
+        set_partitions(spark, inputs)
         rows = count_rows(journal, inputs)
         rows_of_days: dict[str, int] = {}
         for file in inputs:
@@ -246,7 +246,7 @@ class _Scanned:
         return of_kind(self.records, kind, days)
 
 
-def _inputs(journal: Journal, days: Collection[str] | None, margin: datetime.timedelta) -> list[Input]:
+def inputs_of(journal: Journal, days: Collection[str] | None, margin: datetime.timedelta) -> list[Input]:
     """The files that can have rows of these days and of a margin around them."""
     if days is None:
         return journal.files
@@ -255,7 +255,7 @@ def _inputs(journal: Journal, days: Collection[str] | None, margin: datetime.tim
     return [file for file in journal.files if file.name.day in touched_days]
 
 
-def _set_partitions(spark: SparkSession, inputs: Sequence[Input]) -> None:
+def set_partitions(spark: SparkSession, inputs: Sequence[Input]) -> None:
     """Have Spark divide tables into as many parts as are worth it, unless that was set: its usual 200 parts cost a
     small journal minutes."""
     context = spark.sparkContext
