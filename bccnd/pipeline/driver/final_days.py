@@ -33,6 +33,10 @@ CARRIED: Final = f"{STATE}/carried"
 CARRIED_HEARD: Final = f"{STATE}/carried_heard"
 
 
+#: days of `liveness` that are read sooner than a query tells which of them matter
+_FEW_DAYS: Final = 60
+
+
 class Carry(NamedTuple):
     """What a run knows of final days. Days before ``first`` are known only by ``epochs`` (`schema.CARRIED`) and
     ``heard`` (`schema.CARRIED_HEARD`); those before ``open`` are final."""
@@ -78,7 +82,10 @@ def _write(kept: Store, first: str, earlier: str, days: set[str]) -> None:
         return
     day = F.lit(beside(first)[0])
     first_day = kept.read(ALIGN, schema.ALIGN, {first})
-    silences = kept.read("liveness", schema.TABLES["liveness"], days | {first} | _unsettled_days(heard_before))
+    known = kept.days("liveness")
+    if len(known) > _FEW_DAYS:
+        known &= days | {first} | _unsettled_days(heard_before)
+    silences = kept.read("liveness", schema.TABLES["liveness"], known)
     frames = {
         CARRIED: carried_epochs(state, before, first_day).withColumn("day", day),
         CARRIED_HEARD: carried_heard(heard, heard_before, silences).withColumn("day", day),
