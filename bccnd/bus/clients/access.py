@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 from bccnd.core.matching.pattern_tree import PatternTree
 from bccnd.core.matching.patterns import DIALECTS, Dialect, Pattern, compile_pattern, covers
@@ -22,6 +22,7 @@ _REMEMBERED: Final = 4096
 _MARKED: Final = DIALECTS["path"]
 
 Admission = Callable[[Peer], bool]
+Granted = TypeVar("Granted")
 
 
 @dataclass(frozen=True)
@@ -101,45 +102,53 @@ class Rights:
     link: bool
 
 
+class Grants(Generic[Granted]):
+    """What rules say of one right, in their order; a rule that says nothing of it is none of them."""
+
+    def __init__(self, said: Iterable[tuple[Rule, Granted | None]]) -> None:
+        self._said = [(rule, granted) for rule, granted in said if granted is not None]
+
+    def __bool__(self) -> bool:
+        return bool(self._said)
+
+    def to(self, peer: Peer) -> Granted | None:
+        """Return what the first rule says that fits a client; None if none fits."""
+        return next((granted for rule, granted in self._said if rule.fits(peer)), None)
+
+
 class Access:
     """The rules of a daemon that runs as ``uid`` and ``gid``; their patterns are of ``dialect``."""
 
     def __init__(self, rules: Iterable[Rule], dialect: Dialect, uid: int, gid: int) -> None:
-        self._rules = tuple(rules)
+        rules = tuple(rules)
         self._uid = uid
         self._gid = gid
+        self._publish = Grants((rule, rule.publish) for rule in rules)
+        self._subscribe = Grants((rule, rule.subscribe) for rule in rules)
+        self._tap = Grants((rule, rule.tap) for rule in rules)
+        self._tag = Grants((rule, rule.tag) for rule in rules)
+        self._link = Grants((rule, rule.link) for rule in rules)
+        named = {patterns for rule in rules for patterns in (rule.publish, rule.subscribe) if patterns is not None}
         #: shared by all clients
-        named = {
-            patterns for rule in self._rules for patterns in (rule.publish, rule.subscribe) if patterns is not None
-        }
         self._allowed = {patterns: Allowed(patterns, dialect) for patterns in named | {()}}
 
     def rights(self, peer: Peer) -> Rights:
         ours = peer.uid in (0, self._uid)
         trusted = ours or self._gid in peer.groups
+        tap, tag, link = self._tap.to(peer), self._tag.to(peer), self._link.to(peer)
         return Rights(
-            publish=self._keys(peer, ours, "publish"),
-            subscribe=self._keys(peer, ours, "subscribe"),
-            tap=bool(self._granted(peer, "tap", otherwise=trusted)),
-            tag=bool(self._granted(peer, "tag", otherwise=ours or not self._mentions("tag"))),
-            link=bool(self._granted(peer, "link", otherwise=trusted)),
+            publish=self._keys(self._publish, peer, ours),
+            subscribe=self._keys(self._subscribe, peer, ours),
+            tap=trusted if tap is None else tap,
+            tag=ours or not self._tag if tag is None else tag,
+            link=trusted if link is None else link,
         )
 
-    def _keys(self, peer: Peer, ours: bool, right: str) -> Allowed | None:
-        everything = ours or not self._mentions(right)
-        patterns = self._granted(peer, right, otherwise=None if everything else ())
-        return None if patterns is None else self._allowed[patterns]
-
-    def _granted(self, peer: Peer, right: str, otherwise: Any) -> Any:
-        """Return what the first rule that mentions a right and fits says of it."""
-        for rule in self._rules:
-            granted = getattr(rule, right)
-            if granted is not None and rule.fits(peer):
-                return granted
-        return otherwise
-
-    def _mentions(self, right: str) -> bool:
-        return any(getattr(rule, right) is not None for rule in self._rules)
+    def _keys(self, grants: Grants[tuple[bytes, ...]], peer: Peer, ours: bool) -> Allowed | None:
+        patterns = grants.to(peer)
+        if patterns is None:
+            return None if ours or not grants else self._allowed[()]
+        return self._allowed[patterns]
 
 
 def by_mode(mode: int, uid: int, gid: int) -> Admission:

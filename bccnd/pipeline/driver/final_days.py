@@ -191,16 +191,16 @@ def carried_heard(heard: DataFrame, before: DataFrame | None, silences: DataFram
     none = F.lit(None)
     born = row("born", "born_us", "born_us", F.col("patience"), F.lit(""))
     journal = row("journal", "begun_us", "ended_us", none.cast("long"), none.cast("string"))
-    found = pairs.select("host", "src", F.explode(F.array("last", born, journal)).alias("row"))
-    found = found.where("row IS NOT NULL").select("host", "src", "row.*")
+    carried = pairs.select("host", "src", F.explode(F.array("last", born, journal)).alias("row"))
+    carried = carried.where("row IS NOT NULL").select("host", "src", "row.*")
     if silences is not None:
         kinds = silences.select(
             F.col("host").alias("of_host"), F.col("src").alias("of_src"), "from_ts", F.col("kind").alias("now")
         )
         same = F.col("host").eqNullSafe(F.col("of_host")) & (F.col("src") == F.col("of_src")) & is_heard
         same &= F.timestamp_micros("to_us") == F.col("from_ts")
-        found = found.join(kinds, same, "left").withColumn("verdict", F.coalesce("verdict", "now"))
-    return found.select(*schema.CARRIED_HEARD.names)
+        carried = carried.join(kinds, same, "left").withColumn("verdict", F.coalesce("verdict", "now"))
+    return carried.select(*schema.CARRIED_HEARD.names)
 
 
 # -- tables that are not divided by the days of rows
