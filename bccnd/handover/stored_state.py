@@ -205,41 +205,36 @@ class Handover:
             return None
         try:
             file = File(files[0])
-            found = client_log_format.read_image(file.read() if file.understood else b"")
-            file.cut(found.size)
-            if number == self._given_up and found.size:
-                file.append(client_log_format.pack_record(client_log_format.RESUMED))
-                found.records.append(client_log_format.Record(client_log_format.RESUMED, 0, 0, b""))
+            image = self._read_log(number, file)
         except OSError as error:
             self._drop(f"connection {number}: its log is no file of this program ({error.strerror})", name, *fds)
             return None
-        if not found.size:
-            self._drop(f"connection {number}: {' '.join(found.unknown) or 'its log is empty'}", name, *fds)
+        if not image.size:
+            self._drop(f"connection {number}: {' '.join(image.unknown) or 'its log is empty'}", name, *fds)
             return None
-        self.dropped += [f"connection {number}: {one}" for one in found.unknown]
-        named = found.head.get("slot")
-        slot_number, slot = -1, layout.ClientSlot(0, 0, 0, 0)
-        if isinstance(named, int) and 0 <= named < layout.MAX_SLOTS:
-            known = layout.read_slot(self.inflight.memory, named)
-            if known.number == number:  # otherwise the state is another one, in which it had no slot
-                slot_number, slot = named, known
-        received, seq = 0, slot.seq
-        unfinished = self.unfinished
-        if unfinished is not None:
-            received = slot.got if slot.serial == unfinished.serial else 0
-            received = max([received, *(one.delivered for one in found.records if one.serial == unfinished.serial)])
-            if unfinished.kind != layout.DATAGRAMS and unfinished.number == number:
-                # It will be replayed as a whole, from the state before it.
-                seq = unfinished.seq
-                records = found.records
-                records[:] = [
-                    one
-                    for one in records
-                    if one.serial != unfinished.serial or one.kind not in client_log_format.REPEATED_WITH_INPUT
-                ]
+        self.dropped += [f"connection {number}: {unknown}" for unknown in image.unknown]
+        at, slot = self._read_slot(number, image.head.get("slot"))
+        received, seq = _before_input(number, image, slot, self.unfinished)
         sock = socket.socket(fileno=sockets[0])
         sock.setblocking(False)
-        return Stored(number, sock, file, found, slot_number, received, seq)
+        return Stored(number, sock, file, image, at, received, seq)
+
+    def _read_log(self, number: int, file: File) -> client_log_format.ClientImage:
+        """Read a client's log, without a torn record at its end or a packet that is given up. Raises OSError."""
+        image = client_log_format.read_image(file.read() if file.understood else b"")
+        file.cut(image.size)
+        if number == self._given_up and image.size:
+            file.append(client_log_format.pack_record(client_log_format.RESUMED))
+            image.records.append(client_log_format.Record(client_log_format.RESUMED, 0, 0, b""))
+        return image
+
+    def _read_slot(self, number: int, at: object) -> tuple[int, layout.ClientSlot]:
+        """Read the slot that a client's log names; -1 and an empty one if it is not the client's."""
+        if isinstance(at, int) and 0 <= at < layout.MAX_SLOTS:
+            slot = layout.read_slot(self.inflight.memory, at)
+            if slot.number == number:  # otherwise the state is another one, in which it had no slot
+                return at, slot
+        return -1, layout.ClientSlot(0, 0, 0, 0)
 
     @property
     def last_number(self) -> int:
@@ -399,6 +394,24 @@ def _reserve(fd: int, start: int, size: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _before_input(
+    number: int, image: client_log_format.ClientImage, slot: layout.ClientSlot, unfinished: layout.InflightInput | None
+) -> tuple[int, int]:
+    """Return how many messages of the unfinished input a client has received, and its next seq. If the input came from
+    the client, its log is taken back to the state before: the input will be replayed as a whole."""
+    if unfinished is None:
+        return 0, slot.seq
+    received = slot.got if slot.serial == unfinished.serial else 0
+    received = max([received, *(record.delivered for record in image.records if record.serial == unfinished.serial)])
+    if unfinished.kind == layout.DATAGRAMS or unfinished.number != number:
+        return received, slot.seq
+    repeated = client_log_format.REPEATED_WITH_INPUT
+    image.records[:] = [
+        record for record in image.records if record.serial != unfinished.serial or record.kind not in repeated
+    ]
+    return received, unfinished.seq
 
 
 def _is_connection(fd: int) -> bool:
