@@ -271,17 +271,24 @@ class StatusCollector:
 
     def _sources(self, view: _HistoryView) -> tuple[list[SourceRow], int]:
         """Return the sources with problems, then the most recent ones; and how many with problems were left out."""
-        sources, dead = self._daemon.sources, self._daemon.liveness.dead
-        losers = heapq.nlargest(MAX_ROWS, sources.losses.by_src, key=lambda src: self._loss_rank(src, view))
+        troubled = self._troubled(view)
+        worst, more = troubled[:MAX_ROWS], 0
+        if len(troubled) > MAX_ROWS:
+            daemon = self._daemon
+            more = len({*daemon.sources.losses.by_src, *self._silent, *daemon.liveness.dead}) - MAX_ROWS
+        listed = {row.src for row in worst}
+        latest = (self._source(source.src, view) for source in self._daemon.sources.latest(2 * MAX_ROWS))
+        well = (row for row in latest if row.src not in listed)
+        return [*worst, *islice(well, MAX_ROWS - len(worst))], more
+
+    def _troubled(self, view: _HistoryView) -> list[SourceRow]:
+        """Return sources that lose most, are silent or dead, the worst first; at most `MAX_ROWS` of each."""
+        by_src, dead = self._daemon.sources.losses.by_src, self._daemon.liveness.dead
+        losers = heapq.nlargest(MAX_ROWS, by_src, key=lambda src: self._loss_rank(src, view))
         chosen = dict.fromkeys([*losers, *islice(self._silent, MAX_ROWS), *islice(reversed(dead), MAX_ROWS)])
         rows = [self._source(src, view) for src in chosen]
-        rows = [one for one in rows if one.lost or one.missing or one.state != STATE_NAMES[ALIVE]]
-        worst = sorted(rows, key=lambda one: _rank_source(one, view.wall))[:MAX_ROWS]
-        more = len({*sources.losses.by_src, *self._silent, *dead}) - len(worst) if len(rows) > MAX_ROWS else 0
-        listed = {one.src for one in worst}
-        well = (self._source(one.src, view) for one in sources.latest(2 * MAX_ROWS))
-        worst += islice((one for one in well if one.src not in listed), MAX_ROWS - len(worst))
-        return worst, more
+        rows = [row for row in rows if row.lost or row.missing or row.state != STATE_NAMES[ALIVE]]
+        return sorted(rows, key=lambda row: _rank_source(row, view.wall))
 
     def _loss_rank(self, src: bytes, view: _HistoryView) -> tuple[bool, int]:
         return view.rose_within(view.rise(("source", src)), ONGOING), self._daemon.sources.losses.by_src[src]
