@@ -30,8 +30,10 @@ cdef class SegmentReader(Handler):
     cdef on_events(self, unsigned int _events)
     cdef _measure_batches(self)
     cpdef bint drain(self, int rounds=*) except -1
+    @cython.locals(_=int, datagrams=list)
+    cdef bint _take(self, int rounds) except -1
     @cython.locals(
-        _=int, datagrams=list, deliveries=Deliveries, wall=longlong, stamp=longlong,
+        deliveries=Deliveries, wall=longlong, stamp=longlong,
         waited=longlong, now=double, latest=double, late=bint, delivers=bint,
     )
-    cdef bint _take(self, int rounds) except -1
+    cdef _process(self, list datagrams)

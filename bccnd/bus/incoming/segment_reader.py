@@ -77,46 +77,55 @@ class SegmentReader(Handler):
         self._oldest = 0
 
     def _take(self, rounds: int) -> bool:
+        """Process at most so many batches; return whether there may be more."""
         for _ in range(rounds):
             try:
                 datagrams = self._receiver.receive()
             except BlockingIOError:
                 return False
             except OSError as error:
-                name = self._segment.options.name
-                log.event(
-                    "receive_failed",
-                    f"segment {name}: cannot receive: {error.strerror}",
-                    about=f"receive/{name}",
-                    remedy="see whether the interface is there and up (ip link)",
-                    segment=name,
-                    error=errno.errorcode.get(error.errno or 0, "UNKNOWN"),
-                )
+                self._report(error)
                 return False
-            wall = clock.time_ns()
-            stamp = self._receiver.stamp_ns() or wall
-            latest = clock.monotonic()
-            waited = wall - stamp
-            # The first one has waited longest. A longer wait means that the wall clock was set.
-            late = LATE_NS < waited < MAX_WAIT_NS
-            now = arrival(latest, waited) if late else latest
-            self._transaction.begin(now)
-            deliveries = self._deliveries
-            if late:
-                stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
-                stamps[0] = stamp
-                self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest)
-            else:
-                self._ingress.feed(deliveries, self._counters, datagrams, self._peers, now, stamp)
-            delivers = deliveries.count > 0
-            if delivers:
-                self._fanout.deliver(deliveries)
-            self._transaction.commit()
-            if delivers:
-                if not self._fanout.due:
-                    self._forward.add((clock.time_ns() - stamp) * 1e-9)
-                elif not self._oldest:
-                    self._oldest = stamp
+            self._process(datagrams)
             if len(datagrams) < BATCH:
                 return False
         return True
+
+    def _process(self, datagrams: list[bytes]) -> None:
+        """Judge a batch, deliver what is to be delivered, and record how long that took."""
+        wall = clock.time_ns()
+        stamp = self._receiver.stamp_ns() or wall
+        latest = clock.monotonic()
+        waited = wall - stamp
+        # The first one has waited longest. A longer wait means that the wall clock was set.
+        late = LATE_NS < waited < MAX_WAIT_NS
+        now = arrival(latest, waited) if late else latest
+        self._transaction.begin(now)
+        deliveries = self._deliveries
+        if late:
+            stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
+            stamps[0] = stamp
+            self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest)
+        else:
+            self._ingress.feed(deliveries, self._counters, datagrams, self._peers, now, stamp)
+        delivers = deliveries.count > 0
+        if delivers:
+            self._fanout.deliver(deliveries)
+        self._transaction.commit()
+        if not delivers:
+            return
+        if not self._fanout.due:
+            self._forward.add((clock.time_ns() - stamp) * 1e-9)
+        elif not self._oldest:
+            self._oldest = stamp
+
+    def _report(self, error: OSError) -> None:
+        name = self._segment.options.name
+        log.event(
+            "receive_failed",
+            f"segment {name}: cannot receive: {error.strerror}",
+            about=f"receive/{name}",
+            remedy="see whether the interface is there and up (ip link)",
+            segment=name,
+            error=errno.errorcode.get(error.errno or 0, "UNKNOWN"),
+        )
