@@ -384,8 +384,14 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
 
     print_step("14. The hosts tell each other what they have lost, so each knows at once where messages are lost.")
     fleet = [str(BIN / "bccn"), "--socket", str(other), "fleet"]
-    wait(lambda: "demo02 loses" in read_output(fleet), "bccn fleet to name the bad cable")
-    for line in [*read_output(fleet).splitlines()[:1], *read_output([*fleet, "--matrix"]).splitlines()]:
+    findings: list[str] = []
+
+    def name_the_cable() -> bool:
+        findings[:] = [line for line in read_output(fleet).splitlines() if "demo02 loses" in line]
+        return bool(findings)
+
+    wait(name_the_cable, "bccn fleet to name the bad cable")
+    for line in [*findings, *read_output([*fleet, "--matrix"]).splitlines()]:
         show("bccn fleet", "green", line)
 
     print_step("15. Both journals together explain it: tables made on Spark (half a minute or so), and a page of them.")
