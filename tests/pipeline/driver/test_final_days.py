@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from bccnd.cli.journals.pipeline import _summary
 from bccnd.cli.main import main
+from bccnd.pipeline.driver import final_days
 from bccnd.pipeline.driver.build import Outcome, build
 from bccnd.pipeline.driver.final_days import CARRIED, first_open_day
 from bccnd.pipeline.driver.incremental import once
@@ -60,13 +61,16 @@ def carried(tables: Path) -> dict[str, int]:
     return {day: sum(file.rows for file in files if file.day == day) for day in {file.day for file in files}}
 
 
-def test_days_that_become_final_leave_the_tables_of_a_build(spark: SparkSession, tmp_path: Path) -> None:
+def test_days_that_become_final_leave_the_tables_of_a_build(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     week, tables = tmp_path / "week", tmp_path / "tables"
     write(fleet(), str(week), file_rows=2000)
     build(spark, str(week), str(tables))
     expected = content(tables)
-    # what is carried is made of days, then of what was carried and further days
-    for final_after, last, sources in ((3, "2026-03-01", 6), (1, "2026-03-03", 6)):
+    # what is carried is made of days, then of what was carried and further days, with all silences or those that matter
+    for final_after, last, sources, few_days in ((3, "2026-03-01", 6, 60), (1, "2026-03-03", 6, 0)):
+        monkeypatch.setattr(final_days, "_FEW_DAYS", few_days)
         forget(tables, "2026-03-07")
         outcome = once(spark, str(week), str(tables), final_after=final_after * DAY)
         assert outcome.days[-1] == "2026-03-07"
