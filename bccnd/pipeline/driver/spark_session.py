@@ -100,6 +100,8 @@ def start(
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # what is kept of a scan is compressed already
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        # of each small table in a join Spark keeps a page: by default of up to 64 MB, which it has to clear
+        "spark.buffer.pageSize": "4m",
         # sources that are written in Python get the filters of a query
         "spark.sql.python.filterPushdown.enabled": "true",
         # a day in the name of a folder is text
