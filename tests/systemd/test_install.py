@@ -54,6 +54,10 @@ def test_install_starts_it_serves_and_purge_leaves_only_the_group(hosts: Hosts) 
     # Not exactly what it gives the file alone (tests/test_packaging.py): each version has more to ask for.
     security = host.run("systemd-analyze", "security", "--no-pager", "bccnd.service")
     assert re.search(r"exposure level for bccnd.service: 0\.[0-5] ", security), security
+    # It writes no file: these folders are what ProtectSystem= leaves out.
+    for folder in ("/tmp", "/var/tmp", "/dev/shm"):
+        command = ("nsenter", "-t", host.show("MainPID"), "-m", "touch", f"{folder}/written")
+        assert "Read-only file system" in host.run(*command, check=False), folder
 
     added = sorted(listing(host) - before)
     assert any("/usr/bin/bccnd" in line for line in added)
