@@ -99,7 +99,9 @@ def parse_address(value: object) -> str:
 
 def parse_segment_address(value: object) -> str:
     address = parse_address(value)
-    if ":" in address and ("%" in address or not ipaddress.ip_address(address).is_multicast):
+    group = ipaddress.ip_address(address)
+    # From Python 3.13 on, a mapped IPv4 group counts as multicast; the kernel does not take it for one.
+    if group.version == 6 and (group.scope_id or group.ipv4_mapped or not group.is_multicast):
         raise refuse(
             f"{address} is not a multicast group, and IPv6 has no broadcast",
             "write a group like ff02::bcc, and its interface under 'interface'",

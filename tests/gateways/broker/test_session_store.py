@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,7 +95,7 @@ def test_a_damaged_file_is_set_aside_and_the_next_one_begins_anew(tmp_path: Path
 
 def test_values_of_wrong_types_and_a_file_that_is_not_permitted_stop_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.executescript("CREATE TABLE ids (id, seen); INSERT INTO ids VALUES ('text', 'text')")
     assert "wrong types" in restored(path)[0]
     (tmp_path / "folder.db").mkdir()
@@ -144,7 +145,7 @@ def test_what_was_stored_outlives_a_kill_at_any_moment(tmp_path: Path) -> None:
 def test_the_loop_goes_on_while_the_disk_is_busy_and_close_waits_for_all(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     save(path, [])
-    with sqlite3.connect(path) as busy:
+    with closing(sqlite3.connect(path)) as busy:
         busy.execute("BEGIN EXCLUSIVE")
 
         async def scenario() -> None:
