@@ -90,11 +90,11 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def fraction(share: float) -> str:
-    """Write a share, at most two thirds, as the nearest fraction in words. Raises ValueError: a sentence about less
-    does not fit any more."""
-    if not 0 < share <= 2 / 3:
-        raise ValueError(f"{share:.2f} is no small share: rewrite the sentence in docs/quotes.py")
-    return _FRACTIONS[min(round(1 / share), len(_FRACTIONS) + 1) - 2]
+    """Write a share from a tenth to two thirds as the nearest fraction in words. Raises ValueError: a sentence about
+    such a share does not fit another one."""
+    if not 1 / (len(_FRACTIONS) + 1.5) < share <= 2 / 3:
+        raise ValueError(f"{share:.2f} is no share from a tenth to two thirds: rewrite the sentence in docs/quotes.py")
+    return _FRACTIONS[round(1 / share) - 2]
 
 
 def times(ratio: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from docs import figures, quotes
-from docs.figures import Figures
+from docs.figures import Figures, fraction
 from docs.site import DOCS, ROOT
 from tools.bench import figures as measured
 
@@ -86,3 +86,14 @@ def test_a_whole_run_replaces_a_section_and_a_part_of_one_does_not(tmp_path: Pat
     assert measured.store(file, {"bench": more, "idle": {"core": 0.001}}) == []
     assert json.loads(file.read_text()) == {"bench": more, "idle": {"core": 0.001}}
     assert '"1": [ 1, 1, 1 ]\n' in file.read_text()
+
+
+@pytest.mark.parametrize(("share", "words"), [(2 / 3, "half"), (0.29, "a third"), (0.1, "a tenth")])
+def test_a_share_is_the_nearest_fraction(share: float, words: str) -> None:
+    assert fraction(share) == words
+
+
+@pytest.mark.parametrize("share", [0.03, 0.8])
+def test_a_share_that_its_sentence_does_not_fit_is_refused(share: float) -> None:
+    with pytest.raises(ValueError):
+        fraction(share)

@@ -31,8 +31,6 @@ HEARD: Final = f"{STATE}/heard"
 #: what is carried, on the last day that it is about
 CARRIED: Final = f"{STATE}/carried"
 CARRIED_HEARD: Final = f"{STATE}/carried_heard"
-
-
 #: days of `liveness` that are read sooner than a query tells which of them matter
 _FEW_DAYS: Final = 60
 
