@@ -299,7 +299,11 @@ def _drop_bus(bus: Bus) -> None:
 
 @contextmanager
 def nothing_left_open() -> Iterator[None]:
-    """Close what a daemon killed at its start has left open, as the kernel would."""
+    """Close what a daemon killed at its start has left open, as the kernel would.
+
+    Nothing of that daemon may be alive at the end: a mapping closes its own copy of a descriptor when it goes, and
+    would close a later file of the same number if that copy were closed here.
+    """
     before = set(os.listdir("/proc/self/fd"))
 
     def left() -> list[int]:
@@ -310,13 +314,11 @@ def nothing_left_open() -> Iterator[None]:
                     found.append(int(name))
         return found
 
-    try:
-        yield
-    finally:
-        if left():
-            gc.collect()
-            for fd in left():
-                os.close(fd)
+    yield  # if this raises, the traceback keeps the daemon alive, and nothing is closed
+    if left():
+        gc.collect()
+        for fd in left():
+            os.close(fd)
 
 
 def frames_of(packets: Iterable[bytes]) -> list[bytes]:

@@ -661,8 +661,12 @@ class Run:
 
 def play(scenario: Scenario, trap: Trap, second: Trap | None = None) -> tuple[bool, tuple[Any, ...]]:
     """Run a scenario; return whether a daemon was killed, and the visible results."""
+    with nothing_left_open():
+        return _play(scenario, trap, second)
+
+
+def _play(scenario: Scenario, trap: Trap, second: Trap | None) -> tuple[bool, tuple[Any, ...]]:
     with (
-        nothing_left_open(),
         tempfile.TemporaryDirectory() as folder,
         Site(Path(folder), limits=scenario.limits, segment=True) as site,
     ):
