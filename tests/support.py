@@ -29,6 +29,7 @@ from hypothesis import settings
 from bccnd.bus.clients.access import Access, Admission, Rule, admit_all
 from bccnd.bus.clients.client import BusLimits, Client
 from bccnd.bus.requests.control import Listing
+from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.receivers import Receivers
@@ -313,6 +314,7 @@ class Hub:
         listings: Mapping[bytes, Listing] | None = None,
         trace: Callable[[bytes], dict[str, Any]] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
+        recorders: RecorderReports | None = None,
     ) -> None:
         self.dialect = DIALECTS[dialect]
         self.path = str(folder / "bus.sock")
@@ -339,6 +341,7 @@ class Hub:
             listings=listings,
             trace=trace,
             on_quiet=on_quiet,
+            recorders=recorders,
         )
         unhurried(self.bus)
         self._peers: list[Peer] = []

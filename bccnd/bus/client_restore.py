@@ -8,7 +8,8 @@ from functools import partial
 
 from bccnd import log
 from bccnd.bus.clients.client import Client
-from bccnd.bus.server import BUG, Bus
+from bccnd.bus.clients.registry import BUG
+from bccnd.bus.server import Bus
 from bccnd.core.formats import client_log_format
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.handover.stored_state import Handover, Stored
@@ -27,7 +28,7 @@ def restore_clients(bus: Bus, handover: Handover) -> dict[int, int]:
     for stored in handover.clients:
         client = _restore(bus, handover, stored)
         if client is not None and client.open:
-            bus.watch(client)
+            bus.reader.watch(client)
             received[client.fd] = stored.received
             if client.queue:
                 bus.loop.soon(partial(_flush, bus, client))
@@ -88,7 +89,7 @@ def _restore(bus: Bus, handover: Handover, stored: Stored) -> Client | None:
     except Exception:  # noqa: BLE001 - no client is worth the others
         log.bug("a client of the previous daemon could not be taken over")
         if fd in bus.clients:
-            bus.end(bus.clients[fd], "bug", BUG)
+            bus.registry.end(bus.clients[fd], "bug", BUG)
         handover.refuse(stored, BUG)
         return None
 

@@ -240,7 +240,7 @@ class Daemon:
             transaction=self.bus.transaction,
             memory=self._memory,
         )
-        self.bus.links = self.links
+        self.bus.gateways.links = self.links
 
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""

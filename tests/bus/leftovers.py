@@ -35,7 +35,7 @@ def every_charge_is_what_is_kept(hub: Hub) -> None:
         assert queue.messages == sum(frame.startswith(b"MSG ") for frame in frames_in)
     assert hub.bus.queue_bytes == sum(client.queue.bytes for client in here)
     assert hub.routes.subscriptions == sum(client.subscriptions for client in here)
-    assert len(hub.routes) == len(hub.bus._by_pid) == len(here)
+    assert len(hub.routes) == len(hub.bus.registry.by_pid) == len(here)
 
 
 def kept_without_gc(cause: Callable[[], object], times: int) -> dict[str, int]:
@@ -68,8 +68,8 @@ def nothing_is_left(hub: Hub) -> None:
         assert not tree._trees
     assert hub.bus.queue_bytes == 0
     assert hub.bus.backpressure._blocked == {}
-    assert not hub.bus._leaving
-    assert len(hub.bus._by_pid) == 0
+    assert not hub.bus.registry._leaving
+    assert len(hub.bus.registry.by_pid) == 0
     assert hub.bus.queues.waiting == hub.bus.queues.blockers == hub.bus.queues.batched == set()
     hub.bus.quota._remove_idle(float("inf"))
     assert len(hub.bus.quota) == 0

@@ -202,7 +202,7 @@ def test_control_messages_wait_in_their_place_between_batches(narrow: Hub) -> No
     count = clog(narrow, one)
     for first in (count, count + 3):
         narrow.deliver(*to([one], numbered(first, 3)))
-        narrow.bus.answer(one.client, frames.SYNC, b"%d" % first)
+        narrow.bus.replies.answer(one.client, frames.SYNC, b"%d" % first)
     narrow.turn(1)
     got: list[bytes] = []
     while not got or not got[-1].endswith(b"\0%d" % (count + 3)):
@@ -323,7 +323,7 @@ def test_what_is_for_a_client_that_has_left_is_counted_message_by_message(hub: H
 def test_ended_client_gets_its_open_batch(hub: Hub) -> None:
     one, other = batched(hub, b"a"), batched(hub, b"a")
     hub.deliver(*to([one, other], numbered(0, 3)))
-    hub.bus.end(one.client, "slow", "it is to be")
+    hub.bus.registry.end(one.client, "slow", "it is to be")
     hub.deliver(*to([other], numbered(3, 2)))
     assert one.waiting() == [frames.batch(numbered(0, 3))]
     assert one.ended()
@@ -342,7 +342,7 @@ def test_reused_descriptor_gets_nothing_of_the_former_client(hub: Hub, together:
     if when == "before":
         hub.deliver(*to([one, witness], numbered(2, 3)))
     other = hub.knock()
-    hub.bus.end(one.client)
+    hub.bus.registry.end(one.client)
     # As if it had been closed and opened again within the round.
     one.client.sock.close()
     turn_until(hub.loop, lambda: fd in hub.bus.clients, "another one behind this descriptor")

@@ -81,9 +81,9 @@ def test_no_pattern_takes_what_names_another_client(tmp_path: Path, dialect: str
 
 def test_a_client_without_a_pid_is_named_by_no_pid(hub: Hub) -> None:
     one, other = hub.connect(), hub.connect()
-    hub.bus._by_pid.remove(one.client)
+    hub.bus.registry.by_pid.remove(one.client)
     one.client.peer = one.client.peer._replace(pid=0, started=0)
-    hub.bus._by_pid.add(one.client)
+    hub.bus.registry.by_pid.add(one.client)
     one.send(frames.subscribe(key()))
     one.all()
     other.publish(key(pid=b"%d" % os.getpid()), b"secret")

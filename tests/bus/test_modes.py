@@ -461,12 +461,12 @@ def test_a_client_that_ends_waits_for_the_rate_no_longer(tmp_path: Path) -> None
         for number, publisher in enumerate(publishers):
             publisher.publish(b"a", b"%d" % number)
             hub.settle()
-        hub.bus.end(publishers[1].client, "pid_reused", "a test")
+        hub.bus.registry.end(publishers[1].client, "pid_reused", "a test")
         assert list(one.client.account.waiting) == [publisher.client for publisher in publishers[2:]]
         next_token(hub, one)
         assert numbers(one.all()) == [0, 2]
         for publisher in publishers[2:]:
-            hub.bus.end(publisher.client, "pid_reused", "a test")
+            hub.bus.registry.end(publisher.client, "pid_reused", "a test")
         hub.settle()
         publishers[0].publish(b"a", b"4")
         next_token(hub, one)

@@ -14,7 +14,7 @@ import pytest
 
 from bccnd.bus.clients.access import admit_all
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
-from bccnd.bus.server import PORTION, PORTIONS
+from bccnd.bus.clients.registry import PORTION, PORTIONS
 from bccnd.core.wire import frames
 from bccnd.net.loop import READABLE
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
@@ -87,7 +87,7 @@ def test_answers_are_charged_too_and_what_does_not_fit_is_counted(tmp_path: Path
         assert untold > 0
         assert len(one.all()) + untold == 20
         assert one.client.account.queue_bytes == 0
-        hub.bus.answer(one.client, frames.SYNC, b"x" * 20_000_000)  # which no socket takes
+        hub.bus.replies.answer(one.client, frames.SYNC, b"x" * 20_000_000)  # which no socket takes
         assert one.client.open
         assert hub.bus.counters.untold == untold + 1
 
@@ -127,7 +127,7 @@ def test_connections_are_charged_to_their_user(tmp_path: Path, monkeypatch: pyte
         for _ in range(2):
             hub.connect(who=ANN)
         charged: list[int] = []
-        monkeypatch.setattr(hub.bus, "_charge", lambda account, _begun: charged.append(account.uid))
+        monkeypatch.setattr(hub.bus.registry, "charge", lambda account, _begun: charged.append(account.uid))
         hub.connect(who=ANN)
         assert charged == [ANN.uid]
         hub.knock(ANN)  # to be refused
@@ -139,7 +139,7 @@ def test_patterns_of_all_that_leave_at_once_are_removed_in_bounded_steps(tmp_pat
     with limited(tmp_path) as hub:
         crowd = [hub.connect(*(b"%d/*" % number for number in range(4 * PORTION))) for _ in range(20)]
         for one in crowd:
-            hub.bus.end(one.client)
+            hub.bus.registry.end(one.client)
         left = [hub.routes.subscriptions]
         assert left == [20 * 3 * PORTION]
         while left[-1]:
@@ -169,13 +169,17 @@ def test_a_client_that_connects_or_ends_is_compared_only_with_those_of_its_proce
             hub.bus.identifier, "identify", lambda sock: identify(sock)._replace(pid=next(pids), started=1)
         )
         first = [hub.connect() for _ in range(3)]
-        clients, hub.bus.clients = hub.bus.clients, cast(Any, Strange(hub.bus.clients))
+        clients = hub.bus.clients
+        strange = Strange(clients)
+        hub.bus.clients = hub.bus.registry.by_fd = cast(Any, strange)
         peer = hub.knock()
-        turn_until(hub.loop, lambda: len(clients) == 4)
-        hub.bus.end(first[0].client)
-        assert len(hub.bus._by_pid) == len(clients) == 3
-        assert [one.fd for one in hub.bus._by_pid.of(1003)] == [max(clients)]
-        hub.bus.clients = clients
+        turn_until(hub.loop, lambda: len(strange) == 4)
+        hub.bus.registry.end(first[0].client)
+        assert len(hub.bus.registry.by_pid) == len(strange) == 3
+        assert [one.fd for one in hub.bus.registry.by_pid.of(1003)] == [max(dict.keys(strange))]
+        clients.clear()
+        clients.update(cast(Any, dict.items(strange)))
+        hub.bus.clients = hub.bus.registry.by_fd = clients
         peer.close()
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from bccnd.bus.clients.registry import PORTION
 from bccnd.bus.requests.control import PAGE
-from bccnd.bus.server import PORTION
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import ERROR_REASONS
 from bccnd.core.trust.integrity import make_checker

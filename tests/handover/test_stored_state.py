@@ -136,7 +136,7 @@ def test_no_object_of_a_client_that_ended_stays(
                 site.turn()
             for one in (publisher, peer):
                 if end == "bug":
-                    site.bus.end(one.client, "bug", "a test")
+                    site.bus.registry.end(one.client, "bug", "a test")
                 elif end == "not stored":
                     site.handover.forget(one.client)
                 one.close()

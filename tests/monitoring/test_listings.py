@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from bccnd.bus.clients.receiver_listing import describe_receivers
-from bccnd.bus.server import PORTION
+from bccnd.bus.clients.registry import PORTION
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable

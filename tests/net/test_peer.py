@@ -178,9 +178,9 @@ def pretend_older(peer: Peer) -> None:
 def test_the_earlier_client_of_a_reused_pid_is_ended(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
     old, other = hub.connect(b"a"), hub.connect(b"a")
     pretend_older(old)
-    hub.bus._by_pid.remove(other.client)
+    hub.bus.registry.by_pid.remove(other.client)
     other.client.peer = other.client.peer._replace(pid=os.getppid())
-    hub.bus._by_pid.add(other.client)
+    hub.bus.registry.by_pid.add(other.client)
     new = hub.connect(b"a")
     assert old.ended()
     assert not old.client.open

@@ -30,4 +30,5 @@ cdef class Client:
     cdef public long long lost
     cdef public bint open
     cdef public int watched
+    cdef public object events
     cdef public object listing

@@ -12,7 +12,7 @@ from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.send_queue import SendQueue
 from bccnd.core.sending.user_quota import UserAccount, UserLimits
 from bccnd.handover.client_log import NOTHING, ClientLog
-from bccnd.net.loop import HALF_CLOSED, READABLE, Timer
+from bccnd.net.loop import HALF_CLOSED, READABLE, Handler, Timer
 from bccnd.net.peer import Peer
 
 #: what a client may choose for a message that its socket (soft) or its queue (hard) does not take
@@ -59,6 +59,7 @@ class Client:
         "blocked_packet",
         "dialect",
         "echo",
+        "events",
         "fd",
         "hard",
         "identity",
@@ -121,8 +122,9 @@ class Client:
         self.published = 0
         self.lost = 0
         self.open = True
-        #: events of its socket that the loop waits for
+        #: events of its socket that the loop waits for, and what handles them
         self.watched = READABLE | HALF_CLOSED
+        self.events: Handler | None = None
         #: what is left of the listing that it has asked for; None if that was dropped
         self.listing: Iterator[dict[str, Any] | None] | None = iter(())
 

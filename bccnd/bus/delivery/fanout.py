@@ -9,6 +9,7 @@ import errno
 from collections.abc import Callable, Iterable
 
 from bccnd.bus.clients.client import Client
+from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.delivery.send_queues import NO_ROOM, SendQueues, batch_packet, enlarge_send_buffer
 from bccnd.core.matching.receivers import Part, Receivers
 from bccnd.core.receiving.deliveries import Deliveries
@@ -17,12 +18,12 @@ from bccnd.net.loop import Loop
 
 
 class Fanout:
-    """Sends to clients, which ``queues`` knows by descriptor."""
+    """Sends to the clients in ``registry``, or puts into their ``queues``."""
 
-    def __init__(self, loop: Loop, queues: SendQueues) -> None:
+    def __init__(self, loop: Loop, registry: ClientRegistry, queues: SendQueues) -> None:
         self.queues = queues
-        self._counters = queues.counters
-        self._clients = queues.by_fd
+        self._counters = registry.counters
+        self._clients = registry.by_fd
         self._sender = queues.sender
         self._waiting = queues.waiting
         self._batched = queues.batched
@@ -39,17 +40,15 @@ class Fanout:
         #: whether messages for clients in batch mode wait: the end of this round will send them
         self.due = False
         self._loop = loop
+        registry.on_end.append(self._forget)
 
-    def add(self, client: Client) -> None:
-        self._clients[client.fd] = client
-
-    def remove(self, client: Client) -> None:
+    def _forget(self, client: Client) -> None:
+        """Drop what waits for a client that ends."""
         if client.fd in self._batched:
             self.set_batch(client, False)
         self.queues.clear(client)
-        del self._clients[client.fd]
         self.queues.blockers.discard(client.fd)
-        if not self._clients:
+        if len(self._clients) == 1:  # it is the last
             self._batches.reset()
             self._groups.reset()
 

@@ -21,8 +21,8 @@ cdef class SendQueues:
     cdef readonly set batched
     cdef object _loop
     cdef object _routes
-    cdef object _end
-    cdef object _unblock
+    cdef object _registry
+    cdef public object on_room
 
     cpdef enqueue_all(self, object client, list messages)
     cpdef enqueue(self, object client, bytes frame)

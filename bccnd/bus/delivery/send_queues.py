@@ -15,13 +15,12 @@ from typing import Final
 
 from bccnd import log
 from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.core.matching.routes import Routes
-from bccnd.core.observing.counters import BusCounters
 from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
 from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.wire import frames
 from bccnd.native.memory.inflight import InflightState, Sender
-from bccnd.native.memory.slots import SlotMemory
 from bccnd.native.system import sockio
 from bccnd.net.loop import WRITABLE, Loop
 
@@ -48,9 +47,9 @@ def enlarge_send_buffer(client: Client) -> bool:
 
 
 class SendQueues:
-    """The queues of all clients.
+    """The queues of the clients in ``registry``.
 
-    ``end`` ends a client for a reason; ``unblock`` is called when a client that may block others has room again.
+    ``inflight`` records what is sent in the state that outlives the process.
     """
 
     def __init__(
@@ -58,14 +57,12 @@ class SendQueues:
         loop: Loop,
         routes: Routes[int],
         limits: BusLimits,
-        end: Callable[[Client, str], None],
-        unblock: Callable[[Client], None],
+        registry: ClientRegistry,
         inflight: InflightState | None = None,
-        memory: SlotMemory | None = None,
     ) -> None:
         self.limits = limits
-        self.counters = BusCounters(memory)
-        self.by_fd: dict[int, Client] = {}
+        self.counters = registry.counters
+        self.by_fd = registry.by_fd
         self.sender = sockio.Sender() if inflight is None else Sender(inflight)
         #: descriptors of clients for which something waits; others are written to at once
         self.waiting: set[int] = set()
@@ -75,8 +72,9 @@ class SendQueues:
         self.batched: set[int] = set()
         self._loop = loop
         self._routes = routes
-        self._end = end
-        self._unblock = unblock
+        self._registry = registry
+        #: called with a client that has room again or has changed its modes: its publishers need not wait any more
+        self.on_room: Callable[[Client], None] = _ignore
 
     @property
     def queue_bytes(self) -> int:
@@ -152,7 +150,8 @@ class SendQueues:
 
     def _end_slow(self, client: Client) -> None:
         self.counters.dropped.add("client_ended")
-        self._end(client, "it does not read fast enough and has chosen to be disconnected then (blocking/.../error)")
+        why = "it does not read fast enough and has chosen to be disconnected then (blocking/.../error)"
+        self._registry.end(client, "slow", why)
 
     def drop(self, client: Client, reason: str) -> None:
         """Drop a message and add a gap in its place."""
@@ -216,7 +215,7 @@ class SendQueues:
         if len(queue) < before:
             client.progress = time.monotonic()
         if client.fd in self.blockers and not self._blocks(client):
-            self._unblock(client)
+            self.on_room(client)
 
     def _drop_head(self, client: Client) -> None:
         """Drop the next packet: it is more than the client's socket ever takes."""
@@ -255,7 +254,7 @@ class SendQueues:
             self.blockers.add(client.fd)
         else:
             self.blockers.discard(client.fd)
-        self._unblock(client)
+        self.on_room(client)
 
     def blocking_client(self, receivers: Iterable[int], size: int, publisher: Client) -> Client | None:
         """Return a receiver that wants this publisher to wait before it sends a message of so many bytes.
@@ -297,6 +296,10 @@ class SendQueues:
             if self._half_full(client) and now - client.progress < HARD_PRESSED:
                 return True
         return False
+
+
+def _ignore(_client: Client) -> None:
+    """Do nothing: no publisher waits."""
 
 
 def _blocks_when_full(client: Client) -> bool:

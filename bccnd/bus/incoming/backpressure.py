@@ -13,36 +13,27 @@ from functools import partial
 
 from bccnd import log
 from bccnd.bus.clients.client import Client
+from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.delivery.send_queues import SendQueues
 from bccnd.bus.incoming.input_transaction import InputTransaction
 from bccnd.core.sending.send_queue import ENTRY
-from bccnd.core.sending.user_quota import Quota, UserAccount
+from bccnd.core.sending.user_quota import UserAccount
 from bccnd.net.loop import HALF_CLOSED, READABLE, Loop
 
 
 class Backpressure:
-    """Blocks publishers and resumes them.
+    """Blocks publishers, and resumes them when ``queues`` have room; each try is an input of its own."""
 
-    ``watch`` makes the loop watch a client again; ``end_after_bug`` ends a client whose packet has met a bug.
-    """
-
-    def __init__(
-        self,
-        loop: Loop,
-        queues: SendQueues,
-        quota: Quota,
-        transaction: InputTransaction,
-        watch: Callable[[Client], None],
-        end_after_bug: Callable[[Client], None],
-    ) -> None:
+    def __init__(self, loop: Loop, registry: ClientRegistry, queues: SendQueues, transaction: InputTransaction) -> None:
         self._loop = loop
+        self._registry = registry
         self._queues = queues
-        self._quota = quota
+        self._quota = registry.quota
         self._transaction = transaction
-        self._watch = watch
-        self._end_after_bug = end_after_bug
         #: waiting publishers, by the descriptor of the client that they wait for
         self._blocked: dict[int, list[Client]] = {}
+        queues.on_room = self._unblock_soon
+        registry.on_end.append(self._forget)
 
     def block_for_rate(self, client: Client, packet: bytes, retry: Callable[[], None]) -> None:
         """Make a publisher wait until its user may publish one more message, then ``retry`` its packet."""
@@ -102,8 +93,8 @@ class Backpressure:
         client.watched &= ~(READABLE | HALF_CLOSED)
         self._loop.change(client.fd, client.watched)
 
-    def forget(self, client: Client) -> None:
-        """Remove a client that has gone from all that wait."""
+    def _forget(self, client: Client) -> None:
+        """Remove a client that ends from all that wait, and resume those that wait for it."""
         client.resume = None
         if client.patience_timer is not None:
             client.patience_timer.cancel()
@@ -113,6 +104,7 @@ class Backpressure:
         if client.account.timer is not None and not client.account.waiting:
             client.account.timer.cancel()
             client.account.timer = None
+        self._unblock_soon(client)
 
     def resume(self, client: Client) -> None:
         """Try the packet of a blocked client again, as an input of its own."""
@@ -132,7 +124,8 @@ class Backpressure:
         try:
             retry()
         except Exception:  # noqa: BLE001 - a bug here costs this client only
-            self._end_after_bug(client)
+            self._registry.end_after_bug(client)
+            self._transaction.commit()
         if client.resume is None:
             self.release_packet(client)
             client.state_log.resumed()
@@ -142,15 +135,15 @@ class Backpressure:
             client.watched |= READABLE | HALF_CLOSED
             if self._loop.watches(client.fd):
                 self._loop.change(client.fd, client.watched)
-            else:
-                self._watch(client)
+            elif client.events is not None:
+                self._loop.watch(client.fd, client.watched, client.events)
 
     def retry_replayed(self, client: Client) -> None:
         """Like `resume`, for an input that the daemon before this one had begun."""
         self.retry(client)
         self._read_again(client)
 
-    def unblock_soon(self, blocker: Client) -> None:
+    def _unblock_soon(self, blocker: Client) -> None:
         """Resume the publishers that wait for a client: it has read, has changed its mode, or has gone."""
         if blocker.fd in self._blocked:
             self._loop.soon(partial(self._unblock, blocker))

@@ -29,13 +29,15 @@ cdef class ClientEvents(Handler):
 cdef class PacketReader:
     cdef Loop _loop
     cdef readonly PacketReceiver receiver
-    cdef Publisher _publisher
+    cdef object _registry
+    cdef Quota _quota
+    cdef BusCounters _counters
     cdef Fanout _fanout
     cdef SendQueues _queues
-    cdef BusCounters _counters
-    cdef Quota _quota
     cdef InputTransaction _transaction
+    cdef Publisher _publisher
     cdef object _backpressure
+    cdef object _replies
     cdef object _requests
     cdef public bint draining
 

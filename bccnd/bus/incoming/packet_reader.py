@@ -10,12 +10,14 @@ from functools import partial
 from typing import Final, Protocol
 
 from bccnd.bus.clients.client import Client
+from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.delivery.fanout import Fanout
+from bccnd.bus.delivery.replies import Replies
 from bccnd.bus.delivery.send_queues import SendQueues
 from bccnd.bus.incoming.backpressure import Backpressure
 from bccnd.bus.incoming.input_transaction import InputTransaction
 from bccnd.bus.incoming.publisher import Publisher
-from bccnd.core.sending.user_quota import Quota, UserAccount
+from bccnd.core.sending.user_quota import UserAccount
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
 from bccnd.native.system import clock
@@ -28,19 +30,10 @@ TURN: Final = 64
 
 
 class Requests(Protocol):
-    """What the reader does not do itself."""
+    """Processes the frames that are not published."""
 
-    def process_request(self, client: Client, verb: bytes, key: bytes, payload: bytes) -> None:
+    def process(self, client: Client, verb: bytes, key: bytes, payload: bytes) -> None:
         """Process a frame that is no message, or a message of a gateway."""
-
-    def refuse(self, client: Client, reason: str, key: bytes) -> None:
-        """Tell a client that a frame about ``key`` was refused."""
-
-    def end(self, client: Client) -> None:
-        """Remove a client that has left."""
-
-    def end_after_bug(self, client: Client) -> None:
-        """Log the exception being handled, and end the client that it concerns."""
 
 
 class ClientEvents(Handler):
@@ -61,24 +54,32 @@ class PacketReader:
         self,
         loop: Loop,
         receiver: PacketReceiver,
-        publisher: Publisher,
+        registry: ClientRegistry,
         fanout: Fanout,
-        quota: Quota,
         transaction: InputTransaction,
+        publisher: Publisher,
         backpressure: Backpressure,
+        replies: Replies,
         requests: Requests,
     ) -> None:
         self._loop = loop
         self.receiver = receiver
-        self._publisher = publisher
+        self._registry = registry
+        self._quota = registry.quota
+        self._counters = registry.counters
         self._fanout = fanout
         self._queues: SendQueues = fanout.queues
-        self._counters = fanout.queues.counters
-        self._quota = quota
         self._transaction = transaction
+        self._publisher = publisher
         self._backpressure = backpressure
+        self._replies = replies
         self._requests = requests
         self.draining = False
+
+    def watch(self, client: Client) -> None:
+        """Read from a client from now on."""
+        client.events = ClientEvents(self, client)
+        self._loop.watch(client.fd, client.watched, client.events)
 
     def on_events(self, client: Client, events: int) -> None:
         """Handle events of a client's socket."""
@@ -94,10 +95,11 @@ class PacketReader:
                 self.read(client)
                 if events & GONE and client.open and client.resume is None and not events & READABLE:
                     begun = clock.monotonic()
-                    self._requests.end(client)
+                    self._registry.end(client)
                     self._charge(client.account, begun)
         except Exception:  # noqa: BLE001 - a bug here costs this client only
-            self._requests.end_after_bug(client)
+            self._registry.end_after_bug(client)
+            self._transaction.commit()
 
     def _charge(self, account: UserAccount, begun: float) -> None:
         """Charge a user for the time since ``begun``."""
@@ -123,7 +125,7 @@ class PacketReader:
                 # The peer ended without reading all it got. Reported once; what it sent before is still there.
                 continue
             except OSError:
-                self._requests.end(client)
+                self._registry.end(client)
                 return False
             if size < 0:
                 return False
@@ -146,20 +148,20 @@ class PacketReader:
             client.watched &= ~(READABLE | HALF_CLOSED)
             self._loop.change(client.fd, client.watched)
         else:
-            self._requests.end(client)
+            self._registry.end(client)
 
     def process(self, client: Client, packet: bytes) -> None:
         """Process one frame of a client."""
         if len(packet) > frames.MAX_PACKET:
-            self._requests.refuse(client, "frame_too_long", packet[:64])
+            self._replies.refuse(client, "frame_too_long", packet[:64])
             return
         try:
             verb, key, payload = frames.read(packet)
         except BadFrame as bad:
-            self._requests.refuse(client, bad.reason, packet[:64])
+            self._replies.refuse(client, bad.reason, packet[:64])
             return
         if verb != frames.MSG or key == frames.LINK:
-            self._requests.process_request(client, verb, key, payload)
+            self._requests.process(client, verb, key, payload)
             return
         if self._quota.must_wait(client.account, clock.monotonic()) and self._may_wait():
             self._backpressure.block_for_rate(client, packet, partial(self.publish, client, key, payload, packet))
@@ -184,7 +186,7 @@ class PacketReader:
         self._counters.count_published()
         client.published += 1
         if refused:
-            self._requests.refuse(client, refused, key)
+            self._replies.refuse(client, refused, key)
 
     def _may_wait(self) -> bool:
         """Whether publishers may be blocked; never in the middle of a message that some clients have received."""

@@ -11,19 +11,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES, Client
-from bccnd.bus.clients.identities import Identities
 from bccnd.bus.clients.receiver_listing import describe_receivers
+from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.delivery.fanout import Fanout
-from bccnd.bus.delivery.send_queues import SendQueues
-from bccnd.bus.requests.gateway_links import GatewayLinks
+from bccnd.bus.delivery.replies import Replies
+from bccnd.bus.requests.gateway_requests import GatewayRequests
 from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.core.matching.patterns import DIALECTS, Dialect
 from bccnd.core.matching.routes import Routes
 from bccnd.core.sending.send_queue import ORDERS, QUEUE
-from bccnd.core.sending.user_quota import Quota
 from bccnd.core.wire import frames
 from bccnd.errors import BadMessage
 
@@ -53,47 +52,41 @@ def _attribute(name: str) -> tuple[Callable[[Client], Any], Callable[[Client, An
     return attrgetter(name), lambda client, value: setattr(client, name, value)
 
 
-class Served(Protocol):
-    """What requests need of the bus."""
-
-    clients: dict[int, Client]
-    fanout: Fanout
-    identities: Identities
-    queues: SendQueues
-    quota: Quota
-    links: GatewayLinks | None
-    recorders: RecorderReports | None
-
-    def answer(self, client: Client, key: bytes, payload: bytes) -> None: ...
-    def refuse(self, client: Client, reason: str, key: bytes) -> None: ...
-    def set_dialect(self, client: Client, dialect: Dialect) -> None: ...
-
-
 class Control:
-    """The requests of a bus's clients.
+    """The requests of the clients in ``registry``.
 
-    ``listings`` are what `!/bccn/stats` offers beside clients and users, by name; ``trace`` explains what would become
-    of a datagram; without it there is no tap.
+    ``recorders`` takes the reports of recorders. ``listings`` are what `!/bccn/stats` offers beside clients and users,
+    by name; ``trace`` explains what would become of a datagram; without it there is no tap.
     """
 
     def __init__(
         self,
-        bus: Served,
         routes: Routes[int],
+        registry: ClientRegistry,
+        fanout: Fanout,
+        replies: Replies,
+        gateways: GatewayRequests,
+        recorders: RecorderReports | None,
         listings: Mapping[bytes, Listing],
         trace: Callable[[bytes], dict[str, Any]] | None,
     ) -> None:
-        self._bus = bus
         self._routes = routes
+        self._clients = registry.by_fd
+        self._quota = registry.quota
+        self._identities = registry.identities
+        self._fanout = fanout
+        self._replies = replies
+        self._recorders = recorders
+        registry.on_end.append(self._drop_listing)
         self._listings = {b"clients": self._list_clients, b"users": self._list_users, **listings}
         self._handlers: dict[bytes, Handler] = {
             frames.CRED_WHOAMI: self._cred_whoami,
-            frames.WHOAMI: lambda client, _: bus.answer(client, frames.WHOAMI, client.identity),
-            frames.SYNC: lambda client, payload: bus.answer(client, frames.SYNC, payload),
+            frames.WHOAMI: lambda client, _: replies.answer(client, frames.WHOAMI, client.identity),
+            frames.SYNC: lambda client, payload: replies.answer(client, frames.SYNC, payload),
             frames.STATS: self._stats,
             frames.TAG: self._tag,
             frames.DIALECT: self._dialect,
-            frames.GATEWAY: self._gateway,
+            frames.GATEWAY: gateways.report,
             frames.RECORDER: self._recorder,
         }
         self._settings = self._make_settings()
@@ -105,7 +98,7 @@ class Control:
             self._handlers[frames.RECEIVERS] = self._on_receivers
 
     def _make_settings(self) -> tuple[Setting, ...]:
-        routes, fanout, queues = self._routes, self._bus.fanout, self._bus.queues
+        routes, fanout, queues = self._routes, self._fanout, self._fanout.queues
         return (
             Setting(
                 {frames.META_ON: True, frames.META_OFF: False},
@@ -147,7 +140,7 @@ class Control:
         elif handler is not None:
             handler(client, payload)
         else:
-            self._bus.refuse(client, "unknown_control", key)
+            self._replies.refuse(client, "unknown_control", key)
 
     def repeat(self, client: Client, frame: bytes) -> bool:
         """Apply a request of a restored client without an answer; return False for an unknown one."""
@@ -156,10 +149,10 @@ class Control:
             setting, value = self._choices[key]
             setting.put(client, value)
         elif key == frames.DIALECT:
-            self._bus.set_dialect(client, DIALECTS[payload.decode("ascii")])
+            self._set_dialect(client, DIALECTS[payload.decode("ascii")])
         elif key == frames.TAG:
             with contextlib.suppress(BadMessage):  # the rules for names may have changed
-                self._bus.identities.tag(client, payload)
+                self._identities.tag(client, payload)
         else:
             return False
         return True
@@ -175,16 +168,16 @@ class Control:
 
     def _cred_whoami(self, client: Client, _payload: bytes) -> None:
         peer = client.peer
-        self._bus.answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (peer.gid, peer.uid, peer.pid))
+        self._replies.answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (peer.gid, peer.uid, peer.pid))
 
     def _tag(self, client: Client, tag: bytes) -> None:
         if not client.rights.tag:
-            self._bus.refuse(client, "not_permitted", frames.TAG)
+            self._replies.refuse(client, "not_permitted", frames.TAG)
             return
         try:
-            self._bus.identities.tag(client, tag)
+            self._identities.tag(client, tag)
         except BadMessage as bad:
-            self._bus.refuse(client, bad.reason, tag[:64])
+            self._replies.refuse(client, bad.reason, tag[:64])
         else:
             client.state_log.requested(frames.control(frames.TAG, tag))
 
@@ -192,51 +185,46 @@ class Control:
         """Change the dialect of a client that holds no pattern: in another one it would mean something else."""
         dialect = DIALECTS.get(name.decode("ascii", "replace"))
         if dialect is None or client.subscriptions:
-            self._bus.refuse(client, "unknown_dialect" if dialect is None else "subscribed", frames.DIALECT)
+            self._replies.refuse(client, "unknown_dialect" if dialect is None else "subscribed", frames.DIALECT)
         else:
-            self._bus.set_dialect(client, dialect)
+            self._set_dialect(client, dialect)
             client.state_log.requested(frames.control(frames.DIALECT, name))
 
-    def _gateway(self, client: Client, report: bytes) -> None:
-        """Take the report of a gateway."""
-        if not client.rights.link:
-            self._bus.refuse(client, "not_permitted", frames.GATEWAY)
-        elif self._bus.links is None or not self._bus.links.report(client, report):
-            self._bus.refuse(client, "bad_report", frames.GATEWAY)
-        else:
-            self._bus.answer(client, frames.GATEWAY, b"")
+    def _set_dialect(self, client: Client, dialect: Dialect) -> None:
+        """Choose the dialect of the patterns to come of a client that holds none."""
+        client.dialect = dialect
+        self._routes.set_dialect(client.fd, dialect)
 
     def _recorder(self, client: Client, report: bytes) -> None:
         """Take the report of a recorder on what it has dropped."""
         if not client.rights.tap:
-            self._bus.refuse(client, "not_permitted", frames.RECORDER)
-        elif self._bus.recorders is None or not self._bus.recorders.report(client, report):
-            self._bus.refuse(client, "bad_report", frames.RECORDER)
+            self._replies.refuse(client, "not_permitted", frames.RECORDER)
+        elif self._recorders is None or not self._recorders.report(client, report):
+            self._replies.refuse(client, "bad_report", frames.RECORDER)
 
     def _on_trace(self, client: Client, datagram: bytes) -> None:
         self._answer_tap(client, frames.TRACE, lambda: self._trace(datagram))
 
     def _on_receivers(self, client: Client, chan: bytes) -> None:
-        clients = self._bus.clients
-        self._answer_tap(client, frames.RECEIVERS, lambda: describe_receivers(self._routes, clients, chan))
+        self._answer_tap(client, frames.RECEIVERS, lambda: describe_receivers(self._routes, self._clients, chan))
 
     def _answer_tap(self, client: Client, key: bytes, make: Callable[[], dict[str, Any]]) -> None:
         """Answer a client that has the right to tap."""
         if client.rights.tap:
-            self._bus.answer(client, key, json.dumps(make()).encode("ascii"))
+            self._replies.answer(client, key, json.dumps(make()).encode("ascii"))
         else:
-            self._bus.refuse(client, "not_permitted", key)
+            self._replies.refuse(client, "not_permitted", key)
 
     def _stats(self, client: Client, topic: bytes) -> None:
         """Answer with a page of a listing: the first by its name, the following ones by ``more``."""
         if topic != b"more":
             listing = self._listings.get(topic or b"daemon")
             if listing is None:
-                self._bus.refuse(client, "unknown_listing", topic[:64])
+                self._replies.refuse(client, "unknown_listing", topic[:64])
                 return
             client.listing = iter(listing())
         if client.listing is None:
-            self._bus.refuse(client, "listing_dropped", frames.STATS)
+            self._replies.refuse(client, "listing_dropped", frames.STATS)
             return
         rows: list[str] = []
         size = 0
@@ -250,10 +238,10 @@ class Control:
                 break
         else:
             more = "false"
-            self.drop_listing(client)
+            self._drop_listing(client)
             client.listing = iter(())
         page = f'{{"items":[{",".join(rows)}],"more":{more}}}'
-        self._bus.answer(client, frames.STATS, page.encode("ascii"))
+        self._replies.answer(client, frames.STATS, page.encode("ascii"))
 
     def _keep_listing(self, client: Client) -> None:
         """Keep what is left of a client's listing, in place of the one of its user that waits for longest."""
@@ -261,16 +249,16 @@ class Control:
         unfinished[client] = None
         unfinished.move_to_end(client)
         if len(unfinished) > MAX_UNFINISHED:
-            self.drop_listing(next(iter(unfinished)))
+            self._drop_listing(next(iter(unfinished)))
 
     @staticmethod
-    def drop_listing(client: Client) -> None:
+    def _drop_listing(client: Client) -> None:
         """Free what is left of a client's listing."""
         client.listing = None
         client.account.listings.pop(client, None)
 
     def _list_users(self) -> Iterator[dict[str, Any]]:
-        for account in self._bus.quota:
+        for account in self._quota:
             yield {
                 "uid": account.uid,
                 "clients": account.clients,
@@ -279,9 +267,8 @@ class Control:
             }
 
     def _list_clients(self) -> Iterator[dict[str, Any]]:
-        clients = self._bus.clients
-        for fd in list(clients):  # an unfinished listing holds no clients that have gone
-            client = clients.get(fd)
+        for fd in list(self._clients):  # an unfinished listing holds no clients that have gone
+            client = self._clients.get(fd)
             if client is not None:
                 yield {
                     "identity": client.identity.decode("ascii"),

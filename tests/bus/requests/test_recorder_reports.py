@@ -51,8 +51,7 @@ def test_a_malformed_report_is_refused_and_unknown_names_bring_nothing() -> None
 def test_a_report_takes_the_right_to_tap(tmp_path: Path) -> None:
     recorders, named = RecorderReports(), RECORDED[0]
     rules = [Rule(uid=ANN.uid, tap=True), Rule(uid=BOB.uid, tap=False)]
-    with Hub(tmp_path, rules=rules, others=[("path", admit_all)]) as hub:
-        hub.bus.recorders = recorders
+    with Hub(tmp_path, rules=rules, others=[("path", admit_all)], recorders=recorders) as hub:
         ann, bob = hub.connect(who=ANN), hub.connect(who=BOB)
         for peer in (ann, bob):
             peer.send(frames.control(frames.RECORDER, report_of({named: peer.client.number})))

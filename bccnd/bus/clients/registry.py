@@ -1,0 +1,138 @@
+"""The clients that are connected: admits them, ends them, and removes the patterns of those that have gone.
+
+Invariant: a client is ended once, at once, by whatever part of the bus finds the reason; its descriptor is closed only
+after the round, and only when no pattern is left of it. The parts that keep something of a client add a call to
+``on_end``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from bccnd import log
+from bccnd.bus.clients.access import Rights
+from bccnd.bus.clients.client import Client
+from bccnd.bus.clients.identities import ClientsByPid, Identities
+from bccnd.bus.clients.refusals import log_end
+from bccnd.core.matching.patterns import Dialect
+from bccnd.core.matching.routes import Routes
+from bccnd.core.observing.counters import BusCounters
+from bccnd.core.sending.user_quota import Quota, UserAccount
+from bccnd.handover.stored_state import Handover
+from bccnd.net.loop import Loop
+from bccnd.net.peer import Peer
+
+#: patterns of a client that has gone which are removed in one step, and steps in one round
+PORTION: Final = 64
+PORTIONS: Final = 8
+#: why a client is disconnected over an exception
+BUG: Final = "a bug in this daemon; please report it"
+
+
+class ClientRegistry:
+    """Holds the clients by descriptor and by process. ``on_quiet`` is called when the last one has left."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        routes: Routes[int],
+        quota: Quota,
+        by_pid: ClientsByPid,
+        identities: Identities,
+        counters: BusCounters,
+        handover: Handover | None,
+        on_quiet: Callable[[], None],
+    ) -> None:
+        self.by_fd: dict[int, Client] = {}
+        self.by_pid = by_pid
+        self.quota = quota
+        self.identities = identities
+        self.counters = counters
+        self.on_quiet = on_quiet
+        #: called with a client that ends; the last call added is the first made, as its part builds on the others
+        self.on_end: list[Callable[[Client], None]] = []
+        self._loop = loop
+        self._routes = routes
+        self._handover = handover
+        #: clients that have gone, and whose patterns are being removed
+        self._leaving: deque[Client] = deque()
+
+    def admit(
+        self, sock: socket.socket, number: int, peer: Peer, dialect: Dialect, account: UserAccount, rights: Rights
+    ) -> Client:
+        """Add a client, which is not yet read from."""
+        base = self.identities.base_of(peer, number)
+        client = Client(sock, number, peer, base, dialect, account, rights)
+        self.by_fd[client.fd] = client
+        self.by_pid.add(client)
+        self._routes.join(client.fd, base, dialect, owner=peer.uid)
+        self.identities.open(base)
+        return client
+
+    def charge(self, account: UserAccount, begun: float) -> None:
+        """Charge a user for the time since ``begun`` (monotonic)."""
+        account.charge(self._loop.rounds, self.quota.round_seconds, time.monotonic() - begun)
+
+    def end_predecessors(self, peer: Peer) -> None:
+        """End clients of a process that had this pid before: a descriptor that it has left to another process would
+        publish in the name of its successor."""
+        for client in self.by_pid.of(peer.pid) if peer.started else ():
+            if 0 != client.peer.started != peer.started:
+                self.end(client, "pid_reused", f"its pid belongs to {peer} now")
+
+    def end_after_bug(self, client: Client) -> None:
+        """Log the exception being handled, and end the client that it concerns."""
+        log.bug(f"{client} has met a bug in this daemon", **log.peer_fields(client.peer, client.identity))
+        self.end(client, "bug", BUG)
+
+    def end(self, client: Client, reason: str = "", why: str = "") -> None:
+        """Remove a client that has left or, for a ``reason``, must; its descriptor is closed after this round."""
+        if not client.open:
+            return
+        if reason:
+            self.counters.ended.add(reason)
+            log_end(client, reason, why)
+        client.open = False
+        self._loop.unwatch(client.fd)
+        client.events = None
+        for forget in reversed(self.on_end):
+            forget(client)
+        del self.by_fd[client.fd]
+        self.by_pid.remove(client)
+        self._routes.retire(client.fd)
+        client.account.subscriptions -= client.subscriptions
+        now = time.monotonic()
+        self.quota.close(client.account, now)
+        self.identities.close(client, now)
+        if self._handover is not None:
+            self._handover.forget(client)
+        with contextlib.suppress(OSError):  # a process that is sending to it must notice
+            client.sock.shutdown(socket.SHUT_RDWR)
+        if self._routes.forget_some(client.fd, PORTION):
+            self._loop.soon(client.sock.close)
+        else:
+            self._leaving.append(client)
+            if len(self._leaving) == 1:
+                self._loop.later(0.0, self._forget_patterns)
+        self._loop.soon(self._check_quiet)
+
+    def _forget_patterns(self) -> None:
+        """Remove patterns of clients that have gone, in steps that block no other client; then close descriptors."""
+        for _ in range(min(PORTIONS, len(self._leaving))):
+            client, begun = self._leaving.popleft(), time.monotonic()
+            if self._routes.forget_some(client.fd, PORTION):
+                client.sock.close()
+            else:
+                self._leaving.append(client)
+            self.charge(client.account, begun)
+        if self._leaving:
+            self._loop.later(0.0, self._forget_patterns)
+
+    def _check_quiet(self) -> None:
+        if not self.by_fd:
+            self.on_quiet()
