@@ -169,7 +169,7 @@ DROPS: Final = (
         ),
         usual(
             "send_failed",
-            "The kernel refused to send on a segment: other hosts there did not receive the message.",
+            "The kernel refused to send on a segment: other hosts of that segment did not receive the message.",
             "See send_errors.",
         ),
         usual("unknown_control", "Unknown control message.", "Run the same version of client and bccnd."),

@@ -45,7 +45,7 @@ DROPS: Final = (
         serious(
             "malformed",
             "A peer does not follow the gateway's protocol: its message or its connection was dropped.",
-            "Find the program that connects or sends there.",
+            "Find the program that connects or sends to the gateway.",
         ),
         serious(
             "no_topic",
@@ -80,7 +80,7 @@ DROPS: Final = (
         serious(
             "no_id",
             "A connection was closed: it did not send an id (to the broker) or a greeting (to a link) in time.",
-            "Find the program that connects there.",
+            "Find the program that connects to the gateway.",
         ),
         usual(
             "idle",
@@ -143,7 +143,7 @@ DROPS: Final = (
         "recorder_tap_gap_records",
         "The recorder read too slowly: the daemon dropped records before it received them.",
         "Give the recorder more processor time, or raise bus.queue of the daemon.",
-        "`bccn clients`: the recorder's queue and losses; `top` for what uses the processor",
+        "`bccn clients`: the recorder's queue and losses; `top` for programs that use the processor",
     ),
     usual(
         "recorder_logs_torn",

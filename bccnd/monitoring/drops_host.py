@@ -64,7 +64,7 @@ DROPS: Final = (
         serious(
             "out_of_descriptors",
             "A connection to the metrics listener got no page: the daemon has run out of descriptors or memory.",
-            "Find what holds the descriptors (bccn clients), and raise LimitNOFILE= or MemoryMax= of the service.",
+            "Find the clients that hold them (bccn clients), and raise LimitNOFILE= or MemoryMax= of the service.",
         ),
         serious("bug", "A connection to the metrics listener was closed by a bug in bccnd.", BUG, BUG_LOG),
     ),

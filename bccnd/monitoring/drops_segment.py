@@ -23,7 +23,7 @@ DROPS: Final = (
         "datagrams",
         "verdict",
         "a datagram",
-        "`bccn tap -v {name}`: the sender's address, and what the datagram claims to be",
+        "`bccn tap -v {name}`: the sender's address, and the source that the datagram names",
         usual(
             "duplicate",
             "Copy of a datagram that was already delivered. Repeats, parallel paths and networks make such copies.",
@@ -33,7 +33,7 @@ DROPS: Final = (
             "stale",
             "Late datagram: later ones of the same source were already delivered, so it could not be delivered in "
             "order.",
-            "Set dedup.late: deliver if late is better than never; else find what reorders datagrams on the way.",
+            "Set dedup.late: deliver if late is better than never; else find the cause of reordering on the way.",
             "`bccn tap -v stale`: whether one source is affected or all",
         ),
         serious(
@@ -157,8 +157,8 @@ DROPS: Final = (
         ),
         serious(
             "impossible",
-            "Report with numbers that cannot be: they run backward, or far ahead. What is shown of its host is not "
-            "changed.",
+            "Report with impossible numbers: they run backward, or far ahead. The figures of its host stay as they "
+            "were.",
             "Check that only one daemon runs under that host's name; if so, find who forges its reports.",
         ),
         usual("outdated", "Report that arrived after a later one of the same host.", "Nothing."),
