@@ -205,7 +205,7 @@ def test_all_clients_of_a_reused_pid_are_ended_whatever_their_tag(hub: Hub) -> N
     assert all(peer.ended() for peer in old)
     assert hub.bus.counters.ended["pid_reused"] == 3
     assert set(hub.bus.clients) == {new.client.fd}
-    assert set(hub.egress._counters) == {new.client.identity}
+    assert set(hub.egress._open) == {new.client.identity}
 
 
 def test_clients_of_one_process_live_side_by_side_also_where_its_start_is_not_known(hub: Hub) -> None:

@@ -20,37 +20,8 @@ from bccnd.errors import BadDatagram, BadMessage
 _MAX_SEQ: Final = (1 << 64) - 1
 #: bytes that the Perl module accepts in a channel; the signs of the other forms are no part of one
 _PERL_BYTES: Final = PERL_TOKEN_BYTES + b"/?"
-
-
 #: identities released since the last `Egress.take_ended`
 _MAX_ENDED: Final = 1024
-
-
-class _SeqCounter:
-    """The seqs of an identity in use: its number of clients, whether it has a seq yet, those used, and the first of
-    those used without a break, ``run``."""
-
-    __slots__ = ("own", "run", "started", "users")
-
-    def __init__(self, own: LocalIdentity) -> None:
-        self.users = 1
-        self.started = False
-        self.run = 0
-        self.own = own
-
-    def next(self, clock_us: int) -> int:
-        """Return the next seq."""
-        # The clock may have been set back since the identity was last used.
-        return self.own.next if self.started else max(self.own.next, clock_us)
-
-    def advance(self, seq: int, first: int | None = None) -> None:
-        """Use ``seq`` next; ``first`` is the first one used, if there was none before."""
-        if not self.started:
-            self.started = True
-            self.run = seq if first is None else first
-            if not self.own.next:
-                self.own.first = self.run
-        self.own.next = seq
 
 
 class Egress:
@@ -69,56 +40,51 @@ class Egress:
         self._sources = sources
         self._ceiling = ceiling
         self._perl_safe = perl_safe
-        self._counters: dict[bytes, _SeqCounter] = {}
+        #: identities that have clients
+        self._open: dict[bytes, LocalIdentity] = {}
         self._ended: deque[tuple[bytes, int, int]] = deque(maxlen=0)
 
     def open(self, identity: bytes) -> None:
         """Register a client under an identity."""
-        counter = self._counters.get(identity)
-        if counter is None:
-            self._counters[identity] = _SeqCounter(self._sources.claim(identity))
-        else:
-            counter.users += 1
+        own = self._open.get(identity)
+        if own is None:
+            own = self._open[identity] = self._sources.claim(identity)
+        own.users += 1
 
     def close(self, identity: bytes, now: float) -> None:
         """Unregister a client; the last one releases the identity."""
-        counter = self._counters[identity]
-        counter.users -= 1
-        if not counter.users:
-            del self._counters[identity]
-            if counter.started and counter.own.next > counter.run:
-                self._ended.append((identity, counter.run, counter.own.next))
+        own = self._open[identity]
+        own.users -= 1
+        if not own.users:
+            del self._open[identity]
+            if own.has_sent():
+                self._ended.append((identity, own.run, own.next))
             self._sources.local.release(identity, now + RELEASE_DELAY)
 
     def next_seq(self, identity: bytes) -> int:
         """Return the next seq of an identity; 0 if none was used, or it has no clients."""
-        counter = self._counters.get(identity)
-        return counter.own.next if counter is not None and counter.started else 0
+        own = self._open.get(identity)
+        return own.next if own is not None and own.started else 0
 
     def fix_seq(self, identity: bytes, clock_us: int) -> int:
         """Return the next seq of an open identity, choosing it now if there was none."""
-        counter = self._counters[identity]
-        seq = counter.next(clock_us)
-        counter.advance(seq)
+        own = self._open[identity]
+        seq = own.next_seq(clock_us)
+        own.use(seq, seq)
         return seq
 
     def resume(self, identity: bytes, seq: int) -> None:
         """Continue at ``seq`` or above under an open identity that the daemon before used."""
-        counter = self._counters[identity]
+        own = self._open[identity]
         if seq:
-            # The daemon before used all seqs below it.
-            counter.own.first = 0
-            counter.own.next = max(counter.own.next, seq) if counter.started else seq
-            if not counter.started:
-                counter.run = seq
-            counter.started = True
+            own.resume(seq)
 
     def runs(self) -> list[tuple[bytes, int, int]]:
         """Return the open identities that have sent, with the first seq of their run and the next one."""
         runs = []
-        for identity, counter in self._counters.items():
-            if counter.started and counter.own.next > counter.run:
-                runs.append((identity, counter.run, counter.own.next))
+        for identity, own in self._open.items():
+            if own.has_sent():
+                runs.append((identity, own.run, own.next))
         return runs
 
     def keep_ended(self, keep: bool) -> None:
@@ -152,12 +118,12 @@ class Egress:
                 raise BadMessage(bad.reason, bad.detail) from None
         if self._perl_safe and chan.translate(None, _PERL_BYTES) and not chan.startswith(b"!"):
             raise BadMessage("not_perl_safe", "the Perl module discards this channel")
-        counter = self._counters[identity]
-        seq = counter.next(clock_us)
+        own = self._open[identity]
+        seq = own.next_seq(clock_us)
         body = bccn1.build_body(identity, seq, chan, payload)
         # A body beyond the ceiling needs no sum.
         datagram = bccn1.build(body, self.checker.sign(body)) if len(body) <= self._ceiling else body
         if len(datagram) > self._ceiling:
             raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
-        counter.advance(seq + 1, seq)
+        own.use(seq, seq + 1)
         return seq, datagram

@@ -1,11 +1,21 @@
+cimport cython
 from bccnd.core.observing.counters cimport NamedCounts
 
 
+@cython.final
 cdef class LocalIdentity:
     cdef public object first
     cdef public object next
+    cdef public object run
+    cdef public int users
+    cdef public bint started
     cdef public double until
     cdef public bint reported
+
+    cdef object next_seq(self, object clock_us)
+    cdef use(self, object seq, object following)
+    cdef resume(self, object seq)
+    cdef bint has_sent(self) except -1
 
 
 cdef class LocalIdentities:

@@ -23,15 +23,47 @@ SPARE: Final = 1 << 20
 
 
 class LocalIdentity:
-    """Seqs used under an identity of this host: from ``first`` up to ``next``. It expires at ``until``; ``reported``
-    is set once another sender was found to use it."""
+    """An identity of this host, and the counter of its seqs.
 
-    __slots__ = ("first", "next", "reported", "until")
+    Seqs from ``first`` up to ``next`` were used under it. It has ``users`` clients. ``started`` is set once these have
+    a seq; ``run`` is the first seq that they used. It expires at ``until``; ``reported`` is set once another sender was
+    found to use it.
+    """
+
+    __slots__ = ("first", "next", "reported", "run", "started", "until", "users")
 
     def __init__(self) -> None:
-        self.first = self.next = 0
+        self.first = self.next = self.run = 0
+        self.users = 0
+        self.started = False
         self.until = float("inf")
         self.reported = False
+
+    def next_seq(self, clock_us: int) -> int:
+        """Return the next seq."""
+        # The clock may have been set back since the identity was last used.
+        return self.next if self.started else max(self.next, clock_us)
+
+    def use(self, seq: int, following: int) -> None:
+        """Use the seqs from ``seq`` up to ``following``, which is the next one."""
+        if not self.started:
+            self.started = True
+            self.run = seq
+            if not self.next:
+                self.first = seq
+        self.next = following
+
+    def resume(self, seq: int) -> None:
+        """Continue at ``seq`` or above, because the daemon before used the seqs below it."""
+        self.first = 0
+        self.next = max(self.next, seq) if self.started else seq
+        if not self.started:
+            self.run = seq
+        self.started = True
+
+    def has_sent(self) -> bool:
+        """Whether its clients have used a seq."""
+        return self.started and self.next > self.run
 
 
 class LocalIdentities:
@@ -68,9 +100,10 @@ class LocalIdentities:
         return list(self._by_src)
 
     def claim(self, src: bytes) -> LocalIdentity:
-        """Make ``src`` a local identity."""
+        """Make ``src`` a local identity whose clients have no seq yet."""
         own = self._by_src.setdefault(src, LocalIdentity())
         own.until = float("inf")
+        own.started = False
         self._keep(src, own)
         return own
 

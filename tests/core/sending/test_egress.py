@@ -91,7 +91,7 @@ def test_every_identity_has_a_counter_until_its_last_client_leaves() -> None:
     assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1_000
     for identity in (ME, OTHER):
         out.close(identity, 0.0)
-    assert out._counters == {}
+    assert out._open == {}
 
 
 def room(checker: IntegrityChecker, ceiling: int) -> int:
@@ -169,7 +169,8 @@ class Local(NamedTuple):
 
     @property
     def given(self) -> tuple[int, int]:
-        own = self.sources.claim(ME)
+        own = self.sources.local.get(ME)
+        assert own is not None
         return own.first, own.next
 
     def conflicts(self, *seqs: int) -> list[bool]:
