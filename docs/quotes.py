@@ -176,7 +176,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
                 f"(«{figures.about('idle')['date']}»;"
             ),
         ],
-        "systemd.md": [f"some «{burst}» datagrams of 150 bytes."],
+        "systemd.md": [f"some «{burst}» of 150 bytes."],
         "operations.md": [
             f"64 MiB hold some «{burst}» datagrams of 150 bytes",
             f"some {sources_mb} for 100,000 ([scaling](scaling.md#sources))",
