@@ -101,12 +101,13 @@ def recompute(
     files of the journal that cannot be used. ``past`` finds which other days can be computed again, should rows of them
     go to other epochs now; days before ``first_open`` are final."""
     set_partitions(spark, inputs_of(source, days, journal_files.MARGIN))
-    carry = None if days is None else final_days.carry(kept, first_open)
-    state = None if days is None else kept.read(ALIGN, schema.ALIGN, _known_days(kept, carry))
     wanted = None if days is None else set(days)
     damaged = set() if past is None else {*past.damaged}
     everything, sessions = sessions, without_damaged(sessions, damaged)
     with ExitStack() as persisted:
+        background = persisted.enter_context(ThreadPoolExecutor(1))
+        carry = None if days is None else final_days.carry(kept, first_open, background)
+        state = None if days is None else kept.read(ALIGN, schema.ALIGN, _known_days(kept, carry))
         if state is not None:
             # Each step that looks at it would read its files again.
             persisted.callback(state.persist(StorageLevel.DISK_ONLY).unpersist)
@@ -210,7 +211,7 @@ def _write_liveness(
         kept.empty("liveness", schema.TABLES["liveness"])
         return
     if carry is not None:
-        again = final_days.unsettled(carry.heard, heard)
+        again = final_days.unsettled(carry.carried.result().heard, heard)
         heard = heard.unionByName(again.select(*heard.columns, "verdict"), allowMissingColumns=True)
     silences = schema.conform("liveness", liveness(heard, (session[:4] for session in sessions)))
     if carry is None:

@@ -151,7 +151,7 @@ def compute(
 
         kept_runs = None if state is None else state.where("kind IN ('run', 'sent')")
         recording = recorded(right_sessions, [*journals, *(row.span for row in scanned.seen if row.day in wanted)])
-        carried = None if carry is None else carry.epochs
+        carried = None if carry is None else carry.carried.result().epochs
         aligned = keep(_align(scanned.sources(wanted), kept_runs, carried, host_clocks, recording, tasks))
         divided = aligned.where("kind IN ('epoch', 'piece', 'tail')").select("kind", "src", *Piece._fields, "day")
         divided = divided.toArrow()

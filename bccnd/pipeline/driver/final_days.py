@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from pyspark import StorageLevel
@@ -35,14 +35,19 @@ CARRIED_HEARD: Final = f"{STATE}/carried_heard"
 _FEW_DAYS: Final = 60
 
 
+class Carried(NamedTuple):
+    """What is known of carried days: ``epochs`` (`schema.CARRIED`) and ``heard`` (`schema.CARRIED_HEARD`)."""
+
+    epochs: DataFrame
+    heard: DataFrame
+
+
 class Carry(NamedTuple):
-    """What a run knows of final days. Days before ``first`` are known only by ``epochs`` (`schema.CARRIED`) and
-    ``heard`` (`schema.CARRIED_HEARD`); those before ``open`` are final."""
+    """Which days are final: those before ``open``. Days before ``first`` are known only by what is ``carried``."""
 
     first: str
     open: str
-    epochs: DataFrame
-    heard: DataFrame
+    carried: Future[Carried]
 
 
 def first_open_day(days: Collection[str], final_after: float, now: float) -> str:
@@ -54,30 +59,35 @@ def first_open_day(days: Collection[str], final_after: float, now: float) -> str
     return day_of(newest - math.ceil(final_after / 86_400))
 
 
-def carry(kept: Store, first_open: str) -> Carry | None:
-    """What is to be known of days before the last final one, from what the tables have; None if there are no such days.
-    It is written anew once a day."""
+def carry(kept: Store, first_open: str, background: Executor) -> Carry | None:
+    """What is to be known of days before the last final one; None if there are no such days.
+
+    It is written anew once a day, in the ``background``: Spark is idle while it starts to read a journal."""
     days = kept.days(ALIGN)
     if not first_open or min(days, default=first_open) >= beside(first_open)[0]:
         return None
     first = beside(first_open)[0]
-    last = beside(first)[0]
-    carried = max(kept.days(CARRIED), default="")
-    if carried != last:
-        earlier = carried if carried < last else ""
-        _write(kept, first, earlier, {day for day in days if earlier < day < first})
-    read = kept.read if carried == last else kept.written
+    return Carry(first, first_open, background.submit(_carried, kept, first, days))
+
+
+def _carried(kept: Store, first: str, days: Collection[str]) -> Carried:
+    """What is carried of the days before ``first``, from what the tables have."""
+    last, carried = beside(first)[0], max(kept.days(CARRIED), default="")
+    earlier = carried if carried <= last else ""
+    new = {day for day in days if earlier < day < first}
+    if new:
+        _write(kept, first, earlier, new)
+    read = kept.written if new else kept.read
     epochs, heard = read(CARRIED, schema.CARRIED), read(CARRIED_HEARD, schema.CARRIED_HEARD)
-    return Carry(first, first_open, epochs, heard) if epochs is not None and heard is not None else None
+    return Carried(epochs or kept.nothing(schema.CARRIED), heard or kept.nothing(schema.CARRIED_HEARD))
 
 
 def _write(kept: Store, first: str, earlier: str, days: set[str]) -> None:
     """Carry these days, and what is carried up to a day ``earlier``."""
-    state, heard = kept.read(ALIGN, schema.ALIGN, days), kept.read(HEARD, schema.HEARD, days)
+    state = kept.read(ALIGN, schema.ALIGN, days) or kept.nothing(schema.ALIGN)
+    heard = kept.read(HEARD, schema.HEARD, days) or kept.nothing(schema.HEARD)
     before = kept.read(CARRIED, schema.CARRIED) if earlier else None
     heard_before = kept.read(CARRIED_HEARD, schema.CARRIED_HEARD) if earlier else None
-    if state is None or heard is None:
-        return
     day = F.lit(beside(first)[0])
     first_day = kept.read(ALIGN, schema.ALIGN, {first})
     known = kept.days("liveness")

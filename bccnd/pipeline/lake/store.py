@@ -56,6 +56,12 @@ class Store:
         paths = self._paths(table, days)
         return parquet.read(self._spark, self._lake.root.at(table), paths, schema) if paths else None
 
+    def nothing(self, schema: StructType) -> DataFrame:
+        """A table of no rows, in the shape that `read` gives."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        return self._spark.createDataFrame([], StructType([*schema, StructField(parquet.DAY, StringType())]))
+
     def load(self, table: str, columns: pa.Schema, days: Collection[str] | None = None) -> pa.Table:
         """A table as the last run has left it, or these days of it, read by this process."""
         return parquet.load(self._lake.root.at(table), self._paths(table, days), columns)
