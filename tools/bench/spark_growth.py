@@ -48,8 +48,11 @@ MESSAGES: Final = 3
 GROWTH: Final = 1.2
 #: passes that are compared, each for one new day
 PASSES: Final = 3
-#: passes of one process; its heap may grow by so much from the fifth to the last one
-HEAP_PASSES: Final = 20
+#: passes of one process; its heap may grow by so much between two groups of passes (the median of each). With the
+#: ninth pass days begin to be final, and from the eleventh on each pass does the same
+HEAP_PASSES: Final = 24
+HEAP_EARLY: Final = slice(10, 15)
+HEAP_LATE: Final = slice(19, 24)
 HEAP_GROWTH: Final = 1.1
 
 
@@ -210,7 +213,8 @@ def main(only: tuple[str, ...]) -> None:
 
     def heap(folder: str) -> None:
         used = measure_heap(folder)
-        bounds.append((f"heap after {HEAP_PASSES} passes / after 5", used[-1] / used[4], HEAP_GROWTH))
+        early, late = statistics.median(used[HEAP_EARLY]), statistics.median(used[HEAP_LATE])
+        bounds.append(("heap of passes 20 to 24 / 11 to 15", late / early, HEAP_GROWTH))
 
     steps: dict[str, Callable[[str], None]] = {"worker": worker, "history": history, "heap": heap}
     with tempfile.TemporaryDirectory(prefix="bccnd-bench-") as folder:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from bccnd.cli.journals.pipeline import _summary
 from bccnd.cli.main import main
@@ -16,7 +18,9 @@ from bccnd.pipeline.driver.final_days import CARRIED, first_open_day
 from bccnd.pipeline.driver.incremental import once
 from bccnd.pipeline.inputs.input_history import COLUMNS, FILES
 from bccnd.pipeline.lake.delta import Change, Lake
+from bccnd.pipeline.lake.store import opened
 from bccnd.pipeline.records.task_records import date_of
+from bccnd.pipeline.tables import schema
 from examples.simulation import Down, Fleet, Late, Loss, Recording, Restart, Source, write
 from tests.pipeline.threedays import DAY, START, content, files
 
@@ -88,6 +92,31 @@ def test_days_that_become_final_leave_the_tables_of_a_build(
     tables_now = content(tables)
     for name, rows in expected.items():
         assert tables_now[name] == rows, name
+
+
+def test_what_is_carried_is_read_again_where_no_day_has_become_final(spark: SparkSession, tmp_path: Path) -> None:
+    """The days before the first one that is open have no rows: the journal pauses for a week."""
+    with opened(spark, str(tmp_path)) as kept:
+        for name, columns, days in (
+            (final_days.ALIGN, schema.ALIGN, ("2026-03-01", "2026-03-09")),
+            (CARRIED, schema.CARRIED, ("2026-03-01",)),
+        ):
+            rows = spark.range(1).select(
+                *[
+                    F.lit("s" if field.name == "src" else None).cast(field.dataType).alias(field.name)
+                    for field in columns
+                ]
+            )
+            for day in days:
+                kept.write(name, rows.withColumn("day", F.lit(day)))
+        kept.commit(())
+    with opened(spark, str(tmp_path)) as kept, ThreadPoolExecutor(1) as pool:
+        carry = final_days.carry(kept, "2026-03-08", pool)
+        assert carry is not None
+        epochs, heard = carry.carried.result()
+        assert [row.src for row in epochs.collect()] == ["s"]
+        assert heard.collect() == []
+        assert CARRIED not in kept.rows
 
 
 @pytest.mark.parametrize(
