@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -124,82 +124,57 @@ def compute(
         inputs = inputs_of(journal, days, margin)
         tasks = spark.sparkContext.defaultParallelism
         set_partitions(spark, inputs)
-        rows = count_rows(journal, inputs)
-        rows_of_days: dict[str, int] = {}
-        for file in inputs:
-            rows_of_days[file.name.day] = rows_of_days.get(file.name.day, 0) + rows.get(file.path, 0)
-        sampled = {day: clocks.parts_of(rows) for day, rows in rows_of_days.items()}
-        spans = None if days is None else spans_of(days, margin)
-        buckets = max(tasks, math.ceil(sum(rows.values()) / BUCKET))
-        readers = max(tasks, math.ceil(sum(rows.values()) / ROWS))
-        block = block_of(len({file.name.host for file in inputs}))
-        plan = Plan(journal.where, spans, {}, buckets, block, sampled)
-        scanned = _Scanned(keep(scan(spark, inputs, plan, readers)), journal, inputs)
-        wanted = computed = sorted(scanned.hosts if days is None else set(days))
-        skews = _compare_clocks(scanned, wanted, sampled)
-        offsets = clocks.offsets(skews)
-        kept_clocks = clocks.kept(state, wanted)
-        corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, kept_clocks)
-        if corrections:
-            plan = replace(plan, corrections=corrections)
-            scanned = _Scanned(keep(scan(spark, inputs, plan, readers)), journal, inputs)
-            wanted = sorted(scanned.hosts) if days is None else wanted
+        plan, readers = _plan(journal, inputs, days, margin, tasks)
+
+        def scan_with(corrections: Mapping[clocks.Key, int]) -> _Scanned:
+            corrected = replace(plan, corrections=corrections)
+            return _Scanned(keep(scan(spark, inputs, corrected, readers)), journal, inputs)
+
+        scanned = scan_with({})
+        computed = sorted(scanned.hosts if days is None else set(days))
+        found = _Clocks.of(scanned, computed, plan.parts, clocks.kept(state, computed))
+        if found.corrections:
+            scanned = scan_with(found.corrections)
+        wanted = sorted(scanned.hosts) if days is None else computed
         if days is None:
-            margin += clocks.widest(wanted, corrections)
-        host_clocks = clocks.remaining(offsets, corrections, kept_clocks)
-        right_sessions = clocks.correct_sessions(without_damaged(sessions, scanned.damaged), corrections)
+            margin += clocks.widest(wanted, found.corrections)
+        right_sessions = clocks.correct_sessions(without_damaged(sessions, scanned.damaged), found.corrections)
 
         kept_runs = None if state is None else state.where("kind IN ('run', 'sent')")
         recording = recorded(right_sessions, [*journals, *(row.span for row in scanned.seen if row.day in wanted)])
         carried = None if carry is None else carry.carried.result().epochs
-        aligned = keep(_align(scanned.sources(wanted), kept_runs, carried, host_clocks, recording, tasks))
-        divided = aligned.where("kind IN ('epoch', 'piece', 'tail')").select("kind", "src", *Piece._fields, "day")
-        divided = divided.toArrow()
-        epochs = _only(divided, "epoch").select(["src", "epoch", "host"])
-        pieces = _only(divided, "piece").drop_columns(["kind", "day"])
-        all_tails = _only(divided, "tail")
-        wanted_tails = all_tails.filter(pc.is_in(all_tails["day"], pa.array(wanted, pa.string())))
-        tails = _by_source(wanted_tails, Tail, _TAIL_FIELDS)
+        aligned = keep(_align(scanned.sources(wanted), kept_runs, carried, found.remaining, recording, tasks))
+        alignment = _Alignment(aligned, wanted)
         before = day_state.with_carried(state, carried)
-        reached = with_tails(day_state.reached(before, wanted), tails, wanted)
-        ahead = {key: clock.offset for key, clock in host_clocks.items()}
-        receivers = find_receivers(scanned.seen, scanned.reach, right_sessions, wanted, ahead)
+        reached = with_tails(day_state.reached(before, wanted), alignment.tails, wanted)
+        ahead = {key: clock.offset for key, clock in found.remaining.items()}
         context = Context(
-            EpochAssignment.of(epochs, pieces),
-            receivers,
+            EpochAssignment.of(alignment.epochs, alignment.pieces),
+            find_receivers(scanned.seen, scanned.reach, right_sessions, wanted, ahead),
             _offsets(scanned.hosts, ahead, wanted),
             frozenset(wanted),
             tuple({row.host for row in scanned.seen} | {session.host for session in right_sessions}),
-            block,
+            plan.block,
             reached,
-            tails,
+            alignment.tails,
         )
         shared = spark.sparkContext.broadcast(context)
         kept.callback(shared.destroy)
         parts = scanned.kind("part").groupBy("bucket")
         messages = keep(parts.applyInArrow(lambda table: message_records(table, shared.value), RECORD_SHAPE))
         gaps = BlockGaps(spark, messages, reached, frozenset(wanted))
-        reported = ReportedTails(spark, messages, tails, reached, receivers)
-        causes = frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
+        reported = ReportedTails(spark, messages, alignment.tails, reached, context.receivers)
         heard_epochs = reported.added("epoch", of_kind(messages, "epoch"))
         all_epochs = keep(day_state.all_days(heard_epochs.transform(of_days), before))
-        epoch_rows = all_epochs.transform(epochs_table, causes)
+        epoch_rows = all_epochs.transform(epochs_table, frame_of(spark, alignment.causes))
         if carry is not None:
             heard = all_epochs.where(F.col("day") >= carry.first).select("src", "epoch").distinct()
             epoch_rows = epoch_rows.join(heard, ["src", "epoch"])
-        marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
-        lengths, nameless = of_kind(messages, "lengths"), scanned.kind("nameless", wanted)
-        tables = {
-            "receiver_sets": of_kind(messages, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
+        tables = _loss_tables(messages, gaps, reported) | {
             "epochs": epoch_rows,
-            "messages": gaps.added(of_kind(messages, "message")),
-            "link_loss": link_loss(reported.added("link", gaps.with_kind("link"))),
-            "delivery": delivery(of_kind(messages, "delivered")),
-            "channel_loss": channel_loss(gaps.with_kind("channel")),
-            "missed": missed(reported.added("missed", gaps.with_kind("missed"))),
-            "channel_traffic": channel_traffic(lengths, nameless),
+            "channel_traffic": channel_traffic(of_kind(messages, "lengths"), scanned.kind("nameless", wanted)),
             "integrity": integrity(scanned.kind("refused", wanted)),
-            "skew": _skew_table(spark, skews, wanted),
+            "skew": _skew_table(spark, found.skews, wanted),
         }
         return Result(
             wanted,
@@ -207,15 +182,47 @@ def compute(
             day_state.kept(
                 aligned.where("kind IN ('run', 'sent', 'mark')").where(F.col("day").isin(*wanted)),
                 all_epochs,
-                frame_of(spark, clocks.to_keep(corrections, guessed, computed)),
+                frame_of(spark, clocks.to_keep(found.corrections, found.guessed, computed)),
             ),
             kept_silences(scanned.records.where(F.col("day").isin(*wanted)), scanned.kind("receiver", wanted), tasks),
             input_history.of_days(scanned.files, wanted, margin),
             scanned.damaged,
-            sorted({*day_state.renumbered(marks, state, wanted), *day_state.preceded(all_epochs, state)}),
-            corrections,
+            sorted({*day_state.renumbered(alignment.marks, state, wanted), *day_state.preceded(all_epochs, state)}),
+            found.corrections,
             kept.pop_all(),
         )
+
+
+def _plan(
+    journal: Journal, inputs: Sequence[Input], days: Collection[str] | None, margin: datetime.timedelta, tasks: int
+) -> tuple[Plan, int]:
+    """How the work is divided, while no clock is known to be wrong; and into how many tasks that read."""
+    rows = count_rows(journal, inputs)
+    rows_of_days: dict[str, int] = {}
+    for file in inputs:
+        rows_of_days[file.name.day] = rows_of_days.get(file.name.day, 0) + rows.get(file.path, 0)
+    total = sum(rows.values())
+    plan = Plan(
+        journal.where,
+        None if days is None else spans_of(days, margin),
+        {},
+        max(tasks, math.ceil(total / BUCKET)),
+        block_of(len({file.name.host for file in inputs})),
+        {day: clocks.parts_of(count) for day, count in rows_of_days.items()},
+    )
+    return plan, max(tasks, math.ceil(total / ROWS))
+
+
+def _loss_tables(messages: DataFrame, gaps: BlockGaps, reported: ReportedTails) -> dict[str, DataFrame]:
+    """The tables of messages, and of who did not receive them."""
+    return {
+        "receiver_sets": of_kind(messages, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
+        "messages": gaps.added(of_kind(messages, "message")),
+        "link_loss": link_loss(reported.added("link", gaps.with_kind("link"))),
+        "delivery": delivery(of_kind(messages, "delivered")),
+        "channel_loss": channel_loss(gaps.with_kind("channel")),
+        "missed": missed(reported.added("missed", gaps.with_kind("missed"))),
+    }
 
 
 class _Scanned:
@@ -244,6 +251,38 @@ class _Scanned:
 
     def kind(self, kind: str, days: Sequence[str] | None = None) -> DataFrame:
         return of_kind(self.records, kind, days)
+
+
+class _Clocks(NamedTuple):
+    """How far the clocks of hosts are apart, the ``corrections`` of those that are wrong (``guessed`` where nothing
+    compares them), and what ``remaining`` differs when these are put right."""
+
+    skews: list[clocks.Skew]
+    corrections: Mapping[clocks.Key, int]
+    guessed: Collection[clocks.Key]
+    remaining: Mapping[clocks.Key, Clock]
+
+    @classmethod
+    def of(cls, scanned: _Scanned, days: Sequence[str], parts: Mapping[str, int], known: clocks.KeptClocks) -> _Clocks:
+        skews = _compare_clocks(scanned, days, parts)
+        offsets = clocks.offsets(skews)
+        corrections, guessed = clocks.corrections(offsets, scanned.hosts, days, known)
+        return cls(skews, corrections, guessed, clocks.remaining(offsets, corrections, known))
+
+
+class _Alignment:
+    """What the alignment of all sources has found, in the memory of this process but for the marks."""
+
+    def __init__(self, aligned: DataFrame, wanted: Sequence[str]) -> None:
+        divided = aligned.where("kind IN ('epoch', 'piece', 'tail')").select("kind", "src", *Piece._fields, "day")
+        table = divided.toArrow()
+        self.epochs = _only(table, "epoch").select(["src", "epoch", "host"])
+        self.causes = self.epochs.rename_columns(["src", "epoch", "cause"])
+        self.pieces = _only(table, "piece").drop_columns(["kind", "day"])
+        tails = _only(table, "tail")
+        wanted_tails = tails.filter(pc.is_in(tails["day"], pa.array(wanted, pa.string())))
+        self.tails = _by_source(wanted_tails, Tail, _TAIL_FIELDS)
+        self.marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
 
 
 def inputs_of(journal: Journal, days: Collection[str] | None, margin: datetime.timedelta) -> list[Input]:

@@ -151,6 +151,42 @@ def of_days(files: Iterable[Records], days: Collection[str], margin: datetime.ti
     ]
 
 
+class _Comparison(NamedTuple):
+    """``new`` are the records that the tables were not made of, of files of days with tables; of ``incomplete`` days
+    records are gone; files of ``unusable_days`` cannot be read."""
+
+    new: list[Records]
+    incomplete: set[str]
+    unusable_days: set[str]
+
+
+def _compare(
+    source: Journal, inputs: Iterable[Input], made_of: Sequence[Records], computed_days: Collection[str]
+) -> _Comparison:
+    """Compare the files of a journal with those that the tables were made of."""
+    rows = {file.path: file.rows for file in made_of}
+    computed = Ranges(file.numbers for file in made_of)
+    listed, unknown = [], {}
+    for name, path, _ in inputs:
+        numbers = (name.host, name.journal_id, name.first, rows.get(path) or name.records or 0)
+        if numbers[-1] and computed.hold(*numbers):
+            listed.append(numbers)
+        elif name.day in computed_days:
+            unknown[path] = name
+    # Files of other days need not be looked into: these days are computed anyway, and the files touch no others.
+    read, unusable_days = [], set()
+    for path, ends in source.ends(unknown).items():
+        name = unknown[path]
+        if isinstance(ends, PipelineError):
+            # The scan of its day finds out why it cannot be used.
+            unusable_days.add(name.day)
+        else:
+            read.append(Records(path, name.host, name.journal_id, name.first, *ends, name.day))
+    new = [file for file in read if not computed.hold(*file.numbers)]
+    left = Ranges([*listed, *(file.numbers for file in read)])
+    return _Comparison(new, incomplete(made_of, left), unusable_days)
+
+
 class InputHistory:
     """What the tables were made of, beside the files that a journal has now.
 
@@ -174,30 +210,11 @@ class InputHistory:
         first_known = beside(first_open)[0] if first_open else ""
         table = kept.load(FILES, COLUMNS, {day for day in self._days if day >= first_known})
         self._made_of = list(map(Records, *(column.to_pylist() for column in table.columns)))
-        rows = {file.path: file.rows for file in self._made_of}
-        computed = Ranges(file.numbers for file in self._made_of)
         computed_days = {neighbour for day in kept.days(FILES) for neighbour in (day, *beside(day))}
-        listed, unknown = [], {}
-        for name, path, _ in inputs:
-            if name.day < first_known:
-                continue
-            numbers = (name.host, name.journal_id, name.first, rows.get(path) or name.records or 0)
-            if numbers[-1] and computed.hold(*numbers):
-                listed.append(numbers)
-            elif name.day in computed_days:
-                unknown[path] = name
-        # Files of other days need not be looked into: these days are computed anyway, and the files touch no others.
-        read, unusable_days = [], set()
-        for path, ends in source.ends(unknown).items():
-            name = unknown[path]
-            if isinstance(ends, PipelineError):
-                # The scan of its day finds out why it cannot be used.
-                unusable_days.add(name.day)
-            else:
-                read.append(Records(path, name.host, name.journal_id, name.first, *ends, name.day))
-        self._new = [file for file in read if not computed.hold(*file.numbers)]
-        self._incomplete = incomplete(self._made_of, Ranges([*listed, *(file.numbers for file in read)]))
-        self.new_days = touched((file.low, file.high) for file in self._new) | unusable_days
+        looked_at = [file for file in inputs if file.name.day >= first_known]
+        found = _compare(source, looked_at, self._made_of, computed_days)
+        self._new, self._incomplete = found.new, found.incomplete
+        self.new_days = touched((file.low, file.high) for file in found.new) | found.unusable_days
         final = [file for file in inputs if file.name.day < first_open]
         self.late = sorted(_unknown(final, kept.load(FILES, COLUMNS, {file.name.day for file in final})))
 
