@@ -1,4 +1,5 @@
-"""Restores the clients of the previous daemon, and replays the input that it did not finish."""
+"""Restores clients from the images that the previous daemon wrote (`bus.clients.client_image`) and from their logs, and
+replays the input that it did not finish."""
 
 from __future__ import annotations
 

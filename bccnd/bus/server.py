@@ -17,7 +17,7 @@ from typing import Any
 from bccnd import log
 from bccnd.bus.clients.access import Access, Admission
 from bccnd.bus.clients.client import BusLimits, Client
-from bccnd.bus.clients.client_state import client_image
+from bccnd.bus.clients.client_image import write_image
 from bccnd.bus.clients.identities import ClientsByPid, Identities
 from bccnd.bus.clients.registry import BUG, ClientRegistry
 from bccnd.bus.clients.subscriptions import Subscriptions
@@ -225,7 +225,7 @@ class Bus:
         return self.registry.admit(sock, number, peer, dialect, account, self._access.rights(peer))
 
     def _image(self, client: Client) -> bytes:
-        return client_image(client, self.control.requests_of(client), self._routes.patterns(client.fd))
+        return write_image(client, self.control.requests_of(client), self._routes.patterns(client.fd))
 
     def _turn_away(self, sock: socket.socket, peer: Peer, reason: str, why: str, remedy: str) -> None:
         self.counters.refused.add(reason)

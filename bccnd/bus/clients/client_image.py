@@ -1,4 +1,4 @@
-"""All that is known of a client, as records for the daemon that comes next."""
+"""Writes the image of a client: the records from which `bus.client_restore` restores it in the next daemon."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from bccnd.bus.clients.client import Client
 from bccnd.core.formats import client_log_format
 
 
-def client_image(client: Client, requests: Iterable[bytes], patterns: dict[bytes, int]) -> bytes:
-    """Return the records that describe a client from the beginning.
+def write_image(client: Client, requests: Iterable[bytes], patterns: dict[bytes, int]) -> bytes:
+    """Return the records that describe a client from its beginning.
 
     ``requests`` are the control messages in force for it, ``patterns`` those that it holds and how often.
     """
