@@ -6,3 +6,5 @@ from typing import Final
 DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
 #: the unit passes the keys in it to the daemon
 KEY_FOLDER: Final = "/etc/bccnd/keys"
+#: the socket of the bus
+DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"

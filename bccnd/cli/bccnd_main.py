@@ -12,7 +12,7 @@ import sys
 import click
 
 from bccnd.cli.shared.lazy_group import complete_files
-from bccnd.cli.shared.streams import ServerCommand
+from bccnd.cli.shared.stream_errors import ServerCommand
 from bccnd.errors import ConfigError, StartError
 from bccnd.gateways import NAMES
 from bccnd.paths import DEFAULT_PATH

@@ -17,8 +17,8 @@ import click
 
 from bccnd.cli.shared import completion as completion  # bash completes as this says
 from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
-from bccnd.cli.shared.streams import fill_closed_streams, reported_streams
-from bccnd.core.wire.frames import DEFAULT_SOCKET
+from bccnd.cli.shared.stream_errors import fill_closed_streams, reported_streams
+from bccnd.paths import DEFAULT_SOCKET
 from bccnd.version import VERSION
 
 COMMANDS: Final = {

@@ -21,7 +21,7 @@ from bccnd import log
 from bccnd.bus.clients.access import Access, admit_all, by_user
 from bccnd.bus.server import Bus, Entrance
 from bccnd.cli.shared.lazy_group import complete_files
-from bccnd.cli.shared.streams import ServerCommand
+from bccnd.cli.shared.stream_errors import ServerCommand
 from bccnd.core.formats.bus_address import read_address, write_address
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes

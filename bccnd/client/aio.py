@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
-from bccnd.client.async_calls import Calls, PatternMessages
 from bccnd.client.events import MAX_EVENTS, Event, EventQueue, raise_refused
 from bccnd.client.message import Message
-from bccnd.client.requests import is_awaitable
+from bccnd.client.request_reply import is_awaitable
 from bccnd.client.session import OPTIONAL, Session
+from bccnd.client.shared_calls import Calls, PatternMessages
 from bccnd.client.transport import TURN, Transport, usual_path
 
 __all__ = ["AsyncConnection", "AsyncSubscription", "connect"]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from bccnd.client.async_calls import Calls, Client, PatternMessages
 from bccnd.client.events import (
     MAX_EVENTS,
     Away,
@@ -21,9 +20,10 @@ from bccnd.client.events import (
 )
 from bccnd.client.message import Data, Message, publication
 from bccnd.client.pollable import PollableDescriptor
-from bccnd.client.requests import Replies, Responder, is_awaitable, refuse_coroutine
+from bccnd.client.request_reply import Replies, Responder, is_awaitable, refuse_coroutine
 from bccnd.client.router import raise_errors
 from bccnd.client.session import OPTIONAL, PATIENCE, Session
+from bccnd.client.shared_calls import Calls, Client, PatternMessages
 from bccnd.client.transport import TURN, SessionSocket, usual_path
 
 __all__ = [

@@ -21,7 +21,7 @@ from typing import Any, Final, overload
 from bccnd.client.endpoint_options import check_range, checker_of, udp_options
 from bccnd.client.endpoint_queues import ChannelQueues, RememberedMessages
 from bccnd.client.message import Data, Message, to_bytes, to_text
-from bccnd.client.requests import refuse_coroutine
+from bccnd.client.request_reply import refuse_coroutine
 from bccnd.client.router import PatternTable, call_listeners, raise_errors
 from bccnd.core.trust.integrity import IntegrityChecker, make_hmac
 from bccnd.core.wire import bccn1, directed_targets

@@ -14,7 +14,7 @@ from bccnd.core.matching.patterns import DIALECTS
 
 #: channels whose receivers are remembered
 _CACHED: Final = 4096
-#: a reply is a directed message that begins so, a token behind it; see `bccnd.client.requests`
+#: a reply is a directed message that begins so, a token behind it; see `bccnd.client.request_reply`
 REPLY: Final = b"reply:"
 
 T = TypeVar("T")

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from bccnd import paths
 from bccnd.client.session import Outgoing, Session
 from bccnd.core.formats.bus_address import MAX_PATH, read_address
 from bccnd.core.wire import frames
@@ -34,7 +35,7 @@ TURN: Final = 64
 
 def usual_path() -> str:
     """Where the daemon is by default."""
-    return os.environ.get("BCCN_SOCKET") or frames.DEFAULT_SOCKET
+    return os.environ.get("BCCN_SOCKET") or paths.DEFAULT_SOCKET
 
 
 def address_of(path: str) -> str | bytes:

@@ -33,7 +33,8 @@ from bccnd.core.formats.bus_address import read_address
 from bccnd.core.tracking.dedup_rules import EXPIRE, HORIZON, MAX_SOURCES, SANITY
 from bccnd.core.tracking.liveness import DEAD_AFTER
 from bccnd.core.wire.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP
-from bccnd.core.wire.frames import DEFAULT_SOCKET, LINKS
+from bccnd.core.wire.frames import LINKS
+from bccnd.paths import DEFAULT_SOCKET
 
 #: least seconds between heartbeats: those of a fleet must not become its traffic
 MIN_HEARTBEAT: Final = 0.1

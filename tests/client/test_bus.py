@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from bccnd import paths
 from bccnd.client.bus import Connection, Event, Reconnected, Refusal, connect
 from bccnd.client.message import Message
 from bccnd.core.wire import frames
@@ -58,7 +59,7 @@ def message(connection: Connection) -> Message:
 def test_the_path_is_the_one_given_else_the_environments_else_the_default(
     hub: Hub, do: Do, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(frames, "DEFAULT_SOCKET", str(tmp_path / "default"))
+    monkeypatch.setattr(paths, "DEFAULT_SOCKET", str(tmp_path / "default"))
     monkeypatch.delenv("BCCN_SOCKET", raising=False)
     with pytest.raises(BusError, match="default"):
         connect()

@@ -23,7 +23,7 @@ from bccnd.gateways import NAMES as GATEWAYS
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Peer as GatewayPeer
 from bccnd.gateways.status import Status
-from bccnd.monitoring import program_pages
+from bccnd.monitoring import metrics_health_pages
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.version import VERSION
@@ -69,7 +69,7 @@ def test_the_pages_are_understood_by_the_parsers_of_their_kinds(busy: Observed) 
         families = list((read_openmetrics if strict else read_plain)(text))
         assert any(family.name == "bccnd_datagrams" for family in families)
     assert busy.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
-    assert set(program_pages.pages(cast(DaemonState, busy))) == {"/metrics", "/healthz"}
+    assert set(metrics_health_pages.pages(cast(DaemonState, busy))) == {"/metrics", "/healthz"}
 
 
 def test_every_family_has_the_prefix_and_a_text_and_only_counters_end_in_total(busy: Observed) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from bccnd.cli.pipe.bus_pipe import BusPipe
-from bccnd.cli.pipe.streams import LineReader, LineWriter
+from bccnd.cli.pipe.stream_threads import LineReader, LineWriter
 from bccnd.cli.shared.connection import explain, explain_unreachable
 from bccnd.cli.shared.output import NO_DAEMON, fail
 from bccnd.client.events import Refusal

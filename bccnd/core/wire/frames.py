@@ -27,8 +27,6 @@ MSGS: Final = b"MSGS"
 MAX_PACKET: Final = 409_600
 #: the largest batch; a larger message is sent as a frame of its own
 MAX_BATCH: Final = 65_536
-#: default path of the bus socket
-DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"
 
 #: keys of control messages
 CRED_WHOAMI: Final = b"!/cred/whoami"

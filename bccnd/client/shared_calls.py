@@ -13,7 +13,7 @@ from bccnd.client.events import MAX_EVENTS, MAX_INBOX, AsyncCallback, EventQueue
 from bccnd.client.logs import log_event
 from bccnd.client.message import Data, Message, directed, publication, to_bytes
 from bccnd.client.outgoing import Outgoing, Request
-from bccnd.client.requests import AsyncReplies, AsyncResponder, write_request
+from bccnd.client.request_reply import AsyncReplies, AsyncResponder, write_request
 from bccnd.client.session import PATIENCE, Session
 from bccnd.client.transport import SessionSocket, unreachable
 from bccnd.core.wire import frames

@@ -11,7 +11,7 @@ import pytest
 
 import bccnd
 import bccnd.aio
-from bccnd.client.requests import read_request
+from bccnd.client.request_reply import read_request
 from tests.client.sessions import Join, both
 from tests.refusals import refused
 from tests.support import PATIENCE, Hub, turning
