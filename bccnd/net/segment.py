@@ -130,7 +130,7 @@ class Segment:
         self.up = True
         #: those of sockets that were replaced
         self._earlier_drops = 0
-        self._to = destination(options)
+        self._destination = destination(options)
         #: bytes of the receive buffer
         self.granted = self._prepare(self.sock)
         if self.granted < options.receive_buffer:
@@ -144,17 +144,19 @@ class Segment:
         drops = self.kernel_drops()
         #: the kernel's drops that were logged
         self.logged_drops = drops if logged_drops is None else logged_drops
-        self._drops_at: tuple[InflightState, int] | None = None
+        self._recorded_at: tuple[InflightState, int] | None = None
         if drops and logged_drops is None:
             self.warnings.append(
                 f"segment {options.name}: the kernel dropped {drops} datagrams on the passed socket before this start. "
                 "Remedy: if the number grows from start to start, raise ReceiveBuffer= in the socket unit"
             )
-        self._name_size = _SOCKADDR_IN if options.family == socket.AF_INET else _SOCKADDR_IN6
-        self.receiver = Receiver(self.sock.fileno(), options.largest, self._name_size)
+        self._address_size = _SOCKADDR_IN if options.family == socket.AF_INET else _SOCKADDR_IN6
+        self.receiver = Receiver(self.sock.fileno(), options.largest, self._address_size)
         #: the senders of the last batch
         self.peers = self._peers(self.receiver.names)
-        self.sender = SegmentSender(self.counters, BroadcastSender(self.sock, self._to, pack_address(self._to)))
+        self.sender = SegmentSender(
+            self.counters, BroadcastSender(self.sock, self._destination, pack_address(self._destination))
+        )
 
     def _prepare(self, sock: socket.socket) -> int:
         """Set a socket's options and buffers; return the bytes of its receive buffer."""
@@ -191,23 +193,25 @@ class Segment:
 
     def record_sends(self, inflight: InflightState, number: int, *, already_sent: bool) -> None:
         """Record sends in ``inflight`` as segment ``number``; ``already_sent`` suppresses those of a replayed input."""
-        self.sender.sender = recording.BroadcastSender(inflight, number, self.fileno(), pack_address(self._to))
+        self.sender.broadcaster = recording.BroadcastSender(
+            inflight, number, self.fileno(), pack_address(self._destination)
+        )
         self.sender.already_sent = already_sent
 
     def record_receives(self, inflight: InflightState, number: int) -> None:
         """Record received batches in ``inflight`` as segment ``number``; ends a replay."""
         self.sender.already_sent = False
         options, name = self.options, self.options.name.encode()
-        self.receiver = recording.Receiver(inflight, number, name, self.fileno(), options.largest, self._name_size)
+        self.receiver = recording.Receiver(inflight, number, name, self.fileno(), options.largest, self._address_size)
         self.peers = self._peers(self.receiver.names)
-        self._drops_at = inflight, number
+        self._recorded_at = inflight, number
         self.set_logged_drops(self.logged_drops)
 
     def set_logged_drops(self, drops: int) -> None:
         """Record the kernel's drops that were logged; the next daemon will not log them again."""
         self.logged_drops = drops
-        if self._drops_at is not None:
-            inflight, number = self._drops_at
+        if self._recorded_at is not None:
+            inflight, number = self._recorded_at
             write_drops(inflight.memory, number, drops)
 
     def _peers(self, names: memoryview) -> Peers:

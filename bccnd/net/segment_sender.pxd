@@ -6,7 +6,7 @@ from bccnd.native.system.sockio cimport BroadcastSender
 @cython.final
 cdef class SegmentSender:
     cdef readonly SegmentCounters counters
-    cdef public BroadcastSender sender
+    cdef public BroadcastSender broadcaster
     cdef public bint already_sent
 
     @cython.locals(failed=int)
