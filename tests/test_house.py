@@ -44,7 +44,7 @@ MAY: dict[str, set[str]] = {
     "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
     "cli": {
         *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
-        *("doctor", "fleet", "key_files", "log", "monitoring", "paths", "version"),
+        *("doctor", "fleet", "handover", "key_files", "log", "monitoring", "paths", "version"),
     },
 }
 #: what a part of a room may import of that room, beside itself: only parts that stand above it in this table

@@ -72,13 +72,14 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
         gc.enable()
         sys.exit(run(gateway, configuration.settings, path, bound=bound))
     from bccnd.daemon import Daemon
+    from bccnd.handover.stored_names import is_stored
     from bccnd.net.service_manager import ServiceManager, take_sockets
     from bccnd.net.socket_activation import ActivatedSockets
 
     log.setup()
     try:
         manager = ServiceManager.from_environment()
-        sockets = ActivatedSockets(take_sockets(), service=manager.available)
+        sockets = ActivatedSockets(take_sockets(), service=manager.available, is_stored=is_stored)
         daemon = Daemon(configuration, path, sockets, manager, gateways=not no_gateways)
     except StartError as error:
         _refuse(f"cannot start: {error}", error.remedy, error.reason, str(error))

@@ -34,6 +34,7 @@ from bccnd.errors import BadDatagram
 from bccnd.native.memory import slot_layout as layout
 from bccnd.native.memory.slots import SlotMemory
 
+#: version 1.0 called these logs annals
 MAGIC: Final = b"bccnd annals"
 _HEADER: Final = MAGIC + struct.pack("=I", 1)
 DIRECT: Final = 1

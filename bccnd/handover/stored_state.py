@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -23,18 +22,12 @@ from bccnd import log
 from bccnd.core.formats import client_log_format
 from bccnd.handover.client_log import NOTHING, StoredClientLog
 from bccnd.handover.memfd import File, create, map_whole
+from bccnd.handover.stored_names import CLIENT, INFLIGHT, MEMORY, SOURCES, split_number
 from bccnd.native.memory import inflight_layout as layout
 from bccnd.native.memory import slot_layout
 from bccnd.native.memory.inflight import InflightState
 from bccnd.native.memory.slots import SlotMemory
 
-#: names of descriptors in the store
-INFLIGHT: Final = "ledger"
-CLIENT: Final = "client-"
-MEMORY: Final = "memory"
-#: logs of sources, by version 1.0
-SOURCES: Final = "sources-"
-_NAMED: Final = re.compile(r"(client-|sources-)([0-9]{1,18})")
 #: replays of an input; one that kills the daemon each time is dropped then
 MAX_TRIES: Final = 3
 #: the largest memory of sources and counters that is taken over
@@ -102,14 +95,14 @@ class Handover:
         pairs: dict[int, list[int]] = {}
         states = []
         for name, fd in passed:
-            found = _NAMED.fullmatch(name)
-            if found is not None and found[1] == CLIENT:
-                pairs.setdefault(int(found[2]), []).append(fd)
-            elif found is not None:
-                self._logs.append((int(found[2]), fd))
-            elif name == MEMORY:
+            kind, number = split_number(name)
+            if kind == CLIENT:
+                pairs.setdefault(number, []).append(fd)
+            elif kind == SOURCES:
+                self._logs.append((number, fd))
+            elif kind == MEMORY:
                 self._memories.append(fd)
-            elif name == INFLIGHT:
+            elif kind == INFLIGHT:
                 states.append(fd)
             else:
                 self._drop(f"a descriptor called {name!r}", name, fd)

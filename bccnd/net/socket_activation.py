@@ -8,7 +8,6 @@ unit.
 from __future__ import annotations
 
 import os
-import re
 import socket
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,8 +22,6 @@ from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.segment import Segment, SegmentOptions
 from bccnd.net.segment_opening import UdpOptions, bound_device, interface_name, peer_name
 
-#: names of stored descriptors, which are not sockets to listen on
-_STORED: Final = re.compile(r"(client|state|sources)-[0-9]+|ledger")
 _INET: Final = (socket.AF_INET, socket.AF_INET6)
 #: errors that a sandboxed service gets for a segment
 _SANDBOX_ERRORS: Final = ("no_socket", "no_route", "no_interface", "interface_refused")
@@ -56,11 +53,19 @@ class _PassedSocket(NamedTuple):
 class ActivatedSockets:
     """The passed sockets, and what each serves.
 
-    ``stored`` holds the descriptors that the previous daemon stored. ``served`` lists in words what passed sockets
-    serve. ``service`` is whether a service manager started this process; remedies depend on it.
+    ``stored`` holds the descriptors that the previous daemon stored: those with a name that ``is_stored`` accepts, and
+    those on which nothing can listen. ``served`` lists in words what passed sockets serve. ``service`` is whether a
+    service manager started this process; remedies depend on it.
     """
 
-    def __init__(self, passed: Iterable[tuple[str, int]] = (), *, service: bool = False) -> None:
+    def __init__(
+        self,
+        passed: Iterable[tuple[str, int]] = (),
+        *,
+        service: bool = False,
+        is_stored: Callable[[str], bool] = lambda _name: False,
+    ) -> None:
+        self._is_stored = is_stored
         self.stored: list[tuple[str, int]] = []
         self.served: list[str] = []
         self._buses: list[_PassedSocket] = []
@@ -77,7 +82,7 @@ class ActivatedSockets:
     def _classify(self, name: str, descriptor: int) -> None:
         from systemd.daemon import is_socket, is_socket_inet  # installed wherever sockets are passed
 
-        if _STORED.fullmatch(name) or not is_socket(descriptor):
+        if self._is_stored(name) or not is_socket(descriptor):
             self.stored.append((name, descriptor))
             return
         one = _PassedSocket(name, socket.socket(fileno=descriptor))

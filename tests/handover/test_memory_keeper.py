@@ -12,7 +12,8 @@ import pytest
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.wire.verdicts import ACCEPTED
 from bccnd.handover.memory_keeper import LONGEST_PAUSE, SHORTEST_PAUSE, MemoryKeeper
-from bccnd.handover.stored_state import MEMORY, Handover
+from bccnd.handover.stored_names import MEMORY
+from bccnd.handover.stored_state import Handover
 from bccnd.native.memory.slots import SlotMemory
 from tests.core.scenario import receive
 from tests.handover.successors import Store, drop

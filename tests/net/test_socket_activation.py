@@ -16,6 +16,7 @@ import pytest
 
 from bccnd.core.wire.bccn1 import MAX_RECEIVE
 from bccnd.errors import StartError
+from bccnd.handover.stored_names import is_stored
 from bccnd.net.segment import SegmentOptions
 from bccnd.net.socket_activation import ActivatedSockets
 from tests.support import BROADCAST, cannot_here, free_port
@@ -204,7 +205,7 @@ def test_stored_descriptors_are_left_alone(tmp_path: Path, stack: ExitStack) -> 
     listening = bus_socket(str(tmp_path / "strange"))
     stored = [
         ("client-12", ours.detach()),
-        ("state-12", os.memfd_create("state")),
+        ("memory", os.memfd_create("memory")),
         ("sources-3", os.memfd_create("sources")),
         ("ledger", os.memfd_create("ledger")),
         ("of-a-later-version", os.memfd_create("x")),
@@ -212,7 +213,7 @@ def test_stored_descriptors_are_left_alone(tmp_path: Path, stack: ExitStack) -> 
         ("stored", os.open("/dev/null", os.O_RDONLY)),
     ]
     bus = bus_socket(str(tmp_path / "bus"))
-    sockets = ActivatedSockets([*stored[:3], ("bus", bus), *stored[3:]])
+    sockets = ActivatedSockets([*stored[:3], ("bus", bus), *stored[3:]], is_stored=is_stored)
     sockets.assign([str(tmp_path / "bus")], [], metrics=False)
     sockets.close()
     assert sockets.stored == stored

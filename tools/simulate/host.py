@@ -18,6 +18,7 @@ from bccnd.config import load
 from bccnd.daemon.daemon import Daemon
 from bccnd.errors import StartError
 from bccnd.handover.client_log import NOTHING
+from bccnd.handover.stored_names import is_stored
 from bccnd.native.buffers import scan
 from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
@@ -102,7 +103,8 @@ class Host:
         self.store.stopping = False
         before = _open_descriptors()
         with self._step(kill_at):
-            sockets = ActivatedSockets([*self.units.passed(), *self.store.passed()], service=True)
+            passed = [*self.units.passed(), *self.store.passed()]
+            sockets = ActivatedSockets(passed, service=True, is_stored=is_stored)
             manager = ServiceManager(self.store.notify)
             try:
                 self.daemon = Daemon(load(str(self.config)), str(self.config), sockets, manager)

@@ -35,6 +35,7 @@ import struct
 from mmap import mmap
 from typing import Final, NamedTuple
 
+#: version 1.0 called this memory a ledger
 MAGIC: Final = b"bccnled1"
 
 #: kinds of input: a batch of datagrams, a packet from a client, and a blocked packet that is retried
