@@ -40,7 +40,9 @@ MAY: dict[str, set[str]] = {
         *("bus", "client", "config", "core", "errors", "fleet", "gateways", "handover", "log", "monitoring", "native"),
         *("net", "version"),
     },
-    "doctor": {"bus", "client", "config", "core", "errors", "key_files", "log", "net", "paths", "version"},
+    "doctor": {
+        *("bus", "client", "config", "core", "errors", "key_files", "log", "monitoring", "net", "paths", "version"),
+    },
     "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
     "cli": {
         *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),

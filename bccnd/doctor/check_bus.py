@@ -10,19 +10,20 @@ from typing import Final
 from bccnd.doctor.probe import Probe
 from bccnd.doctor.probe_host import group_name
 from bccnd.doctor.result import Finding, look, not_checked, ok, wrong
+from bccnd.monitoring.drop_catalog import BY_NAME
 from bccnd.version import VERSION
 
 #: seconds from which on an answer is slow
 SLOW: Final = 0.5
-#: verdicts that point at a wrong key, a missing one or an attack, with what they mean
-_REFUSED: Final = {
-    "integrity_failed": "signed with another key, damaged, or forged",
-    "integrity_missing": "not signed",
-    "integrity_unknown": "signed with another algorithm, or by a sender without a public key here",
-    "replayed": "their numbers were used before: a program that numbers anew, or a replay attack",
-    "bad_envelope": "no BCCN: another protocol uses this port",
-    "internal_error": "a bug of the daemon",
-}
+#: verdicts that point at a wrong key, a missing one or an attack
+_REFUSED: Final = (
+    "integrity_failed",
+    "integrity_missing",
+    "integrity_unknown",
+    "replayed",
+    "bad_envelope",
+    "internal_error",
+)
 #: errno of an attempt to connect: what it means, and what to do with the service
 _CONNECT_ERRORS: Final = {
     "ENOENT": (" is not there: no daemon runs, or it has another bus.path", "start"),
@@ -107,9 +108,10 @@ def check_traffic(probe: Probe) -> Iterator[Finding]:
         yield not_checked("no daemon reports what it has counted")
         return
     received, found = status.get("received", 0), []
-    for verdict, meaning in _REFUSED.items():
+    for verdict in _REFUSED:
         if count := status.get("verdicts", {}).get(verdict, 0):
-            finding = f"{count:,} of {received:,} datagrams were refused ({verdict}): {meaning}"
+            meaning = BY_NAME["datagrams", verdict].means.removesuffix(".")
+            finding = f"{count:,} of {received:,} datagrams were refused ({verdict}). {meaning}"
             found.append(look(finding, f"bccn tap -v {verdict} shows their senders; docs/runbook.md has the remedies"))
     if lost := status.get("lost", 0):
         remedy = "bccn sources shows their senders; see receive buffer, and 'repeat' in the configuration"

@@ -12,5 +12,7 @@ from bccnd.monitoring import drops_bus, drops_gateways, drops_host, drops_segmen
 
 #: all drops, in the order of a datagram's way: segment, bus, host, gateways, recorder
 DROPS: Final = (*drops_segment.DROPS, *drops_bus.DROPS, *drops_host.DROPS, *drops_gateways.DROPS)
+#: the same by family and name
+BY_NAME: Final = {(drop.family, drop.name): drop for drop in DROPS}
 #: messages lost on the network: shown with the drops, but not dropped by this host
 LOST: Final = drops_segment.LOST

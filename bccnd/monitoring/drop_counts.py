@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from bccnd import log
 from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.observing.counters import ERROR_REASONS
 from bccnd.core.wire.verdicts import NAMES as VERDICTS
 from bccnd.monitoring.daemon_state import DaemonState, all_counters
-from bccnd.monitoring.drop_catalog import DROPS
+from bccnd.monitoring.drop_catalog import BY_NAME, DROPS
 from bccnd.monitoring.drop_entry import Drop
 
 
@@ -22,15 +22,12 @@ class DropCount(NamedTuple):
     total: int
 
 
-_BY_NAME: Final = {(drop.family, drop.name): drop for drop in DROPS}
-
-
 def count_drops(daemon: DaemonState) -> Iterator[DropCount]:
     """Yield all counts, including zeros, in the order of the catalog; those of gateways and recorders as reported."""
     found: dict[tuple[str, str], list[DropCount]] = {}
     for family, where, counts in drop_counters(daemon):
         for name, count in counts.items():
-            drop = _BY_NAME.get((family, name))
+            drop = BY_NAME.get((family, name))
             if drop is not None:  # other verdicts are accepted
                 found.setdefault((family, name), []).append(DropCount(drop, where, count))
     for drop in DROPS:

@@ -77,7 +77,11 @@ def test_without_systemd_no_remedy_asks_for_it() -> None:
     ("counted", "state", "text"),
     [
         ({}, "ok", "none was lost"),
-        ({"verdicts": {"integrity_failed": 3}}, "look", "3 of 10 datagrams were refused (integrity_failed)"),
+        (
+            {"verdicts": {"integrity_failed": 3}},
+            "look",
+            "3 of 10 datagrams were refused (integrity_failed). Integrity check failed: signed with",
+        ),
         ({"verdicts": {"duplicate": 9, "looped": 4, "not_addressed": 1}}, "ok", "none was lost"),
         ({"lost": 4}, "look", "4 messages were lost"),
         ({"dropped": {"queue_messages": 5, "client_gone": 9}}, "look", "5 messages to local programs were dropped"),

@@ -157,9 +157,10 @@ def ask_receivers(bus: Connection, record: TapRecord) -> dict[str, Any]:
     was not delivered."""
     local = record.verdict == "looped"
     if record.body is None or not (local or KIND_OF.get(record.verdict) == "delivered"):
-        from bccnd.monitoring.drop_catalog import DROPS  # other commands do not need it
+        from bccnd.monitoring.drop_catalog import BY_NAME  # other commands do not need it
 
-        return {"reason": next((drop.means for drop in DROPS if drop.name == record.verdict), record.verdict)}
+        drop = BY_NAME.get(("datagrams", record.verdict))
+        return {"reason": record.verdict if drop is None else drop.means}
     answer: dict[str, Any] = json.loads(bus.ask(frames.RECEIVERS, record.body[2]))
     gateways = "links" if record.segment in frames.LINKS else "links_here"
     answer["gateways"] = [] if local and record.segment in frames.LINKS else answer.pop(gateways)
