@@ -28,9 +28,8 @@ cdef class SegmentReader(Handler):
     cdef InputTransaction _transaction
 
     cdef on_events(self, unsigned int _events)
-    cdef _measure_batches(self)
     cpdef bint drain(self, int rounds=*) except -1
-    @cython.locals(_=int, datagrams=list)
+    @cython.locals(_=int, datagrams=list, more=bint)
     cdef bint _take(self, int rounds) except -1
     @cython.locals(
         deliveries=Deliveries, wall=longlong, stamp=longlong,

@@ -59,37 +59,34 @@ class SegmentReader(Handler):
 
     def on_events(self, _events: int) -> None:
         self._take(ROUNDS)
-        self._fanout.send_batches()
-        if self._oldest:
-            self._measure_batches()
 
     def drain(self, rounds: int = ROUNDS) -> bool:
         """Process what the socket holds, at most so many batches; return whether there may be more."""
-        more = self._take(rounds)
-        self._fanout.send_batches()
-        if self._oldest:
-            self._measure_batches()
-        return more
-
-    def _measure_batches(self) -> None:
-        """Record how long the oldest datagram took that waited for the batches."""
-        self._forward.add((clock.time_ns() - self._oldest) * 1e-9)
-        self._oldest = 0
+        return self._take(rounds)
 
     def _take(self, rounds: int) -> bool:
-        """Process at most so many batches; return whether there may be more."""
+        """Process at most so many batches, then send what has gathered for clients in batch mode; return whether there
+        may be more."""
+        more = True
         for _ in range(rounds):
             try:
                 datagrams = self._receiver.receive()
             except BlockingIOError:
-                return False
+                more = False
+                break
             except OSError as error:
                 self._report(error)
-                return False
+                more = False
+                break
             self._process(datagrams)
             if len(datagrams) < BATCH:
-                return False
-        return True
+                more = False
+                break
+        self._fanout.send_batches()
+        if self._oldest:  # the time of this one ends now
+            self._forward.add((clock.time_ns() - self._oldest) * 1e-9)
+            self._oldest = 0
+        return more
 
     def _process(self, datagrams: list[bytes]) -> None:
         """Judge a batch, deliver what is to be delivered, and record how long that took."""
