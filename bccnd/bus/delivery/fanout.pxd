@@ -24,21 +24,16 @@ cdef class Fanout:
     cdef readonly bint due
     cdef Loop _loop
 
-    @cython.locals(receivers=Receivers, frame=bytes)
-    cpdef deliver(self, Deliveries deliveries)
     @cython.locals(number=Py_ssize_t, receivers=Receivers, frame=bytes, fds=tuple, messages=list)
-    cdef _deliver_all(self, Deliveries deliveries)
+    cpdef deliver(self, Deliveries deliveries)
     cpdef send(self, Receivers receivers, bytes frame)
-    @cython.locals(sent=Py_ssize_t, fd=int)
-    cdef _send_each(self, tuple fds, bytes frame)
-    @cython.locals(failed=int)
-    cdef bint _send_one(self, int fd, bytes frame) except -1
-    @cython.locals(sent=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t, fd=int)
-    cdef _send_all(self, tuple fds, list messages)
-    cdef Receivers _divided(self, Receivers receivers)
-    cdef _gather(self, Part batched, bytes frame)
     @cython.locals(fds=tuple, messages=list, some=list)
     cpdef send_batches(self)
-    cpdef bint may_block(self) except -1
-    @cython.locals(packet=bytes, fd=int, failed=int)
+    @cython.locals(sent=Py_ssize_t, count=Py_ssize_t, fd=int, failed=int)
+    cdef _send_packet(self, tuple fds, bytes packet, list messages)
     cdef _send_batch(self, tuple fds, list messages)
+    @cython.locals(sent=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t, fd=int, message=bytes)
+    cdef _send_packets(self, tuple fds, list messages)
+    cdef Receivers _divided(self, Receivers receivers)
+    cdef _gather(self, Part batched, bytes frame)
+    cpdef bint may_block(self) except -1

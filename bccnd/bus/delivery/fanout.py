@@ -1,5 +1,8 @@
 """Sends messages to the clients of the local bus: at once, in batches, or into their queues.
 
+`Fanout.deliver` sends what a segment brought, `send` what is published here or comes by a link, `send_batches` what has
+gathered of both for clients in batch mode, and `send_control` what concerns one client only.
+
 Invariant: no send blocks. What a client's socket does not take goes to `bus.send_queues`. Source: sbus, "Protocol".
 """
 
@@ -55,63 +58,77 @@ class Fanout:
     # -- messages
 
     def deliver(self, deliveries: Deliveries) -> None:
-        """Send each frame to each of its receivers, in order, and clear the deliveries.
+        """Send what one batch of datagrams brought, in order, and clear the deliveries.
 
-        No other input follows at once: a frame that is alone is a batch by itself.
+        A lone frame goes to clients in batch mode at once, as a batch by itself: the batch of datagrams is an input by
+        itself, and no other follows at once. Of several frames, those for the same receivers are sent together.
         """
         if self._received:
             for receivers, frame in deliveries:
                 self.send(receivers, frame)
         elif deliveries.count == 1 and not self.due:
             receivers, frame = self._divided(deliveries.receivers[0]), deliveries.frames[0]
-            self._send_each(receivers.single.all, frame)
+            if receivers.single.all:
+                self._send_packet(receivers.single.all, frame, None)
             if receivers.batched.all:
                 self._send_batch(receivers.batched.all, [frame])
         else:
-            self._deliver_all(deliveries)
+            for number in range(deliveries.count):
+                receivers, frame = self._divided(deliveries.receivers[number]), deliveries.frames[number]
+                if receivers.single.all:
+                    self._groups.put(receivers.single, frame)
+                if receivers.batched.all:
+                    self._gather(receivers.batched, frame)
+            for fds, messages in self._groups.take():
+                if len(messages) == 1:
+                    self._send_packet(fds, messages[0], None)
+                else:
+                    self._send_packets(fds, messages)
         deliveries.clear()
 
-    def _deliver_all(self, deliveries: Deliveries) -> None:
-        """Send several frames, those for the same receivers together."""
-        for number in range(deliveries.count):
-            receivers, frame = self._divided(deliveries.receivers[number]), deliveries.frames[number]
-            if receivers.single.all:
-                self._groups.put(receivers.single, frame)
-            if receivers.batched.all:
-                self._gather(receivers.batched, frame)
-        for fds, messages in self._groups.take():
-            if len(messages) == 1:
-                self._send_each(fds, messages[0])
-            else:
-                self._send_all(fds, messages)
-
     def send(self, receivers: Receivers, frame: bytes) -> None:
-        """Send one frame to each of its receivers."""
+        """Send one message that a client, a link or the daemon publishes.
+
+        Others may follow in this round: clients in batch mode get it at the end of the round, with them.
+        """
         if self._received:
             receivers = self._without_received(receivers)
         receivers = self._divided(receivers)
         if receivers.batched.all:
             self._gather(receivers.batched, frame)
-        self._send_each(receivers.single.all, frame)
+        self._send_packet(receivers.single.all, frame, None)
 
-    def _send_each(self, fds: tuple[int, ...], frame: bytes) -> None:
+    def send_batches(self) -> None:
+        """Send what has gathered for the clients in batch mode: at the end of a round, or before what must not overtake
+        it."""
+        if not self.due:
+            return
+        self.due = False
+        for fds, messages in self._batches.take():
+            for some in portions(messages):
+                self._send_batch(fds, some)
+
+    def _send_packet(self, fds: tuple[int, ...], packet: bytes, messages: list[bytes] | None) -> None:
+        """Send the same packet to each receiver: one message, or a batch of ``messages``; or have these queued."""
         sent = 0
+        count = 1 if messages is None else len(messages)
         for fd in fds:
-            sent += self._send_one(fd, frame)
+            if self._waiting and fd in self._waiting:
+                self.queues.enqueue_all(self._clients[fd], [packet] if messages is None else messages)
+                continue
+            failed = self._sender.one(fd, packet, count)
+            if failed:
+                self._not_sent(fd, [packet] if messages is None else messages, failed)
+            else:
+                sent += count
         self._counters.delivered(sent)
 
-    def _send_one(self, fd: int, frame: bytes) -> bool:
-        """Send a frame, or have it queued; return whether it was sent."""
-        if self._waiting and fd in self._waiting:
-            self.queues.enqueue(self._clients[fd], frame)
-            return False
-        failed = self._sender.one(fd, frame)
-        if failed:
-            self._not_sent(fd, [frame], failed)
-        return not failed
+    def _send_batch(self, fds: tuple[int, ...], messages: list[bytes]) -> None:
+        """Send messages that fit into one packet to clients in batch mode."""
+        self._send_packet(fds, batch_packet(messages), messages)
 
-    def _send_all(self, fds: tuple[int, ...], messages: list[bytes]) -> None:
-        """Send messages, each as a packet of its own, to each of their receivers."""
+    def _send_packets(self, fds: tuple[int, ...], messages: list[bytes]) -> None:
+        """Send several messages to each receiver with one call, each as a packet of its own."""
         sent = 0
         count = len(messages)
         self._sender.load(messages)
@@ -122,7 +139,7 @@ class Fanout:
             taken = self._sender.send(fd)
             sent += taken
             for message in messages[taken:] if taken < count else ():
-                sent += self._send_one(fd, message)
+                self._send_packet((fd,), message, None)
         self._counters.delivered(sent)
 
     # -- batches
@@ -140,27 +157,6 @@ class Fanout:
             self.due = True
             self._loop.soon(self.send_batches)
 
-    def send_batches(self) -> None:
-        """Send what has gathered for the clients in batch mode."""
-        if not self.due:
-            return
-        self.due = False
-        for fds, messages in self._batches.take():
-            for some in portions(messages):
-                self._send_batch(fds, some)
-
-    def _send_batch(self, fds: tuple[int, ...], messages: list[bytes]) -> None:
-        packet = batch_packet(messages)
-        for fd in fds:
-            if self._waiting and fd in self._waiting:
-                self.queues.enqueue_all(self._clients[fd], messages)
-                continue
-            failed = self._sender.one(fd, packet, len(messages))
-            if failed:
-                self._not_sent(fd, messages, failed)
-            else:
-                self._counters.delivered(len(messages))
-
     def in_batch(self, client: Client) -> bool:
         """Whether a client is in batch mode."""
         return client.fd in self._batched
@@ -177,7 +173,7 @@ class Fanout:
     # -- control messages
 
     def send_control(self, client: Client, frame: bytes) -> None:
-        """Send a control message behind what already waits; see `SendQueues.enqueue_control`."""
+        """Send one client a control message, behind what already waits; see `SendQueues.enqueue_control`."""
         if client.fd in self._batched:
             self.send_batches()
         if not client.open or (self._received and self._has_received(client.fd)):
@@ -210,7 +206,7 @@ class Fanout:
             if fd in self._batched:
                 self._send_batch((fd,), messages)
             else:
-                self._send_each((fd,), messages[0])
+                self._send_packet((fd,), messages[0], None)
         elif len(messages) > 1:
             for message in messages:
                 self._send_batch((fd,), [message])
