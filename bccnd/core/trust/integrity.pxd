@@ -9,7 +9,7 @@ cdef int _BRACKET
 cdef class IntegrityChecker:
     cdef tuple _verifiers
     cdef Algorithm _signer
-    cdef Algorithm _first
+    cdef Algorithm _usual
     cdef tuple _prefixes
     cdef bint _required
     cdef bint _accept_unverifiable

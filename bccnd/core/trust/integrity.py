@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from bccnd.core.trust.integrity_algorithms import Algorithm, Crc32, Hmac, KeyUse
+from bccnd.core.trust.integrity_algorithms import Algorithm, Crc32, Hmac, KeyUse, Outcome, Unsigned
 from bccnd.core.wire.bccn1 import MAGIC, MAX_SRC, split_check, split_envelope, sum_prefixes
 from bccnd.errors import BadDatagram
 from bccnd.native.buffers import scan
@@ -31,19 +31,22 @@ class IntegrityChecker:
     migration.
     """
 
-    __slots__ = ("_accept_unverifiable", "_first", "_other_keys", "_prefixes", "_required", "_signer", "_verifiers")
+    __slots__ = ("_accept_unverifiable", "_other_keys", "_prefixes", "_required", "_signer", "_usual", "_verifiers")
 
     def __init__(
         self, verifiers: Sequence[Algorithm] = (), *, required: bool = False, accept_unverifiable: bool = False
     ) -> None:
         self._verifiers = tuple(verifiers)
         self._signer = self._verifiers[0] if self._verifiers else None
-        #: verifies the usual datagram without parsing it
-        self._first = self._signer if self._signer is not None and self._signer.symmetric else None
-        if self._first is not None:
-            self._prefixes = sum_prefixes(self._first.name)
-        else:
-            self._prefixes = () if required or verifiers else sum_prefixes(b"")
+        #: verifies the usual datagram without parsing it, if this begins with the prefix for its size; without prefixes
+        #: every datagram is parsed
+        self._usual: Algorithm = Unsigned()
+        self._prefixes: tuple[bytes, ...] = ()
+        if self._signer is not None and self._signer.symmetric:
+            self._usual = self._signer
+            self._prefixes = sum_prefixes(self._signer.name)
+        elif self._signer is None and not required:
+            self._prefixes = sum_prefixes(self._usual.name)
         self._required = required
         self._accept_unverifiable = accept_unverifiable
         #: seq and key of the last datagram of sources that the first key did not verify
@@ -67,35 +70,31 @@ class IntegrityChecker:
         size = len(raw) - end - 1
         if end >= 0 and size < len(self._prefixes):
             prefix = self._prefixes[size]
-            if raw.startswith(prefix):
-                if self._first is None:
-                    if len(prefix) == end:
-                        return end + 1
-                elif self._first.verify_at(raw, len(prefix), end):
-                    self._first.verified += 1
-                    return end + 1
-        body, verifier = self._parse(raw)
+            if raw.startswith(prefix) and self._usual.verify_at(raw, len(prefix), end):
+                self._usual.verified += 1
+                return end + 1
+        body, verifier, key = self._parse(raw)
         if verifier is not None:
-            verifier.count_use()
+            verifier.count_use(key)
         if self._verifiers:
-            self._remember_key(body, "" if verifier is None else verifier.fingerprint)
+            self._remember_key(body, key)
         return len(raw) - len(body)
 
     def inspect(self, raw: bytes) -> None:
         """Verify without counting. Raises BadDatagram, as `verified_body`."""
         self._parse(raw)
 
-    def _parse(self, raw: bytes) -> tuple[bytes, Algorithm | None]:
-        """Return the body and the algorithm that verified it, for any version, key and algorithm."""
+    def _parse(self, raw: bytes) -> tuple[bytes, Algorithm | None, str]:
+        """Return the body and the algorithm and key that verified it, for any version, key and algorithm."""
         magic, check, body = split_envelope(raw)
-        verifier = None
+        verifier, key = None, ""
         if check:
-            verifier = self._verify(check, body)
+            verifier, key = self._verify(check, body)
         elif self._required:
             raise BadDatagram("integrity_missing", "no sum, and one is required")
         if magic != MAGIC:
             raise BadDatagram("unsupported_version", f"magic {magic!r}")
-        return body, verifier
+        return body, verifier, key
 
     def _remember_key(self, body: bytes, key: str) -> None:
         src, _, rest = body[: MAX_SRC + 22].partition(b":")
@@ -110,7 +109,7 @@ class IntegrityChecker:
         seq, key = self._other_keys.get(src, (b"", ""))
         if seq.isdigit() and int(seq[:20]) >= last - _LATE:
             return key
-        return "" if self._first is None else self._first.fingerprint
+        return self._usual.fingerprint
 
     @property
     def algorithm(self) -> str:
@@ -126,20 +125,21 @@ class IntegrityChecker:
         for one in self._verifiers:
             one.adopt_counts(verified)
 
-    def _verify(self, check: bytes, body: bytes) -> Algorithm | None:
+    def _verify(self, check: bytes, body: bytes) -> tuple[Algorithm | None, str]:
+        """Return the algorithm and key that verified a body; None if it is accepted without."""
         algo, total = split_check(check)
-        known = False
+        failed = False
         for verifier in self._verifiers:
             if verifier.name == algo:
-                fits = verifier.fits(total, body)
-                if fits:
-                    return verifier
-                known = known or fits is not None
-        if known:
+                outcome, key = verifier.check(total, body)
+                if outcome is Outcome.VERIFIED:
+                    return verifier, key
+                failed = failed or outcome is Outcome.FAILED
+        if failed:
             raise BadDatagram("integrity_failed", "the sum does not match the body")
         if not self._accept_unverifiable:
             raise BadDatagram("integrity_unknown", f"no key for this {algo.decode('ascii')} sum")
-        return None
+        return None, ""
 
     def sign(self, body: bytes) -> bytes:
         """Return ``<algo>=<sum>`` for a body, empty if no algorithm is configured.

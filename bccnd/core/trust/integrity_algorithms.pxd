@@ -8,6 +8,10 @@ cdef class Algorithm:
     cdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
 
 
+cdef class Unsigned(Algorithm):
+    pass
+
+
 cdef class Hmac(Algorithm):
     cdef Hmac8 _hmac
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from binascii import crc32
 from collections.abc import Mapping
+from enum import Enum
 from hashlib import sha256
 from hmac import compare_digest
 from typing import NamedTuple
@@ -30,9 +31,25 @@ def fingerprint(key: bytes) -> str:
     return sha256(b"bccn key\0" + key).hexdigest()[:16]
 
 
+class Outcome(Enum):
+    """What the check of a sum has found: it is right, it is wrong, or there is no key for it."""
+
+    VERIFIED = "verified"
+    FAILED = "failed"
+    NO_KEY = "no key"
+
+
+class CheckResult(NamedTuple):
+    """The outcome of a check, and the fingerprint of the key that verified the sum; empty if none did, or if the
+    algorithm has no keys."""
+
+    outcome: Outcome
+    key: str = ""
+
+
 class Algorithm:
     """Base class. ``name`` precedes the ``=`` on the wire; ``symmetric`` algorithms verify by computing the sum.
-    ``verified`` counts accepted datagrams, ``fingerprint`` names the key of the last one, or is empty."""
+    ``verified`` counts accepted datagrams; ``fingerprint`` names the only key, and is empty without one."""
 
     name = b""
     symmetric = True
@@ -41,8 +58,8 @@ class Algorithm:
         self.verified = 0
         self.fingerprint = ""
 
-    def count_use(self) -> None:
-        """Count an accepted datagram."""
+    def count_use(self, _key: str) -> None:
+        """Count an accepted datagram that a key, by its fingerprint, has verified."""
         self.verified += 1
 
     def list_keys(self, signs: bool) -> list[KeyUse]:
@@ -59,13 +76,25 @@ class Algorithm:
         """Return the sum of a body, in lowercase hex digits."""
         raise NotImplementedError
 
-    def fits(self, total: bytes, body: bytes) -> bool | None:
-        """Whether a sum from the wire is right for a body; None if no key applies."""
-        return compare_digest(total, self.sum(body))
+    def check(self, total: bytes, body: bytes) -> CheckResult:
+        """Check a sum from the wire against a body."""
+        if compare_digest(total, self.sum(body)):
+            return CheckResult(Outcome.VERIFIED, self.fingerprint)
+        return CheckResult(Outcome.FAILED)
 
     def verify_at(self, raw: bytes, start: int, end: int) -> bool:
         """Whether ``raw[start:end]`` is the sum of the body from ``end + 1`` on; for symmetric algorithms."""
         return compare_digest(raw[start:end], self.sum(raw[end + 1 :]))
+
+
+class Unsigned(Algorithm):
+    """Stands for no algorithm: the sum is empty."""
+
+    def sum(self, _body: bytes) -> bytes:
+        return b""
+
+    def verify_at(self, _raw: bytes, start: int, end: int) -> bool:
+        return start == end
 
 
 class Hmac(Algorithm):

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from bccnd.core.trust.integrity_algorithms import Algorithm, KeyUse, fingerprint
+from bccnd.core.trust.integrity_algorithms import Algorithm, CheckResult, KeyUse, Outcome, fingerprint
 from bccnd.core.wire.bccn1 import MAX_SRC
 from bccnd.core.wire.directed_targets import prefixes
 from bccnd.errors import BadMessage
@@ -57,20 +57,19 @@ class Signatures(Algorithm):
             raise BadMessage("no_signing_key", "there is no private key to sign with")
         return hexlify(self._private.sign(body))
 
-    def fits(self, total: bytes, body: bytes) -> bool | None:
+    def check(self, total: bytes, body: bytes) -> CheckResult:
         src = body[: MAX_SRC + 1].partition(b":")[0]
         for prefix in reversed([b"", *prefixes(src)]):
             keys = self._keys.get(prefix)
             if keys is not None:
                 for key, name in keys:
                     if _verify(key, total, body):
-                        self.fingerprint = name
-                        return True
-                return False
-        return None
+                        return CheckResult(Outcome.VERIFIED, name)
+                return CheckResult(Outcome.FAILED)
+        return CheckResult(Outcome.NO_KEY)
 
-    def count_use(self) -> None:
-        self._verified[self.fingerprint] += 1
+    def count_use(self, key: str) -> None:
+        self._verified[key] += 1
 
     def list_keys(self, signs: bool) -> list[KeyUse]:
         signers: dict[str, list[str]] = {} if not self._own else {self._own: []}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bccnd.core.trust import integrity
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
-from bccnd.core.trust.integrity_algorithms import Algorithm, Crc32, Hmac, fingerprint
+from bccnd.core.trust.integrity_algorithms import Algorithm, CheckResult, Crc32, Hmac, Outcome, fingerprint
 from bccnd.core.trust.signatures import Signatures, fingerprint_of, generate, public_of
 from bccnd.core.wire import bccn1
 from bccnd.errors import BadDatagram
@@ -190,8 +190,8 @@ def test_the_usual_case_takes_the_fast_path(at: IntegrityChecker, raw: bytes, mo
 def test_signatures_are_always_verified_and_never_compared() -> None:
     # A returning local signature has the expected spelling and is verified nevertheless.
     class Forgetful(Signatures):
-        def fits(self, total: bytes, body: bytes) -> bool:
-            return False
+        def check(self, total: bytes, body: bytes) -> CheckResult:
+            return CheckResult(Outcome.FAILED)
 
     at = IntegrityChecker([Forgetful(SIGNERS, PRIVATE)])
     assert reason_of(at.verified_body, checked(at.sign(BODY))) == "integrity_failed"

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bccnd.core.trust.integrity_algorithms import Outcome
 from bccnd.core.trust.signatures import Signatures, generate, private_key, public_key, public_of
 from bccnd.core.wire import bccn1
 from tests.core import material
@@ -48,6 +49,7 @@ def keyring(**signers: str) -> Signatures:
 
 
 #: a key for all sources
+VERIFIED, FAILED, NO_KEY = Outcome
 EVERYONE = Signatures({b"": [public("fleet")]})
 
 
@@ -68,13 +70,13 @@ def test_a_signature_is_that_of_the_standard_in_lowercase_hex() -> None:
     assert public_of(pem) == known_pem
     both = Signatures({b"": [known_pem]}, pem)
     assert both.sum(b"\x72") == signature
-    assert both.fits(signature, b"\x72") is True
+    assert both.check(signature, b"\x72").outcome is VERIFIED
 
 
 def test_signing_and_verifying_need_only_their_own_keys() -> None:
     assert reason_of(EVERYONE.sum, b"a:1:c|x") == "no_signing_key"
     only_signs = Signatures({}, private("a"))
-    assert only_signs.fits(only_signs.sum(TAMPERED), TAMPERED) is None
+    assert only_signs.check(only_signs.sum(TAMPERED), TAMPERED) == (NO_KEY, "")
     assert (Signatures.name, Signatures.symmetric) == (b"sig", False)
 
 
@@ -89,9 +91,9 @@ KEYS = st.lists(st.sampled_from(["one", "two"]), max_size=2)
 @examples(300)
 def test_the_keys_of_the_longest_prefix_decide(signers: dict[str, list[str]], src: str, signer: str) -> None:
     fitting = [prefix for prefix in signers if prefix in ("", src) or src.startswith(prefix + "/")]
-    expected = signer in signers[max(fitting, key=len)] if fitting else None
+    expected = (VERIFIED if signer in signers[max(fitting, key=len)] else FAILED) if fitting else NO_KEY
     ring = Signatures({prefix.encode(): [public(name) for name in names] for prefix, names in signers.items()})
-    assert ring.fits(signed(signer, body_of(src)), body_of(src)) is expected
+    assert ring.check(signed(signer, body_of(src)), body_of(src)).outcome is expected
 
 
 TAMPERED = body_of("relay01/cardsys/7")
@@ -104,8 +106,8 @@ GOOD = signed("fleet", TAMPERED)
 )
 @examples(400)
 def test_other_bytes_are_no_signature(body: bytes, total: bytes) -> None:
-    assert EVERYONE.fits(total, body) is False
-    assert not keyring(a="one", b="two").fits(total, body)
+    assert EVERYONE.check(total, body).outcome is FAILED
+    assert keyring(a="one", b="two").check(total, body).outcome is not VERIFIED
 
 
 def other_s(total: bytes) -> bytes:
@@ -116,25 +118,26 @@ def other_s(total: bytes) -> bytes:
 
 
 def test_a_signature_has_one_spelling() -> None:
-    assert EVERYONE.fits(GOOD, TAMPERED) is True
+    assert EVERYONE.check(GOOD, TAMPERED).outcome is VERIFIED
     cases = (GOOD.upper(), GOOD[:64] + GOOD[64:].upper())
     sizes = (b"", GOOD[:-1], GOOD[:-2], GOOD + b"0", GOOD + b"00", GOOD + b"\n", bytes.fromhex(GOOD.decode()) * 2)
     others = (b" " + GOOD[:-1], GOOD[:-1] + b" ", GOOD[:64] + b"_" + GOOD[65:], GOOD[:127] + b"g", other_s(GOOD))
     for spelling in (*cases, *sizes, *others):
-        assert EVERYONE.fits(spelling, TAMPERED) is False, spelling
+        assert EVERYONE.check(spelling, TAMPERED).outcome is FAILED, spelling
 
 
 def test_a_malformed_body_is_looked_at_without_harm() -> None:
-    found: dict[bytes, bool | None] = {
+    found = {
         **dict.fromkeys(
-            [b"", b":", b":1:c|x", b"no colon at all", b"relay01|x", b"/", b"//", b"/" * 60_000, b"\x00\xff"]
+            [b"", b":", b":1:c|x", b"no colon at all", b"relay01|x", b"/", b"//", b"/" * 60_000, b"\x00\xff"],
+            NO_KEY,
         ),
         # A src may be read from a malformed body, which is refused behind the check.
-        **dict.fromkeys([b"relay01", b"relay01/", b"relay01:", b"relay01/x|y", b"relay01/\x00\xff:1:c|x"], True),
+        **dict.fromkeys([b"relay01", b"relay01/", b"relay01:", b"relay01/x|y", b"relay01/\x00\xff:1:c|x"], VERIFIED),
     }
-    for body, fits in found.items():
-        assert keyring(relay01="fleet").fits(signed("fleet", body), body) is fits, body[:20]
-        assert EVERYONE.fits(signed("fleet", body), body) is True, body[:20]
+    for body, outcome in found.items():
+        assert keyring(relay01="fleet").check(signed("fleet", body), body).outcome is outcome, body[:20]
+        assert EVERYONE.check(signed("fleet", body), body).outcome is VERIFIED, body[:20]
 
 
 def test_a_src_is_read_no_further_than_the_longest_there_can_be() -> None:
@@ -143,8 +146,8 @@ def test_a_src_is_read_no_further_than_the_longest_there_can_be() -> None:
         body = src + b":1:c|x"
         everyone = Signatures({b"relay01": [public("host")], src: [public("long")]})
         # One byte beyond 128 is read, so that a longer name never passes for its own beginning.
-        assert everyone.fits(signed("long", body), body) is (size <= 129)
-        assert everyone.fits(signed("host", body), body) is (size > 129)
+        assert everyone.check(signed("long", body), body).outcome is (VERIFIED if size <= 129 else FAILED)
+        assert everyone.check(signed("host", body), body).outcome is (FAILED if size <= 129 else VERIFIED)
 
 
 OTHER_KINDS: list[ec.EllipticCurvePrivateKey | ed448.Ed448PrivateKey] = [
