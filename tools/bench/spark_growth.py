@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import json
 import os
 import statistics
@@ -48,12 +49,11 @@ MESSAGES: Final = 3
 GROWTH: Final = 1.2
 #: passes that are compared, each for one new day
 PASSES: Final = 3
-#: passes of one process; its heap may grow by so much between two groups of passes (the median of each). With the
-#: ninth pass days begin to be final, and from the eleventh on each pass does the same
-HEAP_PASSES: Final = 24
-HEAP_EARLY: Final = slice(10, 15)
-HEAP_LATE: Final = slice(19, 24)
+#: passes of one process; its heap may grow by so much from the fifth to the last one
+HEAP_PASSES: Final = 20
 HEAP_GROWTH: Final = 1.1
+#: times that Java collects garbage before the heap counts as live
+COLLECTIONS: Final = 5
 
 
 def write_rows(journal: str, host: int, day: int, first: int, source: Any, number: Any, at: Any) -> None:
@@ -185,10 +185,14 @@ def measure_heap(folder: str) -> list[float]:
         began = time.monotonic()
         once(spark, journal, tables)
         taken = time.monotonic() - began
-        machine.java.lang.System.gc()
-        time.sleep(1)
-        machine.java.lang.System.gc()
-        used.append((runtime.totalMemory() - runtime.freeMemory()) / 1e6)
+        # Objects of Java live as long as Python refers to them, and some until Spark has heard that they are free.
+        gc.collect()
+        live = []
+        for _ in range(COLLECTIONS):
+            machine.java.lang.System.gc()
+            time.sleep(0.5)
+            live.append((runtime.totalMemory() - runtime.freeMemory()) / 1e6)
+        used.append(min(live))
         own = kib_of(os.getpid()) * 1024 / 1e6
         click.echo(f"  pass {day + 1}: {taken:.1f} s, heap {used[-1]:.1f} MB, Python {own:.0f} MB", err=True)
     spark_session.stop()
@@ -213,8 +217,7 @@ def main(only: tuple[str, ...]) -> None:
 
     def heap(folder: str) -> None:
         used = measure_heap(folder)
-        early, late = statistics.median(used[HEAP_EARLY]), statistics.median(used[HEAP_LATE])
-        bounds.append(("heap of passes 20 to 24 / 11 to 15", late / early, HEAP_GROWTH))
+        bounds.append((f"heap after {HEAP_PASSES} passes / after 5", used[-1] / used[4], HEAP_GROWTH))
 
     steps: dict[str, Callable[[str], None]] = {"worker": worker, "history": history, "heap": heap}
     with tempfile.TemporaryDirectory(prefix="bccnd-bench-") as folder:

@@ -102,6 +102,11 @@ def start(
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # of each small table in a join Spark keeps a page: by default of up to 64 MB, which it has to clear
         "spark.buffer.pageSize": "4m",
+        # a stream that runs for months would fill the heap with what the page above shows of past work
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "50",
         # sources that are written in Python get the filters of a query
         "spark.sql.python.filterPushdown.enabled": "true",
         # a day in the name of a folder is text
