@@ -22,7 +22,7 @@ from bccnd.net.service_manager import ServiceManager
 from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.recording import Recording
 from bccnd.recorder.spool import Spool
-from bccnd.recorder.tap import Tap
+from bccnd.recorder.tap_connection import TapConnection
 
 #: seconds between two checks of log and disk, two syncs with the daemon, two attempts to go on after a pause
 TICK: Final = 1.0
@@ -60,7 +60,7 @@ class Recorder:
         self.maintenance = Maintenance(self.spool, settings.journal, host, settings.keep)
         self.recording = Recording(settings, host, self.spool, self.maintenance)
         self._bus, self._loop, self._manager = bus, loop, manager or ServiceManager()
-        self._tap: Tap | None = None
+        self._tap: TapConnection | None = None
         self._wait = _SHORTEST
         self._ticks = 0
         self._ready = False
@@ -127,7 +127,7 @@ class Recorder:
         if self._ending:
             return
         try:
-            self._tap = Tap(self._bus, self.recording.on_packet, self._on_echo, self.recording.on_drops)
+            self._tap = TapConnection(self._bus, self.recording.on_packet, self._on_echo, self.recording.on_drops)
         except BusError as error:
             self._retry(error)
             return
@@ -233,7 +233,7 @@ class Recorder:
             losses[name, name] = count
         return losses
 
-    def _report_losses(self, tap: Tap) -> None:
+    def _report_losses(self, tap: TapConnection) -> None:
         """Report to the daemon what was dropped, if that has changed."""
         report = report_of(self.losses)
         if report != self._reported and any(self.losses.values()):

@@ -1,7 +1,7 @@
-"""A connection to the tap of a daemon: packets as they come.
+"""Receives packets from a daemon's tap over one connection.
 
-It is one connection that is not made again: where it ends, what the daemon counts may begin anew. An answer comes in
-its place among the packets of the tap, so that all before it has come.
+It does not reconnect, because after a new connection the daemon's counts may start from zero. An answer keeps its place
+among the packets: all packets before it have arrived.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bccnd.errors import BadFrame, BusError, ConnectionLost
 _SYNC: Final = b"CMSG %b\0" % frames.SYNC
 
 
-class Tap:
+class TapConnection:
     """``on_packet`` is called with each packet of the tap, or gap; ``on_echo`` with the token of a sync that was
     answered; ``on_drops`` with how many datagrams the kernel has dropped before the daemon read them, since some time
     in the past.
