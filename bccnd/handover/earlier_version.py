@@ -173,7 +173,7 @@ class _Reader:
         elif kind == DEATH:
             heard, beat, gap = (self._checked(time) for time in _DEATH.unpack_from(body))
             check_src(body[_DEATH.size :])
-            self._liveness.remember_death(body[_DEATH.size :], Death(heard, beat, gap))
+            self._liveness.dead.put(body[_DEATH.size :], Death(heard, beat, gap))
         elif kind == ANONYMOUS:
             self._anonymous.put(body[_TIME.size :], self._checked(*_TIME.unpack_from(body)))
         elif kind == IDENTITY:

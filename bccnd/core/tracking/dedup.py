@@ -27,7 +27,6 @@ from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.local_identities import LocalIdentities, LocalIdentity
 from bccnd.core.tracking.loss_by_source import LossBySource
 from bccnd.core.tracking.recent_restarts import RecentRestarts
-from bccnd.core.tracking.record_table import RecordTable
 from bccnd.core.tracking.reported_loss import ReportedLoss
 from bccnd.core.tracking.sender_counts import NO_SENDER, SenderCounts, SenderTable
 from bccnd.core.tracking.source_table import SourceTable
@@ -81,9 +80,7 @@ class TrackerTable:
         #: counters by sending host, and those of each source by its slot
         self.senders = SenderTable()
         #: losses that reports of senders show
-        self.reported = ReportedLoss(
-            self._lose_reported, self._count_jump, RecordTable(self.memory, layout.SETTLED, "=QQ")
-        )
+        self.reported = ReportedLoss(self._lose_reported, self._count_jump, self.memory)
         self._sender_of: list[SenderCounts] = []
         self.configure(rules)
 

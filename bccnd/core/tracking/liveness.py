@@ -10,12 +10,12 @@ A timer wheel lists the sources to check at each tick, so that there is no timer
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from bccnd.core.observing.counters import NamedCounts
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.record_table import RecordTable
+from bccnd.core.tracking.persistent_dict import PersistentDict
 from bccnd.core.tracking.source_table import ALIVE as ALIVE
 from bccnd.core.tracking.source_table import DEAD as DEAD
 from bccnd.core.tracking.source_table import SILENT as SILENT
@@ -79,11 +79,12 @@ class Liveness:
         #: when this daemon took over from the one before
         self._resumed = float("-inf")
         self.changes: list[Change] = []
-        #: by src, the latest last
-        self.dead: OrderedDict[bytes, Death] = OrderedDict()
-        self._dead_kept = RecordTable(sources.memory, layout.DEATH, "=ddd")
         #: deaths, heartbeats ignored because too many sources are watched, and deaths evicted from `dead`
         self.counted = NamedCounts(sources.memory, "liveness", ("deaths", "unwatched", "dead_evicted"))
+        #: by src, the latest last
+        self.dead = PersistentDict(
+            sources.memory, layout.DEATH, "=ddd", Death, MAX_DEAD, partial(self.counted.add, "dead_evicted")
+        )
         self.configure(rules)
 
     def configure(self, rules: HeartbeatRules) -> None:
@@ -111,9 +112,8 @@ class Liveness:
         if source.state == UNWATCHED:
             source.interval = self.interval
             # Also learns an interval that is so long that the source dies between heartbeats.
-            before = self.dead.pop(source.src, None)
+            before = self.dead.remove(source.src)
             if before is not None:
-                self._dead_kept.drop(source.src)
                 source.gap = before.gap
                 self._learn(source, now - before.beat)
         else:
@@ -193,24 +193,15 @@ class Liveness:
     def _die(self, source: Source) -> None:
         self._change(source, DEAD)
         self.counted.add("deaths")
-        self.remember_death(source.src, Death(source.heard, source.beat, source.gap))
+        self.dead.put(source.src, Death(source.heard, source.beat, source.gap))
         if self._sources.rules.freshness == "monotonic":  # else its datagrams could be replayed
             source.state = UNWATCHED
         else:
             self._sources.forget(source)
 
-    def remember_death(self, src: bytes, death: Death) -> None:
-        """Remember when a source has died, also for the next daemon."""
-        self.dead[src] = death
-        self.dead.move_to_end(src)
-        self._dead_kept.put(src, *death)
-        if len(self.dead) > MAX_DEAD:
-            self._dead_kept.drop(self.dead.popitem(last=False)[0])
-            self.counted.add("dead_evicted")
-
     def load(self, now: float) -> None:
         """Continue with the sources of the daemon before, once `TrackerTable.load` has; silence counts from now on."""
-        self.dead.update((src, Death(*times)) for src, times in self._dead_kept.load())
+        self.dead.load()
         self._tick = int(now / TICK)
         self._swept = self._listening_since = self._resumed = now
         for source in self._sources.all():

@@ -6,10 +6,11 @@ process.
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from bccnd.core.observing.counters import NamedCounts
-from bccnd.core.tracking.record_table import RecordTable
+from bccnd.core.tracking.persistent_dict import PersistentDict
 from bccnd.native.memory import slot_layout as layout
 from bccnd.native.memory.slots import SlotMemory
 
@@ -17,28 +18,28 @@ from bccnd.native.memory.slots import SlotMemory
 MAX_RESTARTS: Final = 4096
 
 
+class _Restart(NamedTuple):
+    """When a source has restarted, and its last seq before."""
+
+    when: float
+    last: int
+
+
 class RecentRestarts:
     """Restarts of the last ``patience`` seconds, by src, the oldest first; ``counted`` counts ``restarts_evicted``."""
 
     def __init__(self, memory: SlotMemory, counted: NamedCounts, patience: float) -> None:
         self._patience = patience
-        self._counted = counted
-        #: by src: the time of the last restart, and the last seq before it
-        self._by_src: dict[bytes, tuple[float, int]] = {}
-        self._kept = RecordTable(memory, layout.ENDED, "=dQ")
+        evicted = partial(counted.add, "restarts_evicted")
+        self._by_src = PersistentDict(memory, layout.ENDED, "=dQ", _Restart, MAX_RESTARTS, evicted)
 
     def load(self) -> None:
         """Continue with what the memory has from the daemon before."""
-        self._by_src = {src: (when, last) for src, (when, last) in self._kept.load()}
+        self._by_src.load()
 
     def remember(self, src: bytes, when: float, last: int) -> None:
         """Remember that a source has restarted; ``last`` is its last seq before."""
-        self._by_src.pop(src, None)
-        if len(self._by_src) >= MAX_RESTARTS:
-            self._counted.add("restarts_evicted")
-            self._drop_oldest()
-        self._by_src[src] = when, last
-        self._kept.put(src, when, last)
+        self._by_src.put(src, _Restart(when, last))
 
     def predates(self, src: bytes, seq: int, now: float) -> bool:
         """Whether a seq may be from before the last restart."""
@@ -47,14 +48,9 @@ class RecentRestarts:
 
     def sweep(self, now: float) -> bool:
         """Forget the oldest restart if no copy from before it can come any more; False if there is none."""
-        for when, _ in self._by_src.values():
+        for src, (when, _) in self._by_src.items():
             if now - when > self._patience:
-                self._drop_oldest()
+                self._by_src.remove(src)
                 return True
             break
         return False
-
-    def _drop_oldest(self) -> None:
-        src = next(iter(self._by_src))
-        del self._by_src[src]
-        self._kept.drop(src)

@@ -16,8 +16,10 @@ from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from bccnd.core.tracking.explained_holes import is_explained, rate_of_run
-from bccnd.core.tracking.record_table import RecordTable
+from bccnd.core.tracking.persistent_dict import PersistentDict
 from bccnd.core.tracking.sender_counts import SenderCounts
+from bccnd.native.memory import slot_layout as layout
+from bccnd.native.memory.slots import SlotMemory
 
 #: numbers that a source can use in a second, and at once: a report of more is not believed
 MAX_SEQS_A_SECOND: Final = 2_000_000
@@ -103,14 +105,12 @@ class ReportedLoss(Generic[S]):
     """Losses of tracked sources that reports show. ``lose`` counts messages of a source as lost, ``jumped`` a hole that
     no report explains; ``is_reported`` says whether the sender of a source tells its numbers."""
 
-    def __init__(self, lose: Callable[[S, int], None], jumped: Callable[[], None], kept: RecordTable) -> None:
-        """``kept`` is where the next daemon finds `settled`, so that it counts nothing again."""
+    def __init__(self, lose: Callable[[S, int], None], jumped: Callable[[], None], memory: SlotMemory) -> None:
         self._lose = lose
         self._jumped = jumped
         self.is_reported: Callable[[bytes], bool] = lambda _src: False
-        #: by src
-        self.settled: dict[bytes, _Settled] = {}
-        self._kept = kept
+        #: by src; the next daemon finds it in ``memory``, so that it counts nothing again
+        self.settled = PersistentDict(memory, layout.SETTLED, "=QQ", _Settled, MAX_SETTLED)
         self._holes: dict[bytes, list[Hole]] = {}
         #: the last hole of each source without reports, the one to be decided first at the front
         self._rated: dict[bytes, _RatedHole] = {}
@@ -118,16 +118,7 @@ class ReportedLoss(Generic[S]):
 
     def load(self) -> None:
         """Continue with what the daemon before has counted."""
-        self.settled = {src: _Settled(passed, until) for src, (passed, until) in self._kept.load()}
-
-    def _settle(self, src: bytes, passed: int, until: int) -> None:
-        """Remember up to which number a source was counted, and has gone on."""
-        self.settled[src] = _Settled(passed, until)
-        self._kept.put(src, passed, until)
-
-    def _unsettle(self, src: bytes) -> None:
-        if self.settled.pop(src, None) is not None:
-            self._kept.drop(src)
+        self.settled.load()
 
     def settled_up_to(self, source: S) -> int:
         """Return the number up to which all that has not arrived was counted as lost, at least the last one."""
@@ -141,9 +132,9 @@ class ReportedLoss(Generic[S]):
             passed = min(source.last, settled.until)
             if passed > settled.passed:
                 source.sender.late += passed - settled.passed
-                self._settle(source.src, passed, settled.until)
+                self.settled.replace(source.src, _Settled(passed, settled.until))
             if passed == settled.until:
-                self._unsettle(source.src)
+                self.settled.remove(source.src)
 
     def pass_over(self, source: S, seq: int) -> int:
         """Take a source's step forward to ``seq``, before its tracker does; return how many of the numbers in between
@@ -152,7 +143,7 @@ class ReportedLoss(Generic[S]):
         settled = self.settled.get(source.src)
         if settled is None:
             return seq - source.last - 1
-        self._settle(source.src, min(seq, settled.until), settled.until)
+        self.settled.replace(source.src, _Settled(min(seq, settled.until), settled.until))
         if seq <= settled.until:
             source.sender.late += 1
         return max(0, seq - 1 - settled.until)
@@ -273,10 +264,7 @@ class ReportedLoss(Generic[S]):
             self._count_late(source)
             before = self.settled.get(source.src)
             passed = source.last if before is None else before.passed
-            self._unsettle(source.src)
-            self._settle(source.src, passed, due.last)
-            if len(self.settled) > MAX_SETTLED:
-                self._unsettle(next(iter(self.settled)))
+            self.settled.put(source.src, _Settled(passed, due.last))
         if lost:
             self._lose(source, lost)
 
@@ -286,7 +274,7 @@ class ReportedLoss(Generic[S]):
 
     def forget(self, src: bytes) -> None:
         """Forget a source that is not tracked any more."""
-        self._unsettle(src)
+        self.settled.remove(src)
         self._holes.pop(src, None)
         self._forget_measurement(src)
 
