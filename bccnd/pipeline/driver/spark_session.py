@@ -46,6 +46,8 @@ _MASTERS: Final = re.compile(
 )
 _JAVA: Final = 17
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+#: the last line of a Python traceback
+_PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 #: where options of Java can be besides; those and Spark's settings below change its class path
 _JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _PATH_VARIABLES: Final = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -260,11 +262,12 @@ def run_on_spark(*, size: int | None, **settings: Any) -> Iterator[SparkSession]
         try:
             yield session
             complete = True
+        except (PySparkException, Py4JError) as error:
+            # Java has to be asked before it ends.
+            kept = True
+            raise _explain(error, log) from error
         finally:
             stop(complete=complete)
-    except (PySparkException, Py4JError) as error:
-        kept = True
-        raise _explain(error, log) from error
     finally:
         logging.disable(logging.NOTSET)
         if not kept:
@@ -274,11 +277,17 @@ def run_on_spark(*, size: int | None, **settings: Any) -> Iterator[SparkSession]
 
 def _explain(error: Exception, log: str) -> PipelineError:
     """What Spark has failed with, in one line; ``log`` has the rest."""
-    text = str(getattr(error, "java_exception", error))
+    remedy = f"the tables are unchanged; Spark's output is in {log}"
+    try:
+        text = str(getattr(error, "java_exception", error))
+        SparkSession.active().version  # noqa: B018
+    except (Py4JError, OSError):
+        remedy = f"see whether the system has ended it for its memory (journalctl -k), or lower --memory; {remedy}"
+        return PipelineError("failed", "Spark has failed: its Java process has ended", remedy)
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    cause = next((line for line in lines if line.startswith("Caused by: ")), lines[0]).removeprefix("Caused by: ")
+    raised = _PYTHON_ERROR.findall(text)
+    causes = [*raised[-1:], *(line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: "))]
+    cause = (causes or lines)[0]
     with open(log, "a", encoding="utf-8") as file:
-        file.write(f"{error}\n")
-    return PipelineError(
-        "failed", f"Spark has failed: {cause[:500]}", f"the tables are unchanged; Spark's output is in {log}"
-    )
+        file.write(f"{text}\n")
+    return PipelineError("failed", f"Spark has failed: {cause[:500]}", remedy)
