@@ -76,8 +76,7 @@ class IntegrityChecker:
         body, verifier, key = self._parse(raw)
         if verifier is not None:
             verifier.count_use(key)
-        if self._verifiers:
-            self._remember_key(body, key)
+        self._remember_key(body, key)
         return len(raw) - len(body)
 
     def inspect(self, raw: bytes) -> None:

@@ -270,6 +270,20 @@ def test_what_each_key_has_verified_is_counted_and_which_source_signs_with_which
     ]
 
 
+def test_keys_of_the_sources_heard_last_are_remembered_whatever_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integrity, "_MAX_SIGNERS", 2)
+    checker, sealer = IntegrityChecker([Hmac(KEY), Hmac(OTHER_KEY)]), IntegrityChecker([Hmac(OTHER_KEY)])
+    longest, last = b"a" * bccn1.MAX_SRC, 2**64 - 1
+    for src in (longest, b"b/1", longest, b"c/1"):
+        body = b"%b:%d:c|x" % (src, last)
+        checker.verified_body(bccn1.build(body, sealer.sign(body)))
+    first, other = (fingerprint(key) for key in (KEY, OTHER_KEY))
+    assert [checker.key_of(src, last) for src in (longest, b"b/1", b"c/1")] == [other, first, other]
+    # datagrams may come late
+    late = last + integrity._LATE
+    assert [checker.key_of(b"c/1", seq) for seq in (late, late + 1)] == [other, first]
+
+
 def test_public_keys_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integrity, "_MAX_SIGNERS", 2)
     names = [fingerprint_of(public) for public in (PUBLIC, OTHER_PUBLIC)]
