@@ -242,6 +242,11 @@ def test_keys_that_do_not_fit_are_refused(algorithm: str, keys: list[bytes], sig
         make_checker(algorithm, keys, signers)
 
 
+def test_a_checker_names_the_algorithm_that_signs() -> None:
+    assert IntegrityChecker().algorithm == "none"
+    assert IntegrityChecker([Hmac(KEY), Crc32()]).algorithm == "hmac"
+
+
 def test_what_each_key_has_verified_is_counted_and_which_source_signs_with_which() -> None:
     def signed(checker: IntegrityChecker, src: bytes, seq: int) -> bytes:
         body = b"%b:%d:c|x" % (src, seq)
