@@ -27,10 +27,11 @@ except PipelineError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fails", "why"), [("task", "ZeroDivisionError"), ("java", "Java")])
 def test_spark_fails_in_the_middle_of_a_run(fails: str, why: str) -> None:
     command = [sys.executable, "-c", PROGRAM, fails]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     reason, detail, remedy = done.stdout.splitlines()
     assert reason == "failed"
     assert why in detail
