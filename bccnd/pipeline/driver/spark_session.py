@@ -262,8 +262,8 @@ def run_on_spark(*, size: int | None, **settings: Any) -> Iterator[SparkSession]
         try:
             yield session
             complete = True
-        except (PySparkException, Py4JError) as error:
-            # Java has to be asked before it ends.
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            # Java has to be asked before it ends. If it has ended, py4j cannot connect to it.
             kept = True
             raise _explain(error, log) from error
         finally:
@@ -280,7 +280,7 @@ def _explain(error: Exception, log: str) -> PipelineError:
     remedy = f"the tables are unchanged; Spark's output is in {log}"
     try:
         text = str(getattr(error, "java_exception", error))
-        SparkSession.active().version  # noqa: B018
+        SparkSession.active().version  # noqa: B018 - fails if Java has ended
     except (Py4JError, OSError):
         remedy = f"see whether the system has ended it for its memory (journalctl -k), or lower --memory; {remedy}"
         return PipelineError("failed", "Spark has failed: its Java process has ended", remedy)

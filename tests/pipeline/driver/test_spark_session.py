@@ -21,6 +21,8 @@ try:
             spark.sparkContext.parallelize([0], 1).map(lambda number: 1 // number).collect()
         else:
             os.kill(spark.sparkContext._gateway.proc.pid, 9)
+            if sys.argv[1] == "java gone":
+                spark.sparkContext._gateway.proc.wait()
             spark.range(3).count()
 except PipelineError as error:
     print(error.reason, error.detail, error.remedy, sep="\\n")
@@ -28,7 +30,7 @@ except PipelineError as error:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fails", "why"), [("task", "ZeroDivisionError"), ("java", "Java")])
+@pytest.mark.parametrize(("fails", "why"), [("task", "ZeroDivisionError"), ("java", "Java"), ("java gone", "Java")])
 def test_spark_fails_in_the_middle_of_a_run(fails: str, why: str) -> None:
     command = [sys.executable, "-c", PROGRAM, fails]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
