@@ -22,13 +22,18 @@ DAEMON = ROOT / ".venv/bin/bccnd"
 BATCH = 200
 
 
+def introduce(wire: Wire, sources: int) -> None:
+    """Have a daemon hear so many sources once."""
+    for number in range(sources):
+        wire.send(datagram(f"host{number % 1000}/program/{number}", 1, "bench/x", b""))
+        if number % BATCH == 0:
+            time.sleep(0.005)
+
+
 def measure(seconds: float, sources: int) -> tuple[float, float]:
     """Return the share of a core that a daemon takes after it has received from so many sources, and its MB."""
     with tempfile.TemporaryDirectory() as folder, Daemon(Path(folder), REPORTS) as daemon, Wire(daemon.port) as wire:
-        for number in range(sources):
-            wire.send(datagram(f"host{number % 1000}/program/{number}", 1, "bench/x", b""))
-            if number % BATCH == 0:
-                time.sleep(0.005)
+        introduce(wire, sources)
         time.sleep(3)
         begin, began = cpu_of(daemon.pid), time.monotonic_ns()
         time.sleep(seconds)

@@ -153,11 +153,23 @@ def measure(folder: str, name: str, rows: int, *, steps: bool, mixed: bool = Fal
     return Run(name, sum(made.of_journal.values()), seconds, build, most, duckdb, wrong)
 
 
+def write_small_journal(path: str) -> None:
+    """Write a journal as small as the demo's."""
+    source = Source("one/meter", "one", rate=20.0, channels=("meter",))
+    write(Fleet(("one", "two"), (source,), duration=20.0, losses=(Loss("two", probability=0.1),)), path)
+
+
+def wait_for_archive(folder: str) -> None:
+    """Wait until the first run's archive of Java's classes is made."""
+    until = time.monotonic() + ARCHIVE
+    while any(Path(folder, "cache/bccnd").glob("*.classes")) and time.monotonic() < until:
+        time.sleep(0.5)
+
+
 def report(folder: str) -> tuple[float, float]:
     """Seconds of `bccn report` of a journal as small as the demo's, not on the first run, and of the bare program; each
     the median of runs that alternate."""
-    source = Source("one/meter", "one", rate=20.0, channels=("meter",))
-    write(Fleet(("one", "two"), (source,), duration=20.0, losses=(Loss("two", probability=0.1),)), f"{folder}/demo")
+    write_small_journal(f"{folder}/demo")
     taken: list[tuple[float, float]] = []
     for number in range(PAIRS + 1):
         out = f"{folder}/page{number}"
@@ -168,9 +180,8 @@ def report(folder: str) -> tuple[float, float]:
             began.append(time.monotonic())
         if number:
             taken.append((began[1] - began[0], began[2] - began[1]))
-        until = time.monotonic() + ARCHIVE
-        while not number and any(Path(folder, "cache/bccnd").glob("*.classes")) and time.monotonic() < until:
-            time.sleep(0.5)
+        if not number:
+            wait_for_archive(folder)
     return statistics.median(one for one, _ in taken), statistics.median(other for _, other in taken)
 
 

@@ -11,14 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Final
 
 import click
 
-from examples.simulation import Fleet, Loss, Source, write
 from tests.support import ROOT
-from tools.bench.spark import ARCHIVE, command_environment
+from tools.bench.spark import command_environment, wait_for_archive, write_small_journal
 
 #: `bccn` with a line of Python before it
 COMMAND: Final = """
@@ -50,16 +48,11 @@ def run(folder: str, undo: str) -> float:
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Runs of each kind.")
 def main(rounds: int) -> None:
     """Measure what each way to start Spark sooner saves."""
-    source = Source("one/meter", "one", rate=20.0, channels=("meter",))
     with tempfile.TemporaryDirectory(prefix="bccnd-bench-") as folder:
-        write(
-            Fleet(("one", "two"), (source,), duration=20.0, losses=(Loss("two", probability=0.1),)), f"{folder}/journal"
-        )
+        write_small_journal(f"{folder}/journal")
         run(folder, UNDO["without the archive of Java's classes"])
         first = run(folder, "")
-        until = time.monotonic() + ARCHIVE
-        while any(Path(folder, "cache/bccnd").glob("*.classes")) and time.monotonic() < until:
-            time.sleep(0.5)
+        wait_for_archive(folder)
         taken: dict[str, list[float]] = {name: [] for name in UNDO}
         for number in range(rounds):
             for name in sorted(UNDO, reverse=number % 2 == 1):

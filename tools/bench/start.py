@@ -15,28 +15,16 @@ from typing import Final
 
 import click
 
-from tests.e2e.harness import Wire, datagram, wait
+from tests.e2e.harness import Wire, wait
 from tests.e2e.supervisor import Supervisor
+from tools.bench.idle import SOURCES, introduce
 from tools.bench.procs import kib_of
 
-SOURCES: Final = 100_000
 #: times that the start with sources may take of the start without; the most memory, in MB
 LONGER: Final = 1.6
 MEMORY: Final = 60.0
 #: seconds after which a daemon has given back the memory that only its start needs
 SETTLED: Final = 5.0
-#: so many datagrams are sent at a time, and read before the next are
-BATCH: Final = 200
-
-
-def introduce(supervisor: Supervisor) -> None:
-    """Have a daemon hear all sources once."""
-    with Wire(supervisor.port) as wire:
-        for number in range(SOURCES):
-            wire.send(datagram(f"host{number % 1000}/program/{number}", 1, "bench/x", b""))
-            if number % BATCH == 0:
-                time.sleep(0.005)
-    wait(lambda: supervisor.metric("sources") == SOURCES, "the daemon to know all sources")
 
 
 def restart(supervisor: Supervisor) -> float:
@@ -57,7 +45,9 @@ def main(rounds: int) -> None:
     ):
         none.start()
         many.start()
-        introduce(many)
+        with Wire(many.port) as wire:
+            introduce(wire, SOURCES)
+        wait(lambda: many.metric("sources") == SOURCES, "the daemon to know all sources")
         taken = [(restart(none), restart(many)) for _ in range(rounds)]
         assert many.metric("sources") == SOURCES
         assert many.process is not None

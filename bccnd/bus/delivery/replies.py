@@ -1,4 +1,4 @@
-"""What the daemon itself says to a client: answers to its requests, and why a frame of it was refused."""
+"""Sends clients the daemon's own messages: answers to their requests, and reasons why a frame was refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gateways send to the bus: the datagrams of links, and reports. Both take the right to link."""
+"""Processes what gateways send: datagrams of links, and reports. Both need the right to link."""
 
 from __future__ import annotations
 

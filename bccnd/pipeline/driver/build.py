@@ -211,7 +211,7 @@ def _write_liveness(
         kept.empty("liveness", schema.TABLES["liveness"])
         return
     if carry is not None:
-        again = final_days.unsettled(carry.carried.result().heard, heard)
+        again = final_days.unsettled(carry.heard, heard)
         heard = heard.unionByName(again.select(*heard.columns, "verdict"), allowMissingColumns=True)
     silences = schema.conform("liveness", liveness(heard, (session[:4] for session in sessions)))
     if carry is None:

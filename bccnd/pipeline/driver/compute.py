@@ -142,7 +142,7 @@ def compute(
 
         kept_runs = None if state is None else state.where("kind IN ('run', 'sent')")
         recording = recorded(right_sessions, [*journals, *(row.span for row in scanned.seen if row.day in wanted)])
-        carried = None if carry is None else carry.carried.result().epochs
+        carried = None if carry is None else carry.epochs
         aligned = keep(_align(scanned.sources(wanted), kept_runs, carried, found.remaining, recording, tasks))
         alignment = _Alignment(aligned, wanted)
         before = day_state.with_carried(state, carried)
@@ -166,7 +166,8 @@ def compute(
         reported = ReportedTails(spark, messages, alignment.tails, reached, context.receivers)
         heard_epochs = reported.added("epoch", of_kind(messages, "epoch"))
         all_epochs = keep(day_state.all_days(heard_epochs.transform(of_days), before))
-        epoch_rows = all_epochs.transform(epochs_table, frame_of(spark, alignment.causes))
+        causes = frame_of(spark, alignment.epochs.rename_columns(["src", "epoch", "cause"]))
+        epoch_rows = all_epochs.transform(epochs_table, causes)
         if carry is not None:
             heard = all_epochs.where(F.col("day") >= carry.first).select("src", "epoch").distinct()
             epoch_rows = epoch_rows.join(heard, ["src", "epoch"])
@@ -214,7 +215,7 @@ def _plan(
 
 
 def _loss_tables(messages: DataFrame, gaps: BlockGaps, reported: ReportedTails) -> dict[str, DataFrame]:
-    """The tables of messages, and of who did not receive them."""
+    """The tables of messages, and of the hosts that did or did not receive them."""
     return {
         "receiver_sets": of_kind(messages, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
         "messages": gaps.added(of_kind(messages, "message")),
@@ -277,7 +278,6 @@ class _Alignment:
         divided = aligned.where("kind IN ('epoch', 'piece', 'tail')").select("kind", "src", *Piece._fields, "day")
         table = divided.toArrow()
         self.epochs = _only(table, "epoch").select(["src", "epoch", "host"])
-        self.causes = self.epochs.rename_columns(["src", "epoch", "cause"])
         self.pieces = _only(table, "piece").drop_columns(["kind", "day"])
         tails = _only(table, "tail")
         wanted_tails = tails.filter(pc.is_in(tails["day"], pa.array(wanted, pa.string())))

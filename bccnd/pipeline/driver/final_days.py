@@ -35,19 +35,21 @@ CARRIED_HEARD: Final = f"{STATE}/carried_heard"
 _FEW_DAYS: Final = 60
 
 
-class Carried(NamedTuple):
-    """What is known of carried days: ``epochs`` (`schema.CARRIED`) and ``heard`` (`schema.CARRIED_HEARD`)."""
-
-    epochs: DataFrame
-    heard: DataFrame
-
-
 class Carry(NamedTuple):
-    """Which days are final: those before ``open``. Days before ``first`` are known only by what is ``carried``."""
+    """What a run knows of final days. Days before ``first`` are known only by `epochs` (`schema.CARRIED`) and `heard`
+    (`schema.CARRIED_HEARD`), which wait until both are written; those before ``open`` are final."""
 
     first: str
     open: str
-    carried: Future[Carried]
+    written: Future[tuple[DataFrame, DataFrame]]
+
+    @property
+    def epochs(self) -> DataFrame:
+        return self.written.result()[0]
+
+    @property
+    def heard(self) -> DataFrame:
+        return self.written.result()[1]
 
 
 def first_open_day(days: Collection[str], final_after: float, now: float) -> str:
@@ -70,8 +72,8 @@ def carry(kept: Store, first_open: str, background: Executor) -> Carry | None:
     return Carry(first, first_open, background.submit(_carried, kept, first, days))
 
 
-def _carried(kept: Store, first: str, days: Collection[str]) -> Carried:
-    """What is carried of the days before ``first``, from what the tables have."""
+def _carried(kept: Store, first: str, days: Collection[str]) -> tuple[DataFrame, DataFrame]:
+    """Return the epochs and silences that are carried of the days before ``first``, from what the tables have."""
     last, carried = beside(first)[0], max(kept.days(CARRIED), default="")
     earlier = carried if carried <= last else ""
     new = {day for day in days if earlier < day < first}
@@ -79,7 +81,7 @@ def _carried(kept: Store, first: str, days: Collection[str]) -> Carried:
         _write(kept, first, earlier, new)
     read = kept.written if new else kept.read
     epochs, heard = read(CARRIED, schema.CARRIED), read(CARRIED_HEARD, schema.CARRIED_HEARD)
-    return Carried(epochs or kept.nothing(schema.CARRIED), heard or kept.nothing(schema.CARRIED_HEARD))
+    return epochs or kept.nothing(schema.CARRIED), heard or kept.nothing(schema.CARRIED_HEARD)
 
 
 def _write(kept: Store, first: str, earlier: str, days: set[str]) -> None:

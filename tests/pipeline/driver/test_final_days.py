@@ -113,9 +113,8 @@ def test_what_is_carried_is_read_again_where_no_day_has_become_final(spark: Spar
     with opened(spark, str(tmp_path)) as kept, ThreadPoolExecutor(1) as pool:
         carry = final_days.carry(kept, "2026-03-08", pool)
         assert carry is not None
-        epochs, heard = carry.carried.result()
-        assert [row.src for row in epochs.collect()] == ["s"]
-        assert heard.collect() == []
+        assert [row.src for row in carry.epochs.collect()] == ["s"]
+        assert carry.heard.collect() == []
         assert CARRIED not in kept.rows
 
 
