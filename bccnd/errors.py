@@ -34,7 +34,7 @@ class BusError(BccndError):
 
 
 class RequestTimeout(BusError):
-    """The daemon has not answered a request in time (``no_answer``)."""
+    """The daemon or program did not answer a request in time (``no_answer``)."""
 
 
 class ConnectionLost(BusError):

@@ -20,10 +20,10 @@ _HOW_TO: Final = "make one with 'bccn keygen' (--help says how)"
 
 
 def read_key(path: str, algorithm: str = "hmac") -> bytes:
-    """The secret in a file, its line end left out: for ``hmac``, or a private key as PEM for ``sig``.
+    """Read a secret from a file, without its line end: a key for ``hmac``, or a private key as PEM for ``sig``.
 
-    Refused when others than its owner can read it; a systemd credential (owned by root, mode 0440 or 0400) is fine.
-    Raises BadKey.
+    Raises BadKey, also if anyone but the owner can read the file. A systemd credential (owned by root, mode 0440 or
+    0400) is accepted.
     """
     key, info = _read(path)
     mode = stat.S_IMODE(info.st_mode)
@@ -40,7 +40,7 @@ def read_key(path: str, algorithm: str = "hmac") -> bytes:
 
 
 def read_public_key(path: str) -> bytes:
-    """The public key in a file, as PEM; refused when others can put another one in its place. Raises BadKey."""
+    """Read a public key from a file, as PEM. Raises BadKey, also if other users can replace the file."""
     key, info = _read(path)
     mode = stat.S_IMODE(info.st_mode)
     if mode & 0o022:

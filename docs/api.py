@@ -14,8 +14,9 @@ import bccnd.aio
 _HEAD: Final = """\
 # The Python interface
 
-`import bccnd`, on asyncio `import bccnd.aio`. This is the reference: its examples are parts of programs, and not run
-here. [Clients](clients.md) shows whole programs, and `help(bccnd.connect)` is the same text in a terminal."""
+Programs use `import bccnd`; asyncio programs use `import bccnd.aio`. This is the reference, and its examples are only
+parts of programs. [Clients](clients.md) shows whole programs. `help(bccnd.connect)` shows the same text in a
+terminal."""
 #: columns of a line
 _WIDTH: Final = 120
 _PARTS: Final = (

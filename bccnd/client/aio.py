@@ -78,10 +78,10 @@ class connect(_Awaited["AsyncConnection"]):  # noqa: N801 - called as a function
 
         asyncio.run(main())
 
-    ``await bccnd.aio.connect()`` gives the connection itself. The options are those of `bccnd.connect`.
+    ``await bccnd.aio.connect()`` returns the connection itself. The options are those of `bccnd.connect`.
 
-    Several tasks may publish, ask and receive at once; of those that receive from the same connection or subscription,
-    each event goes to one. Cancelling a call leaves the connection usable, and takes no event with it.
+    Several tasks may use a connection at once. If several receive from the same connection or subscription, each event
+    goes to one of them. A cancelled call loses no event, and the connection stays usable.
     """
 
     def __init__(
@@ -135,26 +135,27 @@ class AsyncConnection(Calls, _Messages):
         self._router.on_dropped = self._on_dropped
 
     def subscribe(self, *patterns: str, limit: int = MAX_EVENTS) -> AsyncSubscription:
-        """Ask for the messages whose channel matches one of the patterns; the same one may be asked for several times.
+        """Subscribe to the messages whose channel matches one of the patterns. A pattern may be subscribed to
+        repeatedly.
 
             async for message in bus.subscribe("a/>"):
                 ...
 
-        This need not be awaited; ``await`` waits until the daemon was sent it, unless that is away, and returns the
-        subscription. That may be ignored: its messages are then received by the connection. From its first use on it
-        takes the messages that match it, as `bccnd.Subscription` does.
+        ``await`` is optional: it waits until the request is sent, unless the daemon is away, and returns the
+        subscription. A program that ignores the subscription receives its messages from the connection. From its first
+        use on, the subscription takes the messages that match it, as `bccnd.Subscription` does.
         """
         return AsyncSubscription(self, patterns, limit)
 
     async def receive(self, timeout: float | None = None) -> Event | None:
-        """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
-        have passed. Raises ConnectionLost at the end."""
+        """The next message, gap, refusal, or ``Reconnected`` after the daemon was away; None after ``timeout`` seconds.
+        Raises ConnectionLost when the connection has ended."""
         inbox = self._router.inbox
         return self._take(inbox) if inbox.events else await self._receive(inbox, timeout)
 
     def fileno(self) -> int:
-        """The descriptor of the socket, which this connection alone reads; another one after each loss, and -1 while
-        the daemon is away."""
+        """The descriptor of the socket, which only this connection may read. It changes with each reconnection, and is
+        -1 while the daemon is away."""
         return -1 if self._transport.sock is None else self._transport.sock.fileno()
 
     def close(self) -> None:
@@ -281,8 +282,8 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 class AsyncSubscription(PatternMessages, _Awaited["AsyncSubscription"], _Messages):
-    """Messages of some patterns, from `AsyncConnection.subscribe`: iterate over it with ``async for``, or await its
-    `receive`; ``async with`` closes it. Otherwise as `bccnd.Subscription`."""
+    """The messages of one `AsyncConnection.subscribe`: iterate over it with ``async for``, or await its `receive`;
+    ``async with`` closes it. Otherwise it is like `bccnd.Subscription`."""
 
     def __init__(self, bus: AsyncConnection, patterns: Sequence[str], limit: int = MAX_EVENTS) -> None:
         super().__init__(bus, patterns, limit)
@@ -294,7 +295,7 @@ class AsyncSubscription(PatternMessages, _Awaited["AsyncSubscription"], _Message
         return self
 
     async def receive(self, timeout: float | None = None) -> Event | None:
-        """As `AsyncConnection.receive`, with the messages of this subscription; None also once it is closed."""
+        """Like `AsyncConnection.receive`, for the messages of this subscription; None also after `close`."""
         inbox = self._inbox
         if inbox.closed:
             return None

@@ -65,21 +65,22 @@ def connect(
             for message in bus.subscribe("cardsys/", "door/*/opened"):
                 print(message.src, message.chan, message.text)
 
-    ``path`` is that of a socket, ``@name`` for an abstract address, or ``/dev/unix/abstract/<hex>``. Raises BusError:
-    no_daemon where no daemon listens, bad_address. With ``wait`` it waits up to so many seconds for one (None: however
-    long it takes).
+    ``path`` is the path of a socket, ``@name`` for an abstract address, or ``/dev/unix/abstract/<hex>``. Raises
+    BusError: no_daemon if no daemon listens, bad_address. ``wait`` is how many seconds to wait for a daemon (None:
+    without limit).
 
-    There are three ways to receive, which may be combined:
+    A program can receive in three ways, and combine them:
 
-    - Iterate over what `Connection.subscribe` returns, or call its `receive`: messages of these patterns alone.
+    - Iterate over the subscription that `Connection.subscribe` returns, or call its `receive`: only messages that match
+      its patterns.
     - `Connection.listen` registers a callback for a pattern; `Connection.dispatch` calls the callbacks.
     - Iterate over the connection, or call its `receive`: everything that no subscription in use and no callback takes.
 
-    Where the daemon refuses a pattern or a message, iterating raises BusError, with a ``reason`` such as
-    not_permitted; `Connection.sync` returns such refusals instead.
+    If the daemon refuses a pattern or a message, iterating raises BusError with a ``reason`` such as not_permitted;
+    `Connection.sync` returns such refusals instead.
 
-    If the daemon goes away (a restart, a crash), the connection is made again for as long as it takes, and
-    subscriptions, tag and modes are restored. `receive` returns what happened in its place:
+    If the daemon restarts or crashes, the client tries to connect until it succeeds, and then restores subscriptions,
+    tag and modes. `receive` returns such events in order with the messages:
 
             while (event := bus.receive(timeout=60)) is not None:
                 match event:
@@ -92,23 +93,24 @@ def connect(
                     case bccnd.Refusal(reason=reason, key=key):    # the daemon refused what was sent
                         ...
 
-    With ``away=True`` it also returns ``Away(reason)`` where the daemon went; `Connection.connected` says whether it is
-    there now. Python's logging gets all of this, too, as ``bccnd.client``.
+    With ``away=True`` it also returns ``Away(reason)`` when the connection is lost. `Connection.connected` says whether
+    the daemon serves this program now. All of these events are also logged, by the logger ``bccnd.client``.
 
-    Calls that send wait up to 5 s for a daemon that is away and then raise ConnectionLost; what is subscribed to while
-    it is away is remembered, and the daemon is sent it when it is back. A message is sent at most once: what a daemon
-    had taken when it ended is not sent to the next one, and `sync` raises ConnectionLost then. With ``reconnect=False``
-    the first loss is the end: what had come is still received, then every call raises ConnectionLost.
+    Calls that send wait up to 5 s for a daemon that is away and then raise ConnectionLost. A subscription made while
+    the daemon is away is sent when it is back. A message is sent at most once: if a daemon ends after it took a
+    message, the client does not send that message to the next daemon, and `sync` raises ConnectionLost. With
+    ``reconnect=False`` the client does not reconnect: messages that arrived before the loss are still received, then
+    every call raises ConnectionLost.
 
     With ``batch=True`` (or `Connection.batch`, later) the daemon sends many messages in one packet, at a fraction of
-    the cost; what is received, and in which order, is the same. A daemon that knows no batches refuses that
-    (``Refusal("unknown_control", "!/bccn/batch/on")``) and goes on without.
+    the cost; the messages and their order are the same. An old daemon refuses batches (``Refusal("unknown_control",
+    "!/bccn/batch/on")``) and sends the messages one by one.
 
-    ``dialect`` (path, sbus, sbus-dot, broker) is the dialect of the patterns; by default it is that of the socket,
-    which is taken to be ``path`` where messages are distributed to several subscriptions.
+    ``dialect`` (path, sbus, sbus-dot, broker) is the dialect of the patterns. The default is the dialect of the socket;
+    to distribute messages to several subscriptions, the client assumes ``path``.
 
-    A connection does not survive a fork: its socket would be shared. A child process makes a connection of its own, and
-    leaves that of its parent alone.
+    A connection cannot be used after a fork, because both processes would share its socket. A child process makes a
+    connection of its own, and does not touch that of its parent.
     """
     session = Session(path or usual_path(), batch=batch, reconnect=reconnect, dialect=dialect)
     session.router.shows_away = away
@@ -175,14 +177,15 @@ class Connection(Client):
             time.sleep(pause)
 
     def subscribe(self, *patterns: str, limit: int = MAX_EVENTS) -> Subscription:
-        """Ask for the messages whose channel matches one of the patterns; the same one may be asked for several times.
+        """Subscribe to the messages whose channel matches one of the patterns. A pattern may be subscribed to
+        repeatedly.
 
             for message in bus.subscribe("a/>"):
                 ...
 
-        The subscription that is returned may be ignored: its messages are then received by the connection. From its
-        first use on it takes the messages that match it; see `Subscription`. At most ``limit`` of them wait while other
-        calls read; further ones are dropped and reported by a `Gap`.
+        A program that ignores the returned subscription receives its messages from the connection. From its first use
+        on, the subscription takes the messages that match it; see `Subscription`. At most ``limit`` of them wait while
+        other calls read; further ones are dropped and reported by a `Gap`.
         """
         subscription = Subscription(self, patterns, limit)
         _run(self._tell())
@@ -192,8 +195,8 @@ class Connection(Client):
 
     def listen(self, pattern: str, callback: Callback) -> None:
         """Subscribe to a pattern; `dispatch` calls ``callback`` with each message that matches. Messages to everyone,
-        and to this program, are passed to every callback. What callbacks take is not received otherwise: up to 16,384
-        messages wait for `dispatch`.
+        and to this program, are passed to every callback. Messages for callbacks are not returned by `receive`; up to
+        16,384 of them wait for `dispatch`.
 
         Raises TypeError for an ``async def``, which only `bccnd.aio` can call.
         """
@@ -204,22 +207,22 @@ class Connection(Client):
 
     def respond(self, pattern: str, callback: Responder) -> None:
         """Answer requests on the channels that match a pattern: `dispatch` calls ``callback`` with each, and sends the
-        returned value to the program that asks; see `request`. With None nothing is sent.
+        returned value to the program that asks; see `request`. If ``callback`` returns None, nothing is sent.
 
             bus.respond("calc/add", lambda question: str(sum(map(int, question.text.split()))))
             while True:
                 bus.dispatch(None)
 
-        Other messages that match are ignored. `unlisten` takes this back. Raises TypeError for an ``async def``.
+        Other messages that match are ignored. `unlisten` removes the callback. Raises TypeError for an ``async def``.
         """
         refuse_coroutine(callback)
         _run(Calls.listen(self, pattern, Replies(self, callback)))  # type: ignore[arg-type]
 
     def dispatch(self, timeout: float | None = 0.0) -> int:
-        """Call the callbacks of `listen` with the messages that are there, or with the first that comes within
-        ``timeout`` seconds (None: however long it takes); returns how many messages that were.
+        """Call the callbacks of `listen` with the waiting messages. If none waits, wait up to ``timeout`` seconds for
+        one (None: without limit). Returns the number of messages.
 
-        Raises BusError for what the daemon has refused. If a callback raises, the other callbacks of that message are
+        Raises BusError if the daemon refused a request. If a callback raises, the other callbacks of that message are
         called first; several errors are raised as an ExceptionGroup.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -263,10 +266,10 @@ class Connection(Client):
     request = _blocking(Calls.request)
 
     def receive(self, timeout: float | None = None) -> Event | None:
-        """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
-        have passed. Raises ConnectionLost at the end.
+        """The next message, gap, refusal, or ``Reconnected`` after the daemon was away; None after ``timeout`` seconds.
+        Raises ConnectionLost when the connection has ended.
 
-        What other calls read meanwhile waits here: up to 16,384 events; of what comes then, a `Gap` tells the number.
+        Up to 16,384 events that other calls read wait here; a `Gap` reports how many further messages were dropped.
         """
         return self._next(self._router.inbox, timeout)
 
@@ -278,10 +281,10 @@ class Connection(Client):
         return _messages(self, self._router.inbox, self.receive)
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there is something to receive: call `receive(0)` then until it returns
-        None, or `dispatch`. What was read already and waits here, such as the rest of a batch, makes it readable, too.
+        """A descriptor that is readable when an event can be received: then call `receive(0)` until it returns None, or
+        `dispatch`. Events that were already read and wait, such as the rest of a batch, make it readable, too.
 
-        It stays the same, in select, poll and epoll, while daemons come and go; -1 once this connection is closed.
+        It stays the same across reconnections, also in select, poll and epoll; -1 once this connection is closed.
         """
         if self._socket.closed:
             return -1
@@ -367,24 +370,24 @@ class Connection(Client):
 
 
 class Subscription(PatternMessages):
-    """Messages of some patterns, from `Connection.subscribe`: iterate over it, or call `receive`; ``with`` closes it.
+    """The messages of one `Connection.subscribe`: iterate over it, or call `receive`; ``with`` closes it.
 
         with bus.subscribe("door/*/opened") as doors:
             for message in doors:
                 ...
 
-    From its first use (iterating, `receive`, ``with``) until it is closed, it takes the messages that match, also those
-    that the connection has not given out yet; the connection does not give them out then. A message that matches
-    several subscriptions in use is given to each of them. One in use that the program keeps no longer is closed.
+    From its first use (iterating, `receive`, ``with``) until it is closed, a subscription takes the messages that match
+    it, also those that wait in the connection. A message that matches several subscriptions in use goes to each of
+    them. A subscription in use is closed when the program drops its last reference to it.
 
-    Reading one subscription keeps what comes for others: up to ``limit`` messages each (1,024). Beyond that the newest
-    are dropped: a `Gap` says how many, and ``dropped`` counts them. Gaps and absences of the daemon are added to
-    ``lost`` and ``reconnects``. Iterating raises BusError where the daemon refused a pattern of this subscription, or
-    something else that no other one is about.
+    While a program reads one subscription, messages for others wait: up to ``limit`` for each (1,024). Further ones are
+    dropped: a `Gap` says how many, and ``dropped`` counts them. Gaps and absences of the daemon are added to ``lost``
+    and ``reconnects``. Iterating raises BusError if the daemon refused a pattern of this subscription, or a request
+    that belongs to no other subscription.
     """
 
     def receive(self, timeout: float | None = None) -> Event | None:
-        """As `Connection.receive`, with the messages of this subscription; None also once it is closed."""
+        """Like `Connection.receive`, for the messages of this subscription; None also after `close`."""
         if self._inbox.closed:
             return None
         self._bus._router.activate(self._inbox)

@@ -44,15 +44,16 @@ LONGEST_POLL: Final = 2**31 - 1
 class Endpoint:
     """One program on the segment. Raises EndpointError for options that make no sense.
 
-    ``name`` is its src ("?": unknown, and then nothing directed reaches it). ``address``, ``port``, ``bind``,
-    ``interface`` and ``hop_limit`` (multicast) say where the segment is. ``algorithm`` is ``none``, ``crc32``,
-    ``hmac`` (the default where there are ``keys``: the first signs, all verify) or ``sig`` (``keys``: one private key;
-    ``signers``: public keys by the beginning of the src they speak for; PEM); ``required`` drops what carries no
-    check. ``dedup`` drops what was received before: the same address, src, seq and channel. ``speed_window`` is over
-    how many messages `stats` measures speeds. ``largest`` is the longest datagram accepted, in bytes.
+    ``name`` is its src; with "?" (unknown) it receives no directed messages. ``address``, ``port``, ``bind``,
+    ``interface`` and ``hop_limit`` (multicast) say where the segment is. ``algorithm`` is ``none``, ``crc32``, ``hmac``
+    (the default with ``keys``: the first signs, all verify) or ``sig``. For ``sig``, ``keys`` is one private key, and
+    ``signers`` has the public keys (PEM) by the beginning of the src for which they are valid. ``required`` drops
+    datagrams without a check. ``dedup`` drops repeated datagrams: same address, src, seq and channel. ``speed_window``
+    is the number of messages from which `stats` calculates speeds. ``largest`` is the longest accepted datagram, in
+    bytes.
 
-    Nothing is opened before `open`, or ``with``. Of its methods only `send` and what builds on it may be called from
-    several threads.
+    The socket is opened by `open`, or ``with``. Only `send` and the methods that call it may be called from several
+    threads.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Endpoint:
     # -- fundamental calls
 
     def open(self) -> bool:
-        """Open the socket; True. Raises EndpointError, whose text says what can be done."""
+        """Open the socket and return True. Raises EndpointError, whose text names a remedy."""
         self._error = None
         if self._sock is None:
             try:
@@ -106,19 +107,20 @@ class Endpoint:
         return True
 
     def close(self) -> None:
-        """Close the socket and end the heartbeat; what waits in channels stays."""
+        """Close the socket and end the heartbeat; messages that wait in channels stay."""
         self.heartbeat_stop()
         if self._sock is not None:
             self._sock.close()
             self._sock = None
 
     def fileno(self) -> int:
-        """The socket, for select, poll, epoll or asyncio: `dispatch` (or `recv(0)`) when it is readable."""
+        """The descriptor of the socket, for select, poll, epoll or asyncio. When it is readable, call `dispatch` or
+        `recv(0)`."""
         return self._opened().fileno()
 
     @property
     def name(self) -> str:
-        """Our own src: the sender of what we send, and what directed messages must fit. Setting it to nothing makes it
+        """The src of this endpoint: the sender of its messages, and the target of directed ones. An empty name becomes
         "?"."""
         return to_text(self._name)
 
@@ -130,8 +132,8 @@ class Endpoint:
 
     @property
     def seq(self) -> int:
-        """The number that the next datagram carries. It begins at the clock in microseconds, so that a restart is
-        never taken for something old."""
+        """The number of the next datagram. It begins at the clock in microseconds, so that messages after a restart are
+        not taken for old ones."""
         return self._seq
 
     @seq.setter
@@ -146,12 +148,12 @@ class Endpoint:
     @overload
     def send(self, src: str | None, chan: str, payload: Data, /, *, key: Data | None = None) -> int: ...
     def send(self, *parts: Data | None, src: Data | None = None, key: Data | None = None) -> int:
-        """``send(chan, payload, *, src=None)``: broadcast a datagram, and return its seq. The protocol text's order,
-        ``send(src, chan, payload)``, works as well.
+        """``send(chan, payload, *, src=None)``: broadcast a datagram, and return its seq. The order of the protocol's
+        description, ``send(src, chan, payload)``, works as well.
 
-        Without ``src`` it comes from our own name; an empty one is "?". ``key`` signs this one by HMAC with another key
-        than usual. Raises EndpointError: bad_src, bad_channel, bad_target, too_long, no_signing_key, not_open, or what
-        the kernel says.
+        ``src`` is the own name by default; an empty one becomes "?". ``key`` signs this datagram by HMAC with another
+        key than usual. Raises EndpointError: bad_src, bad_channel, bad_target, too_long, no_signing_key, not_open, or
+        the name of the kernel's error.
         """
         if len(parts) == 3:
             src, *parts = parts  # type: ignore[assignment]
@@ -197,7 +199,7 @@ class Endpoint:
             self._wait(deadline, select.POLLOUT)
 
     def beat(self, status: Data = b"") -> None:
-        """Send one heartbeat now; one that cannot be sent is left out."""
+        """Send one heartbeat now; errors are ignored."""
         with contextlib.suppress(EndpointError):
             self._beat(status)
 
@@ -206,9 +208,9 @@ class Endpoint:
         self._transmit(name, bccn1.HEARTBEAT + name, to_bytes(status))
 
     def recv(self, timeout: float | None = None) -> Message | None:
-        """The next message for us, whatever its channel; None when ``timeout`` seconds have passed.
+        """The next message of any channel; None after ``timeout`` seconds.
 
-        What `receive` has put aside for other channels comes first.
+        Messages that `receive` has queued come first.
         """
         if self._queues.waiting:
             return self._queues.take_oldest()
@@ -224,21 +226,20 @@ class Endpoint:
 
     def listen(self, pattern: str, callback: Callable[[Message], object]) -> None:
         """From now on `dispatch` calls ``callback`` with each message whose channel matches: ``cardsys/tx``,
-        ``cardsys/*/tx``, ``cardsys/>``. Messages to everyone, and to us, reach every callback.
+        ``cardsys/*/tx``, ``cardsys/>``. Messages to everyone, and to this endpoint, reach every callback.
 
         Raises TypeError for an ``async def``."""
         refuse_coroutine(callback)
         self._listeners.add(callback, to_bytes(pattern))
 
     def unlisten(self, pattern: str, callback: Callable[[Message], object]) -> bool:
-        """Take a `listen` back; False when there was none."""
+        """Remove a callback of `listen`; False if it was not registered."""
         return self._listeners.remove_value(callback, to_bytes(pattern))
 
     def dispatch(self) -> int:
-        """Take all messages that are there and call the callbacks that want them; how many messages there were.
+        """Call the callbacks of all waiting messages that match; returns the number of messages taken.
 
-        If a callback raises, the other callbacks of that message are called first; what comes then, the next call
-        takes."""
+        If a callback raises, the other callbacks of that message are called first; the next call takes the rest."""
         count = 0
         errors: list[Exception] = []
         self._opened()
@@ -249,24 +250,24 @@ class Endpoint:
         return count
 
     def send_all(self, payload: Data = b"", *, key: Data | None = None) -> int:
-        """Send to every listener, whatever it listens for."""
+        """Send a message to every listener, whatever its patterns."""
         return self.send("!", payload, key=key)
 
     def send_to(self, target: str, payload: Data = b"", *, key: Data | None = None) -> int:
-        """Send to one name (``host/program/pid``) or to all below a prefix (``host/program/*``)."""
+        """Send a message to one name (``host/program/pid``) or to all below a prefix (``host/program/*``)."""
         if not target:
             raise EndpointError("bad_target", "the target is empty; send_all reaches everyone")
         return self.send("!" + target, payload, key=key)
 
     def send_topic(self, topic: str, payload: Data = b"", *, key: Data | None = None) -> int:
-        """Send on a channel."""
+        """Send a message on a channel."""
         return self.send(topic, payload, key=key)
 
     def heartbeat_start(self, interval: float = HEARTBEAT_INTERVAL, status: Data = b"") -> None:
-        """Send a heartbeat on ``heartbeat/<name>`` now and every ``interval`` seconds, until `close`. Does not survive
-        a fork: the child has a name of its own and starts its own.
+        """Send a heartbeat on ``heartbeat/<name>`` now and every ``interval`` seconds, until `close`. After a fork, the
+        child starts its own, under its own name.
 
-        It comes from a thread, and so says that this process is there, not that it is well.
+        A thread sends it, so it shows only that this process exists, not that it works.
         """
         if self._name == bccn1.UNKNOWN_SRC:
             raise EndpointError("no_name", "a heartbeat needs a name")
@@ -291,7 +292,7 @@ class Endpoint:
     # -- as the Perl module has it
 
     def notify(self, chan: str, payload: Data = b"") -> bool:
-        """Send on a channel; False when that failed, and then `error` says why."""
+        """Send a message on a channel; False if that failed, and then `error` says why."""
         try:
             self.send(chan, payload)
         except EndpointError:
@@ -299,11 +300,10 @@ class Endpoint:
         return True
 
     def receive(self, chan: str | None = None, timeout: float | None = None) -> Message | None:
-        """One message of a channel, or None; without a channel the next message of any, as `recv`.
+        """One message of a channel, or None; without a channel the next message of any, like `recv`.
 
-        With a channel, everything that is there is put into a queue for each channel. If that leaves nothing for this
-        one, it waits up to ``timeout`` seconds (0 by default) for the first message of any channel, so that the caller
-        can attend to other things meanwhile.
+        With a channel, all waiting messages are put into queues, one for each channel. If the queue of this channel is
+        then empty, the call waits up to ``timeout`` seconds (0 by default) for a message of any channel.
         """
         if chan is None:
             return self.recv(timeout)
@@ -314,22 +314,22 @@ class Endpoint:
         return self._queues.take(chan) if chan in waiting else None
 
     def error(self) -> str | None:
-        """What went wrong with the last operation, or None."""
+        """The error of the last operation, or None."""
         return self._error
 
     def stats(self) -> dict[str, Any]:
-        """The figures of the Perl module: ``QSC`` channels, ``SEEN_QS`` their names, ``ACTIVE_QS`` those with messages
-        waiting, ``QMC`` how many wait, ``TQMC`` how many came (``*``: in all); with `dedup` ``DDC`` messages remembered
-        and ``DDO`` the oldest one's Unix time; with ``speed_window`` ``SS`` messages per second.
+        """The figures of the Perl module: ``QSC`` number of channels, ``SEEN_QS`` their names, ``ACTIVE_QS`` those with
+        waiting messages, ``QMC`` waiting messages, ``TQMC`` received messages (``*``: in all). With ``dedup``: ``DDC``
+        remembered messages and ``DDO`` the Unix time of the oldest. With ``speed_window``: ``SS`` messages per second.
 
-        Also ``VERDICTS`` of all datagrams by name, ``DROPPED`` messages for which there was no room.
+        Also ``VERDICTS`` of all datagrams by name, and ``DROPPED`` messages for which the queues had no room.
         """
         found = self._queues.stats(time.time())
         found["VERDICTS"] = {name: count for name, count in zip(NAMES, self._verdicts, strict=True) if count}
         return found if self._remembered is None else {**found, **self._remembered.stats()}
 
     def clear_dedup(self, seconds: float = 0.0) -> None:
-        """Forget the messages remembered for longer than ``seconds``; without it all of them."""
+        """Forget the messages remembered for longer than ``seconds``; by default all."""
         if self._remembered is not None:
             self._remembered.forget(time.time() - seconds if seconds else math.inf)
 

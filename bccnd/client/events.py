@@ -20,29 +20,30 @@ NOT_SERVED: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitt
 
 
 class Gap(NamedTuple):
-    """At this place ``lost`` messages were dropped, because this program did not read fast enough."""
+    """``lost`` messages were dropped at this point, because this program did not read fast enough."""
 
     lost: int
 
 
 class Refusal(NamedTuple):
-    """The daemon refused a frame; ``key`` is the channel or pattern that it was about. With an empty key and
-    ``too_many_clients``, ``too_many_clients_of_user`` or ``not_admitted`` it does not serve this program, for now."""
+    """The daemon refused a frame; ``key`` is its channel or pattern. If the key is empty and the reason is
+    ``too_many_clients``, ``too_many_clients_of_user`` or ``not_admitted``, the daemon does not serve this program
+    now."""
 
     reason: str
     key: str
 
 
 class Reconnected(NamedTuple):
-    """Here the daemon was away, for ``seconds`` at most. What was sent in the meantime is missing, and how much that
-    was is unknown; subscriptions, tag and modes are in force again."""
+    """The daemon was away at this point, for at most ``seconds``. Messages sent meanwhile are missing, and their number
+    is unknown. Subscriptions, tag and modes are restored."""
 
     seconds: float
 
 
 class Away(NamedTuple):
-    """Here the daemon went away, for the reason given; `Reconnected` follows when it is back. Only connections that ask
-    for it (``connect(away=True)``) receive this."""
+    """The connection to the daemon was lost at this point, for this reason; `Reconnected` follows when the daemon is
+    back. Only connections made with ``connect(away=True)`` receive this."""
 
     reason: str
 

@@ -17,8 +17,9 @@ Data = bytes | str
 
 
 class Message(NamedTuple):
-    """One message. ``received_ns`` is the wall clock where it was received; ``peer`` is ``address:port`` (in IPv6
-    ``[address]:port``), or ``local`` for one from this host's bus; ``seq`` is 0 where none was given."""
+    """One message. ``received_ns`` is the wall-clock time of its arrival on this host; ``peer`` is ``address:port`` (in
+    IPv6 ``[address]:port``), or ``local`` for a message from this host's bus; ``seq`` is 0 if the message has no
+    number."""
 
     src: str
     seq: int
@@ -30,7 +31,7 @@ class Message(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The payload as text (UTF-8; other bytes become surrogates, which can be sent again)."""
+        """The payload as text (UTF-8; other bytes become surrogates, so the text can be sent again unchanged)."""
         return to_text(self.payload)
 
 

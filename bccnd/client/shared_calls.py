@@ -77,7 +77,7 @@ class Client:
 
     @property
     def connected(self) -> bool:
-        """Whether the daemon is there and serves this program, by what was read so far."""
+        """Whether the daemon serves this program, as far as this program has read its socket."""
         return self._socket.sock is not None and self._session.ready
 
     @property
@@ -165,7 +165,7 @@ class Calls(Client):
     # -- what to receive
 
     async def unsubscribe(self, *patterns: str) -> None:
-        """Take patterns back, each as often as it was asked for."""
+        """Unsubscribe from patterns; from a pattern as often as the program subscribed to it."""
         for pattern in map(to_bytes, patterns):
             self._session.check()
             if not self._session.unsubscribe(pattern):  # the daemon refuses that
@@ -174,17 +174,17 @@ class Calls(Client):
 
     async def listen(self, pattern: str, callback: AsyncCallback) -> None:
         """Subscribe to a pattern; ``callback`` is called with each message that matches. Messages to everyone, and to
-        this program, are passed to every callback. What callbacks take is not received otherwise.
+        this program, are passed to every callback. Messages for callbacks are not returned by `receive`.
 
-        If a callback returns an awaitable, as an ``async def`` does, that is awaited before the callbacks of the next
-        message are called. If one raises, that is reported to the loop's exception handler, and the others are called.
+        If a callback returns an awaitable, as an ``async def`` does, it is awaited before the callbacks of the next
+        message are called. If one raises, the loop's exception handler gets the error, and the others are called.
         """
         self._hold(pattern)
         self._router.listen(pattern, callback)
         await self._tell()
 
     async def unlisten(self, pattern: str, callback: Callable[[Message], object]) -> bool:
-        """Take a `listen` back; False when there was none."""
+        """Remove a callback of `listen`; False if it was not registered."""
         found = self._router.unlisten(pattern, callback)
         if found:
             await Calls.unsubscribe(self, pattern)
@@ -208,7 +208,7 @@ class Calls(Client):
     async def publish(self, chan: str, payload: Data = b"") -> None:
         """Send a message to the clients of this host and to the segment. Waits while the daemon is busy.
 
-        Raises BusError: bad_channel, too_long, connection_lost. What the daemon refuses is returned by `sync`.
+        Raises BusError: bad_channel, too_long, connection_lost. `sync` returns refusals of the daemon.
         """
         await self._send(publication(chan, payload), self._session.published)
 
@@ -226,7 +226,7 @@ class Calls(Client):
     # -- modes
 
     async def tag(self, text: str) -> None:
-        """Change the identity to ``<host>/<program>/<pid>/<text>``; an empty text takes that back.
+        """Change the identity to ``<host>/<program>/<pid>/<text>``; an empty text removes the tag.
 
         Raises BusError: bad_tag (one word of at most 32 legal characters), not_permitted.
         """
@@ -234,50 +234,50 @@ class Calls(Client):
         self._session.tag = to_bytes(text)
 
     async def echo(self, on: bool) -> None:
-        """Whether this program receives what it publishes itself, if it has subscribed to it; it does by default."""
+        """Whether this program also receives its own messages, if it has subscribed to them; the default is True."""
         await self._set(("echo", _SWITCH[on], _SWITCH))
 
     async def batch(self, on: bool) -> None:
-        """Whether the daemon sends messages that wait there many to a packet; see `connect`."""
+        """Whether the daemon puts many waiting messages into one packet; see `connect`."""
         await self._set(("!/bccn/batch", _SWITCH[on], _SWITCH))
 
     async def local(self, on: bool) -> None:
-        """Whether what this program publishes stays on this host: only clients of this daemon get it, and nothing is
-        broadcast, whatever the channel. It is off by default.
+        """Whether messages that this program publishes stay on this host: only clients of this daemon get them, and
+        nothing is broadcast, whatever the channel. The default is False.
 
-        Raises BusError: unknown_control, where the daemon is too old to know it and would broadcast.
+        Raises BusError: unknown_control, if the daemon is too old to know this mode and would broadcast.
         """
         key = frames.LOCAL_ON if on else frames.LOCAL_OFF
         await self._perform(lambda: self._session.accepted(key))
         self._session.modes["local"] = frames.request(key)
 
     async def blocking(self, soft: str | None = None, hard: str | None = None) -> None:
-        """What the daemon does with a message while this program does not read.
+        """Choose how the daemon treats a message while this program does not read.
 
-        ``soft``, as soon as the socket is full: ``queue`` keeps it (the default), ``discard`` drops it, ``block``
-        makes its publisher wait, ``error`` ends this connection. ``hard``, when as much is queued as is allowed:
-        ``discard`` (the default), ``block`` or ``error``. Raises BusError: bad_mode.
+        ``soft`` applies as soon as the socket is full: ``queue`` keeps the message (the default), ``discard`` drops it,
+        ``block`` makes its publisher wait, ``error`` ends this connection. ``hard`` applies when the queue has reached
+        its limit: ``discard`` (the default), ``block`` or ``error``. Raises BusError: bad_mode.
         """
         changes = (("blocking/soft", soft, SOFT), ("blocking/hard", hard, HARD))
         await self._set(*(change for change in changes if change[1] is not None))
 
     async def order(self, order: str) -> None:
-        """In which order what is queued is sent: ``queue`` (the default), ``stack`` (the latest first) or ``random``
-        (the largest first). Raises BusError: bad_mode."""
+        """Choose the order in which queued messages are sent: ``queue`` (the default, the oldest first), ``stack`` (the
+        latest first) or ``random`` (the largest first). Raises BusError: bad_mode."""
         await self._set(("order", order, ORDERS))
 
     # -- requests
 
     async def request(self, chan: str, payload: Data = b"", timeout: float = PATIENCE) -> Message:
-        """Publish a question on a channel, and return the first reply: a message to this program, from whoever answers
-        there with `respond`, on this host or another one.
+        """Publish a request on a channel, and return the first reply, which is a message to this program. Programs on
+        this host or another one reply with `respond`.
 
             reply = await bus.request("calc/add", "1 2")
             print(reply.text)
 
-        This is best effort, as messages are: question or reply may be lost, no program may answer, or several. Raises
-        RequestTimeout when nothing has come within ``timeout`` seconds, and BusError as `publish` does, or with the
-        reason why the daemon has refused the question.
+        This is best effort, like every message: the request or the reply may be lost, and none or several programs may
+        answer. Raises RequestTimeout if no reply arrives within ``timeout`` seconds, and BusError as `publish` does, or
+        with the reason why the daemon refused the request.
         """
         deadline = time.monotonic() + timeout
         token = b"%x" % int.from_bytes(os.urandom(8))
@@ -301,19 +301,19 @@ class Calls(Client):
         return (await Calls.ask(self, frames.WHOAMI)).decode("ascii")
 
     async def sync(self, timeout: float = PATIENCE) -> list[Refusal]:
-        """Wait until the daemon has processed all that was sent before; returns what it refused since the last call,
-        and leaves messages to be received.
+        """Wait until the daemon has processed all that was sent before. Returns its refusals since the last call;
+        messages still wait to be received.
 
-        Raises RequestTimeout; ConnectionLost also when the daemon has come back, if the one before it has not
-        confirmed all that was published.
+        Raises RequestTimeout; and ConnectionLost, also after a reconnection if the previous daemon did not confirm all
+        messages.
         """
         await self._perform(lambda: [self._session.sync()], timeout)
         self._session.check_confirmed()
         return self._router.take_refusals()
 
     async def ask(self, key: Data, payload: Data | None = None, timeout: float = PATIENCE) -> bytes:
-        """Send a control message and wait for the answer under the same key; it is sent again if the connection was
-        lost in between (the pages of a listing do not go on then).
+        """Send a control message and wait for the answer under the same key. If the connection is lost meanwhile, the
+        control message is sent again (but a listing of several pages does not continue).
 
         Raises RequestTimeout, ConnectionLost, or BusError with the reason of a refusal.
         """
@@ -332,7 +332,7 @@ class PatternMessages:
 
     @property
     def closed(self) -> bool:
-        """Whether this was closed: nothing more is received."""
+        """Whether this subscription was closed: it receives nothing more."""
         return self._inbox.closed
 
     @property
@@ -342,7 +342,7 @@ class PatternMessages:
 
     @property
     def dropped(self) -> int:
-        """The messages of this subscription that were dropped because ``limit`` events waited here already."""
+        """How many messages of this subscription were dropped because ``limit`` events already waited."""
         return self._inbox.dropped
 
     @property
@@ -351,7 +351,7 @@ class PatternMessages:
         return self._inbox.reconnects
 
     def close(self) -> None:
-        """Unsubscribe, and drop what was not received; iterating ends."""
+        """Unsubscribe, and drop the waiting messages; iterating ends."""
         if not self._inbox.closed:
             self._inbox.closed = True
             self._inbox.events.clear()
