@@ -235,10 +235,10 @@ class Site(Hub):
         while self.reachable:
             self.reachable.pop()()
 
-    def die(self, trap: Trap | None = None) -> None:
+    def die(self) -> None:
         """Kill the daemon and start another one."""
         self.kill()
-        self.start(trap)
+        self.start()
 
     def stop(self) -> None:
         """End the daemon as SIGTERM does."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final, cast
 from unittest.mock import Mock
 
@@ -79,11 +78,34 @@ def shown(site: Site, peer: Peer, *, published: bool = True) -> Shown:
     }
 
 
+def name_of(peer: Peer) -> str:
+    """Return the name under which a client is stored."""
+    return f"client-{peer.client.number}"
+
+
 def receive_payloads(peer: Peer, key: bytes, count: int) -> list[bytes]:
     """Receive ``count`` messages of one key, one by one; return their payloads."""
     packets = [peer.receive() for _ in range(count)]
     assert gaps(packets) == 0
     return messages(packets, key)
+
+
+def fill(publisher: Peer) -> list[bytes]:
+    """Publish more on ``a`` than the kernel keeps for a client that does not read; return the payloads."""
+    payloads = [b"%d" % number * 100 for number in range(30)]
+    publisher.publish(b"a", *payloads)
+    publisher.hub.settle()
+    return payloads
+
+
+def block_publisher(site: Site) -> tuple[Peer, Peer]:
+    """Return a client that does not read, and a publisher whose next packet waits for it."""
+    reader, publisher = slow(site, b"a"), site.connect()
+    reader.send(frames.request(b"blocking/hard/block"))
+    site.settle()
+    publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
+    turn_until(site.loop, lambda: publisher.client.resume is not None)
+    return reader, publisher
 
 
 def test_client_state_is_restored(site: Site) -> None:
@@ -107,7 +129,7 @@ def test_client_state_is_restored(site: Site) -> None:
         end()
         site.start()
         assert (shown(site, one), shown(site, other)) == before
-        assert site.handover.dropped == []
+        assert (site.handover.dropped, site.handover.clients) == ([], [])
     other.publish(b"a/x", b"later")
     assert frames_of(one.waiting() + one.all())[-1].endswith(b"|later")
 
@@ -147,15 +169,6 @@ def test_no_object_of_a_client_that_ended_stays(
     assert kept_without_gc(connect_and_end, 10) == {}
 
 
-def test_nothing_is_kept_of_what_was_stored_of_restored_clients(site: Site) -> None:
-    peers = [site.connect(b"a") for _ in range(10)]
-    site.die()
-    assert site.handover.clients == []
-    peers.pop().close()
-    site.settle()
-    assert len(site.bus.clients) == 9
-
-
 def test_client_of_another_pid_namespace_keeps_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     # What the kernel returns for another namespace.
     monkeypatch.setattr("bccnd.net.peer.credentials", lambda _: (0, os.geteuid(), os.getegid()))
@@ -190,7 +203,7 @@ def test_closed_client_is_not_stored_and_its_slot_is_reused(site: Site) -> None:
     names = set(site.store.kept)
     peers[1].close()
     turn_until(site.loop, lambda: len(site.bus.clients) == 2)
-    assert names - set(site.store.kept) == {f"client-{peers[1].client.number}"}
+    assert names - set(site.store.kept) == {name_of(peers[1])}
     site.die()
     assert [one.client.state_log.slot for one in (peers[0], peers[2])] == [0, 2]
     new = site.connect(b"a")
@@ -202,8 +215,7 @@ def test_closed_client_is_not_stored_and_its_slot_is_reused(site: Site) -> None:
 
 def test_lowered_limits_disconnect_no_restored_client(site: Site) -> None:
     peers = [slow(site, b"a", b"b", b"c"), site.connect(b"a")]
-    peers[1].publish(b"a", *(b"x" * 500 for _ in range(30)))
-    site.settle()
+    payloads = fill(peers[1])
     before = [shown(site, one, published=False) for one in peers]
     site.limits = bus_limits(
         queue={"messages": 1, "bytes": 1},
@@ -216,7 +228,7 @@ def test_lowered_limits_disconnect_no_restored_client(site: Site) -> None:
     assert [shown(site, one, published=False) for one in peers] == before
     late = site.knock()
     assert refusals([late.receive()]) == [(b"too_many_clients", b"")]
-    assert receive_payloads(peers[0], b"a", 30) == [b"x" * 500] * 30
+    assert receive_payloads(peers[0], b"a", 30) == payloads
 
 
 RULES: Final = [Rule(uid=os.geteuid(), publish=(b"",), subscribe=(b"a/",), tap=False, tag=False)]
@@ -264,8 +276,8 @@ def test_client_that_closed_meanwhile_is_read_to_the_end(site: Site, subscribed:
     site.start()
     assert messages(other.all(), b"a") == [b"last words", b"really"]
     turn_until(site.loop, lambda: len(site.bus.clients) == 1)
-    assert set(site.store.kept) >= {f"client-{other.client.number}"}
-    assert f"client-{leaver.client.number}" not in site.store.kept
+    assert set(site.store.kept) >= {name_of(other)}
+    assert name_of(leaver) not in site.store.kept
 
 
 def test_half_closed_client_still_receives(site: Site) -> None:
@@ -284,11 +296,7 @@ def test_half_closed_client_still_receives(site: Site) -> None:
 def test_clean_stop_leaves_unread_packets_to_the_successor(tmp_path: Path) -> None:
     """What was not read from clients stays in their sockets."""
     with Site(tmp_path, limits=bus_limits(queue={"messages": 5})) as site:
-        reader, publisher = slow(site, b"a"), site.connect()
-        reader.send(b"CMSG blocking/hard/block")
-        site.settle()
-        publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
-        turn_until(site.loop, lambda: publisher.client.resume is not None)
+        reader, _ = block_publisher(site)
         site.stop()
         site.start()
         assert reader.client.lost == 0
@@ -296,71 +304,79 @@ def test_clean_stop_leaves_unread_packets_to_the_successor(tmp_path: Path) -> No
         assert reader.all() == []
 
 
-def leave(site: Site, name: str, content: bytes) -> None:
-    """Store a file that the daemon did not store."""
-    fd = os.memfd_create(name)
-    os.write(fd, content)
-    site.store.put(name, fd)
-
-
-def append(site: Site, peer: Peer, record: bytes) -> None:
-    """Append a record to a client's log."""
-    file = File(os.dup(site.store.file(f"client-{peer.client.number}")))
-    file.append(record)
+def append(site: Site, peer: Peer, *records: bytes) -> None:
+    """Append records to a client's log."""
+    file = File(os.dup(site.store.file(name_of(peer))))
+    for record in records:
+        file.append(record)
     file.close()
 
 
-def test_half_of_a_stored_client_is_dropped_and_reported(site: Site) -> None:
-    one, other, third = site.connect(b"a"), site.connect(b"a"), site.connect(b"a")
-    site.kill()
-    for peer, is_socket in ((one, True), (other, False)):
-        fds = site.store.kept[f"client-{peer.client.number}"]
-        (lost,) = [fd for fd in fds if stat.S_ISSOCK(os.fstat(fd).st_mode) is is_socket]
-        fds.remove(lost)
+Damage = Callable[[Site, Peer], None]
+
+
+def with_log(content: bytes) -> Damage:
+    def damage(site: Site, peer: Peer) -> None:
+        fd = site.store.file(name_of(peer))
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, content, 0)
+
+    return damage
+
+
+def without(is_lost: Callable[[int], bool]) -> Damage:
+    def damage(site: Site, peer: Peer) -> None:
+        kept = site.store.kept[name_of(peer)]
+        (lost,) = [fd for fd in kept if is_lost(os.fstat(fd).st_mode)]
+        kept.remove(lost)
         os.close(lost)
-    site.start()
-    assert [client.number for client in site.bus.clients.values()] == [third.client.number]
-    assert len(site.handover.dropped) == 2
-    assert {f"client-{third.client.number}"} == {name for name in site.store.kept if name.startswith("client-")}
-    assert one.ended()
-    assert other.ended()
-    third.publish(b"a", b"x")
-    assert third.all() == [b"MSG a\0x"]
+
+    return damage
+
+
+def with_a_third_descriptor(site: Site, peer: Peer) -> None:
+    site.store.put(name_of(peer), memfd.create("x"))
+
+
+def with_a_pipe_as_log(site: Site, peer: Peer) -> None:
+    reading, writing = os.pipe()
+    os.dup2(reading, site.store.file(name_of(peer)))
+    os.close(reading)
+    os.close(writing)
+
+
+def with_another_socket(site: Site, peer: Peer) -> None:
+    (fd,) = set(site.store.kept[name_of(peer)]) - {site.store.file(name_of(peer))}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as strange:
+        os.dup2(strange.fileno(), fd)
 
 
 HEADER: Final = b"bccntap1" + (16).to_bytes(8, "little")
 
 
 @pytest.mark.parametrize(
-    "content",
+    "damage",
     [
-        b"",
-        b"nonsense" * 10,
-        b"bccntap2" + bytes(100),
-        HEADER,
-        HEADER + client_log_format.pack_record(client_log_format.HEAD, b'{"version": "none"}'),
-        HEADER + client_log_format.pack_head(),
-        HEADER + client_log_format.pack_head(program="x", started=1, dialect="klingon", since=1.0),
-        HEADER + client_log_format.pack_head(program="\u00fc", started=[], dialect=3, since=None),
-        client_log_format.pack_record(
-            client_log_format.SENT, number=3
-        ),  # behind what is there: more than the queue holds
+        *map(with_log, [b"", b"nonsense" * 10, b"bccntap2" + bytes(100), HEADER]),
+        with_log(HEADER + client_log_format.pack_record(client_log_format.HEAD, b'{"version": "none"}')),
+        with_log(HEADER + client_log_format.pack_head()),
+        with_log(HEADER + client_log_format.pack_head(program="x", started=1, dialect="klingon", since=1.0)),
+        with_log(HEADER + client_log_format.pack_head(program="\u00fc", started=[], dialect=3, since=None)),
+        # More than the queue holds.
+        lambda site, peer: append(site, peer, client_log_format.pack_record(client_log_format.SENT, number=3)),
+        *(without(stat.S_ISSOCK), without(stat.S_ISREG)),
+        *(with_a_third_descriptor, with_a_pipe_as_log, with_another_socket),
     ],
 )
-def test_invalid_client_log_drops_only_its_client(site: Site, content: bytes) -> None:
+def test_damaged_client_is_dropped_alone(site: Site, damage: Damage) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     site.kill()
-    fd = site.store.file(f"client-{one.client.number}")
-    if content == client_log_format.pack_record(client_log_format.SENT, number=3):
-        append(site, one, content)
-    else:
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, content, 0)
+    damage(site, one)
     site.start()
-    assert len(site.handover.dropped) == 1
-    assert f"connection {one.client.number}" in site.handover.dropped[0]
+    (reported,) = site.handover.dropped
+    assert f"connection {one.client.number}" in reported
     assert one.ended()
-    assert f"client-{one.client.number}" not in site.store.kept
+    assert name_of(one) not in site.store.kept
     other.publish(b"a", b"x")
     assert other.all() == [b"MSG a\0x"]
     account = site.bus.quota.account(os.geteuid())
@@ -371,23 +387,18 @@ def test_invalid_client_log_drops_only_its_client(site: Site, content: bytes) ->
     assert [client.number for client in site.bus.clients.values()] == [other.client.number]
 
 
-def test_unknown_records_are_skipped_and_reported(site: Site) -> None:
-    one = site.connect(b"a")
+def test_descriptors_of_unknown_names_are_dropped_and_reported(site: Site) -> None:
     site.kill()
-    append(site, one, client_log_format.pack_record(200, b"x"))
-    append(site, one, client_log_format.pack_record(client_log_format.REQUESTED, frames.control(b"future/mode", b"")))
-    append(site, one, client_log_format.pack_record(client_log_format.SUBSCRIBED, b"b", 2))
+    for name in ("unknown-name", "client-"):
+        site.store.put(name, memfd.create(name))
     site.start()
     assert len(site.handover.dropped) == 2
-    assert "200" in site.handover.dropped[0]
-    assert "future/mode" in site.handover.dropped[1]
-    assert site.routes.patterns(one.client.fd) == {b"a": 1, b"b": 2}
-    assert one.all() == []
+    assert not any(name.startswith(("client-", "unknown")) for name in site.store.kept)
 
 
 def in_another_version(site: Site, peer: Peer, *lacking: str) -> None:
     """Change a client's log into one of version 99, without these fields of its head."""
-    file = File(os.dup(site.store.file(f"client-{peer.client.number}")))
+    file = File(os.dup(site.store.file(name_of(peer))))
     image = client_log_format.read_image(file.read())
     head = {name: value for name, value in image.head.items() if name not in lacking} | {"version": 99}
     records = [client_log_format.pack_record(client_log_format.HEAD, json.dumps(head).encode())]
@@ -396,21 +407,24 @@ def in_another_version(site: Site, peer: Peer, *lacking: str) -> None:
     file.close()
 
 
-def test_log_of_another_version_is_read_as_far_as_it_is_understood(site: Site) -> None:
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_log_is_read_as_far_as_it_is_understood(site: Site, is_ours: bool) -> None:
     one = slow(site, b"a", b"b")
     one.send(frames.request(frames.TAG, b"door"), b"CMSG echo/off")
-    payloads = [b"%d" % number * 100 for number in range(30)]
-    site.connect().publish(b"a", *payloads)
-    site.settle()
+    payloads = fill(site.connect())
     assert one.client.queue
     before = shown(site, one)
     site.kill()
-    in_another_version(site, one)
-    append(site, one, client_log_format.pack_record(200, b"x"))
+    if not is_ours:
+        in_another_version(site, one)
+    append(
+        *(site, one, client_log_format.pack_record(200, b"x")),
+        client_log_format.pack_record(client_log_format.REQUESTED, frames.request(b"future/mode")),
+    )
     site.start()
-    assert len(site.handover.dropped) == 2
-    assert "99" in site.handover.dropped[0]
-    assert "200" in site.handover.dropped[1]
+    *version, number, mode = site.handover.dropped
+    assert ["99" in one for one in version] == [True] * (not is_ours)
+    assert ("200" in number, "future/mode" in mode) == (True, True)
     assert shown(site, one) == before
     assert receive_payloads(one, b"a", 30) == payloads
     site.die()
@@ -424,8 +438,10 @@ def test_connection_stays_whatever_the_log_of_another_version_lacks(site: Site) 
     site.kill()
     in_another_version(site, one, "program", "started", "dialect", "since", "slot")
     # The entry that was sent is of a kind that this version does not know.
-    append(site, one, client_log_format.pack_record(client_log_format.SENT, number=3))
-    append(site, one, client_log_format.pack_record(client_log_format.SUBSCRIBED, b"b", 1))
+    append(
+        *(site, one, client_log_format.pack_record(client_log_format.SENT, number=3)),
+        client_log_format.pack_record(client_log_format.SUBSCRIBED, b"b", 1),
+    )
     site.start()
     assert len(site.handover.dropped) == 2
     assert one.client.identity == identity
@@ -438,42 +454,15 @@ def test_connection_stays_whatever_the_log_of_another_version_lacks(site: Site) 
     assert one.all() == [b"MSG a\0z"]
 
 
-def test_foreign_descriptors_are_dropped_and_reported(site: Site) -> None:
-    one = site.connect(b"a")
-    site.kill()
-    leave(site, "unknown-name", b"x")
-    leave(site, "client-", b"x")
-    reading, writing = os.pipe()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    site.store.put("client-900", ours.detach(), reading)
-    with theirs, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as strange:
-        fd = memfd.create("x")
-        client_log = File(os.dup(fd))
-        client_log.append(client_log_format.pack_head(program="x", started=1, dialect="path", since=1.0, slot=77))
-        client_log.close()
-        site.store.put("client-901", strange.detach(), fd)
-        site.start()
-    os.close(writing)
-    assert len(site.handover.dropped) == 4
-    assert [client.number for client in site.bus.clients.values()] == [one.client.number]
-    assert {name for name in site.store.kept if name.startswith(("client-", "unknown"))} == {
-        f"client-{one.client.number}"
-    }
-    one.publish(b"a", b"x")
-    assert one.all() == [b"MSG a\0x"]
-
-
 @pytest.mark.parametrize("magic", [b"bccnled0", bytes(8), b""])
 def test_invalid_inflight_state_is_dropped_and_clients_stay(site: Site, magic: bytes) -> None:
     one, other = site.connect(b"a"), slow(site, b"a")
-    payloads = [b"%d" % number * 100 for number in range(30)]
-    one.publish(b"a", *payloads)
-    site.settle()
+    payloads = fill(one)
     site.handover.inflight.memory[: len(magic)] = magic
     site.kill()
     if not magic:
         site.store.forget("ledger")
-        leave(site, "ledger", b"bccnled1")
+        site.store.put("ledger", memfd.create("ledger"))
     site.start()
     assert len(site.handover.dropped) == 1
     assert "input being processed" in site.handover.dropped[0]
@@ -486,19 +475,24 @@ def test_invalid_inflight_state_is_dropped_and_clients_stay(site: Site, magic: b
     assert messages(other.all(), b"a") == messages(one.all(), b"a") == [*payloads, b"more", b"more"]
 
 
-def test_client_that_cannot_be_stored_is_served_and_counted(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("cause", ["systemd", "slots"])
+def test_client_that_cannot_be_stored_is_served_and_counted(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, cause: str
+) -> None:
     kept = site.connect(b"a")
-    site.store.full = True
-    not_stored = [site.connect(b"a") for _ in range(3)]
-    assert site.handover.not_stored == 3
-    assert sum("survive a restart" in message for message in caplog.messages) == 1
-    sleeper = slow(site, b"a")
-    payloads = [b"%d" % number * 100 for number in range(30)]
-    kept.publish(b"a", *payloads)
+    with monkeypatch.context() as patch:
+        if cause == "systemd":
+            patch.setattr(site.store, "full", True)
+        else:
+            patch.setattr(site.handover, "_next_slot", layout.MAX_SLOTS)
+        not_stored = [site.connect(b"a") for _ in range(3)]
+        assert site.handover.not_stored == 3
+        assert sum("survive a restart" in message for message in caplog.messages) == 1
+        sleeper = slow(site, b"a")
+        payloads = fill(kept)
     for one in (kept, *not_stored, sleeper):
         assert messages(one.all(), b"a") == payloads
-    assert [name for name in site.store.kept if name.startswith("client-")] == [f"client-{kept.client.number}"]
-    site.store.full = False
+    assert [name for name in site.store.kept if name.startswith("client-")] == [name_of(kept)]
     late = site.connect(b"a")
     assert late.client.state_log.slot == 1
     site.die()
@@ -526,22 +520,6 @@ def test_clients_are_stored_only_with_the_state_of_the_input(tmp_path: Path) -> 
         assert second.all() == [b"MSG a\0x"]
 
 
-def test_client_without_a_free_slot_is_served_and_counted(site: Site) -> None:
-    first = site.connect(b"a")
-    site.handover._next_slot = layout.MAX_SLOTS
-    second = site.connect(b"a")
-    assert site.handover.not_stored == 1
-    second.publish(b"a", b"y")
-    assert first.all() == second.all() == [b"MSG a\0y"]
-    first.close()
-    turn_until(site.loop, lambda: len(site.bus.clients) == 1)
-    third = site.connect(b"a")
-    assert (third.client.state_log.slot, site.handover.not_stored) == (0, 1)
-    site.die()
-    assert second.ended()
-    assert [one.number for one in site.bus.clients.values()] == [third.client.number]
-
-
 def test_client_without_memory_is_served_and_counted(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     one, other = slow(site, b"a"), site.connect(b"a")
     payloads = [b"%d" % number * 300 for number in range(60)]
@@ -549,7 +527,7 @@ def test_client_without_memory_is_served_and_counted(site: Site, caplog: pytest.
         other.publish(b"a", *payloads)
         site.settle()
         assert site.handover.not_stored == 1
-        assert f"client-{one.client.number}" not in site.store.kept
+        assert name_of(one) not in site.store.kept
         third = site.connect(b"b")
         assert third.client.state_log.slot == 0
     assert messages(one.all(), b"a") == messages(other.all(), b"a") == payloads
@@ -710,12 +688,7 @@ SCENARIOS: Final = {
             (4, *controls(frames.META_ON, b"echo/off", frames.BATCH_ON, b"blocking/soft/discard", b"order/stack")),
             (0, frames.message(b"a/x", b"2"), *controls(frames.LOCAL_ON), frames.message(b"a/x", b"stays here")),
             (0, frames.message(b"a/y", b"too"), *controls(frames.LOCAL_OFF), frames.message(b"a/x", b"goes out")),
-            (
-                4,
-                *controls(frames.BATCH_OFF, frames.META_OFF),
-                frames.message(b"a/t", b"3"),
-                frames.request(frames.WHOAMI),
-            ),
+            (4, *controls(frames.BATCH_OFF, frames.META_OFF), frames.message(b"a/t", b"3"), *controls(frames.WHOAMI)),
             (4, *sub(b"!/cred////x"), frames.message(b"!/cred////x", b"4"), frames.request(frames.CRED_WHOAMI)),
         ],
     ),
@@ -756,21 +729,9 @@ SCENARIOS: Final = {
         [
             ("net", remote(1, b"a/x", b"1")),
             ("net", *(remote(number, b"a/x", b"%d" % number * 300) for number in range(2, 14))),
-            (
-                "net",
-                remote(14, b"b", b"14"),
-                remote(14, b"b", b"14"),
-                remote(16, b"!", b"16"),
-                b"garbage",
-                b"",
-            ),
+            ("net", *[remote(14, b"b", b"14")] * 2, remote(16, b"!", b"16"), b"garbage", b""),
             ("read", 4),
-            (
-                "net",
-                remote(17, b"a/y", b"17"),
-                remote(5, b"a/x", b"5", b"another"),
-                remote(18, b"a/y", b"18"),
-            ),
+            ("net", remote(17, b"a/y", b"17"), remote(5, b"a/x", b"5", b"another"), remote(18, b"a/y", b"18")),
             (0, frames.message(b"a/x", b"ours")),
             ("net", remote(18, b"a/y", b"18"), remote(19, b"a/y", b"19")),
         ],
@@ -816,55 +777,40 @@ def unsend(site: Site, peers: list[Peer], reached: int, *, armed: bool) -> list[
 
 @pytest.mark.parametrize("armed", [False, True])
 @pytest.mark.parametrize("reached", range(4))
-def test_remaining_receivers_get_a_published_message(site: Site, reached: int, armed: bool) -> None:
-    publisher = site.connect(b"a/")
-    peers = [publisher, site.connect(b"a/"), site.connect(b"a/"), site.connect(b"a/")]
-    publisher.publish(b"a/x", b"before")
-    assert [one.all() for one in peers] == [[b"MSG a/x\0before"]] * 4
-    publisher.sock.send(frames.message(b"a/x", b"halfway"))
-    client = publisher.client
-    size = site.bus.reader.receiver.receive(client.fd, client.number)
-    site.bus.reader.process(client, site.bus.reader.receiver.packet(size))
-    got = unsend(site, peers, reached, armed=armed)
-    site.kill()
-    for _ in range(2):  # these daemons end before they process anything
-        drop(Handover(site.store, site.store.passed(), lambda _: None))
-    site.start()
-    site.die()
-    publisher.publish(b"a/x", b"behind")
-    for number, one in enumerate(peers):
-        assert got[number] + one.all() == [b"MSG a/x\0halfway", b"MSG a/x\0behind"]
-    assert len(broadcasts(site.sent)) == 3
-
-
-@pytest.mark.parametrize(
-    ("judged", "reached", "armed"),
-    [(False, 0, False), *((True, reached, armed) for reached in range(4) for armed in (False, True))],
-)
-def test_remaining_receivers_get_a_received_datagram(tmp_path: Path, judged: bool, reached: int, armed: bool) -> None:
+@pytest.mark.parametrize("is_packet", [True, False])
+def test_remaining_receivers_get_an_unfinished_input(
+    tmp_path: Path, is_packet: bool, reached: int, armed: bool
+) -> None:
     with Site(tmp_path, segment=True) as site:
         peers = [site.connect(b"a/") for _ in range(4)]
-        last = site.connect(b"a/")
-        last.send(*controls(frames.BATCH_ON))
-        site.broadcast(remote(1, b"a/x", b"before"))
-        assert [frames_of(one.all()) for one in (*peers, last)] == [[b"MSG a/x\0before"]] * 5
-        site.broadcast(*(remote(seq, b"a/x", b"%d" % seq) for seq in (2, 3, 3, 5, 1, 6)))
-        inflight, segment = site.handover.inflight, site.segment
-        datagrams = segment.receiver.receive()
-        assert len(datagrams) == 6
-        got: list[list[bytes]] = [[]] * 5
-        if judged:
-            inflight.set_time(time.monotonic())
-            deliveries = Deliveries()
-            site.ingress.feed(deliveries, site.counters, datagrams, segment.peers, time.monotonic(), time.time_ns())
+        publisher, segment = peers[0], site.segment
+        site.broadcast(remote(1, b"a/x", b"1"))
+        assert [one.all() for one in peers] == [[b"MSG a/x\0001"]] * 4
+        if is_packet:
+            publisher.sock.send(frames.message(b"a/x", b"halfway"))
+            size = site.bus.reader.receiver.receive(publisher.client.fd, publisher.client.number)
+            site.bus.reader.process(publisher.client, site.bus.reader.receiver.packet(size))
+            expected = [b"halfway"]
+        else:
+            site.broadcast(*(remote(seq, b"a/x", b"%d" % seq) for seq in (2, 3, 3, 5, 1, 6)))
+            datagrams, deliveries, now = segment.receiver.receive(), Deliveries(), time.monotonic()
+            assert len(datagrams) == 6
+            site.handover.inflight.set_time(now)
+            site.ingress.feed(deliveries, site.counters, datagrams, segment.peers, now, time.time_ns())
             site.bus.fanout.deliver(deliveries)
-            got = [*unsend(site, peers, reached, armed=armed), []]
-        for _ in range(2):
-            site.die()
-        site.broadcast(*(remote(seq, b"a/x", b"%d" % seq) for seq in (6, 5, 7)))
-        expected = [b"MSG a/x\0%d" % seq for seq in (2, 3, 5, 6, 7)]
-        for number, one in enumerate((*peers, last)):
-            assert frames_of(got[number] + one.all()) == expected
+            expected = [b"2", b"3", b"5", b"6"]
+        got = unsend(site, peers, reached, armed=armed)
+        site.kill()
+        for _ in range(2):  # these daemons end before they process anything
+            drop(Handover(site.store, site.store.passed(), lambda _: None))
+        site.start()
+        site.die()
+        site.broadcast(*(remote(seq, b"a/x", b"%d" % seq) for seq in (1, 7)))
+        site.settle()
+        publisher.publish(b"a/x", b"behind")
+        for before, one in zip(got, peers, strict=True):
+            assert messages(before + one.all(), b"a/x") == [*expected, b"7", b"behind"]
+        assert len(broadcasts(site.sent)) == 1 + is_packet
 
 
 def test_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> None:
@@ -901,59 +847,38 @@ def drop_reported(site: Site) -> str:
     return reported
 
 
-RIGHTS: Final = Access.rights
+class Poison:
+    """Raises an error for each message that a client to come is about to publish on ``poison``, and counts them."""
 
+    def __init__(self) -> None:
+        self.error: type[BaseException] = Killed
+        self.count = 0
 
-def before_publish(patch: pytest.MonkeyPatch, call: Callable[[bytes], None]) -> None:
-    """Have ``call`` called with the channel of each message that a client to come is about to publish."""
-
-    def permits(key: bytes) -> bool:
-        call(key)
+    def permits(self, key: bytes) -> bool:
+        if key == b"poison":
+            self.count += 1
+            raise self.error
         return True
-
-    publish = cast(Allowed, SimpleNamespace(permits=permits))
-    patch.setattr(Access, "rights", lambda *args: replace(RIGHTS(*args), publish=publish))
 
 
 @pytest.fixture
-def deaths(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Let publishing on ``poison`` kill the daemon; return the channels that did."""
-    killed: list[bytes] = []
-
-    def die(key: bytes) -> None:
-        if key == b"poison":
-            killed.append(key)
-            raise Killed
-
-    before_publish(monkeypatch, die)
-    return killed
+def poison(monkeypatch: pytest.MonkeyPatch) -> Poison:
+    one, rights = Poison(), Access.rights
+    monkeypatch.setattr(Access, "rights", lambda *args: replace(rights(*args), publish=cast("Allowed", one)))
+    return one
 
 
-def test_packet_that_kills_daemons_is_dropped(site: Site, deaths: list[bytes]) -> None:
-    one, other = site.connect(b"a"), site.connect(b"a")
-    one.publish(b"a", b"before")
-    site.settle()
-    one.publish(b"poison", b"x")
-    one.publish(b"a", b"behind")
-    with pytest.raises(Killed):
-        site.settle()
-    assert "12 bytes" in drop_reported(site)
-    assert len(deaths) == MAX_TRIES + 1
-    assert other.all() == one.all() == [b"MSG a\0before", b"MSG a\0behind"]
-    site.die()
-    assert site.handover.dropped == []
-
-
-def test_blocked_packet_that_kills_daemons_is_dropped(tmp_path: Path, deaths: list[bytes]) -> None:
-    with Site(tmp_path, limits=bus_limits(user={"rate": 10.0})) as site:
+@pytest.mark.parametrize("rate", [0.0, 10.0], ids=["read", "waiting"])
+def test_packet_that_kills_daemons_is_dropped(tmp_path: Path, poison: Poison, rate: float) -> None:
+    with Site(tmp_path, limits=bus_limits(user={"rate": rate})) as site:
         one, other = site.connect(b"a"), site.connect(b"a")
         one.publish(b"a", *(b"%d" % number for number in range(10)))
         one.publish(b"poison", b"x")
         one.publish(b"a", b"behind")
         with pytest.raises(Killed):
             turn_until(site.loop, lambda: False)
-        assert drop_reported(site)
-        assert len(deaths) == MAX_TRIES + 1
+        assert ("12 bytes" in drop_reported(site)) == (not rate)
+        assert poison.count == MAX_TRIES + 1
         assert (one.client.blocked_packet, one.client.resume) == (None, None)
         turn_until(site.loop, lambda: len(site.sent) == 11)
         expected = [b"MSG a\0%d" % number for number in range(10)] + [b"MSG a\0behind"]
@@ -987,11 +912,7 @@ def test_restored_publishers_wait_for_the_rate_of_their_user_together(tmp_path: 
 @pytest.mark.parametrize("was_broadcast", [True, False])
 def test_a_message_that_was_broadcast_does_not_wait_again(tmp_path: Path, was_broadcast: bool) -> None:
     with Site(tmp_path, limits=bus_limits(queue={"messages": 5})) as site:
-        reader, publisher = slow(site, b"a"), site.connect()
-        reader.send(b"CMSG blocking/hard/block")
-        site.settle()
-        publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
-        turn_until(site.loop, lambda: publisher.client.resume is not None)
+        _, publisher = block_publisher(site)
         publisher.client.state_log.retried()
         site.was_broadcast = was_broadcast
         site.die()
@@ -1001,7 +922,7 @@ def test_a_message_that_was_broadcast_does_not_wait_again(tmp_path: Path, was_br
 def test_datagrams_that_kill_daemons_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Site(tmp_path, segment=True) as site:
         one = site.connect(b"a/")
-        site.broadcast(remote(1, b"a/x", b"poison"), remote(2, b"a/x", b"2"))
+        site.broadcast(remote(1, b"a/x", b"1"), remote(2, b"a/x", b"2"))
         assert len(site.segment.receiver.receive()) == 2
         with monkeypatch.context() as patch:
             feed = Mock(side_effect=Killed)
@@ -1026,37 +947,27 @@ def test_starts_that_are_refused_drop_no_input(tmp_path: Path) -> None:
         assert messages(one.all(), b"a/x") == [b"1"]
 
 
-def test_replayed_input_that_meets_a_bug_is_dropped_at_once(
-    site: Site, deaths: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replayed_input_that_meets_a_bug_is_dropped_at_once(site: Site, poison: Poison) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     one.publish(b"poison", b"x")
     one.publish(b"a", b"behind")
     with pytest.raises(Killed):
         site.settle()
-
-    def buggy(key: bytes) -> None:
-        assert key != b"poison"
-
-    before_publish(monkeypatch, buggy)
+    poison.error = AssertionError
     site.die()
     assert "because of a bug" in site.handover.dropped[0]
     assert layout.read_unfinished(site.handover.inflight.memory) is None
     assert other.all() == one.all() == [b"MSG a\0behind"]
 
 
-def test_input_that_met_a_bug_is_not_replayed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def buggy(_key: bytes) -> None:
-        raise RuntimeError
-
-    with monkeypatch.context() as patch:
-        before_publish(patch, buggy)
-        one, other = site.connect(b"a"), site.connect(b"a")
-        one.publish(b"a", b"x")
-        turn_until(site.loop, lambda: len(site.bus.clients) == 1)
-        assert layout.read_unfinished(site.handover.inflight.memory) is None
+def test_input_that_met_a_bug_is_not_replayed(site: Site, poison: Poison) -> None:
+    poison.error = RuntimeError
+    one, other = site.connect(b"a"), site.connect(b"a")
+    one.publish(b"poison", b"x")
+    turn_until(site.loop, lambda: len(site.bus.clients) == 1)
+    assert layout.read_unfinished(site.handover.inflight.memory) is None
     site.die()
-    assert (len(site.bus.clients), other.all()) == (1, [])
+    assert (len(site.bus.clients), poison.count, other.all()) == (1, 1, [])
 
 
 def test_messages_of_the_daemon_are_no_part_of_an_input(site: Site) -> None:
@@ -1092,7 +1003,7 @@ def test_grown_client_log_is_replaced_with_equal_contents(site: Site) -> None:
         assert len(receive_payloads(one, b"a", 8)) == 8
     publisher.publish(b"a", *(b"%d" % number * 500 for number in range(30)))
     site.settle()
-    file = os.fstat(site.store.file(f"client-{one.client.number}"))
+    file = os.fstat(site.store.file(name_of(one)))
     assert file.st_size > 3 * WORTH
     assert file.st_blocks * 512 < 2 * WORTH
     before = shown(site, one)
