@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +11,12 @@ import pytest
 import bccnd
 from tests import vectors
 from tests.e2e.harness import PATIENCE, Daemon, Wire, wait
-from tests.support import BROADCAST, free_port
-from tests.vectors import AT_DOORS, DELIVERED, DOORS, KEYS, SEQUENCES, DoorVectors, Fields, Vector
+from tests.vectors import AT_DOORS, DELIVERED, DOORS, KEYS, DoorVectors, Fields, Vector
 
 #: the longest datagram that may be sent
 MAX_SEND = 1400
 #: datagrams sent at once: no more than the smallest receive buffer holds
 BURST = 32
-#: sequences that take no time, of others' sources
-TIMELESS = [one for one in SEQUENCES if not one.own and not any(step.at for step in one.steps)]
-#: stands for their horizon, so that nothing depends on how busy this machine is
-HORIZON = "60s"
 
 
 def integrity(daemon: Daemon, at: DoorVectors) -> dict[str, Any]:
@@ -126,52 +118,3 @@ def publish(daemon: Daemon, at: DoorVectors, chosen: list[Vector]) -> int:
             count += 1
         assert count
     return count
-
-
-@pytest.fixture(scope="module")
-def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One daemon on two segments, for all sequences, whose sources differ."""
-    segments = [{"name": name, "address": BROADCAST, "port": free_port()} for name in ("a", "b")]
-    with Daemon(tmp_path_factory.mktemp("sequences") / "a", {"segments": segments}) as daemon:
-        yield daemon
-
-
-@contextmanager
-def senders(daemon: Daemon) -> Iterator[Callable[[vectors.Step], str]]:
-    """What sends a step's datagram, from a socket for each sender, and returns the address that it comes from."""
-    ports = {one["name"]: one["port"] for one in daemon.settings["segments"]}
-    with ExitStack() as stack:
-        socks: dict[str, socket.socket] = {}
-
-        def send(step: vectors.Step) -> str:
-            if step.peer not in socks:
-                socks[step.peer] = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                socks[step.peer].setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            socks[step.peer].sendto(step.datagram, (BROADCAST, ports[step.segment]))
-            return f"127.0.0.1:{socks[step.peer].getsockname()[1]}"
-
-        yield send
-
-
-@pytest.mark.parametrize("sequence", TIMELESS, ids=vectors.name_of)
-def test_a_daemon_gives_a_sequence_its_verdicts_one_after_the_other(
-    listening: Daemon, sequence: vectors.Sequence
-) -> None:
-    rules = {**sequence.rules._asdict(), "horizon": HORIZON}
-    listening.configure({"integrity": integrity(listening, DOORS[sequence.door]), "dedup": rules})
-    listening.reload()
-    with listening.connect("") as client, senders(listening) as send:
-        totals = Counter(listening.verdicts())
-        for number, step in enumerate(sequence.steps):
-            peer = send(step)
-            totals[step.verdict] += 1
-            wait(lambda: sum(listening.verdicts().values()) == totals.total(), f"step {number}")
-            assert listening.verdicts() == totals, f"step {number}"
-            if step.verdict in DELIVERED:
-                event = client.receive(PATIENCE)
-                assert isinstance(event, bccnd.Message)
-                src, digits, rest = step.datagram.partition(b"]")[2].split(b":", 2)
-                chan, _, payload = rest.partition(b"|")
-                assert event[:4] == (src.decode(), int(digits), chan.decode(), payload)
-                assert event.peer == peer
-            assert nothing_more(client), f"step {number}"
