@@ -8,7 +8,7 @@ from typing import Final, Protocol
 SANITY: Final = 1024
 HORIZON: Final = 2.0
 EXPIRE: Final = 86_400.0
-#: 100,000 trackers take some 55 MB at most (python -m tools.bench.trackers)
+#: 100,000 trackers take some 55 MB at most
 MAX_SOURCES: Final = 100_000
 
 
