@@ -70,7 +70,7 @@ def test_a_quick_run_has_a_figure_for_everything_and_loses_nothing(tmp_path: Pat
     assert done.status == 0, done.errors
     found, summary = done.found, done.summary()
     assert set(summary) == {(case, n, mode) for case in cases for n in (1, 2) for mode in ("saturated", "paced")}
-    assert found["refused"] == found["left_out"] == found["bounds"] == []
+    assert found["refused"] == found["left_out"] == []
     positive = ["cpu_ns", "clients_ns", "messages_per_second", "rss_kib", "cpu_to_floor"]
     for (case, _, mode), row in summary.items():
         assert row["lost"] == {"median": 0, "least": 0, "most": 0}

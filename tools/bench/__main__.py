@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tools.bench import bounds, document, figures, report
+from tools.bench import document, figures, report
 from tools.bench.cases import CASES, Case
 from tools.bench.measure import Rules, Run, run_once
 from tools.bench.runner import Runner, command_line, ends, names, options, programs
@@ -43,7 +43,6 @@ def main(
     foreign: float,
     daemon: Path,
     out: Path,
-    check: bool,
     quick: bool,
     figures_file: Path | None,
 ) -> None:
@@ -65,7 +64,6 @@ def main(
     tasks = [(f"{one[2].name} to {one[1]}, {one[0]}", one) for one in every if one[2].name not in missing]
     runner.run(tasks, rounds, tries)
     summary = Summary(runner.runs, runner.refused)
-    asked = {Key(case.name, fan_out, mode) for mode, fan_out, case in every}
     found = report.Findings(
         command=command_line("tools.bench"),
         daemon=document.about_daemon(daemon),
@@ -77,12 +75,11 @@ def main(
         refused=runner.refused,
         left_out=missing,
         summary=summary,
-        verdicts=bounds.judge(summary, asked) if check else [],
     )
     document.write("bench", out, report.as_json(found), report.markdown(found))
     if figures_file is not None:
         figures.write(figures_file, figures.of_bench(found))
-    sys.exit(ends(runner.refused, summary.keys, check, found.verdicts))
+    sys.exit(ends(runner.refused, summary.keys))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import click
 
 from tools.bench import report, scale_report
 from tools.bench.runner import console
-from tools.bench.scale_report import BUDGET_SOURCES, Key, fit_of, held, of_client, of_source
+from tools.bench.scale_report import MANY_SOURCES, Key, fit_of, held, of_client, of_source
 from tools.bench.summary import Key as BenchKey
 from tools.bench.summary import cpu, p50
 
@@ -85,7 +85,7 @@ def _constants(found: scale_report.Findings, axis: str) -> Section:
         values["bccnd_each_ns"], values["batch_each_ns"] = packet and packet.each, batch and batch.each
         values["client_kib"] = of_client(found)
     elif axis == "sources":
-        values["source_bytes"] = found.median(Key("sources", "bccnd", BUDGET_SOURCES), of_source)
+        values["source_bytes"] = found.median(Key("sources", "bccnd", MANY_SOURCES), of_source)
     elif axis == "burst":
         values["held_150"] = found.median(Key("burst", "bccnd", 150), held)
     return {name: round(value) for name, value in values.items() if value is not None}

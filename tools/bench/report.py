@@ -9,7 +9,7 @@ from typing import Any, Final
 from tools.bench import document
 from tools.bench.cases import CASES
 from tools.bench.measure import Rules, Run
-from tools.bench.summary import FIGURES, FLOOR, Key, Spread, Summary, Verdict, cpu, p50, p99, rate, rss
+from tools.bench.summary import FIGURES, FLOOR, Key, Spread, Summary, cpu, p50, p99, rate, rss
 from tools.bench.summary import as_json as spread
 
 #: of bench.json; raised when what is there already changes its meaning
@@ -33,7 +33,6 @@ class Findings:
     #: case: the package that is missing
     left_out: dict[str, str]
     summary: Summary
-    verdicts: list[Verdict]
     machine: dict[str, Any] = field(default_factory=document.about_machine)
     date: str = field(default_factory=document.now)
 
@@ -66,7 +65,6 @@ def as_json(found: Findings) -> dict[str, Any]:
         ],
         "refused": [{**key._asdict(), "reason": reason} for key, reason in found.refused.items()],
         "left_out": [{"case": case, "package": package} for case, package in found.left_out.items()],
-        "bounds": [one.as_json("bound") for one in found.verdicts],
         "runs": [asdict(run) for run in found.runs],
     }
 
@@ -114,8 +112,7 @@ def markdown(found: Findings) -> str:
     lines += table(
         found, found.modes[0], "Resident memory of the relay, MiB", lambda key: count(summary.figure(key, rss), 1024)
     )
-    lines += [""] if found.left_out or found.refused or found.verdicts else []
+    lines += [""] if found.left_out or found.refused else []
     lines += [f"- left out: {case} ({REMEDY} {package})" for case, package in found.left_out.items()]
     lines += [f"- refused: {one.case} to {one.fan_out}, {one.mode}: {why}" for one, why in found.refused.items()]
-    lines += [f"- {one}" for one in found.verdicts]
     return "\n".join(lines) + "\n"

@@ -10,16 +10,14 @@ from tools.bench import document
 from tools.bench.cases import CHANNELS, SIZE
 from tools.bench.document import table
 from tools.bench.measure import Rules
-from tools.bench.scale_axes import AXES, REMEMBERED, Axis, Line
+from tools.bench.scale_axes import AXES, Axis, Line
 from tools.bench.scale_measure import Sample
-from tools.bench.summary import Figures, Spread, Verdict, cpu, together
+from tools.bench.summary import Figures, Spread, cpu, together
 from tools.bench.summary import as_json as spread
 
 SCHEMA: Final = 1
-#: what is called flat
-FLAT: Final = 1.1
-#: of a host with 100,000 sources, and how many these are
-BUDGET_MB, BUDGET_SOURCES = 60.0, 100_000
+#: sources of a large host
+MANY_SOURCES: Final = 100_000
 #: channels of the ordinary load
 SEVERAL: Final = CHANNELS
 
@@ -136,31 +134,6 @@ def fit_of(found: Findings, line: str) -> Fit | None:
     return fit({x: figure for x, figure in figures.items() if figure is not None and x})
 
 
-def verdicts(found: Findings) -> list[Verdict]:
-    """What is to be flat, of what was asked for: what has a figure, and what was refused."""
-    wanted = [axis.name for axis in found.axes]
-    out: list[Verdict] = []
-
-    def beside(axis: str, xs: Iterable[int], what: str) -> None:
-        """Of the floor to as many, or of its own first point."""
-        out.extend(Verdict(what.format(x), found.beside(Key(axis, "bccnd", x)), FLAT) for x in xs if axis in wanted)
-
-    beside("clients", [x for x in found.xs("clients", "bccnd") if x], "fan-out {:,}, of the floor")
-    beside("shares", found.xs("shares", "bccnd"), "its share to each of {:,}, of the floor")
-    beside("patterns", found.xs("patterns")[1:], "64 clients x {:,} patterns, of 64 x 1")
-    for line in AXES["channels"].lines if "channels" in wanted else ():
-        # As long as all of them fit in what is remembered.
-        for x in found.xs("channels", line.name):
-            if line.name.endswith("_alternating") and SEVERAL < x <= REMEMBERED // 2:
-                key = Key("channels", line.name, x)
-                what = f"{x:,} channels seen before ({line.title}), of {SEVERAL}"
-                out.append(Verdict(what, found.beside(key), FLAT))
-    if "sources" in wanted and BUDGET_SOURCES in found.xs("sources", "bccnd"):
-        key = Key("sources", "bccnd", BUDGET_SOURCES)
-        out.append(Verdict("the whole daemon with them, resident", found.figure(key, resident), BUDGET_MB, " MB"))
-    return out
-
-
 def as_json(found: Findings) -> dict[str, Any]:
     return {
         **document.header(SCHEMA, found),
@@ -239,7 +212,7 @@ def of_constants(found: Findings) -> list[str]:
             title = AXES["clients"].line(name).title
             rows.append([title, f"{one.base:,.0f}", f"{one.each:,.0f}", f"{one.off * 100:.0f} %"])
     lines = table(["", "a, ns for a message", "b, ns for each client", "worst point is off by"], rows)
-    again, first = (Key("sources", line, BUDGET_SOURCES) for line in ("bccnd", "first"))
+    again, first = (Key("sources", line, MANY_SOURCES) for line in ("bccnd", "first"))
     unknown = difference(found, Key("channels", "one_unique", 1_000_000), Key("channels", "one_alternating", SEVERAL))
     more: list[tuple[str, float | None, str]] = [
         ("a message without a subscriber here", found.median(NO_SUBSCRIBER), "ns"),
@@ -269,7 +242,7 @@ def of_segments(found: Findings) -> list[str]:
     unwanted, packet, batch = found.median(NO_SUBSCRIBER), fit_of(found, "bccnd"), fit_of(found, "bccnd_batch")
     if not (unwanted and packet and batch):
         return []
-    memory = found.median(Key("sources", "bccnd", BUDGET_SOURCES), of_source)
+    memory = found.median(Key("sources", "bccnd", MANY_SOURCES), of_source)
     rows = []
     for hosts, rate in SEGMENTS:
         programs = hosts * PROGRAMS
@@ -390,14 +363,13 @@ TITLES: Final = {
 }
 
 
-def markdown(found: Findings, check: bool) -> str:
+def markdown(found: Findings) -> str:
     lines = [about(found)]
     for name, section in sections(found).items():
         if name != "about":
             title = AXES[name].title if name in AXES else TITLES[name]
             lines += ["", f"**{title}**", "", section]
     output = [f"- refused: {key.axis} {key.line} {key.x:,}: {why}" for key, why in found.refused.items()]
-    output += [f"- {one}" for one in verdicts(found)] if check else []
     return "\n".join([*lines, *(["", *output] if output else [])]) + "\n"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from statistics import median
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tools.bench.measure import Result, Run
 
@@ -126,28 +126,3 @@ class Summary(Figures[Key, Run]):
 
     def to_floor(self, key: Key, value: Callable[[Run], float | None] = cpu) -> Spread | None:
         return self.ratio(key, key.of(FLOOR), value)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a figure stays within its bound; one that has no figure does not."""
-
-    what: str
-    figure: Spread | None
-    most: float
-    unit: str = ""
-
-    @property
-    def holds(self) -> bool:
-        return self.figure is not None and self.figure.median <= self.most
-
-    def __str__(self) -> str:
-        most = f"at most {self.most:g}{self.unit}"
-        if self.figure is None:
-            return f"does not hold: {self.what}: no figure; {most}"
-        output = "holds" if self.holds else "does not hold"
-        spread = f"({self.figure.least:.3f} to {self.figure.most:.3f})"
-        return f"{output}: {self.what}: {self.figure.median:.3f}{self.unit} {spread}; {most}"
-
-    def as_json(self, name: str) -> dict[str, Any]:
-        return {name: self.what, "most": self.most, "figure": as_json(self.figure), "holds": self.holds}
