@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from docs.site import DOCS
 from tools.bench import document, mesh_report, scale_report
-from tools.bench.document import Place
 from tools.bench.measure import Rules
+from tools.bench.mesh import SEGMENTS
 from tools.bench.mesh_topology import ALL
 from tools.bench.scale_axes import AXES
 from tools.bench.scale_measure import Sample
@@ -20,7 +19,7 @@ MACHINE = {"cpu": "any", "cores": 1, "kernel": "any"}
 DAEMON = {"version": "1", "compiled": True, "python": "3"}
 
 
-def of_scale() -> dict[str, str]:
+def of_scale() -> str:
     """Results of all axes, made up."""
     lines = {
         (axis.name, line, point.x)
@@ -35,46 +34,38 @@ def of_scale() -> dict[str, str]:
     ]
     axes = list(AXES.values())
     command = ["python", "-m", "tools.bench.scale"]
-    return scale_report.sections(
+    return scale_report.markdown(
         scale_report.Findings(command, DAEMON, Rules(), 1, axes, samples, {}, MACHINE, "2026-01-01")
     )
 
 
-def of_mesh() -> dict[str, str]:
+def of_mesh() -> str:
     names = ("link_messages", "busiest", "capacity", "hops", "seconds", "datagrams", "datagrams_expected", "copies")
     model = [
         {"topology": shape, "segments": segments, "bridges": bridges, **dict.fromkeys(names, 1)}
         for shape in ALL
-        for segments in (2, 5)
+        for segments in SEGMENTS
         for bridges in (1, 2)
     ]
     costs = dict.fromkeys(("heard", "passed", "linked", "brought", "broadcast"), 1.0)
     losses = [{"topology": "any", "bridges": 1, "lost": 0.01, "drop": 0.0, "deliver": 0.0}]
     found: dict[str, Any] = {"date": "2026-01-01", "machine": MACHINE, "costs": {"seconds": costs}}
-    return mesh_report.tables(found | {"model": model, "losses": losses})
+    return mesh_report.markdown(found | {"model": model, "losses": losses})
 
 
-@pytest.mark.parametrize(
-    ("page", "places", "made"),
-    [("scaling.md", scale_report.PLACES, of_scale()), ("mesh.md", mesh_report.PLACES, of_mesh())],
-    ids=["scaling", "mesh"],
-)
-def test_every_result_has_a_place_of_its_own(page: str, places: Mapping[str, Place], made: dict[str, str]) -> None:
+@pytest.mark.parametrize(("page", "results"), [("scaling.md", of_scale()), ("mesh.md", of_mesh())])
+def test_every_result_has_a_place_of_its_own(page: str, results: str) -> None:
     text = (DOCS / page).read_text()
-    assert made.keys() == places.keys()
-    written, missing = document.put_into(text, places, made)
+    written, missing = document.put_into(text, results)
     assert missing == []
-    for result in made.values():
-        for part in re.findall(r"^(?:\|.*\n?)+", result, re.MULTILINE):
-            assert part.strip() in written
+    for part in re.findall(r"^(?:[|-] .*\n)+|^`python.*", results, re.MULTILINE):
+        assert part in written
     assert re.findall("^#.*", written, re.MULTILINE) == re.findall("^#.*", text, re.MULTILINE)
-    assert document.put_into(written, places, made) == (written, [])
+    assert document.put_into(written, results) == (written, [])
 
 
 def test_what_has_no_place_is_named_and_the_page_stays() -> None:
-    page = "# A page\n\n## One\n\n| a |\n| --- |\n| 1 |\n\n## Two\n\nThe first:\n\n| a |\n| --- |\n| 1 |\n"
-    two = "The second:\n\n| a |\n| --- |\n| 2 |"
-    for place, text in ((Place("Three"), two), (Place("Two"), two), (Place("One", 2), "| a |\n| --- |\n| 2 |")):
-        assert document.put_into(page, {"x": place}, {"x": text}) == (page, ["x"])
-    filled, missing = document.put_into(page, {"x": Place("Two")}, {"x": two.replace("second", "first")})
-    assert (filled, missing) == (page.removesuffix("| 1 |\n") + "| 2 |\n", [])
+    page = "# A page\n\n| a |\n| --- |\n| 1 |\n\n## Two\n\n| b |\n| --- |\n| 1 |\n\nbehind\n"
+    filled = page.replace("| b |\n| --- |\n| 1 |", "| b |\n| --- |\n| 2 |")
+    assert document.put_into(page, "new\n\n| b |\n| --- |\n| 2 |\n\n- c: 1\n") == (filled, ["- c:"])
+    assert document.put_into(page, "| b |\n| 2 |\n\n| b |\n| 3 |\n")[1] == ["| b |"]

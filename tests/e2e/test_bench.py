@@ -17,7 +17,6 @@ from tests.support import cannot_here
 from tools.bench.cases import CASES, NATS, REDIS
 from tools.bench.programs import ROOT, CannotBuild, build
 from tools.bench.scale_axes import AXES
-from tools.bench.scale_report import PLACES
 from tools.bench.tricks import TRICKS, missing
 
 #: whatever others do meanwhile, and once: it is not the figures that are tested
@@ -104,7 +103,7 @@ def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_p
     page = tmp_path / "docs" / "page.md"
     page.parent.mkdir()
     table = "| patterns per client | bccnd |\n| ---: | ---: |\n"
-    before = f"# A page\n\n## {PLACES['patterns'].heading}\n\n| other |\n| --- |\n\nin between\n\n"
+    before = "# A page\n\n| other |\n| --- |\n\nin between\n\n"
     page.write_text(f"{before}{table}| 1 | old |\n\nbehind\n")
     axes = ["patterns", "sources", "burst"]
     some = ("--axes", ",".join(axes), "--quick", "--foreign", "1000")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tools.bench.runner import console
 
@@ -71,65 +71,32 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 0) ->
     return [f"| {' | '.join(columns)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
-class Place(NamedTuple):
-    """Where a result stands in a page: below a heading ("" is before the first one of level two)."""
+def put_into(page: str, results: str) -> tuple[str, list[str]]:
+    """Replace the results in a page; also return the beginnings of those for which it has no place.
 
-    heading: str
-    #: its first table is this one of those below the heading that have the same first column
-    number: int = 1
-
-
-def put_into(page: str, places: Mapping[str, Place], made: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Replace the results in a page; also return the names of those for which it has no place.
-
-    Of a result, tables and lists replace tables and lists; a line that begins with a command replaces the line that
-    begins with the same program. Other text of a result has to stand in the page, to the letter, above its table.
+    A table replaces the one with the same head (the first one the first, and so on), a list the one that begins with
+    the same words, and a line that begins with a command the line of the same program. Other text is left out.
     """
+    paragraphs = page.removesuffix("\n").split("\n\n")
+    places: dict[str, list[int]] = {}
+    for number, paragraph in enumerate(paragraphs):
+        places.setdefault(_beginning(paragraph), []).append(number)
     missing = []
-    for name, text in made.items():
-        before, section, behind = _section(page, places[name].heading)
-        parts = [part.strip("\n") for part in text.split("\n\n") if part]
-        replaced = _replace(section.split("\n\n"), parts, places[name].number)
-        if replaced is None:
-            missing.append(name)
+    for result in results.removesuffix("\n").split("\n\n"):
+        beginning = _beginning(result)
+        if not beginning:
+            continue
+        if places.get(beginning):
+            paragraphs[places[beginning].pop(0)] = result
         else:
-            page = before + "\n\n".join(replaced) + behind
-    return page, missing
+            missing.append(beginning)
+    return "\n\n".join(paragraphs) + "\n", missing
 
 
-def _section(page: str, heading: str) -> tuple[str, str, str]:
-    """What precedes the text below a heading, the text, what follows it."""
-    if heading:
-        found = re.search(rf"^## {re.escape(heading)}\n\n", page, re.MULTILINE)
-        begin = found.end() if found else len(page)
-    else:
-        begin = 0
-    end = re.compile(r"\n\n^## |\n?\Z", re.MULTILINE).search(page, begin)
-    stop = end.start() if end else len(page)
-    return page[:begin], page[begin:stop], page[stop:]
-
-
-def _replace(old: list[str], new: list[str], number: int) -> list[str] | None:
-    """Replace the paragraphs that have the keys of the new ones, in order; None if one of them is missing."""
-    paragraphs, position = list(old), 0
-    for part in new:
-        same = [place for place in range(position, len(paragraphs)) if _key(paragraphs[place]) == _key(part)]
-        if len(same) < number:
-            return None
-        paragraphs[same[number - 1]] = part
-        # The other parts of a result follow the first one.
-        position, number = same[number - 1] + 1, 1
-    return paragraphs
-
-
-def _key(paragraph: str) -> str:
-    """What a paragraph has in common with the one that it replaces."""
-    if paragraph.startswith("|"):
-        return "|" + paragraph.split("|", 2)[1].strip()
-    if paragraph.startswith("- "):
-        return "-"
-    command = re.match(r"`python -m ([\w.]+)[^`]*`: ", paragraph)
-    return command[1] if command else paragraph
+def _beginning(paragraph: str) -> str:
+    """What a result has in common with the paragraph that it replaces; empty for other text."""
+    found = re.match(r"\|.*|- [^:]*:|`python -m [\w.]+(?=[^`]*`: )", paragraph)
+    return found[0] if found else ""
 
 
 def write(
@@ -139,8 +106,6 @@ def write(
     text: str,
     draw: Callable[[Path], bool] = lambda _folder: True,
     docs: Path | None = None,
-    made: Mapping[str, str] | None = None,
-    places: Mapping[str, Place] | None = None,
 ) -> None:
     """Write NAME.json, NAME.md and the charts to a folder; the tables into a page, and the charts beside it."""
     out.mkdir(parents=True, exist_ok=True)
@@ -151,7 +116,7 @@ def write(
         console.print("no charts: matplotlib is missing (make scale installs it)")
     console.print(f"written to {out}")
     if docs is not None:
-        page, missing = put_into(docs.read_text(), places or {}, made or {})
+        page, missing = put_into(docs.read_text(), text)
         docs.write_text(page)
         console.print(f"and into {docs}" + (f", which has no place for {', '.join(missing)}" if missing else ""))
 

@@ -118,12 +118,11 @@ def main(wanted: list[str], out: Path, docs: Path | None) -> None:
         found["model"] = model(World(costs=Costs(**found["costs"]["seconds"]) if "costs" in found else Costs()))
     if "losses" in wanted:
         found["losses"] = losses()
-    tables = mesh_report.tables(found)
 
     def draw(folder: Path) -> bool:
         return "model" not in found or mesh_report.draw(found["model"], folder)
 
-    document.write("mesh", out, found, "\n\n".join(tables.values()) + "\n", draw, docs, tables, mesh_report.PLACES)
+    document.write("mesh", out, found, mesh_report.markdown(found), draw, docs)
 
 
 if __name__ == "__main__":

@@ -12,18 +12,6 @@ from tools.bench.mesh_topology import ALL
 #: what the shapes are called in tables
 NAMES: Final = {name: make(30, 1).name for name, make in ALL.items()}
 
-#: where they stand in docs/mesh.md
-PLACES: Final = {
-    "about": document.Place(""),
-    "costs": document.Place("Where a mesh stops being sensible"),
-    "messages": document.Place("Where a mesh stops being sensible"),
-    "busiest": document.Place("Where a mesh stops being sensible", 2),
-    "capacity": document.Place("Where a mesh stops being sensible", 3),
-    "time": document.Place("Where a mesh stops being sensible", 4),
-    "two": document.Place("Where a mesh stops being sensible", 5),
-    "losses": document.Place("Order, losses and late messages"),
-}
-
 Rows = list[dict[str, Any]]
 
 
@@ -39,21 +27,19 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def tables(found: dict[str, Any]) -> dict[str, str]:
-    """By their names in PLACES."""
+def markdown(found: dict[str, Any]) -> str:
     command = ["python -m tools.bench.mesh --docs docs/mesh.md"]
-    made = {"about": f"{document.about(command, found['date'], found['machine'])}."}
+    parts = [f"{document.about(command, found['date'], found['machine'])}."]
     if "costs" in found:
-        made["costs"] = _costs(found["costs"]["seconds"])
+        parts.append(_costs(found["costs"]["seconds"]))
     if "model" in found:
         rows = found["model"]
-        for name, value in (("messages", "link_messages"), ("busiest", "busiest"), ("capacity", "capacity")):
-            made[name] = _by_segments(rows, _number_of(value))
-        made["time"] = _by_segments(rows, lambda row: f"{row['hops']}: {number(row['seconds'] * 1e3)} ms")
-        made["two"] = _two(rows)
+        parts += [_by_segments(rows, _number_of(name)) for name in ("link_messages", "busiest", "capacity")]
+        parts.append(_by_segments(rows, lambda row: f"{row['hops']}: {number(row['seconds'] * 1e3)} ms"))
+        parts.append(_two(rows))
     if "losses" in found:
-        made["losses"] = _losses(found["losses"])
-    return made
+        parts.append(_losses(found["losses"]))
+    return "\n\n".join(parts) + "\n"
 
 
 def _number_of(name: str) -> Callable[[dict[str, Any]], str]:

@@ -49,10 +49,8 @@ def main(
     runner.run([(f"{one.axis}: {one.line}, {one.x:,}", one) for one in points], rounds, tries)
     about = document.about_daemon(daemon)
     found = Findings(command_line("tools.bench.scale"), about, rules, rounds, axes, runner.runs, runner.refused)
-    text = scale_report.markdown(found)
-    tables = scale_report.sections(found)
-    draw, places = partial(scale_charts.write, found), scale_report.PLACES
-    document.write("scale", out, scale_report.as_json(found), text, draw, docs, tables, places)
+    text, draw = scale_report.markdown(found), partial(scale_charts.write, found)
+    document.write("scale", out, scale_report.as_json(found), text, draw, docs)
     if figures_file is not None:
         figures.write(figures_file, figures.of_scale(found))
     sys.exit(ends(runner.refused, found.keys))

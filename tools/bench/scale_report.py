@@ -184,16 +184,6 @@ def by_line(found: Findings, axis: Axis) -> list[str]:
     return grid(axis, lines, found.xs(axis.name), lambda key: cost(found, key))
 
 
-def of_clients(found: Findings, axis: Axis) -> list[str]:
-    return ["ns for a message, and the multiple of the floor beside it:", "", *by_line(found, axis)]
-
-
-def of_deliveries(found: Findings) -> list[str]:
-    axis = AXES["clients"]
-    lines = grid(axis, axis.lines, filter(None, found.xs("clients")), lambda key: plain(found.median(key, each)))
-    return ["ns for a delivery (the same, divided by the clients):", "", *lines]
-
-
 def of_capacity(found: Findings) -> list[str]:
     rows = []
     for x in found.xs("clients"):
@@ -271,6 +261,16 @@ def of_core(percent: float) -> str:
     return f"{percent:,.0f} %" if percent <= 100 else f"**{percent:,.0f} %**"
 
 
+def of_clients(found: Findings, axis: Axis) -> list[str]:
+    parts = {
+        "ns for a message, and the multiple of the floor beside it": by_line(found, axis),
+        "What one core carries": of_capacity(found),
+        "a + b * clients": of_constants(found),
+        "Segments that are not here": of_segments(found),
+    }
+    return [line for title, lines in parts.items() if lines for line in ("", f"{title}:", "", *lines)][1:]
+
+
 def of_sources(found: Findings, _axis: Axis) -> list[str]:
     rows = []
     for x in found.xs("sources"):
@@ -316,59 +316,20 @@ def of_burst(found: Findings, axis: Axis) -> list[str]:
     )
 
 
-#: where the results stand in docs/scaling.md
-PLACES: Final = {
-    "about": document.Place(""),
-    "capacity": document.Place("What one core carries"),
-    "constants": document.Place("What one core carries"),
-    "clients": document.Place("What one core carries"),
-    "deliveries": document.Place("What one core carries"),
-    "shares": document.Place("Clients that want little"),
-    "patterns": document.Place("Clients that want little"),
-    "channels": document.Place("Channels"),
-    "sources": document.Place("Sources"),
-    "payload": document.Place("Payload"),
-    "segments": document.Place("Segments that are not here"),
-    "direct": document.Place("With a daemon and without"),
-    "burst": document.Place("Bursts and the receive buffer"),
-}
-
-
-def sections(found: Findings) -> dict[str, str]:
-    """The results by their names in PLACES."""
-    makers: dict[str, Callable[[Findings, Axis], list[str]]] = {
-        "clients": of_clients,
-        "shares": by_line,
-        "patterns": by_line,
-        "sources": of_sources,
-        "channels": of_channels,
-        "payload": by_line,
-        "direct": of_direct,
-        "burst": of_burst,
-    }
-    out = {axis.name: makers[axis.name](found, axis) for axis in found.axes if found.xs(axis.name)}
-    if "clients" in out:
-        out |= {"capacity": of_capacity(found), "deliveries": of_deliveries(found), "constants": of_constants(found)}
-        out["segments"] = of_segments(found)
-    if out:
-        out["about"] = [about(found)]
-    return {name: "\n".join(lines) for name, lines in out.items()}
-
-
-TITLES: Final = {
-    "capacity": "What one core carries",
-    "deliveries": "Clients that want everything: for a delivery",
-    "constants": "a + b * clients",
-    "segments": "Segments that are not here",
+MAKERS: Final[dict[str, Callable[[Findings, Axis], list[str]]]] = {
+    "clients": of_clients,
+    "sources": of_sources,
+    "channels": of_channels,
+    "direct": of_direct,
+    "burst": of_burst,
 }
 
 
 def markdown(found: Findings) -> str:
     lines = [about(found)]
-    for name, section in sections(found).items():
-        if name != "about":
-            title = AXES[name].title if name in AXES else TITLES[name]
-            lines += ["", f"**{title}**", "", section]
+    for axis in found.axes:
+        if found.xs(axis.name):
+            lines += ["", f"**{axis.title}**", "", *MAKERS.get(axis.name, by_line)(found, axis)]
     output = [f"- refused: {key.axis} {key.line} {key.x:,}: {why}" for key, why in found.refused.items()]
     return "\n".join([*lines, *(["", *output] if output else [])]) + "\n"
 
