@@ -28,9 +28,10 @@ cdef class SegmentReader(Handler):
     cdef InputTransaction _transaction
 
     cdef on_events(self, unsigned int _events)
+    @cython.locals(more=bint)
     cpdef bint drain(self, int rounds=*) except -1
-    @cython.locals(_=int, datagrams=list, more=bint)
-    cdef bint _take(self, int rounds) except -1
+    @cython.locals(_=int, datagrams=list)
+    cdef bint _process_batches(self, int rounds) except -1
     @cython.locals(
         deliveries=Deliveries, wall=longlong, stamp=longlong,
         waited=longlong, now=double, latest=double, late=bint, delivers=bint,

@@ -58,35 +58,31 @@ class SegmentReader(Handler):
         return self._segment.fileno()
 
     def on_events(self, _events: int) -> None:
-        self._take(ROUNDS)
+        self.drain(ROUNDS)
 
     def drain(self, rounds: int = ROUNDS) -> bool:
-        """Process what the socket holds, at most so many batches; return whether there may be more."""
-        return self._take(rounds)
-
-    def _take(self, rounds: int) -> bool:
         """Process at most so many batches, then send what has gathered for clients in batch mode; return whether there
         may be more."""
-        more = True
-        for _ in range(rounds):
-            try:
-                datagrams = self._receiver.receive()
-            except BlockingIOError:
-                more = False
-                break
-            except OSError as error:
-                self._report(error)
-                more = False
-                break
-            self._process(datagrams)
-            if len(datagrams) < BATCH:
-                more = False
-                break
+        more = self._process_batches(rounds)
         self._fanout.send_batches()
         if self._oldest:  # the time of this one ends now
             self._forward.add((clock.time_ns() - self._oldest) * 1e-9)
             self._oldest = 0
         return more
+
+    def _process_batches(self, rounds: int) -> bool:
+        for _ in range(rounds):
+            try:
+                datagrams = self._receiver.receive()
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                self._report(error)
+                return False
+            self._process(datagrams)
+            if len(datagrams) < BATCH:
+                return False
+        return True
 
     def _process(self, datagrams: list[bytes]) -> None:
         """Judge a batch, deliver what is to be delivered, and record how long that took."""
