@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Final, NamedTuple, cast
 
 from bccnd.log.events import EVENTS
-from bccnd.log.syscall_timeout import syscall_timeout
+from bccnd.log.libsystemd_timeout import libsystemd_timeout
 
 #: what a field may hold; text goes out as UTF-8, bytes as they are
 Value = str | bytes | int | float
@@ -156,7 +156,7 @@ class JournalHandler(logging.Handler):
         if time.monotonic() < self._retry_at:
             return False
         try:
-            with syscall_timeout():
+            with libsystemd_timeout():
                 self._sendv(*entry)
         except OSError:
             self._retry_at = time.monotonic() + PAUSE

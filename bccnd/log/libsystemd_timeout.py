@@ -17,7 +17,7 @@ TIMEOUT: Final = 0.001
 
 
 @contextlib.contextmanager
-def syscall_timeout() -> Iterator[None]:
+def libsystemd_timeout() -> Iterator[None]:
     """Make system calls in this block fail with EINTR after `TIMEOUT`.
 
     The signal repeats, in case the first one arrives before the call. It works in the main thread only: other threads

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from bccnd.core.receiving.trace import trace
+from bccnd.core.receiving.datagram_trace import trace
 from bccnd.core.tracking.liveness import STATE_NAMES
 from bccnd.core.tracking.reported_loss import count_missing
 from bccnd.core.trust.integrity_algorithms import KeyUse

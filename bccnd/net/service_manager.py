@@ -2,7 +2,7 @@
 
 Uses systemd-python, imported only if a service manager has started this process.
 
-Invariant: nothing here raises or blocks: `syscall_timeout` ends a call after a millisecond if the manager is stalled.
+Invariant: nothing here raises or blocks: `libsystemd_timeout` ends a call after a millisecond if the manager stalls.
 Notifications that were not sent wait in a bounded queue, in order.
 
 When `ServiceManager.store` returns, the descriptor has been sent unless earlier notifications are queued: a daemon
@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from bccnd import log
-from bccnd.log.syscall_timeout import syscall_timeout
+from bccnd.log.libsystemd_timeout import libsystemd_timeout
 from bccnd.net.loop import Loop, Timer
 
 #: queued notifications: enough for the descriptors of 4,000 clients
@@ -215,7 +215,7 @@ class ServiceManager:
     def _send(self, message: str, descriptors: Sequence[int]) -> int:
         """Send a notification; return 0 or an errno."""
         try:
-            with syscall_timeout():
+            with libsystemd_timeout():
                 if descriptors:
                     self._notify(message, fds=descriptors)
                 else:

@@ -16,6 +16,6 @@ def read(spark: SparkSession, tables: str, name: str) -> DataFrame:
 
     Raises PipelineError: no_tables, no_place, old_tables.
     """
-    from bccnd.pipeline.lake.store import read_table
+    from bccnd.pipeline.lake.table_store import read_table
 
     return read_table(spark, tables, name)

@@ -29,15 +29,15 @@ class Figures(Collector):
         self._refused = refused
 
     def collect(self) -> Iterator[Metric]:
-        worker, spool, recording = self._recorder.maintenance, self._recorder.spool, self._recorder.recording
+        worker, spool, writer = self._recorder.maintenance, self._recorder.spool, self._recorder.rotating_log
         for name, help_text, value in (
-            ("records", "Datagrams that were put into the log", recording.records),
+            ("records", "Datagrams that were put into the log", writer.records),
             ("journal_records", "Records in finished files", worker.rows),
             ("journal_bytes", "Bytes of finished files", worker.bytes),
             ("files", "Finished files", worker.files),
             ("files_removed", "Files that retention has removed", worker.removed),
-            ("tap_gap_records", "Records lost between the daemon and the recorder", recording.gaps),
-            ("socket_drops", "Datagrams the kernel dropped before the daemon, while recording", recording.drops),
+            ("tap_gap_records", "Records lost between the daemon and the recorder", writer.gaps),
+            ("socket_drops", "Datagrams the kernel dropped before the daemon, while recording", writer.drops),
             ("logs_recovered", "Logs that an earlier recorder had left", worker.recovered),
             ("logs_torn", "Logs that ended in the midst of a record", worker.torn),
             ("logs_set_aside", "Logs that could not be read", worker.bad),
@@ -45,7 +45,7 @@ class Figures(Collector):
         ):
             yield CounterMetricFamily(_PREFIX + name, help_text, value)
         for name, help_text, counts in (
-            ("dropped_records", "Records that were not kept", recording.dropped),
+            ("dropped_records", "Records that were not kept", writer.dropped),
             ("visitors_refused", "Requests to this listener that got no answer", self._refused),
         ):
             family = CounterMetricFamily(_PREFIX + name, help_text, labels=["reason"])
@@ -53,10 +53,10 @@ class Figures(Collector):
                 family.add_metric([reason], count)
             yield family
         for name, help_text, state in (
-            ("recording", "Whether records are being kept", recording.log is not None),
-            ("paused", "Whether recording waits for room", bool(recording.paused)),
+            ("recording", "Whether records are being kept", writer.log is not None),
+            ("paused", "Whether recording waits for room", bool(writer.paused)),
             ("journal_reachable", "Whether the journal could be written to the last time", not worker.trouble),
-            ("spool_bytes", "Bytes of logs that are not yet in the journal", recording.spooled),
+            ("spool_bytes", "Bytes of logs that are not yet in the journal", writer.spooled),
             ("spool_limit_bytes", "Bytes of logs beyond which recording pauses", self._recorder.settings.spool_size),
             ("logs_waiting", "Logs that wait to become files of the journal", worker.logs),
             ("behind_seconds", "Seconds for which the oldest log has waited; 0: none waits", worker.behind),

@@ -20,7 +20,7 @@ from bccnd.errors import BadFrame, BusError
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.service_manager import ServiceManager
 from bccnd.recorder.maintenance import Maintenance
-from bccnd.recorder.recording import Recording
+from bccnd.recorder.rotating_log import RotatingLog
 from bccnd.recorder.spool import Spool
 from bccnd.recorder.tap_connection import TapConnection
 
@@ -58,7 +58,7 @@ class Recorder:
         self.settings = settings
         self.spool = Spool(spool)
         self.maintenance = Maintenance(self.spool, settings.journal, host, settings.keep)
-        self.recording = Recording(settings, host, self.spool, self.maintenance)
+        self.rotating_log = RotatingLog(settings, host, self.spool, self.maintenance)
         self._bus, self._loop, self._manager = bus, loop, manager or ServiceManager()
         self._tap: TapConnection | None = None
         self._wait = _SHORTEST
@@ -86,7 +86,7 @@ class Recorder:
         try:
             loop.run()
         finally:
-            self.recording.close_log()
+            self.rotating_log.close_log()
             self.spool.close()
         return not self.maintenance.logs
 
@@ -98,9 +98,9 @@ class Recorder:
         self._ending = time.monotonic() + _LAST_WORDS
         self._manager.stopping()
         self._manager.extend_timeout(_LAST_WORDS + _FAREWELL + 5)
-        if self._tap is not None and self.recording.head is not None:
+        if self._tap is not None and self.rotating_log.head is not None:
             with contextlib.suppress(BusError):
-                self._tap.unsubscribe(b"last %d" % self.recording.notice_step())
+                self._tap.unsubscribe(b"last %d" % self.rotating_log.notice_step())
                 self._loop.later(_LAST_WORDS, self._end)
                 return
         self._end()
@@ -127,7 +127,7 @@ class Recorder:
         if self._ending:
             return
         try:
-            self._tap = TapConnection(self._bus, self.recording.on_packet, self._on_echo, self.recording.on_drops)
+            self._tap = TapConnection(self._bus, self.rotating_log.on_packet, self._on_echo, self.rotating_log.on_drops)
         except BusError as error:
             self._retry(error)
             return
@@ -169,7 +169,7 @@ class Recorder:
         if self._tap is None:
             return
         self._close_tap()
-        recorded = self.recording.head is not None
+        recorded = self.rotating_log.head is not None
         self._why = error.detail
         self._end_journal()
         if self._ending:
@@ -182,18 +182,18 @@ class Recorder:
             self._retry(error)
 
     def _end_journal(self) -> None:
-        self.recording.end(self._why or "the end")
+        self.rotating_log.end(self._why or "the end")
         self._reported = b""
 
     def _on_echo(self, token: bytes) -> None:
         """Everything is there that the daemon had when it was asked."""
         if token == b"first":
             self._wait, self._logged_away, self._why = _SHORTEST, False, ""
-            self.recording.begin()
+            self.rotating_log.begin()
             self._ready = True
             self._report_status()
         elif (last := token.removeprefix(b"last ")).isdigit():
-            self.recording.on_synced(int(last))
+            self.rotating_log.on_synced(int(last))
             if last != token:
                 self._end()
 
@@ -206,8 +206,8 @@ class Recorder:
         if self.maintenance.done and not self._ending:  # a bug; a restart gets further
             self.failed = BusError("internal_error", "the worker that converts logs has ended")
             self.stop()
-        moment = self.recording.check()
-        if self._tap is not None and self.recording.head is not None and not self._ending:
+        moment = self.rotating_log.check()
+        if self._tap is not None and self.rotating_log.head is not None and not self._ending:
             try:
                 if ask:
                     self._tap.ask_drops()
@@ -215,16 +215,16 @@ class Recorder:
                 self._tap.sync(b"%d" % moment)
             except BusError as error:
                 self._on_lost(error)
-        if ask or self.recording.paused != self._paused:
+        if ask or self.rotating_log.paused != self._paused:
             self._report_status()
 
     @property
     def losses(self) -> dict[tuple[str, str], int]:
         """All that was not kept or was thrown away, by family and name."""
         worker = self.maintenance
-        losses = {("recorder_dropped_records", reason): count for reason, count in self.recording.dropped.items()}
+        losses = {("recorder_dropped_records", reason): count for reason, count in self.rotating_log.dropped.items()}
         for name, count in (
-            ("recorder_tap_gap_records", self.recording.gaps),
+            ("recorder_tap_gap_records", self.rotating_log.gaps),
             ("recorder_logs_torn", worker.torn),
             ("recorder_logs_set_aside", worker.bad),
             ("recorder_logs_removed", self.spool.removed),
@@ -241,23 +241,23 @@ class Recorder:
             self._reported = report
 
     def _report_status(self) -> None:
-        self._paused = self.recording.paused
+        self._paused = self.rotating_log.paused
         text = self._describe()
         if not self._ending:
             self._manager.status(text)
         self.on_status(text)
 
     def _describe(self) -> str:
-        worker, recording = self.maintenance, self.recording
-        if recording.paused:
-            state = f"paused: {recording.paused}; {sum(recording.dropped.values())} records not kept"
-        elif recording.head is None:
+        worker, writer = self.maintenance, self.rotating_log
+        if writer.paused:
+            state = f"paused: {writer.paused}; {sum(writer.dropped.values())} records not kept"
+        elif writer.head is None:
             state = self._why or "waiting for the daemon"
         else:
             state = "recording"
-        parts = [state, f"{recording.records} records", f"{worker.files} files of {worker.bytes} bytes"]
-        if recording.gaps or recording.drops:
-            parts.append(f"lost on the way: {recording.gaps} by the tap, {recording.drops} by the kernel")
+        parts = [state, f"{writer.records} records", f"{worker.files} files of {worker.bytes} bytes"]
+        if writer.gaps or writer.drops:
+            parts.append(f"lost on the way: {writer.gaps} by the tap, {writer.drops} by the kernel")
         if worker.trouble:
             parts.append(f"the journal cannot be written to: {worker.trouble}")
         if worker.bad:

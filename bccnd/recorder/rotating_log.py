@@ -30,7 +30,7 @@ MARGIN: Final = 20_000
 ROOM: Final = 256 << 10
 
 
-class Recording:
+class RotatingLog:
     """``records`` were logged, ``dropped`` were not, by reason; ``gaps`` were lost on the way from the tap, ``drops``
     by the kernel before the daemon read them. ``head`` is that of the journal, None without a subscription; ``log`` is
     None while recording pauses, and ``paused`` is why."""

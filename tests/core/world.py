@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import GroupCounters, SegmentCounters
+from bccnd.core.receiving.datagram_trace import Trace, trace
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.receiving.trace import Trace, trace
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules

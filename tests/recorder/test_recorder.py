@@ -12,10 +12,10 @@ import pytest
 from bccnd.config import RecorderSettings
 from bccnd.core.wire import frames
 from bccnd.net.loop import Loop
-from bccnd.recorder import recording as module
+from bccnd.recorder import rotating_log as module
 from bccnd.recorder.clock_steps import Clocks
 from bccnd.recorder.recorder import Recorder
-from bccnd.recorder.recording import MARGIN
+from bccnd.recorder.rotating_log import MARGIN
 from tests.recorder.material import NOON, end, names, packet, table, tapped, wait_for_child
 
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -46,7 +46,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 
 def finished(recorder: Recorder) -> None:
     """Everything is in the journal."""
-    recorder.recording.end("the end")
+    recorder.rotating_log.end("the end")
     end(recorder.maintenance)
     assert recorder.maintenance.logs == 0
 
@@ -58,26 +58,26 @@ def moments(rows: list[dict[str, object]], name: str) -> list[int]:
 def test_a_pause_ends_a_stretch_and_what_comes_in_it_is_counted(
     recorder: Recorder, now: list[int], tmp_path: Path
 ) -> None:
-    recorder.recording.begin()
-    recorder.recording.on_packet(packet(range(5), NOON))
-    recorder.recording.on_packet(frames.gap(7))
+    recorder.rotating_log.begin()
+    recorder.rotating_log.on_packet(packet(range(5), NOON))
+    recorder.rotating_log.on_packet(frames.gap(7))
     now[0] = NOON + 2_000_000
     recorder._on_echo(b"%d" % now[0])
-    recorder.recording.pause(NO_SPACE)
-    assert (recorder.recording.log, recorder.recording.paused) == (None, "No space left on device")
-    recorder.recording.on_packet(packet(range(5, 8), NOON))
-    recorder.recording.on_packet(frames.gap(2))
+    recorder.rotating_log.pause(NO_SPACE)
+    assert (recorder.rotating_log.log, recorder.rotating_log.paused) == (None, "No space left on device")
+    recorder.rotating_log.on_packet(packet(range(5, 8), NOON))
+    recorder.rotating_log.on_packet(frames.gap(2))
     recorder._on_echo(b"%d" % (NOON + 3_000_000))
-    assert recorder.recording.dropped == {"disk": 3, "spool_full": 0}
+    assert recorder.rotating_log.dropped == {"disk": 3, "spool_full": 0}
     now[0] = NOON + 4_000_000
     recorder._tick()
-    assert recorder.recording.log is not None
-    assert recorder.recording.paused == ""
-    recorder.recording.on_packet(packet(range(8, 10), NOON))
+    assert recorder.rotating_log.log is not None
+    assert recorder.rotating_log.paused == ""
+    recorder.rotating_log.on_packet(packet(range(8, 10), NOON))
     now[0] = NOON + 9_000_000
     recorder._on_echo(b"%d" % now[0])
     finished(recorder)
-    assert (recorder.recording.records, recorder.recording.gaps) == (7, 9)
+    assert (recorder.rotating_log.records, recorder.rotating_log.gaps) == (7, 9)
     assert [row["rec_no"] for row in table(tmp_path / "journal")] == list(range(1, 8))
     sessions = table(tmp_path / "journal", "sessions")
     assert moments(sessions, "start_ts") == [NOON, NOON + 4_000_000]
@@ -99,8 +99,8 @@ def test_while_a_host_sleeps_and_in_times_that_never_were_nothing_is_claimed(
         clocks["awake"] += awake
         clocks["boot"] += boot
 
-    recorder.recording.begin()
-    recorder.recording.on_packet(packet([1], NOON))
+    recorder.rotating_log.begin()
+    recorder.rotating_log.on_packet(packet([1], NOON))
     go_on(1_000_000, 1_000_000, 1_000_000)
     recorder._tick()
     asked = now[0]
@@ -108,7 +108,7 @@ def test_while_a_host_sleeps_and_in_times_that_never_were_nothing_is_claimed(
     # A question that is under way is answered when the host is awake again.
     go_on(hours, 500_000, hours if cause == "suspend" else 500_000)
     recorder._on_echo(b"%d" % asked)
-    recorder.recording.on_packet(packet([2], now[0]))
+    recorder.rotating_log.on_packet(packet([2], now[0]))
     recorder._tick()
     woke = now[0]
     go_on(1_000_000, 1_000_000, 1_000_000)
@@ -135,10 +135,10 @@ def test_a_journal_with_too_many_sessions_goes_on_as_another_one(
     recorder: Recorder, now: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_SESSIONS", 2)
-    recorder.recording.begin()
+    recorder.rotating_log.begin()
     for number in range(4):
-        recorder.recording.on_packet(packet([number], NOON))
-        recorder.recording.pause(NO_SPACE)
+        recorder.rotating_log.on_packet(packet([number], NOON))
+        recorder.rotating_log.pause(NO_SPACE)
         now[0] += 1_000_000
         recorder._tick()
     finished(recorder)
@@ -149,19 +149,19 @@ def test_a_journal_with_too_many_sessions_goes_on_as_another_one(
 
 
 def test_the_kernels_drops_are_those_of_the_stretch(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
-    recorder.recording.on_drops(100)
-    recorder.recording.begin()
-    recorder.recording.on_drops(103)
-    recorder.recording.on_drops(103)
-    recorder.recording.on_drops(2)  # a daemon that has taken over counts anew
-    assert recorder.recording.drops == 5
+    recorder.rotating_log.on_drops(100)
+    recorder.rotating_log.begin()
+    recorder.rotating_log.on_drops(103)
+    recorder.rotating_log.on_drops(103)
+    recorder.rotating_log.on_drops(2)  # a daemon that has taken over counts anew
+    assert recorder.rotating_log.drops == 5
     finished(recorder)
     (session,) = table(tmp_path / "journal", "sessions")
     assert session["socket_drops"] == 5
 
 
 def test_a_new_day_is_a_new_log(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
-    recorder.recording.begin()
+    recorder.rotating_log.begin()
     recorder._tick()
     assert recorder.maintenance.logs == 0
     now[0] += 13 * 3_600_000_000
@@ -170,11 +170,11 @@ def test_a_new_day_is_a_new_log(recorder: Recorder, now: list[int], tmp_path: Pa
 
 
 def test_what_is_not_of_the_tap_is_nothing(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
-    recorder.recording.on_packet(tapped(1, NOON))  # before the subscription was confirmed
-    recorder.recording.begin()
-    recorder.recording.on_packet(b"MSG !\0to all")
-    recorder.recording.on_packet(frames.batch([b"MSG !\0to all", tapped(2, NOON, chan="secret/x"), tapped(3, NOON)]))
-    assert recorder.recording.records == 2
+    recorder.rotating_log.on_packet(tapped(1, NOON))  # before the subscription was confirmed
+    recorder.rotating_log.begin()
+    recorder.rotating_log.on_packet(b"MSG !\0to all")
+    recorder.rotating_log.on_packet(frames.batch([b"MSG !\0to all", tapped(2, NOON, chan="secret/x"), tapped(3, NOON)]))
+    assert recorder.rotating_log.records == 2
     finished(recorder)
     assert [(row["rec_no"], row["payload"]) for row in table(tmp_path / "journal")] == [(1, None), (2, b"hello")]
     assert names(tmp_path / "spool") == ["lock", "lock.files"]

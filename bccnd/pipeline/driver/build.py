@@ -27,7 +27,7 @@ from bccnd.pipeline.hosts.receiving_hosts import JournalSpan
 from bccnd.pipeline.inputs import damaged_files, input_history, journal_files
 from bccnd.pipeline.inputs.damaged_files import DAMAGED, DamagedFile
 from bccnd.pipeline.inputs.session_files import open_journal, without_damaged
-from bccnd.pipeline.lake import delta, store
+from bccnd.pipeline.lake import delta, table_store
 from bccnd.pipeline.tables import schema
 from bccnd.pipeline.tables.liveness import liveness
 
@@ -75,7 +75,7 @@ def build(
     def run() -> Outcome:
         progress("listing the journal")
         source, sessions = open_journal(journal, lost=lost)
-        with store.opened(spark, tables, keep=keep) as kept:
+        with table_store.opened(spark, tables, keep=keep) as kept:
             rows, damaged = recompute(spark, kept, source, sessions, progress)
         return Outcome(source.days, rows, time.monotonic() - began, damaged=damaged)
 
@@ -88,7 +88,7 @@ def build(
 
 def recompute(
     spark: SparkSession,
-    kept: store.Store,
+    kept: table_store.Store,
     source: journal_files.Journal,
     sessions: Sequence[input_history.Session],
     progress: Progress = silent,
@@ -141,14 +141,14 @@ def recompute(
     return {name: kept.rows.get(name, 0) for name in schema.TABLES}, sorted(damaged)
 
 
-def _known_days(kept: store.Store, carry: Carry | None) -> set[str] | None:
+def _known_days(kept: table_store.Store, carry: Carry | None) -> set[str] | None:
     """The days of which more is known than what is carried; None: all."""
     return None if carry is None else {day for day in kept.days(ALIGN) if day >= carry.first}
 
 
 def _settled(
     spark: SparkSession,
-    kept: store.Store,
+    kept: table_store.Store,
     source: journal_files.Journal,
     sessions: Sequence[input_history.Session],
     state: DataFrame | None,
@@ -183,7 +183,7 @@ def _settled(
         margin = max(margin, widest)
 
 
-def _write(spark: SparkSession, kept: store.Store, result: Result, carry: Carry | None) -> None:
+def _write(spark: SparkSession, kept: table_store.Store, result: Result, carry: Carry | None) -> None:
     """Write all that follows from these days, side by side: each alone would leave processors idle."""
     frames = {
         **result.tables,
@@ -199,7 +199,10 @@ def _write(spark: SparkSession, kept: store.Store, result: Result, carry: Carry 
 
 
 def _write_liveness(
-    kept: store.Store, sessions: Sequence[input_history.Session], days: Collection[str] | None, carry: Carry | None
+    kept: table_store.Store,
+    sessions: Sequence[input_history.Session],
+    days: Collection[str] | None,
+    carry: Carry | None,
 ) -> None:
     """The silences of all days: one may end on any later day."""
     heard = kept.written(HEARD, schema.HEARD)

@@ -3,9 +3,9 @@
 Invariant: the tables of a day are the same whether it is computed alone or with others, and whatever the order in which
 files came: they follow from its rows, those of a margin around it, and what is kept of other days (`Result.state`).
 
-Rows are read once (scan.py). From what the scan emits follow, one after the other: which receivers there were and how
-far their clocks are apart; the epochs of sources; messages; and from these all tables. Only where a clock is wrong by
-half a minute or more is the journal read a second time, with the times of that host put right.
+Rows are read once (journal_scan.py). From what the scan emits follow, one after the other: which receivers there were
+and how far their clocks are apart; the epochs of sources; messages; and from these all tables. Only where a clock is
+wrong by half a minute or more is the journal read a second time, with the times of that host put right.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from bccnd.pipeline.inputs.session_files import without_damaged
 from bccnd.pipeline.records.source_runs import Carried, Piece, Run, SentRange, Tail
 from bccnd.pipeline.records.task_records import DAY, KINDS, RECORD_SHAPE, date_of, fields_of, frame_of, of_kind
 from bccnd.pipeline.records.time_spans import joined
-from bccnd.pipeline.scanning.scan import BUCKET, ROWS, Plan, block_of, count_rows, scan, spans_of
+from bccnd.pipeline.scanning.journal_scan import BUCKET, ROWS, Plan, block_of, count_rows, scan, spans_of
 from bccnd.pipeline.scanning.sent_ranges import merge_ranges
 from bccnd.pipeline.tables import schema
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
@@ -54,8 +54,8 @@ from bccnd.pipeline.tables.epochs import epochs as epochs_table
 from bccnd.pipeline.tables.epochs import of_days
 from bccnd.pipeline.tables.integrity import integrity
 from bccnd.pipeline.tables.liveness import kept as kept_silences
-from bccnd.pipeline.tables.losses import channel_loss, link_loss
-from bccnd.pipeline.tables.missed import missed
+from bccnd.pipeline.tables.loss_by_minute import channel_loss, link_loss
+from bccnd.pipeline.tables.missed_numbers import missed
 
 _Row = TypeVar("_Row", Stretch, Run, Carried, SentRange, Tail)
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from bccnd.core.tracking.explained_holes import LEAST
 from bccnd.pipeline.lake.delta import STATE
-from bccnd.pipeline.lake.store import Store
+from bccnd.pipeline.lake.table_store import Store
 from bccnd.pipeline.records.task_records import DAY, beside, date_of, day_of
 from bccnd.pipeline.tables import schema
 

@@ -24,7 +24,7 @@ from bccnd.pipeline.driver.final_days import FINAL_AFTER, first_open_day
 from bccnd.pipeline.inputs import damaged_files, input_history, journal_files
 from bccnd.pipeline.inputs.damaged_files import DAMAGED, DamagedFile
 from bccnd.pipeline.inputs.session_files import open_journal
-from bccnd.pipeline.lake import delta, store
+from bccnd.pipeline.lake import delta, table_store
 from bccnd.pipeline.tables import schema
 
 
@@ -55,7 +55,7 @@ def _pass(
     source, listed = open_journal(journal, may_be_empty=True)
     if not source.files:
         return Outcome([], {}, 0)
-    with store.opened(spark, tables, keep=keep) as kept:
+    with table_store.opened(spark, tables, keep=keep) as kept:
         before = input_history.read_sessions(kept.load(SESSIONS, journal_schema.SESSIONS))
         sessions = input_history.remember(before, listed)
         known_damaged = damaged_files.from_table(kept.load(DAMAGED, damaged_files.COLUMNS))

@@ -22,7 +22,7 @@ from bccnd.journal import schema as journal_schema
 from bccnd.pipeline.inputs.damaged_files import DamagedFile
 from bccnd.pipeline.inputs.journal_files import MARGIN, Input, Journal
 from bccnd.pipeline.lake.delta import STATE
-from bccnd.pipeline.lake.store import Store
+from bccnd.pipeline.lake.table_store import Store
 from bccnd.pipeline.records.task_records import DAY, beside, day_of
 
 #: the state with what the tables of a day were made of: `Records`

@@ -18,7 +18,7 @@ from bccnd.pipeline.driver.final_days import CARRIED, first_open_day
 from bccnd.pipeline.driver.incremental import once
 from bccnd.pipeline.inputs.input_history import COLUMNS, FILES
 from bccnd.pipeline.lake.delta import Change, Lake
-from bccnd.pipeline.lake.store import opened
+from bccnd.pipeline.lake.table_store import opened
 from bccnd.pipeline.records.task_records import date_of
 from bccnd.pipeline.tables import schema
 from examples.simulation import Down, Fleet, Late, Loss, Recording, Restart, Source, write

@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 import bccnd.pipeline
 from bccnd.errors import PipelineError
-from bccnd.pipeline.lake import delta, parquet, store
+from bccnd.pipeline.lake import delta, parquet, table_store
 from bccnd.pipeline.lake.delta import Lake
 from bccnd.pipeline.lake.place import Root
 from tests.pipeline import object_store
@@ -41,7 +41,7 @@ def frame(spark: SparkSession, *rows: tuple[int, str]) -> DataFrame:
 
 def run(spark: SparkSession, where: str, *rows: tuple[int, str], days: list[str] | None = None) -> None:
     """A run that writes these rows."""
-    with store.opened(spark, where) as tables:
+    with table_store.opened(spark, where) as tables:
         tables.write("t", frame(spark, *rows))
         tables.commit(None if days is None else [f"2026-01-{day}" for day in days])
 
@@ -63,7 +63,7 @@ def files(where: str, table: str = "t") -> set[str]:
 
 def test_a_run_puts_its_days_in_place_and_leaves_the_others(spark: SparkSession, where: str) -> None:
     run(spark, where, *THREE)
-    with store.opened(spark, where) as tables:
+    with table_store.opened(spark, where) as tables:
         assert tables.days("t") == {"2026-01-01", "2026-01-02", "2026-01-03"}
         schema = StructType().add("x", IntegerType()).add("more", StringType())
         table = tables.read("t", schema)
@@ -80,7 +80,7 @@ def test_a_run_that_fails_changes_nothing_and_leaves_nothing(spark: SparkSession
     before = files(where)
 
     def fail() -> None:
-        with store.opened(spark, where) as tables:
+        with table_store.opened(spark, where) as tables:
             tables.write("t", frame(spark, (2, "01")))
             raise ValueError("boom")
 
@@ -92,7 +92,7 @@ def test_a_run_that_fails_changes_nothing_and_leaves_nothing(spark: SparkSession
 
 def test_a_table_that_is_whole_loses_the_days_that_were_not_written(spark: SparkSession, where: str) -> None:
     for days in (["01", "02"], ["02"]):
-        with store.opened(spark, where) as tables:
+        with table_store.opened(spark, where) as tables:
             for table in ("t", "u", "v"):
                 tables.write(table, frame(spark, *((1, day) for day in days)))
             tables.empty("w", StructType().add("x", IntegerType()))
@@ -101,7 +101,7 @@ def test_a_table_that_is_whole_loses_the_days_that_were_not_written(spark: Spark
             tables.commit(["2026-01-02"])
             assert tables.rows == {"t": len(days), "u": len(days), "v": len(days), "w": 0}
     assert [set(content(where, table)) for table in "tuvw"] == [{"01", "02"}, {"02"}, {"01", "02"}, set()]
-    with store.opened(spark, where) as tables:
+    with table_store.opened(spark, where) as tables:
         assert tables.load("all", pa.schema([("x", pa.string())]))["x"].to_pylist() == ["02"]
 
 
@@ -113,7 +113,7 @@ def test_a_task_that_is_repeated_writes_its_rows_once(spark: SparkSession, where
             raise ValueError("boom")
 
     rows = spark.range(300_000).selectExpr("cast(id AS int) AS x", "concat('2026-01-0', id % 3 + 1) AS day")
-    with store.opened(spark, where) as tables:
+    with table_store.opened(spark, where) as tables:
         tables.write("t", rows.mapInArrow(fail_first, rows.schema))
         tables.commit(None)
     assert sorted(x for numbers in content(where).values() for x in numbers) == list(range(300_000))
@@ -125,7 +125,7 @@ def test_a_day_has_few_files_whatever_the_number_of_tasks(spark: SparkSession, t
     for parts in ("2", "40"):
         spark.conf.set("spark.sql.shuffle.partitions", parts)
         try:
-            with store.opened(spark, str(tmp_path)) as tables:
+            with table_store.opened(spark, str(tmp_path)) as tables:
                 tables.write("t", rows)
                 tables.commit(None)
         finally:
@@ -134,7 +134,7 @@ def test_a_day_has_few_files_whatever_the_number_of_tasks(spark: SparkSession, t
         for file in Lake(str(tmp_path)).files("t"):
             files_of[file.day] = files_of.get(file.day, 0) + 1
         assert len(files_of) == 3
-        assert max(files_of.values()) <= store.FILES
+        assert max(files_of.values()) <= table_store.FILES
         assert bccnd.pipeline.read(spark, str(tmp_path), "t").distinct().count() == 1000
 
 
@@ -150,7 +150,7 @@ def test_a_run_that_dies_at_any_step_of_its_commit_has_changed_nothing_or_all(
     new = {"t": {"01": [10], "04": [40]}, "u": {"01": [10]}}
 
     def attempt(t: tuple[tuple[int, str], ...], u: tuple[int, str]) -> None:
-        with store.opened(spark, where) as tables:
+        with table_store.opened(spark, where) as tables:
             tables.write("t", frame(spark, *t))
             tables.write("u", frame(spark, u))
             tables.commit(None)
@@ -207,7 +207,7 @@ def test_a_first_run_that_dies_while_it_commits_is_followed_by_one_that_does_not
 
 def test_what_runs_keep_for_later_ones_is_replaced_by_the_next_run(spark: SparkSession, where: str) -> None:
     for number in (1, 2):
-        with store.opened(spark, where) as tables:
+        with table_store.opened(spark, where) as tables:
             tables.write(f"{delta.STATE}/kept", frame(spark, (number, "01")))
             tables.commit(None)
         assert content(where, f"{delta.STATE}/kept") == {"01": [number]}
@@ -217,7 +217,7 @@ def meet(spark: SparkSession, where: str, table: str, *rows: tuple[int, str], da
     """While one run writes to a table, another begins and ends; the first one is refused."""
 
     def late() -> None:
-        with store.opened(spark, where) as tables:
+        with table_store.opened(spark, where) as tables:
             tables.write(table, frame(spark, (20, "02")))
             run(spark, where, *rows, days=days)
             tables.commit(["2026-01-02"])
@@ -276,8 +276,8 @@ def test_old_versions_and_what_failed_runs_left_are_removed_after_their_time(
     assert content(where) == {"05": [5]}
     assert not {file.path for file in first} & {file.path for file in Lake(where).files("t")}
     # once an hour a run does so itself
-    monkeypatch.setattr(store, "_CLEANING", 1e-6)
-    with store.opened(spark, where, keep=0) as tables:
+    monkeypatch.setattr(table_store, "_CLEANING", 1e-6)
+    with table_store.opened(spark, where, keep=0) as tables:
         tables.write("t", frame(spark, (6, "06")))
         tables.commit(None)
     assert files(where) == {f"t/{file.path}" for file in Lake(where).files("t")}
@@ -285,7 +285,7 @@ def test_old_versions_and_what_failed_runs_left_are_removed_after_their_time(
 
 def test_builds_name_the_versions_of_the_time_that_is_kept(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(3):
-        with store.opened(spark, str(tmp_path), keep=3600) as tables:
+        with table_store.opened(spark, str(tmp_path), keep=3600) as tables:
             tables.write("t", frame(spark, (number, "01")))
             tables.commit(None)
     builds = DeltaTable(tmp_path / "builds").to_pyarrow_table().sort_by("finished_ts").to_pylist()
@@ -303,7 +303,7 @@ def test_tables_of_an_earlier_version_are_refused(
             run(spark, where, *THREE)
     else:
         Root(where).put(older, "2")
-    with pytest.raises(PipelineError) as refused, store.opened(spark, where):
+    with pytest.raises(PipelineError) as refused, table_store.opened(spark, where):
         pass
     assert refused.value.reason == "old_tables"
 
@@ -311,7 +311,7 @@ def test_tables_of_an_earlier_version_are_refused(
 def test_a_place_that_cannot_be_written_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (f"{tmp_path}/file/tables", "nonsense://x/y", "s3://x/y?endpoint_override=127.0.0.1:1&scheme=http"):
-        with pytest.raises(PipelineError) as refused, store.opened(spark, place):
+        with pytest.raises(PipelineError) as refused, table_store.opened(spark, place):
             pass
         assert refused.value.reason == "no_place"
         assert len(str(refused.value).splitlines()) == 2

@@ -13,7 +13,7 @@ from bccnd.errors import PipelineError
 from bccnd.journal.file_names import ObsFile
 from bccnd.pipeline.driver import compute
 from bccnd.pipeline.inputs.journal_files import CHANGED, Journal, gone, repeated
-from bccnd.pipeline.scanning import scan
+from bccnd.pipeline.scanning import journal_scan
 from examples.simulation import Fleet, Loss, Source
 from tests.pipeline.fleets import check
 from tests.pipeline.journals import put, rows
@@ -24,11 +24,11 @@ def test_a_task_whose_file_went_away_fails(tmp_path: Path) -> None:
     put(tmp_path, "h1", "j1", 1, rows(1, 3))
     last = put(tmp_path, "h1", "j1", 4, rows(4, 3))
     inputs = Journal(str(tmp_path)).files
-    plan = scan.Plan(str(tmp_path), None, {}, 1, 16, {})
-    assert list(scan.read(inputs, plan))
+    plan = journal_scan.Plan(str(tmp_path), None, {}, 1, 16, {})
+    assert list(journal_scan.read(inputs, plan))
     last.unlink()
     with pytest.raises(PipelineError) as failed:
-        list(scan.read(inputs, plan))
+        list(journal_scan.read(inputs, plan))
     assert failed.value.reason == CHANGED
 
 
@@ -57,9 +57,9 @@ def test_such_a_task_has_the_journal_listed_anew(spark: SparkSession) -> None:
 
 def test_blocks_of_many_receivers_are_smaller() -> None:
     for hosts in (1, 3, 20, 200, 5000):
-        assert hosts << scan.block_of(hosts) <= max(1 << 18, hosts)
-    assert scan.block_of(1) == 16
-    assert scan.block_of(200) == 9
+        assert hosts << journal_scan.block_of(hosts) <= max(1 << 18, hosts)
+    assert journal_scan.block_of(1) == 16
+    assert journal_scan.block_of(200) == 9
 
 
 def test_tables_do_not_depend_on_the_size_of_blocks(

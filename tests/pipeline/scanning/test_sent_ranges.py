@@ -13,7 +13,7 @@ from bccnd.core.formats.tap_record import Observation, observe, seq_key
 from bccnd.pipeline.inputs.journal_files import Journal
 from bccnd.pipeline.records import task_records
 from bccnd.pipeline.records.source_runs import SentRange
-from bccnd.pipeline.scanning import scan
+from bccnd.pipeline.scanning import journal_scan
 from bccnd.pipeline.scanning.sent_ranges import merge_ranges, read_runs
 from tests.e2e.harness import datagram
 from tests.pipeline.journals import T, put
@@ -70,10 +70,10 @@ Range = tuple[str, int, int, int]
 
 
 def ranges(
-    root: Path, spans: scan.Spans | None = None, corrections: dict[tuple[str, str], int] | None = None
+    root: Path, spans: journal_scan.Spans | None = None, corrections: dict[tuple[str, str], int] | None = None
 ) -> list[Range]:
-    plan = scan.Plan(str(root), spans, corrections or {}, 1, 16, {})
-    table = pa.Table.from_batches(list(scan.read(Journal(str(root)).files, plan)), task_records.RECORD)
+    plan = journal_scan.Plan(str(root), spans, corrections or {}, 1, 16, {})
+    table = pa.Table.from_batches(list(journal_scan.read(Journal(str(root)).files, plan)), task_records.RECORD)
     records = task_records.fields_of(table, "sent").to_pylist()
     return sorted(
         (record["src"], record["lo_key"], record["hi_key"], record["from_ts"] // 10**6 - T // 10**9)

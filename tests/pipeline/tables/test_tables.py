@@ -23,8 +23,8 @@ from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery
 from bccnd.pipeline.tables.epochs import epochs, of_days
 from bccnd.pipeline.tables.integrity import integrity
-from bccnd.pipeline.tables.losses import channel_loss, link_loss
-from bccnd.pipeline.tables.missed import missed
+from bccnd.pipeline.tables.loss_by_minute import channel_loss, link_loss
+from bccnd.pipeline.tables.missed_numbers import missed
 from tests.pipeline.frames import DAY, of_kind, records, rows_of
 
 MINUTE = DAY // task_records.MINUTE
