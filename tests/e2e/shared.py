@@ -1,4 +1,4 @@
-"""One daemon for several tests: settings for a while, verdicts since a moment, names for senders, its gateways."""
+"""Datagrams of all verdicts, and one daemon for several tests: settings for a while, names for senders, gateways."""
 
 from __future__ import annotations
 
@@ -9,9 +9,29 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from tests.e2e.harness import Daemon
+from tests.e2e.harness import KEY, Daemon, datagram
 
 _NUMBERS: Final = count(1)
+#: one of each verdict that a stranger can bring about, in an order in which each of them gets its own
+BY_VERDICT: Final = {
+    "accepted": datagram("relay02/s/1", 5005, "demo/x", b"one", KEY),
+    "duplicate": datagram("relay02/s/1", 5005, "demo/x", b"one", KEY),
+    "integrity_failed": datagram("relay02/s/1", 5006, "demo/x", b"forged \x1b[31m", b"another key, not ours"),
+    "integrity_missing": datagram("relay02/s/1", 5006, "demo/x", b"unsigned"),
+    "integrity_unknown": b"BCCN1[23:crc32=01234567]relay02/s/1:2:demo/x|ab",
+    "length_mismatch": b"BCCN1[999]relay02/s/1:2:demo/x|short",
+    "bad_envelope": b"\x1b]0;owned\x07 no datagram at all",
+    "bad_body": datagram("relay02/s/1", 5006, "demo:x", b"", KEY),
+    "bad_src": datagram("relay02/*", 5006, "demo/x", b"", KEY),
+    "bad_channel": datagram("relay02/s/1", 5006, "demo x", b"", KEY),
+    "bad_target": datagram("relay02/s/1", 5006, "!?", b"", KEY),
+    "bad_seq": datagram("relay02/s/1", 2**64, "demo/x", b"", KEY),
+    "not_addressed": datagram("relay02/s/1", 5006, "!relay99/nobody", b"", KEY),
+    "oversize": datagram("relay02/s/1", 5007, "demo/x", b"x" * 1500, KEY),
+    "unsupported_version": datagram("relay02/s/1", 5007, "demo/x", b"", KEY).replace(b"BCCN1", b"BCCN2"),
+    "stale": datagram("relay02/s/1", 5004, "demo/x", b"late", KEY),
+    "restart": datagram("relay02/s/1", 1, "demo/x", b"anew", KEY),
+}
 
 
 def new_src(program: str = "peer") -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.activation import KILL, Notification
-from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.service import Service, bound_udp
 from tests.support import BROADCAST, cannot_here, free_port, need_root
 
@@ -36,6 +36,10 @@ def both_ways(service: Daemon, seq: int = 1) -> None:
         client.publish("x", b"out")
         assert wire.receive(b"|out").startswith(b"BCCN1[")
         assert payloads(client, 1) == [b"out"]
+
+
+def stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 # -- sockets
@@ -181,48 +185,3 @@ def test_a_faulty_configuration_is_reported_to_the_manager_by_a_start_and_not_by
         one.lines[0],
     )
     assert service.manager.senders == {process.pid}
-
-
-def stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-
-def test_the_watchdog_is_fed_while_nothing_happens_and_not_while_the_loop_stands_still(service: Service) -> None:
-    service.environment = {"WATCHDOG_USEC": "200000"}
-    service.start()
-    manager = service.manager
-    manager.until("READY=1")
-    for _ in range(3):
-        manager.until("WATCHDOG=1")
-    service.signal(signal.SIGSTOP)
-    wait(lambda: stopped(service.pid), "it to be stopped")
-    manager.notifications()
-    assert manager.receive(0.6) is None
-    service.signal(signal.SIGCONT)
-    manager.until("WATCHDOG=1")
-
-
-# -- keys
-
-
-def test_keys_are_taken_as_systemd_passes_them(service: Service) -> None:
-    folder = service.folder / "credentials"
-    folder.mkdir(mode=0o700)
-    (folder / "keys_hmac.key").write_bytes(KEY)
-    (folder / "keys_hmac.key").chmod(0o400)
-    service.environment = {"CREDENTIALS_DIRECTORY": str(folder)}
-    keys = "/etc/bccnd/keys/hmac.key"
-    service.configure({"integrity": {"algorithm": "hmac", "keys": [keys]}})
-    service.start()
-    with service.connect("x") as client, Wire(service.port) as wire:
-        wire.send(datagram("far/p/1", 1, "x", b"unsigned"), datagram("far/p/1", 2, "x", b"signed", KEY))
-        assert payloads(client, 1) == [b"signed"]
-        # One that came later was not passed.
-        service.configure({"integrity": {"keys": [keys, "/etc/bccnd/keys/new.key"]}})
-        service.reload()
-        reported = service.manager.until("READY=1"), service.manager.until("READY=1")
-        refused = reported[1].value("STATUS") or ""
-        assert "integrity.keys[1]: cannot read key /etc/bccnd/keys/new.key" in refused
-        assert "put new.key into /etc/bccnd/keys and 'systemctl restart bccnd'" in refused
-        wire.send(datagram("far/p/1", 3, "x", b"still", KEY))
-        assert payloads(client, 1) == [b"still"]
