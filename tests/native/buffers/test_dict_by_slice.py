@@ -114,26 +114,6 @@ def test_an_index_agrees_with_a_dictionary(dict_by_slice: Any) -> None:
 
 
 @each("dict_by_slice")
-@pytest.mark.parametrize("expected", [0, 512, 20_000])
-def test_with_thousands_of_entries_it_agrees_too(dict_by_slice: Any, expected: int) -> None:
-    chance = random.Random(expected)
-    one, model = dict_by_slice.Index(expected), dict[bytes, Value]()
-    keys = [chance.randbytes(chance.choice((4, 12, 30, 300))) + b"/same end" for _ in range(3000)]
-    for _ in range(30_000):
-        key = chance.choice(keys) if chance.random() < 0.5 else keys[chance.randrange(40)]
-        what = chance.random()
-        if what < 0.2:
-            value = model[key] = Value()
-            one.put(key, value)
-        elif what < 0.3:
-            assert one.pop(key) is model.pop(key, None)
-        else:
-            assert one.get_slice(b"<" + key + b">", 1, 1 + len(key)) is model.get(key)
-        assert len(one) == len(model)
-    assert all(one.get(key) is model.get(key) for key in keys)
-
-
-@each("dict_by_slice")
 @given(raw=st.binary(max_size=30), start=st.integers(-5, 35), end=st.integers(-5, 35))
 @examples(200)
 def test_a_part_is_within_the_bytes_or_an_error(dict_by_slice: Any, raw: bytes, start: int, end: int) -> None:
@@ -183,22 +163,6 @@ def test_a_value_that_stays_is_met_once_while_others_come_and_go(dict_by_slice: 
             one.pop(key) or one.put(key, Value())
     kept = [value for value in met if any(value is other for other in stays.values())]
     assert len(kept) == len(set(map(id, kept))) == 500
-
-
-@each("dict_by_slice")
-@pytest.mark.parametrize("keys", [ALIKE, SUMS, BEGINNINGS, ENDS], ids=["alike", "sums", "beginnings", "ends"])
-def test_keys_with_equal_cache_slots_differ(dict_by_slice: Any, keys: list[bytes]) -> None:
-    one = dict_by_slice.Index()
-    values = {key: Value() for key in keys}
-    for key, value in values.items():
-        one.put(key, value)
-    for gone in keys:
-        for key in keys * OFTEN:
-            assert one.get_slice(key, 0, len(key)) is values.get(key)
-        for key in [one for one in values for _ in range(OFTEN)]:
-            assert one.get_slice(key + b"|", 0, len(key)) is values[key]
-        assert one.pop(gone) is values.pop(gone)
-        assert all(one.get_slice(key, 0, len(key)) is values.get(key) for key in keys)
 
 
 def used(one: Any, key: bytes) -> None:

@@ -12,36 +12,22 @@ from hypothesis import strategies as st
 
 from tests.native.twins import each, examples
 
-KEYS = st.one_of(st.binary(min_size=1, max_size=200), st.integers(1, 200).map(lambda size: b"k" * size))
-BODIES = st.one_of(st.binary(max_size=200), st.integers(0, 2000).map(lambda size: bytes(range(250)) * 8 + b"x" * size))
-
 
 def reference(key: bytes, body: bytes) -> bytes:
     return hmac.new(key, body, "sha256").hexdigest()[:16].encode()
 
 
 @each("hmac8")
-@given(key=KEYS, body=BODIES)
-@examples(200)
-def test_a_sum_is_that_of_the_standard_library_and_seals(hmac8: Any, key: bytes, body: bytes) -> None:
-    one = hmac8.Hmac8(key)
-    total = one.sum(body)
-    assert (type(total), total) == (bytes, reference(key, body))
-    raw = b"head=" + total + b"]" + body
-    assert one.verify_at(raw, 5, 21) is True
-    assert one.verify_at(b"]" * 3 + total + b"\0" + body, 3, 19) is True
-
-
-@each("hmac8")
-def test_keys_and_bodies_may_be_of_any_length(hmac8: Any) -> None:
+def test_a_sum_is_that_of_the_standard_library_whatever_the_length_of_key_and_body(hmac8: Any) -> None:
     for size in range(1, 201):
-        key = bytes(range(7, 7 + size))
-        assert hmac8.Hmac8(key).sum(b"body") == reference(key, b"body"), size
+        for key in (bytes(range(size)), bytes(range(255, 255 - size, -1))):
+            assert hmac8.Hmac8(key).sum(b"body") == reference(key, b"body"), size
     # At these sizes the hash takes another block.
     for size in (0, 1, 54, 55, 56, 57, 63, 64, 65, 118, 119, 120, 127, 128, 129, 1400, 2000):
-        for byte in (0, 10, 0x80, 0xFF):
-            body = bytes([byte]) * size
-            assert hmac8.Hmac8(b"key").sum(body) == reference(b"key", body), size
+        for body in (bytes(size), b"\n" * size, b"\x80" * size, (bytes(range(256)) * 8)[:size]):
+            total = hmac8.Hmac8(b"key").sum(body)
+            assert (type(total), total) == (bytes, reference(b"key", body)), size
+            assert hmac8.Hmac8(b"key").verify_at(b"head=" + total + b"]" + body, 5, 21) is True
 
 
 @each("hmac8")
