@@ -20,9 +20,9 @@ from bccnd.core.observing.counters import (
 )
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.wire.verdicts import NAMES as VERDICTS
+from bccnd.drops.catalog import DROPS, LOST
+from bccnd.drops.entry import PREFIX
 from bccnd.fleet.report_format import REASONS
-from bccnd.monitoring.drop_catalog import DROPS, LOST
-from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.monitoring.metrics import DaemonCollector
 from bccnd.recorder.metrics import Figures
 

@@ -1,12 +1,12 @@
-"""Writes the entries of docs/runbook.md about drops, from the catalog (bccnd/monitoring/drop_catalog.py)."""
+"""Writes the entries of docs/runbook.md about drops, from the catalog (bccnd/drops/catalog.py)."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from typing import Final
 
-from bccnd.monitoring.drop_catalog import DROPS, LOST
-from bccnd.monitoring.drop_entry import Drop
+from bccnd.drops.catalog import DROPS, LOST
+from bccnd.drops.entry import Drop
 from docs.manual import wrapped
 
 #: the last section, which ends with the entries; text between its heading and the first entry is written by hand

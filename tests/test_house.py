@@ -19,14 +19,15 @@ MAY: dict[str, set[str]] = {
     "version": set(),
     "paths": set(),
     "native": set(),
+    "drops": set(),
     "core": {"errors", "native"},
     "fleet": {"core"},
     "log": set(),
     "journal": {"core", "errors", "version"},
     "net": {"core", "errors", "log", "native"},
     "handover": {"core", "errors", "log", "native"},
-    "bus": {"core", "errors", "fleet", "handover", "log", "native", "net"},
-    "monitoring": {"bus", "core", "fleet", "log", "net", "version"},
+    "bus": {"core", "drops", "errors", "fleet", "handover", "log", "native", "net"},
+    "monitoring": {"bus", "core", "drops", "fleet", "log", "net", "version"},
     # A program that takes part in a segment itself opens the same kind of socket as the daemon.
     "key_files": {"core", "errors"},
     "client": {"core", "errors", "net", "paths"},
@@ -34,19 +35,19 @@ MAY: dict[str, set[str]] = {
     "__init__": {"aio", "client", "compiled_modules", "errors", "key_files"},
     "config": {"core", "errors", "key_files", "paths"},
     # Each gateway is a program of its own, and a client of the daemon.
-    "gateways": {"client", "config", "core", "errors", "key_files", "log", "monitoring"},
+    "gateways": {"client", "config", "core", "drops", "errors", "key_files", "log"},
     "recorder": {"bus", "core", "client", "config", "errors", "journal", "log", "net", "version"},
     "daemon": {
         *("bus", "client", "config", "core", "errors", "fleet", "gateways", "handover", "log", "monitoring", "native"),
         *("net", "version"),
     },
     "doctor": {
-        *("bus", "client", "config", "core", "errors", "key_files", "log", "monitoring", "net", "paths", "version"),
+        *("bus", "client", "config", "core", "drops", "errors", "key_files", "log", "net", "paths", "version"),
     },
     "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
     "cli": {
         *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
-        *("doctor", "fleet", "handover", "key_files", "log", "monitoring", "paths", "version"),
+        *("doctor", "drops", "fleet", "handover", "key_files", "log", "paths", "version"),
     },
 }
 #: what a part of a room may import of that room, beside itself: only parts that stand above it in this table

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from bccnd import log
+from bccnd.drops.catalog import BY_NAME
 from bccnd.errors import StartError
-from bccnd.gateways.reasons import explain
 from bccnd.gateways.status import Status
 
 #: seconds between reports of a gateway to the daemon
@@ -69,7 +69,7 @@ def log_drops(status: Status, reasons: Iterable[str]) -> None:
     name = status.gateway
     for reason in reasons:
         if count := log.repeats.growth((name, reason), status.dropped.get(reason, 0)):
-            means, remedy = explain(reason)
+            means, remedy = BY_NAME["gateway_dropped", reason].explain()
             text = f"{name}: dropped {count} times since that was last reported ({reason}): {means}"
             log.event("gateway_dropped", text, remedy=remedy, gateway=name, reason=reason, drop=reason, count=count)
 
@@ -78,7 +78,7 @@ def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "") -
     """Log that a peer has come or gone, or was refused or ended: for one of `REASONS`, with its meaning and remedy."""
     fields: dict[str, Any] = {"gateway": gateway, "peer": peer}
     if reason:
-        means, fields["remedy"] = explain(reason)
+        means, fields["remedy"] = BY_NAME["gateway_dropped", reason].explain()
         what = f"{what} ({reason}): {means}"
         fields |= {"reason": reason, "drop": reason}
     log.event(event, f"{peer} {what}", about=peer, **fields)

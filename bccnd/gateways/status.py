@@ -14,9 +14,11 @@ from pydantic import BeforeValidator, FiniteFloat, StringConstraints, TypeAdapte
 from pydantic.dataclasses import dataclass
 
 from bccnd.core.observing.counters import read_count
+from bccnd.drops.catalog import DROPS
 from bccnd.gateways import Name
-from bccnd.gateways.reasons import REASONS
 
+#: the reasons for which gateways drop messages or connections: labels of a metric
+REASONS: Final = tuple(drop.name for drop in DROPS if drop.family == "gateway_dropped")
 #: peers that a report names; others are only counted
 MAX_NAMED: Final = 256
 #: when this process started, by the monotonic clock

@@ -9,9 +9,9 @@ from bccnd import log
 from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.observing.counters import ERROR_REASONS
 from bccnd.core.wire.verdicts import NAMES as VERDICTS
+from bccnd.drops.catalog import BY_NAME, DROPS
+from bccnd.drops.entry import Drop
 from bccnd.monitoring.daemon_state import DaemonState, all_counters
-from bccnd.monitoring.drop_catalog import BY_NAME, DROPS
-from bccnd.monitoring.drop_entry import Drop
 
 
 class DropCount(NamedTuple):

@@ -7,10 +7,10 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.wire.verdicts import INTERNAL_ERROR, NAMES
+from bccnd.drops.catalog import DROPS
+from bccnd.drops.entry import Drop
 from bccnd.monitoring.daemon_state import DaemonState
-from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import drop_counters
-from bccnd.monitoring.drop_entry import Drop
 
 #: families whose drops are logged where they happen, by events of their own
 LOGGED_AT_SOURCE: Final = frozenset(

@@ -23,10 +23,10 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from bccnd.core.observing.latency_histogram import LATENCY_BOUNDS
 from bccnd.core.tracking.reported_loss import count_missing
 from bccnd.core.wire.verdicts import NAMES
+from bccnd.drops.catalog import DROPS
+from bccnd.drops.entry import PREFIX
 from bccnd.monitoring.daemon_state import DaemonState, all_counters, gateway_starts
-from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import drop_counters
-from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.version import VERSION
 
 _DIRECTION: Final = ("gateway", "direction")

@@ -21,9 +21,9 @@ from bccnd.core.observing.top_channels import WINDOW, TopChannels
 from bccnd.core.tracking.liveness import ALIVE, SILENT, STATE_NAMES, Change
 from bccnd.core.tracking.reported_loss import count_missing
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
+from bccnd.drops.catalog import LOST
 from bccnd.log.handlers import LogLine, printable
 from bccnd.monitoring.daemon_state import DaemonState, all_counters, gateway_starts
-from bccnd.monitoring.drop_catalog import LOST
 from bccnd.monitoring.drop_counts import DropCount, count_drops
 from bccnd.monitoring.status_findings import ONGOING, RECENT, find_problems, state_of
 from bccnd.monitoring.status_model import (

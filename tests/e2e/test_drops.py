@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
+from bccnd.drops.catalog import DROPS
+from bccnd.drops.entry import Drop
 from bccnd.gateways.broker.codec import STRING
-from bccnd.monitoring.drop_catalog import DROPS
-from bccnd.monitoring.drop_entry import Drop
 from tests.e2e.brokers import Broker, publication
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
 from tests.e2e.recorders import Recorder

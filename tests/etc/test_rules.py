@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from bccnd.core.wire.frames import LINKS
-from bccnd.monitoring.drop_catalog import DROPS
+from bccnd.drops.catalog import DROPS
 from tests.docs.lookup import wrong
 from tests.etc.promql import named
 from tests.etc.rulebook import FOLDER, RULES, TESTS, alerts, records, rules, unit_tests

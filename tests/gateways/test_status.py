@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.gateways import NAMES
-from bccnd.gateways.reasons import REASONS, explain
-from bccnd.gateways.status import MAX_NAMED, Peer, Status, no_report, read_report
+from bccnd.gateways.status import MAX_NAMED, REASONS, Peer, Status, no_report, read_report
 
 
 def test_a_report_is_read_as_it_was_written() -> None:
@@ -79,10 +78,3 @@ def test_what_makes_no_sense_is_no_report(changed: dict[str, Any]) -> None:
 )
 def test_no_bytes_raise(text: bytes) -> None:
     assert read_report(text) is None
-
-
-def test_each_reason_has_a_meaning_and_a_remedy_for_the_log() -> None:
-    for reason in REASONS:
-        for text in explain(reason):
-            assert text[0].islower()
-            assert not text.endswith(".")

@@ -24,12 +24,12 @@ from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
 from bccnd.core.trust.integrity import make_checker
 from bccnd.core.trust.integrity_algorithms import KeyUse
+from bccnd.drops.entry import PREFIX
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring import metrics_health_pages
 from bccnd.monitoring.daemon_state import DaemonState
-from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.monitoring.status_collector import StatusCollector
 from bccnd.monitoring.status_model import DropRow, Status
 from bccnd.net.http import REASONS, Answer, Job

@@ -7,15 +7,14 @@ from collections import Counter
 from typing import cast
 
 from bccnd import log
-from bccnd.bus.clients.refusals import AFTER_REFUSAL
 from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.observing.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
+from bccnd.drops.catalog import DROPS
 from bccnd.fleet.report_format import REASONS as REPORT_REASONS
-from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
+from bccnd.gateways.status import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Status
 from bccnd.monitoring.daemon_state import DaemonState
-from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import count_drops
 from bccnd.monitoring.drop_reporter import LOGGED_AT_SOURCE
 from bccnd.net.http import REASONS as VISITORS
@@ -39,10 +38,6 @@ def test_every_reason_is_in_the_table() -> None:
     assert of("log_lines_dropped") == set(log.lines_dropped())
     assert of("gateway_dropped") == set(GATEWAY_REASONS)
     assert {(drop.family, drop.name) for drop in DROPS if drop.family.startswith("recorder_")} == set(RECORDED)
-    assert {drop.name for drop in DROPS if drop.family == "client_errors" and drop.serious} == {
-        *AFTER_REFUSAL,
-        "not_permitted",
-    }
     assert {drop.family for drop in DROPS} >= LOGGED_AT_SOURCE
 
 

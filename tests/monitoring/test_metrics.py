@@ -19,13 +19,13 @@ from bccnd.core.sending import redundancy
 from bccnd.core.sending.redundancy import RepeatRule
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
+from bccnd.drops.entry import PREFIX
 from bccnd.gateways import NAMES as GATEWAYS
-from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
+from bccnd.gateways.status import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Peer as GatewayPeer
 from bccnd.gateways.status import Status
 from bccnd.monitoring import metrics_health_pages
 from bccnd.monitoring.daemon_state import DaemonState
-from bccnd.monitoring.drop_entry import PREFIX
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
 from tests.rules import bus_limits, dedup_rules, heartbeat_rules

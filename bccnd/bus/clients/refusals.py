@@ -6,35 +6,13 @@ from typing import Final
 
 from bccnd import log
 from bccnd.bus.clients.client import Client
+from bccnd.drops.catalog import BY_NAME
 
 #: bytes of a key or pattern that are repeated in a refusal
 MAX_REPEATED: Final = 1024
-#: remedies for a client that was disconnected, by the reason
-_AFTER_END: Final = {
-    "slow": "make it read faster, or choose another blocking mode there",
-    "pid_reused": "have programs close their connections, or not leave them to others, before they end",
-}
-#: refusals that a program may overlook and its operator should not: what it did, and the remedy
+#: refusals that a program may overlook and its operator should not: what they mean, and the remedy
 AFTER_REFUSAL: Final = {
-    "frame_too_long": ("has sent a frame longer than 409,600 bytes", "have it send less at once"),
-    "no_link": ("has passed on bytes that are no datagram of a link", "bring daemon and gateway to one version"),
-    "bad_report": ("has sent a report that cannot be read", "bring daemon and gateway or recorder to one version"),
-    "too_many_subscriptions": (
-        "has asked for more patterns than it, or its user, may hold",
-        "have it subscribe to a whole branch, or raise bus.max_subscriptions or bus.user.subscriptions",
-    ),
-    "not_perl_safe": (
-        "publishes on a channel that readers of the Perl module would discard; it stays on this host",
-        "choose another channel, or set names: any if there are no such readers",
-    ),
-    "no_signing_key": (
-        "publishes messages that cannot be signed, as there is no private key here; they stay on this host",
-        "name one in integrity.keys ('bccn keygen --algorithm sig FILE' makes one)",
-    ),
-    "too_long": (
-        "publishes messages that do not fit into one datagram; they stay on this host",
-        "have it send less in one message: 1400 bytes with sender, channel and check",
-    ),
+    name: drop.explain() for (family, name), drop in BY_NAME.items() if family == "client_errors" and drop.serious
 }
 
 
@@ -53,10 +31,10 @@ def log_refusal(client: Client, reason: str, key: bytes) -> None:
             **fields,
         )
     elif reason in AFTER_REFUSAL:
-        what, remedy = AFTER_REFUSAL[reason]
+        means, remedy = AFTER_REFUSAL[reason]
         log.event(
             "frame_refused",
-            f"{client} {what}",
+            f"a frame of {client} was refused ({reason}): {means}",
             about=(reason, client.peer.uid, client.peer.program),
             remedy=remedy,
             reason=reason,
@@ -72,7 +50,7 @@ def log_end(client: Client, reason: str, why: str) -> None:
         "client_ended",
         f"{client} was disconnected: {why}",
         about=f"ended/{client.identity.decode('ascii')}",
-        remedy=_AFTER_END.get(reason, ""),
+        remedy=BY_NAME["clients_ended", reason].explain()[1],
         reason=reason,
         drop=reason,
         **log.peer_fields(client.peer, client.identity),

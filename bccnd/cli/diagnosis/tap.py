@@ -157,7 +157,7 @@ def ask_receivers(bus: Connection, record: TapRecord) -> dict[str, Any]:
     was not delivered."""
     local = record.verdict == "looped"
     if record.body is None or not (local or KIND_OF.get(record.verdict) == "delivered"):
-        from bccnd.monitoring.drop_catalog import BY_NAME  # other commands do not need it
+        from bccnd.drops.catalog import BY_NAME  # other commands do not need it
 
         drop = BY_NAME.get(("datagrams", record.verdict))
         return {"reason": record.verdict if drop is None else drop.means}

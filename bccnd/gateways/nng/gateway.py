@@ -19,8 +19,7 @@ from bccnd.gateways.nng.connection import Connection, InputAge, now
 from bccnd.gateways.nng.endpoints import MAX_GREETING, Endpoints
 from bccnd.gateways.nng.filter import Filter
 from bccnd.gateways.nng.tls import Contexts
-from bccnd.gateways.reasons import REASONS
-from bccnd.gateways.status import Status
+from bccnd.gateways.status import REASONS, Status
 
 #: messages that may wait for the daemon, and those that it may queue for this gateway
 _ROOM, _BUS_ROOM = 8192, 65_536

@@ -34,6 +34,11 @@ class Drop(NamedTuple):
         """The series of the metric that counts this drop."""
         return f"{PREFIX}{self.family}_total" + (f'{{{self.label}="{self.name}"}}' if self.label else "")
 
+    def explain(self) -> tuple[str, str]:
+        """Return what it means and the remedy, as parts of a sentence."""
+        means, remedy = ((text[0].lower() + text[1:]).removesuffix(".") for text in (self.means, self.remedy))
+        return means, remedy
+
 
 def serious(name: str, means: str, remedy: str, look: str = "", subject: str = "") -> Drop:
     """Return a serious drop, with a metric of its own unless it is passed to `family`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.monitoring.drop_entry import BUG, BUG_LOG, family, serious, usual
+from bccnd.drops.entry import BUG, BUG_LOG, family, serious, usual
 
 _FIX_CLIENT: Final = "Correct the client; it received `!/bccn/error`."
 _READ_FASTER: Final = "Make the client read faster or in batches, narrow its patterns"
@@ -118,7 +118,7 @@ DROPS: Final = (
         usual("empty", "Empty frame.", _FIX_CLIENT),
         usual("unknown_verb", "Unknown verb in a frame.", _FIX_CLIENT),
         usual("no_payload", "Message without a zero byte after its key.", _FIX_CLIENT),
-        serious("frame_too_long", "Frame longer than the maximum: it was ignored.", "Send less in one frame."),
+        serious("frame_too_long", "Frame longer than 409,600 bytes: it was ignored.", "Send less in one frame."),
         serious(
             "not_permitted",
             "Access rules do not permit the request: it was refused.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.monitoring.drop_entry import family, serious, usual
+from bccnd.drops.entry import family, serious, usual
 
 #: in the order of the status page
 DROPS: Final = (
