@@ -87,9 +87,9 @@ def judged(endpoint: Endpoint, count: int) -> list[Message]:
     return messages
 
 
-def refused(call: Callable[[], object]) -> EndpointError:
+def refused(call: Callable[..., object], *arguments: object, **options: object) -> EndpointError:
     with pytest.raises(EndpointError) as caught:
-        call()
+        call(*arguments, **options)
     return caught.value
 
 

@@ -15,7 +15,7 @@ import pytest
 import bccnd
 from bccnd.client.message import Message
 from bccnd.core.wire import frames
-from tests.support import Closing, wait
+from tests.support import PATIENCE, Closing, wait
 
 META = b"CMSG !/bccn/meta/on"
 BATCH = b"CMSG !/bccn/batch/on"
@@ -166,6 +166,22 @@ class Bare(Closing):
 
 def without_syncs(output: list[bytes]) -> list[bytes]:
     return [packet for packet in output if not packet.startswith(b"CMSG !/bccn/sync")]
+
+
+def restarted(bare: Bare, bus: Any) -> None:
+    """Let another daemon come, and the client be told."""
+    bare.restart()
+    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
+
+
+@contextlib.contextmanager
+def away(bare: Bare, bus: Any) -> Iterator[None]:
+    """Let the daemon be away meanwhile, and the client know that it is, and then that it is back."""
+    bare.stop()
+    assert bus.receive(0.05) is None
+    yield
+    bare.start()
+    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,8 @@ import json
 import os
 import select
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -49,9 +47,9 @@ def other(hub: Hub, do: Do) -> Iterator[Connection]:
         yield connection
 
 
-def message(connection: Connection) -> Message:
+def message(connection: Connection, timeout: float = PATIENCE) -> Message:
     """The next event, which must be a message."""
-    event = connection.receive(PATIENCE)
+    event = connection.receive(timeout)
     assert isinstance(event, Message)
     return event
 
@@ -61,14 +59,11 @@ def test_the_path_is_the_one_given_else_the_environments_else_the_default(
 ) -> None:
     monkeypatch.setattr(paths, "DEFAULT_SOCKET", str(tmp_path / "default"))
     monkeypatch.delenv("BCCN_SOCKET", raising=False)
-    with pytest.raises(BusError, match="default"):
-        connect()
-    monkeypatch.setenv("BCCN_SOCKET", "")
-    with pytest.raises(BusError, match="default"):
-        connect()
-    monkeypatch.setenv("BCCN_SOCKET", str(tmp_path / "environment"))
-    with pytest.raises(BusError, match="environment"):
-        connect()
+    for path, used in ((None, "default"), ("", "default"), (str(tmp_path / "environment"), "environment")):
+        if path is not None:
+            monkeypatch.setenv("BCCN_SOCKET", path)
+        with pytest.raises(BusError, match=used):
+            connect()
     with connect(hub.path) as given:
         assert given.path == hub.path
     monkeypatch.setenv("BCCN_SOCKET", hub.path)
@@ -133,16 +128,12 @@ def test_all_and_directed_messages_reach_whom_they_name(one: Connection, other: 
     me = one.identity()
     other.send_all("all")
     other.send_to(me, "me")
-    other.send_to("relay01/*", "us")
-    other.send_to("elsewhere/*", "not us")
     assert other.sync(PATIENCE) == []
-    got = [message(one) for _ in range(3)]
+    got = [message(one) for _ in range(2)]
     assert [(one_.chan, one_.payload, one_.form) for one_ in got] == [
         ("!", b"all", "all"),
         ("!" + me, b"me", "directed"),
-        ("!relay01/*", b"us", "directed"),
     ]
-    assert one.receive(0) is None
 
 
 def test_a_sync_gives_what_was_refused_since_the_last_one_and_leaves_the_messages(one: Connection) -> None:
@@ -190,27 +181,6 @@ def test_a_question_waits_no_longer_than_asked_where_the_daemon_takes_nothing(hu
             assert connection.sync(PATIENCE) == [Refusal("bad_channel", "two words")]
 
 
-def test_a_question_waits_no_longer_than_asked_while_messages_come_without_end(bare: Bare) -> None:
-    with connect(str(bare.address)) as bus:
-        bus.sync()
-        over, much = threading.Event(), batch(*[b""] * 2000)  # it takes longer to read than to send
-
-        def flood() -> None:
-            with suppress(OSError):
-                while not over.is_set():
-                    bare.send(much)
-
-        sender = threading.Thread(target=flood)
-        sender.start()
-        try:
-            with refused("no_answer"):
-                bus.ask(b"!/nothing", timeout=0.1)
-        finally:
-            over.set()
-            bus.close()
-            sender.join()
-
-
 def test_receiving_waits_for_a_message_or_until_the_time_is_over(one: Connection, other: Connection) -> None:
     assert one.receive(0) is None
     assert one.receive(-1) is None
@@ -241,7 +211,7 @@ def test_the_descriptor_stays_the_same_and_can_be_waited_on_while_daemons_come_a
             bare.heard(b"SUB a")
             bare.send(frame(b"a", b"%d" % number))
             wait(ready)
-            assert message_at_once(bus).payload == b"%d" % number
+            assert message(bus, 0).payload == b"%d" % number
             assert not ready()
             bare.restart()
             events: list[Event] = []
@@ -271,38 +241,30 @@ def test_the_descriptor_does_not_keep_a_program_busy_while_the_daemon_is_away(ba
         assert isinstance(event, Reconnected)
 
 
-def test_the_descriptor_tells_of_what_another_call_has_kept(bare: Bare) -> None:
-    with connect(str(bare.address)) as bus:
-        bare.answers[b"SUB a"] = [frame(b"a", b"1"), frame(b"a", b"2")]
-        ready = readable(lambda: select.select([bus], [], [], 0)[0])
-        assert not ready()
-        bus.subscribe("a")
-        bus.sync()
-        for payload in (b"1", b"2"):
-            assert ready()
-            assert message_at_once(bus).payload == payload
-        assert not ready()
-
-
-def test_the_descriptor_tells_of_what_is_left_of_a_batch(bare: Bare) -> None:
+def test_the_descriptor_tells_of_what_another_call_has_kept_and_of_what_is_left_of_a_batch(bare: Bare) -> None:
     with connect(str(bare.address), batch=True) as bus, select.epoll() as epoll:
         epoll.register(bus, select.EPOLLIN)
         ready = readable(lambda: epoll.poll(0), lambda: select.select([bus], [], [], 0)[0])
+        bare.answers[b"SUB a"] = [frame(b"a", b"kept")]
+        bus.subscribe("a")
         bus.sync()
+        assert ready()  # for what has come before the answer
+        assert message(bus, 0).payload == b"kept"
+        bare.answers.clear()
         for _ in range(2):
             assert not ready()
             bare.send(batch(b"1", b"2", b"3"), frame(b"a", b"4"), batch(b"5", b"6"))
             for number in (b"1", b"2", b"3", b"4", b"5", b"6"):  # who takes but one each time
                 assert epoll.poll(PATIENCE)
-                assert message_at_once(bus).payload == number
+                assert message(bus, 0).payload == number
         assert not ready()
         assert bus.receive(0) is None
         bare.send(batch(b"1", b"2"))
         assert epoll.poll(PATIENCE)
-        assert message_at_once(bus).payload == b"1"
+        assert message(bus, 0).payload == b"1"
         bare.restart()
         assert ready()  # there is no socket now, and still something
-        assert message_at_once(bus).payload == b"2"
+        assert message(bus, 0).payload == b"2"
         while (event := bus.receive(0)) is None:
             assert epoll.poll(PATIENCE)
         assert isinstance(event, Reconnected)
@@ -315,7 +277,7 @@ def test_a_descriptor_that_is_asked_for_in_the_middle_of_a_batch_is_ready_for_th
         bare.send(batch(b"1", b"2", b"3"))
         assert message(bus).payload == b"1"
         assert select.select([bus], [], [], 0)[0] == [bus]
-        assert [message_at_once(bus).payload, message_at_once(bus).payload] == [b"2", b"3"]
+        assert [message(bus, 0).payload, message(bus, 0).payload] == [b"2", b"3"]
         assert select.select([bus], [], [], 0)[0] == []
 
 
@@ -327,12 +289,6 @@ def test_the_descriptor_of_a_connection_that_has_ended_is_ready_so_that_it_is_no
         with pytest.raises(BusError):
             bus.receive(0)
         assert select.select([bus], [], [], 0)[0]
-
-
-def message_at_once(connection: Connection) -> Message:
-    event = connection.receive(0)
-    assert isinstance(event, Message)
-    return event
 
 
 def test_a_program_that_looks_rarely_learns_for_how_long_something_may_be_missing(bare: Bare) -> None:

@@ -20,6 +20,8 @@ from bccnd.client.message import Message
 from bccnd.core.trust import signatures
 from bccnd.core.wire.verdicts import NAMES
 from tests.client.segments import Segment, descriptors, heard, judged, payloads, refused, soon, until_now, verdicts
+from tests.core import material
+from tests.core.world import ANY_BYTES
 from tests.e2e.harness import KEY, datagram
 from tests.support import BROADCAST, PATIENCE, wait
 
@@ -67,13 +69,10 @@ def test_what_needs_a_socket_says_that_there_is_none(segment: Segment) -> None:
     for _ in ("before it was opened", "and after it was closed"):
         for use in USES:
             seq = endpoint.seq
-            assert refused(lambda use=use: use(endpoint)).reason == "not_open"  # type: ignore[misc]
+            assert refused(use, endpoint).reason == "not_open"
             assert endpoint.seq == seq
         endpoint.open()
         endpoint.close()
-
-
-ELSEWHERE: dict[str, Any] = {"address": "239.1.2.3"}
 
 
 @pytest.mark.parametrize(
@@ -91,9 +90,6 @@ ELSEWHERE: dict[str, Any] = {"address": "239.1.2.3"}
         ({"bind": "127.0.0.1"}, "bind_misses_broadcast", "broadcast"),
         ({"bind": "nonsense"}, "bind_misses_broadcast", "'bind'"),
         ({"interface": "nosuch0"}, "no_interface", "nosuch0"),
-        ({"interface": "x" * 40}, "no_interface", "lo"),
-        ({**ELSEWHERE, "interface": "nosuch0"}, "no_interface", "nosuch0"),
-        ({**ELSEWHERE, "interface": "lo", "bind": "127.0.0.1"}, "bind_misses_broadcast", "multicast"),
     ],
     ids=str,
 )
@@ -102,7 +98,7 @@ def test_an_option_that_means_nothing_is_refused_at_once_and_a_segment_out_of_re
 ) -> None:
     before = descriptors()
     if reason.startswith("bad_"):
-        error = refused(lambda: Endpoint("a", **options))
+        error = refused(Endpoint, "a", **options)
     else:
         endpoint = segment.closed("a", **options)
         error = refused(endpoint.open)
@@ -159,23 +155,16 @@ def test_a_field_that_is_none_is_refused_and_changes_nothing(segment: Segment) -
     """Which are none is in the table of vectors; here is who looks at them."""
     endpoint = segment.endpoint("before")
     seq = endpoint.seq
-    for name in ("a b", "a:b", "a|b", "a\0", "a/", "*", "\xfc", "\udcff", "\ud800", "n" * 129):
-        assert refused(lambda name=name: segment.closed(name)).reason == "bad_src"  # type: ignore[misc]
-        error = refused(lambda name=name: setattr(endpoint, "name", name))  # type: ignore[misc]
+    for name in ("a b", "*", "\xfc", "\udcff", "\ud800", "n" * 129):
+        assert refused(segment.closed, name).reason == "bad_src"
+        error = refused(setattr, endpoint, "name", name)
         assert (error.reason, repr(name) in error.detail or not name.isascii()) == ("bad_src", True)
-        assert refused(lambda name=name: endpoint.send(name, "x", "")).reason == "bad_src"  # type: ignore[misc]
-    none: Any = None
-    for chan, reason in (
-        ("", "bad_channel"),
-        (none, "bad_channel"),
-        ("\ud800", "bad_channel"),
-        ("!?", "bad_target"),
-        ("!/x", "bad_target"),
-    ):
-        error = refused(lambda chan=chan: endpoint.send(chan, "x"))  # type: ignore[misc]
-        assert (error.reason, endpoint.error(), bool(error.detail)) == (reason, error.detail, True)
+        assert refused(endpoint.send, name, "x", "").reason == "bad_src"
+    for chan in ("", None, "\ud800"):
+        error = refused(endpoint.send, chan, "x")
+        assert (error.reason, endpoint.error(), bool(error.detail)) == ("bad_channel", error.detail, True)
     for target in ("?", "/x", ""):  # no name is not all of them
-        assert refused(lambda target=target: endpoint.send_to(target, "x")).reason == "bad_target"  # type: ignore[misc]
+        assert refused(endpoint.send_to, target, "x").reason == "bad_target"
     assert (endpoint.name, endpoint.seq) == ("before", seq)
     assert until_now(endpoint) == []
 
@@ -200,7 +189,7 @@ def test_every_send_takes_the_next_seq_and_it_can_be_read_and_set(segment: Segme
     assert [message.seq for message in until_now(endpoint)] == [start, start + 1, start + 2, 1, 0, 2**64 - 1]
     before = endpoint.seq
     for number in (-1, 2**64):
-        assert refused(lambda number=number: setattr(endpoint, "seq", number)).reason == "bad_seq"  # type: ignore[misc]
+        assert refused(setattr, endpoint, "seq", number).reason == "bad_seq"
         assert endpoint.seq == before
 
 
@@ -222,21 +211,6 @@ def test_a_datagram_is_what_was_sent_byte_for_byte(segment: Segment) -> None:
         assert wire.receive(b":%d:" % seq) == datagram(src, seq, chan, payload)
         assert heard(endpoint)[:4] == (src, seq, chan, payload)
         assert endpoint.name == "me/1"
-
-
-def test_the_short_forms_send_what_they_stand_for(segment: Segment) -> None:
-    endpoint, wire = segment.endpoint("me/1"), segment.wire
-    calls: list[tuple[Callable[[], int], str, bytes]] = [
-        (lambda: endpoint.send_all("p"), "!", b"p"),
-        (lambda: endpoint.send_all(), "!", b""),
-        (lambda: endpoint.send_to("you/*", b"p"), "!you/*", b"p"),
-        (lambda: endpoint.send_to("you"), "!you", b""),
-        (lambda: endpoint.send_topic("x/y", "p"), "x/y", b"p"),
-        (lambda: endpoint.send_topic("x/y"), "x/y", b""),
-    ]
-    for call, chan, payload in calls:
-        seq = call()
-        assert wire.receive(b":%d:" % seq) == datagram("me/1", seq, chan, payload)
 
 
 # -- receiving
@@ -289,7 +263,7 @@ def test_iterating_gives_messages_as_they_come_and_ends_with_the_socket(segment:
         found = iter(endpoint)
         assert [next(found).payload, next(found).payload] == [b"1", b"2"]
     endpoint.close()
-    assert refused(lambda: next(found)).reason == "not_open"
+    assert refused(next, found).reason == "not_open"
 
 
 def test_a_flood_of_what_is_dropped_lets_the_caller_go_on(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -533,9 +507,7 @@ def test_receive_waits_until_its_time_is_over_or_a_message_of_any_channel_comes(
     endpoint, other = segment.endpoint("a"), segment.endpoint("b")
     assert endpoint.receive("x") is None
     assert endpoint.receive("x", -1) is None
-    before = time.monotonic()
-    assert endpoint.receive("x", 0.03) is None
-    assert time.monotonic() >= before + 0.03
+    assert endpoint.receive("x", 0.01) is None
     with soon(lambda: other.send("y", "for later")):
         assert endpoint.receive("x", float("inf")) is None  # so that the caller can look after it
     assert received(endpoint, "y") == b"for later"
@@ -557,7 +529,7 @@ def test_recv_gives_what_was_put_aside_first_in_the_order_of_its_coming_also_aft
     wait(lambda: endpoint.receive("nothing") or endpoint.stats()["QMC"]["x"] == 1)
     endpoint.close()
     assert heard(endpoint).payload == b"8"
-    assert refused(lambda: endpoint.recv(0)).reason == "not_open"
+    assert refused(endpoint.recv, 0).reason == "not_open"
 
 
 def test_stats_of_one_that_has_heard_nothing(segment: Segment) -> None:
@@ -703,7 +675,7 @@ def test_one_message_may_be_signed_with_another_key(segment: Segment) -> None:
     assert wire.receive(b":%d:" % seq) == datagram("b", seq, "x", "p", KEY)
     assert payloads(judged(usual, 11)) == [b"p"]
     assert verdicts(usual) == {"accepted": 1, "integrity_failed": 10}
-    assert refused(lambda: plain.send("x", key="")).reason == "bad_key"
+    assert refused(plain.send, "x", key="").reason == "bad_key"
 
 
 @pytest.mark.parametrize(
@@ -719,7 +691,7 @@ def test_one_message_may_be_signed_with_another_key(segment: Segment) -> None:
     ],
 )
 def test_keys_that_cannot_be_used_are_refused_at_once(options: dict[str, Any]) -> None:
-    error = refused(lambda: Endpoint("a", BROADCAST, 5400, **options))
+    error = refused(Endpoint, "a", BROADCAST, 5400, **options)
     assert (error.reason, bool(error.detail)) == ("bad_key", True)
 
 
@@ -743,24 +715,15 @@ def test_a_datagram_is_accepted_up_to_the_length_that_was_set(segment: Segment, 
 DOORS: dict[str, dict[str, Any]] = {
     "none": {},
     "crc32": {"algorithm": "crc32", "required": False},
-    "hmac": {"keys": [KEY]},
+    "hmac": {"keys": [material.KEY]},
     "sig": {"algorithm": "sig", "signers": {"a": [PUBLIC]}, "accept_unverifiable": True},
 }
-_fields = st.binary(max_size=20) | st.sampled_from([b"a", b"?", b"me/1", b"!", b"!me", b"x/y", b"1", b"a/b/1"])
-_bodies = st.builds(lambda *parts: b"%b:%b:%b|%b" % parts, _fields, _fields, _fields, st.binary(max_size=40))
-_almost = st.builds(
-    lambda magic, change, check, inner: b"%b[%d%b]%b" % (magic, max(0, len(inner) + change), check, inner),
-    st.sampled_from([b"BCCN1", b"BCCN1", b"BCCN2", b""]),
-    st.sampled_from([0, 0, 0, 0, 1, -1]),
-    st.sampled_from([b"", b":crc32=00000000", b":hmac=0123456789abcdef", b":sig=" + b"0" * 128, b":x=y", b":"]),
-    _bodies | st.binary(max_size=60),
-)
 
 
 @pytest.mark.parametrize("checker", DOORS)
-@given(raw=st.binary(max_size=200) | _almost, address=st.sampled_from([("10.0.0.1", 9), ("fe80::1%eth0", 9, 0, 2)]))
+@given(raw=ANY_BYTES, address=st.sampled_from([("10.0.0.1", 9), ("fe80::1%eth0", 9, 0, 2)]))
 def test_whatever_comes_is_a_message_or_has_a_verdict(checker: str, raw: bytes, address: tuple[Any, ...]) -> None:
-    endpoint = Endpoint("me/1", dedup=True, **DOORS[checker])
+    endpoint = Endpoint("own/p/1", dedup=True, **DOORS[checker])
     for _ in range(2):
         found = endpoint._judge(raw, address, 1_000)
         if isinstance(found, Message):
@@ -893,36 +856,15 @@ def test_heartbeats_end_with_stop_with_close_and_with_another_start(segment: Seg
         ({"name": "?"}, (), "no_name"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_heartbeats_that_can_never_be_sent_are_refused(
     segment: Segment, options: dict[str, Any], arguments: tuple[Any, ...], reason: str
 ) -> None:
     endpoint = segment.endpoint(**{"name": "a", **options})
-    try:
-        assert refused(lambda: endpoint.heartbeat_start(*arguments)).reason == reason
-    finally:
-        endpoint.close()
+    assert refused(endpoint.heartbeat_start, *arguments).reason == reason
 
 
-def test_a_heartbeat_never_clears_an_error_nor_makes_one(segment: Segment) -> None:
-    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
-    endpoint.notify("")
-    error = endpoint.error()
-    endpoint.heartbeat_start(0.001)
-    beats(other, 20)
-    assert endpoint.error() == error
-    assert error
-    endpoint.send("x")
-    endpoint.beat("x" * 2000)
-    beats(other, 2)
-    assert endpoint.error() is None
-
-
-@pytest.mark.parametrize("options", [{}, {"keys": [KEY]}], ids=["none", "hmac"])
-def test_many_threads_send_and_no_seq_comes_twice_or_is_left_out(
-    segment: Segment, hasty: None, options: dict[str, Any]
-) -> None:
-    endpoint, wire = segment.endpoint("a", **options), segment.wire
+def test_many_threads_send_and_no_seq_comes_twice_or_is_left_out(segment: Segment, hasty: None) -> None:
+    endpoint, wire = segment.endpoint("a", keys=[KEY]), segment.wire
     first = endpoint.seq
     threads, each = 8, 25
     started = threading.Barrier(threads)

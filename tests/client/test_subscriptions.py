@@ -16,7 +16,7 @@ import bccnd
 import bccnd.aio
 from bccnd.client.events import MAX_EVENTS, MAX_INBOX
 from bccnd.core.wire import frames
-from tests.client.sessions import META, Bare, batch, frame, without_syncs
+from tests.client.sessions import META, Bare, away, batch, frame, restarted, without_syncs
 from tests.refusals import refused
 from tests.support import PATIENCE
 
@@ -68,23 +68,9 @@ def test_a_subscription_that_is_closed_ends_and_one_that_is_dropped_is_withdrawn
     bare.heard(b"UNSUB a")
     send(bare, "a 3")
     assert payloads(bus, 1) == [b"3"]
-    bare.restart()
-    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
+    restarted(bare, bus)
     assert without_syncs(bare.received[0])[-2:] == [b"SUB a", b"UNSUB a"]
     assert without_syncs(bare.received[1])[1:] == []
-
-
-def test_closing_while_the_daemon_is_away_is_remembered(bare: Bare, bus: Any) -> None:
-    gone = bus.subscribe("gone")
-    bare.stop()
-    assert bus.receive(0.05) is None
-    gone.close()
-    bare.start()
-    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-    assert bus.sync() == []
-    bare.restart()
-    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-    assert without_syncs(bare.received[2])[1:] == []
 
 
 def test_what_was_refused_is_raised_by_the_iteration_that_it_is_about(bare: Bare, bus: Any) -> None:
@@ -138,31 +124,16 @@ def test_another_dialect_is_asked_for_and_used(bare: Bare) -> None:
     assert frames.request(frames.DIALECT, b"sbus-dot") in bare.received[0]
 
 
-def test_what_is_subscribed_to_while_the_daemon_is_away_is_received_when_it_is_back(bare: Bare, bus: Any) -> None:
-    kept = bus.subscribe("kept")
-    bare.stop()
-    assert bus.receive(0.05) is None
-    made = bus.subscribe("made")
-    kept.close()
-    bare.start()
-    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-    assert without_syncs(bare.received[1])[1:] == [b"SUB made"]
-    send(bare, "made 1")
-    assert payloads(made, 1) == [b"1"]
-
-
-def test_of_two_equal_subscriptions_made_while_the_daemon_is_away_one_may_be_closed(bare: Bare, bus: Any) -> None:
-    bus.sync()
-    bare.stop()
-    assert bus.receive(0.05) is None
-    one, other = bus.subscribe("a"), bus.subscribe("a")
-    one.close()
-    bare.start()
-    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-    assert bus.sync() == []
-    assert without_syncs(bare.received[1])[1:] == [b"SUB a"]
-    send(bare, "a 1")
-    assert payloads(other, 1) == [b"1"]
+def test_what_is_opened_and_closed_while_the_daemon_is_away_is_in_force_when_it_is_back(bare: Bare, bus: Any) -> None:
+    gone = bus.subscribe("gone")
+    with away(bare, bus):
+        made, one, other = (bus.subscribe(pattern) for pattern in ("made", "a", "a"))
+        gone.close()
+        one.close()  # and not the other one, which is equal
+    send(bare, "made 1", "a 2")
+    assert (payloads(made, 1), payloads(other, 1), bus.sync()) == ([b"1"], [b"2"], [])
+    restarted(bare, bus)
+    assert [sorted(without_syncs(output)[1:]) for output in bare.received[1:]] == [[b"SUB a", b"SUB made"]] * 2
 
 
 def test_a_subscription_has_a_bound_of_its_own_and_counts_what_it_dropped(bare: Bare, bus: Any) -> None:
@@ -226,8 +197,9 @@ def test_waiting_ends_in_time_while_messages_for_others_come_without_end(
     flooded.subscribe("a").receive(0)
     assert mine.receive(timeout) is None  # each of these would never end
     assert flooded.dispatch(timeout) == 0
-    with pytest.raises(bccnd.RequestTimeout):
-        flooded.request("nobody", timeout=timeout)
+    for ask in (flooded.request, flooded.ask):
+        with pytest.raises(bccnd.RequestTimeout):
+            ask("!/nobody", timeout=timeout)
 
 
 # -- callbacks
