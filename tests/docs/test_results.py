@@ -9,11 +9,11 @@ import pytest
 
 from docs.site import DOCS
 from tools.bench import document, mesh_report, scale_report
-from tools.bench.measure import Rules
+from tools.bench.findings import Findings
+from tools.bench.measure import Rules, Sample
 from tools.bench.mesh import SEGMENTS
 from tools.bench.mesh_topology import ALL
 from tools.bench.scale_axes import AXES
-from tools.bench.scale_measure import Sample
 
 MACHINE = {"cpu": "any", "cores": 1, "kernel": "any"}
 DAEMON = {"version": "1", "compiled": True, "python": "3"}
@@ -34,9 +34,7 @@ def of_scale() -> str:
     ]
     axes = list(AXES.values())
     command = ["python", "-m", "tools.bench.scale"]
-    return scale_report.markdown(
-        scale_report.Findings(command, DAEMON, Rules(), 1, axes, samples, {}, MACHINE, "2026-01-01")
-    )
+    return scale_report.markdown(Findings(command, DAEMON, Rules(), 1, axes, samples, {}, {}, MACHINE, "2026-01-01"))
 
 
 def of_mesh() -> str:

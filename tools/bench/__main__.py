@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from functools import partial
+from typing import Any, Final
 
 import click
 
 from tools.bench import document, figures, report
-from tools.bench.cases import CASES, Case
-from tools.bench.measure import Rules, Run, run_once
-from tools.bench.runner import Runner, command_line, ends, names, options, programs
-from tools.bench.summary import Key, Summary
+from tools.bench.cases import CASES
+from tools.bench.findings import as_json
+from tools.bench.points import PACE, Axis, Line, Point, Stream
+from tools.bench.runner import Options, Runner, ends, names, options
 
-MODES = ("saturated", "paced")
+#: seconds of a run with paced messages, and of a quick one
+SECONDS, QUICK_SECONDS = 2.0, 0.5
+#: the case that the others are compared with
+FLOOR: Final = "floor_hmac"
+LINES: Final = tuple(Line(case.name, case.title, FLOOR) for case in CASES.values())
+
+
+def points(mode: str, cases: list[str], fan_outs: list[int], quick: bool) -> list[Point]:
+    """Return the runs of some cases."""
+    made = []
+    for fan_out in fan_outs:
+        for case in (CASES[name] for name in cases):
+            messages = int(PACE * (QUICK_SECONDS if quick else SECONDS)) if mode == "paced" else case.messages(fan_out)
+            stream = Stream(messages - messages % fan_out, paced=mode == "paced")
+            made.append(Point(mode, case.name, fan_out, case, fan_out, stream))
+    return made
 
 
 def numbers(_context: click.Context, parameter: click.Parameter, value: str) -> list[int]:
@@ -30,56 +46,23 @@ def numbers(_context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option("--cases", default="all", callback=names(list(CASES)), help=f"Which of {', '.join(CASES)}.")
 @click.option("--fan-out", "fan_outs", default="1,8,64", callback=numbers, help="Clients that get each message.")
 @click.option(
-    "--modes", default="all", callback=names(MODES), help="saturated: as fast as it goes; paced: 2,000 a second."
+    *("--modes", "modes"),
+    default="all",
+    callback=names(list(report.MODES)),
+    help="saturated: as fast as it goes; paced: 2,000 a second.",
 )
 @options("bench", rounds=5)
-@figures.OPTION
-def main(
-    cases: list[str],
-    fan_outs: list[int],
-    modes: list[str],
-    rounds: int,
-    tries: int,
-    foreign: float,
-    daemon: Path,
-    out: Path,
-    quick: bool,
-    figures_file: Path | None,
-) -> None:
+def main(cases: list[str], fan_outs: list[int], modes: list[str], **given: Any) -> None:
     """Measure bccnd, the least that a relay can cost, and other brokers."""
-    chosen = [CASES[name] for name in cases]
-    rules = Rules(foreign, tries)
-    if quick:
-        rounds = 1
-        rules = Rules(foreign, tries, messages=4096, paced_seconds=0.5)
-    missing = {case.name: case.peer.package for case in chosen if case.peer and case.peer.program is None}
-    loads, daemon = programs(), daemon.absolute()
-    every = [(mode, fan_out, case) for mode in modes for fan_out in fan_outs for case in chosen]
-
-    def once(task: tuple[str, int, Case], number: int, attempt: int) -> list[Run]:
-        mode, fan_out, case = task
-        return run_once(case, fan_out, mode, number, attempt, loads, daemon, rules)
-
-    runner = Runner(once, lambda run: Key(run.case, run.fan_out, run.mode), report.line)
-    tasks = [(f"{one[2].name} to {one[1]}, {one[0]}", one) for one in every if one[2].name not in missing]
-    runner.run(tasks, rounds, tries)
-    summary = Summary(runner.runs, runner.refused)
-    found = report.Findings(
-        command=command_line("tools.bench"),
-        daemon=document.about_daemon(daemon),
-        rules=rules,
-        rounds=rounds,
-        modes=modes,
-        fan_outs=fan_outs,
-        runs=runner.runs,
-        refused=runner.refused,
-        left_out=missing,
-        summary=summary,
-    )
-    document.write("bench", out, report.as_json(found), report.markdown(found))
-    if figures_file is not None:
-        figures.write(figures_file, figures.of_bench(found))
-    sys.exit(ends(runner.refused, summary.keys))
+    asked = Options(**given)
+    missing = {one.name: one.peer.package for one in map(CASES.get, cases) if one and one.peer and not one.peer.program}
+    there = [name for name in cases if name not in missing]
+    axes = [Axis(mode, report.MODES[mode], "fan-out", LINES, partial(points, mode, there, fan_outs)) for mode in modes]
+    found = Runner(asked).run("tools.bench", axes, [one for axis in axes for one in axis.points(asked.quick)], missing)
+    document.write("bench", asked.out, as_json(found), report.markdown(found))
+    if asked.figures_file is not None:
+        figures.write(asked.figures_file, figures.of_bench(found))
+    sys.exit(ends(found))
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tools.bench.runner import console
+from rich.console import Console
 
+console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
 INK, FAINT = "#30343a", "#e3e6ea"
 #: asked of the Python that runs the daemon
 QUESTION: Final = """
@@ -55,13 +55,6 @@ def about(command: Sequence[str], date: str, machine: dict[str, Any], daemon: di
         return output
     kind = {True: "compiled", False: "not compiled", None: "unknown whether compiled"}[daemon["compiled"]]
     return f"{output}, bccnd {daemon['version'] or '?'} ({kind}), Python {daemon['python'] or '?'}"
-
-
-def header(schema: int, found: Any) -> dict[str, Any]:
-    """What result files begin with."""
-    settings = {"rounds": found.rounds, **asdict(found.rules)}
-    names = ("date", "command", "machine", "daemon")
-    return {"schema": schema, **{name: getattr(found, name) for name in names}, "settings": settings}
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 0) -> list[str]:

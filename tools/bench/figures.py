@@ -11,20 +11,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
+from tools.bench.document import console
+from tools.bench.findings import Findings, Key, held, of_source, p50
+from tools.bench.scale_report import MANY_SOURCES, fit_of, of_client
 
-from tools.bench import report, scale_report
-from tools.bench.runner import console
-from tools.bench.scale_report import MANY_SOURCES, Key, fit_of, held, of_client, of_source
-from tools.bench.summary import Key as BenchKey
-from tools.bench.summary import cpu, p50
-
-OPTION = click.option(
-    "--figures",
-    "figures_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The file of figures that documents quote: write what was measured into it.",
-)
 #: innermost lists and objects, which take one line
 _SMALL = re.compile(r"[\[{][^\[\]{}]*[\]}]")
 
@@ -37,33 +27,33 @@ def about_run(date: str, machine: Section, daemon: Section, rounds: int) -> Sect
     return {"date": date[:10], "machine": machine, "daemon": about_daemon, "rounds": rounds}
 
 
-def about(found: report.Findings | scale_report.Findings) -> Section:
+def about(found: Findings) -> Section:
     return about_run(found.date, found.machine, found.daemon, found.rounds)
 
 
-def of_bench(found: report.Findings) -> dict[str, Section]:
+def of_bench(found: Findings) -> dict[str, Section]:
     """Return the sections of `make bench`."""
     costs: Section = {}
     latencies: Section = {}
-    for key in found.summary.keys:
-        if (cost := found.summary.figure(key, cpu)) is not None:
+    for key in found.keys:
+        if (cost := found.figure(key)) is not None:
             spread = [round(one) for one in (cost.median, cost.least, cost.most)]
-            costs.setdefault(key.mode, {}).setdefault(key.case, {})[str(key.fan_out)] = spread
-        latency = found.summary.figure(key, p50) if key.mode == "paced" else None
+            costs.setdefault(key.axis, {}).setdefault(key.line, {})[str(key.x)] = spread
+        latency = found.median(key, p50) if key.axis == "paced" else None
         if latency is not None:
-            latencies.setdefault(key.case, {})[str(key.fan_out)] = round(latency.median)
+            latencies.setdefault(key.line, {})[str(key.x)] = round(latency)
     more: Section = {}
-    for mode in found.modes:
-        kept, by_hand = (found.summary.figure(BenchKey(case, 1, mode), cpu) for case in ("bccnd_kept", "bccnd"))
+    for axis in found.axes:
+        kept, by_hand = (found.median(Key(axis.name, case, 1)) for case in ("bccnd_kept", "bccnd"))
         if kept and by_hand:
-            more[mode] = round(kept.median - by_hand.median)
+            more[axis.name] = round(kept - by_hand)
     return {
         "bench": {"about": about(found), "cpu_ns": costs, "p50_us": latencies},
         "service": {"about": about(found), "more_ns": more},
     }
 
 
-def of_scale(found: scale_report.Findings) -> dict[str, Section]:
+def of_scale(found: Findings) -> dict[str, Section]:
     """Return the sections of `make scale`, one for each axis."""
     sections: dict[str, Section] = {}
     for axis in found.axes:
@@ -78,7 +68,7 @@ def of_scale(found: scale_report.Findings) -> dict[str, Section]:
     return sections
 
 
-def _constants(found: scale_report.Findings, axis: str) -> Section:
+def _constants(found: Findings, axis: str) -> Section:
     values: dict[str, float | None] = {}
     if axis == "clients":
         packet, batch = fit_of(found, "bccnd"), fit_of(found, "bccnd_batch")

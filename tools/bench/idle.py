@@ -10,9 +10,10 @@ import click
 
 from tests.e2e.harness import Daemon, Wire, datagram
 from tools.bench import document, figures
+from tools.bench.document import console
 from tools.bench.procs import cpu_of, kib_of
 from tools.bench.programs import ROOT
-from tools.bench.runner import console
+from tools.bench.runner import FIGURES
 
 SOURCES = 100_000
 #: of a daemon as it is shipped
@@ -43,7 +44,7 @@ def measure(seconds: float, sources: int) -> tuple[float, float]:
 
 @click.command(help=__doc__)
 @click.option("--seconds", default=180.0, show_default=True, help="How long each of the two is watched.")
-@figures.OPTION
+@FIGURES
 def main(seconds: float, figures_file: Path | None) -> None:
     core, resident = measure(seconds, 0)
     console.print(f"idle                 {core:8.2%} of a core  {resident:4.0f} MB")

@@ -10,19 +10,18 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, TypeVar
+from typing import IO, Any, Final, NamedTuple
 
-from tests.support import free_port
-from tools.bench.cases import BROADCAST, CHANNELS, SIZE, WINDOW, Case, Place
+from tests.support import free_port, metric
+from tools.bench.cases import Case, Place
+from tools.bench.points import PACE, Point, Stream
 from tools.bench.procs import cpu_of, kib_of
 
-#: messages a second when they are paced, and for how long
-PACE: Final = 2000
-PACED_SECONDS: Final = 2
 #: seconds; generous, because it only matters when something is broken
 PATIENCE: Final = 20.0
 #: a load that has not ended by then never will
@@ -44,16 +43,23 @@ class Rules:
     #: share of one processor that others may have meanwhile
     foreign: float = 0.05
     tries: int = 6
-    #: messages of a run, instead of what suits its case
+    #: messages of a run at most
     messages: int | None = None
-    paced_seconds: float = PACED_SECONDS
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What came of one run."""
+@dataclass(frozen=True)
+class Sample:
+    """What came of one run at one point of a line."""
 
+    axis: str
+    line: str
+    x: int
+    round: int
+    #: 1 for the first
+    attempt: int = 1
     messages: int = 0
+    #: deliveries of one message
+    fan_out: float = 0.0
     #: processor time for a message, user and system: of the relay (of all listeners where there is none), of all
     #: clients together (nothing where there is no relay), and of the sender, to whom the kernel's way to the sockets is
     #: charged on loopback
@@ -71,23 +77,10 @@ class Result:
     #: resident, at the end; and how much of it was not there when the first message came
     rss_kib: int | None = None
     grown_kib: int | None = None
+    #: datagrams that a socket held while nobody read it
+    held: int | None = None
     #: why it does not count; empty if it does
     refused: str = ""
-
-
-R = TypeVar("R", bound=Result)
-
-
-@dataclass(frozen=True)
-class Run(Result):
-    """What came of one run of a case."""
-
-    case: str
-    fan_out: int
-    mode: str
-    round: int
-    #: 1 for the first
-    attempt: int = 1
 
 
 def machine_busy() -> float:
@@ -219,18 +212,21 @@ def start_relay(case: Case, place: Place, fan_out: int, programs: Programs) -> s
     return relay
 
 
-def load(case: Case, place: Place, mode: str, messages: int) -> list[str]:
+def load(point: Point, place: Place) -> list[str]:
     """The command of the publisher."""
-    words = ["-n", str(messages), "-C", str(CHANNELS), "-z", str(SIZE)]
-    words += ["-w", str(place.window), "-W", str(WINDOW)]
-    if case.datagrams:
-        words += ["-p", str(place.udp), "-a", BROADCAST if case.alone else "127.0.0.1"]
-        words += [] if case.signed else ["-H"]
-    else:
-        words += ["-P", case.protocol, *where(case, place)]
-    if mode == "paced":
+    case, stream = point.case, point.stream
+    words = ["-n", str(point.total), "-C", str(stream.channels), "-z", str(stream.size), "-W", str(stream.window)]
+    if point.clients:
+        words += ["-w", str(place.window)]
+    if stream.paced:
         words += ["-r", str(PACE), "-t" if case.datagrams else "-T"]
-    return [str(place.programs / ("flood" if case.datagrams else "pub")), *words]
+    if not case.datagrams:
+        return [str(place.programs / "pub"), "-P", case.protocol, *where(case, place), *words]
+    words += ["-p", str(place.udp), "-a", stream.address, "-S", str(stream.sources)]
+    words += [] if case.signed else ["-H"]
+    words += ["-o", "repeated", "-R", str(stream.run)] if stream.run > 1 else []
+    words += ["-u", str(stream.warm)] if stream.warm else []
+    return [str(place.programs / "flood"), *words, *(["-l"] if stream.long_names else [])]
 
 
 def where(case: Case, place: Place) -> list[str]:
@@ -260,44 +256,46 @@ class Taken(NamedTuple):
     empty: int
     rss: int | None
 
-    def result(self, blank: R, case: Case, messages: int, total: int, deliveries: int) -> R:
-        """``messages`` of ``total`` were measured, which had to come to so many deliveries."""
+    def result(self, blank: Sample, point: Point) -> Sample:
+        case, stream, total = point.case, point.stream, point.total
         latency = self.got["latency"]
+        seconds = (self.sent if case.alone or stream.warm else self.got)["seconds"]
         return replace(
             blank,
-            messages=messages,
-            cpu_ns=self.used / messages,
+            messages=stream.messages,
+            fan_out=point.deliveries / total,
+            cpu_ns=self.used / stream.messages,
             clients_ns=0.0 if case.alone else self.got["cpu_ns"] / total,
-            sender_ns=self.sent["cpu_ns"] / messages,
+            sender_ns=self.sent["cpu_ns"] / stream.messages,
+            messages_per_second=stream.messages / seconds if seconds else 0.0,
             p50_us=latency["p50_us"] if latency["n"] else None,
             p99_us=latency["p99_us"] if latency["n"] else None,
             rss_kib=self.rss,
             grown_kib=None if self.rss is None else self.rss - self.empty,
-            lost=deliveries - self.got["n"],
+            lost=point.deliveries - self.got["n"],
             bad=sum(self.got.get(name, 0) for name in ("bad", "gap", "back", "closed")),
         )
 
 
-def take(
-    case: Case, place: Place, fan_out: int, total: int, command: list[str], *, warm: int = 0, pause: float = 0.0
-) -> Taken:
-    """Start all, send, wait until it has arrived, end all; the first ``warm`` are not measured. Raises Failed."""
+def take(point: Point, place: Place) -> Taken:
+    """Start all, send, wait until it has arrived, end all; what comes before is not measured. Raises Failed."""
+    case, warm = point.case, point.stream.warm
     programs = Programs(place.folder)
     before, empty, warmed = 0, 0, 0.0
     try:
-        relay = None if case.alone else start_relay(case, place, fan_out, programs)
-        receivers = programs.start(clients(case, place, fan_out, total), subprocess.PIPE)
+        relay = None if case.alone else start_relay(case, place, point.clients, programs)
+        receivers = programs.start(clients(case, place, point.clients, point.total), subprocess.PIPE)
         wait_for_ready(receivers, programs)
         time.sleep(0.1)  # for the floor, which has not accepted them all yet
         if relay:
             before, empty = cpu_of(relay.pid), kib_of(relay.pid)
-        sender = programs.start(command, subprocess.PIPE)
+        sender = programs.start(load(point, place), subprocess.PIPE)
         if warm:
             assert sender.stdout is not None
             if sender.stdout.readline() != "warm\n":
                 raise Failed(f"what comes before does not arrive: {programs.last_words()}")
             wait_for(lambda: is_stopped(sender), sender, programs)
-            time.sleep(pause)
+            time.sleep(point.stream.pause)
             if relay:
                 now = cpu_of(relay.pid)
                 warmed, before = (now - before) / warm, now
@@ -311,47 +309,75 @@ def take(
         programs.end()
 
 
-def attempt(
-    go: Callable[[Place, list[R]], list[R]], blank: list[R], programs: Path, daemon: Path, rules: Rules, beside: float
-) -> list[R]:
-    """One run in a place of its own, and the judgement of it; ``beside``: the share of a processor that is its own."""
+def take_burst(point: Point, place: Place) -> tuple[int, float]:
+    """Stop the daemon, send more than its socket holds, let it go on; the datagrams that it got, and ns for each.
+
+    Raises Failed.
+    """
+    programs = Programs(place.folder)
+
+    def counted(name: str) -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{place.metrics}/metrics", timeout=PATIENCE) as page:
+            return int(metric(page.read().decode(), name))
+
+    def is_done() -> bool:
+        return counted("datagrams_received_total") + counted("socket_drops_total") >= point.total
+
+    try:
+        relay = start_relay(point.case, place, 0, programs)
+        relay.send_signal(signal.SIGSTOP)
+        wait_for(lambda: is_stopped(relay), relay, programs)
+        before = cpu_of(relay.pid)
+        programs.result(programs.start(load(point, place), subprocess.PIPE))
+        relay.send_signal(signal.SIGCONT)
+        wait_for(is_done, relay, programs, LOAD_PATIENCE)
+        held = counted("datagrams_received_total")
+        return held, (cpu_of(relay.pid) - before) / held
+    finally:
+        programs.end()
+
+
+def measure(point: Point, place: Place, blank: Sample) -> list[Sample]:
+    """Return the samples of a run, one for each line of the point. Raises Failed."""
+    if not point.clients:
+        held, cost = take_burst(point, place)
+        return [replace(blank, messages=point.total, held=held, cpu_ns=cost)]
+    taken = take(point, place)
+    whole = taken.result(blank, point)
+    first = replace(whole, line=point.first, messages=point.stream.warm, cpu_ns=taken.warm)
+    return [whole, first] if point.first else [whole]
+
+
+def run_once(point: Point, number: int, attempt: int, programs: Path, daemon: Path, rules: Rules) -> list[Sample]:
+    """Run a point in a place of its own, and judge the run."""
+    point = replace(point, stream=shorter(point, rules))
+    blank = Sample(point.axis, point.line, point.x, number, attempt)
     with tempfile.TemporaryDirectory(prefix="bccnd-bench-", ignore_cleanup_errors=True) as folder:
         place = Place(Path(folder), programs, daemon, free_port(), free_port(), free_port())
         wait_until_quiet(rules)
         with leave_alone():
             busy, own, start = machine_busy(), own_busy(), time.monotonic()
             try:
-                found = go(place, blank)
+                found = measure(point, place, blank)
             except (Failed, OSError) as error:
-                return [replace(one, refused=f"failed: {error}") for one in blank]
+                lines = [point.line, *([point.first] if point.first else [])]
+                return [replace(blank, line=line, refused=f"failed: {error}") for line in lines]
             taken = time.monotonic() - start
-            foreign = max(0.0, ((machine_busy() - busy) - (own_busy() - own)) / taken - beside)
+            foreign = max(0.0, ((machine_busy() - busy) - (own_busy() - own)) / taken - point.case.beside)
     return [replace(one, foreign=round(foreign, 4), refused=judge(one, foreign, rules)) for one in found]
 
 
-def run_once(
-    case: Case, fan_out: int, mode: str, number: int, tried: int, programs: Path, daemon: Path, rules: Rules
-) -> list[Run]:
-    """One run of a case."""
-    messages = rules.messages or case.messages(fan_out)
-    if mode == "paced":
-        messages = int(PACE * rules.paced_seconds)
-    messages -= messages % fan_out
-
-    def go(place: Place, blank: list[Run]) -> list[Run]:
-        taken = take(case, place, fan_out, messages, load(case, place, mode, messages))
-        run = taken.result(blank[0], case, messages, messages, case.deliveries(fan_out, messages))
-        seconds = taken.sent["seconds"] if case.alone else taken.got["seconds"]
-        return [replace(run, messages_per_second=messages / seconds if seconds else 0.0)]
-
-    blank = Run(case.name, fan_out, mode, number, tried, messages=messages)
-    return attempt(go, [blank], programs, daemon, rules, case.beside)
+def shorter(point: Point, rules: Rules) -> Stream:
+    if not rules.messages or not point.clients:  # a burst must be larger than what is held
+        return point.stream
+    few = max(rules.messages // point.unit, 1) * point.unit
+    return replace(point.stream, messages=min(point.stream.messages, few))
 
 
-def judge(run: Result, foreign: float, rules: Rules) -> str:
+def judge(sample: Sample, foreign: float, rules: Rules) -> str:
     """Why a run does not count."""
-    if run.lost or run.bad:
-        return f"{run.lost} of its deliveries lost, {run.bad} out of place"
+    if sample.lost or sample.bad:
+        return f"{sample.lost} of its deliveries lost, {sample.bad} out of place"
     if foreign > rules.foreign:
         return f"disturbed: others had {foreign:.2f} of a processor"
     return ""

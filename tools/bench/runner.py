@@ -1,72 +1,100 @@
-"""Runs what is compared by turns, as often as it takes until each run counts, and the options of that."""
+"""Runs points by turns, as often as it takes until each run counts, and the options of that."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Final
 
 import click
-from rich.console import Console
 
-from tools.bench.measure import Result
+from tools.bench import document
+from tools.bench.document import console
+from tools.bench.findings import Findings, Key, key_of, line_of
+from tools.bench.measure import Rules, Sample, run_once
+from tools.bench.points import Axis, Point
 from tools.bench.programs import ROOT, CannotBuild, build
 
 #: so often a run may fail for a reason that is no disturbance before it is believed
 FAILURES: Final = 2
-
-console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
-
-T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
-R = TypeVar("R", bound=Result)
+#: messages of a quick run
+FEW: Final = 4096
 
 
-class Runner(Generic[T, K, R]):
-    """All runs of some tasks. ``once`` makes a run of a task (round, attempt), which may have several results."""
+@dataclass(frozen=True)
+class Options:
+    """What `options` reads."""
 
-    def __init__(
-        self, once: Callable[[T, int, int], Sequence[R]], key_of: Callable[[R], K], line_of: Callable[[R], str]
-    ) -> None:
-        self.runs: list[R] = []
+    rounds: int
+    tries: int
+    foreign: float
+    daemon: Path
+    out: Path
+    quick: bool
+    figures_file: Path | None
+
+
+class Runner:
+    """All runs of some points."""
+
+    def __init__(self, options: Options) -> None:
+        self.samples: list[Sample] = []
         #: why
-        self.refused: dict[K, str] = {}
-        self._once = once
-        self._key_of = key_of
-        self._line_of = line_of
+        self.refused: dict[Key, str] = {}
+        self.rounds = 1 if options.quick else options.rounds
+        self.rules = Rules(options.foreign, options.tries, FEW if options.quick else None)
+        self._daemon = options.daemon.absolute()
+        try:
+            self._programs = build(ROOT / "build/bench")
+        except CannotBuild as error:
+            raise click.ClickException(str(error)) from error
 
-    def run(self, tasks: Sequence[tuple[str, T]], rounds: int, tries: int) -> None:
-        """Run tasks, each with its name."""
-        given_up: set[str] = set()
-        for number in range(1, rounds + 1):
-            for done, (name, task) in enumerate(tasks, 1):
-                console.print(f"{number}/{rounds} {done}/{len(tasks)} {name}")
-                if name not in given_up and not self._settle(task, number, tries):
-                    given_up.add(name)
+    def run(self, module: str, axes: Sequence[Axis], points: Sequence[Point], left_out: Mapping[str, str]) -> Findings:
+        """Run points by turns; return what was found out."""
+        given_up: set[Point] = set()
+        for number in range(1, self.rounds + 1):
+            for done, point in enumerate(points, 1):
+                name = f"{point.axis}: {point.line}, {point.x:,}"
+                console.print(f"{number}/{self.rounds} {done}/{len(points)} {name}")
+                if point not in given_up and not self._settle(point, number):
+                    given_up.add(point)
+        command = [*shlex.split(f"python -m {module}"), *sys.argv[1:]]
+        about = document.about_daemon(self._daemon)
+        return Findings(command, about, self.rules, self.rounds, axes, self.samples, self.refused, left_out)
 
-    def _settle(self, task: T, number: int, tries: int) -> bool:
-        """Run a task until a run counts; False if it is given up."""
+    def _settle(self, point: Point, number: int) -> bool:
+        """Run a point until a run counts; False if it is given up."""
         failures = 0
-        found: Sequence[R] = ()
-        for attempt in range(1, tries + 1):
-            found = self._once(task, number, attempt)
-            self.runs += found
+        found: Sequence[Sample] = ()
+        for attempt in range(1, self.rules.tries + 1):
+            found = run_once(point, number, attempt, self._programs, self._daemon, self.rules)
+            self.samples += found
             for one in found:
-                console.print(self._line_of(one), style="yellow" if one.refused else None)
+                console.print(line_of(one), style="yellow" if one.refused else None)
             if not found[0].refused:
                 return True
             failures += found[0].refused.startswith("failed")
             if failures >= FAILURES:
                 break
-        self.refused |= {self._key_of(one): one.refused for one in found}
+        self.refused |= {key_of(one): one.refused for one in found}
         return False
 
 
 def out(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     kind = click.Path(file_okay=False, path_type=Path)
     return click.option("--out", default=ROOT / "build" / name, type=kind, show_default=f"build/{name}")
+
+
+#: for what docs/quotes.py takes into documents
+FIGURES: Final = click.option(
+    "--figures",
+    "figures_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file of figures that documents quote: write what was measured into it.",
+)
 
 
 def options(name: str, rounds: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -85,6 +113,7 @@ def options(name: str, rounds: int) -> Callable[[Callable[..., None]], Callable[
         ),
         out(name),
         click.option("--quick", is_flag=True, help="A small run to see whether all works; its figures mean little."),
+        FIGURES,
     )
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -117,20 +146,8 @@ def names(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, str
     return read
 
 
-def programs() -> Path:
-    """The load programs."""
-    try:
-        return build(ROOT / "build/bench")
-    except CannotBuild as error:
-        raise click.ClickException(str(error)) from error
-
-
-def command_line(module: str) -> list[str]:
-    return [*shlex.split(f"python -m {module}"), *sys.argv[1:]]
-
-
-def ends(refused: Any, found: Any) -> int:
+def ends(found: Findings) -> int:
     """The exit status."""
-    if not found:
+    if not found.keys:
         console.print("nothing was measured")
-    return 1 if refused or not found else 0
+    return 1 if found.refused or not found.keys else 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
 
-from tools.bench.cases import BROADCAST, CHANNELS, PATTERNS, SIZE, WINDOW, Case, Place, Start, bccnd, floor, patterns
+from tools.bench.cases import BROADCAST, CHANNELS, PATTERNS, Case, Place, Start, bccnd, floor, patterns
+from tools.bench.points import Axis, Line, Point, Stream
 
 #: messages in a row on one channel, where channels repeat
 RUN: Final = 16
@@ -28,86 +29,6 @@ ROOMY: Final = {"dedup": {"max_sources": 1_100_000}}
 BURST: Final = 200_000
 
 CLIENTS: Final = (1, 2, 8, 64, 128, 256, 512)
-
-
-@dataclass(frozen=True)
-class Stream:
-    """What is sent in one run."""
-
-    messages: int
-    #: sent before anything is measured
-    warm: int = 0
-    channels: int = CHANNELS
-    #: messages in a row on one channel; 1: all channels by turns
-    run: int = 1
-    sources: int = 4
-    #: with the names that programs have on real hosts
-    long_names: bool = False
-    #: bytes of the whole datagram
-    size: int = SIZE
-    window: int = WINDOW
-    #: of loopback; the daemon hears it wherever it is sent
-    address: str = "127.0.0.1"
-    #: seconds between what comes before and what is measured
-    pause: float = 0.0
-
-    def words(self) -> list[str]:
-        """The options of flood."""
-        words = ["-a", self.address, "-n", str(self.warm + self.messages), "-C", str(self.channels)]
-        words += ["-S", str(self.sources), "-z", str(self.size), "-W", str(self.window)]
-        words += ["-o", "repeated", "-R", str(self.run)] if self.run > 1 else []
-        words += ["-u", str(self.warm)] if self.warm else []
-        return [*words, "-l"] if self.long_names else words
-
-
-@dataclass(frozen=True)
-class Point:
-    """One run's worth; ``first`` is the line on which the figures of what was sent before are shown."""
-
-    axis: str
-    line: str
-    x: int
-    case: Case
-    clients: int
-    stream: Stream
-    first: str = ""
-    #: one message in so many is for somebody
-    every: int = 1
-
-    @property
-    def unit(self) -> int:
-        """What the number of messages is a multiple of."""
-        return self.clients if "-e" in self.case.clients else self.every
-
-    @property
-    def deliveries(self) -> int:
-        """Of all that is sent."""
-        return self.case.deliveries(self.clients, (self.stream.warm + self.stream.messages) // self.every)
-
-
-class Line(NamedTuple):
-    """What is compared along an axis; ``floor`` names the line that it is held against, x by x."""
-
-    name: str
-    title: str
-    floor: str = ""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One thing that grows."""
-
-    name: str
-    title: str
-    #: what x counts
-    x: str
-    lines: tuple[Line, ...]
-    points: Callable[[bool], list[Point]]
-    #: what a line without a floor is held against; None: its own first point
-    base: Callable[[str], tuple[str, int]] | None = None
-
-    def line(self, name: str) -> Line:
-        return next(line for line in self.lines if line.name == name)
 
 
 def of_several(line: str) -> tuple[str, int]:

@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from tools.bench.cases import PATTERNS
 from tools.bench.document import FAINT, INK, bare, chart
+from tools.bench.findings import Findings, Key, Value, cpu, each, resident, sender, together
 from tools.bench.scale_axes import AXES, REMEMBERED
-from tools.bench.scale_report import Findings, Key, Value, each, resident, sender
-from tools.bench.summary import cpu, together
 
 #: of what is compared; who is held against whom has the same hue, the floor the lighter one
 BLUE, ORANGE, PURPLE, GREEN, GREY, PALE = "#1f6fb4", "#d9822b", "#7d5fa8", "#3c8c5a", "#8b939c", "#c9a27a"

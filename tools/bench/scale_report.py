@@ -1,33 +1,21 @@
-"""What a scale leaves: scale.json with every run, scale.md with the tables, and the same tables in a page of docs."""
+"""The tables of `python -m tools.bench.scale`, which stand in docs/scaling.md, too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tools.bench import document
 from tools.bench.cases import CHANNELS, SIZE
 from tools.bench.document import table
-from tools.bench.measure import Rules
-from tools.bench.scale_axes import AXES, Axis, Line
-from tools.bench.scale_measure import Sample
-from tools.bench.summary import Figures, Spread, cpu, together
-from tools.bench.summary import as_json as spread
+from tools.bench.findings import Findings, Key, Value, cpu, held, of_source, resident, sender, together
+from tools.bench.points import Axis, Line
+from tools.bench.scale_axes import AXES
 
-SCHEMA: Final = 1
 #: sources of a large host
 MANY_SOURCES: Final = 100_000
 #: channels of the ordinary load
 SEVERAL: Final = CHANNELS
-
-
-class Key(NamedTuple):
-    axis: str
-    line: str
-    x: int
-
-
 #: the cost of messages without a subscriber
 NO_SUBSCRIBER: Final = Key("clients", "bccnd", 0)
 #: segments that no test can build: hosts, and messages a second of each of the programs on each of them
@@ -37,73 +25,6 @@ PROGRAMS: Final = 10
 ON_THE_WIRE: Final = 8 + 20 + 18 + 20
 #: seconds between heartbeats
 BEAT: Final = 5
-
-Value = Callable[[Sample], float | None]
-
-
-def each(sample: Sample) -> float | None:
-    """Processor time for one delivery."""
-    return sample.cpu_ns / sample.fan_out if sample.fan_out >= 1 and sample.cpu_ns else None
-
-
-def sender(sample: Sample) -> float | None:
-    return sample.sender_ns
-
-
-def resident(sample: Sample) -> float | None:
-    """MB."""
-    return None if sample.rss_kib is None else sample.rss_kib * 1024 / 1e6
-
-
-def of_source(sample: Sample) -> float | None:
-    """Bytes that came with each source."""
-    return None if sample.grown_kib is None else sample.grown_kib * 1024 / sample.x
-
-
-def held(sample: Sample) -> float | None:
-    return sample.held
-
-
-@dataclass
-class Findings(Figures[Key, Sample]):
-    """All that was found out."""
-
-    command: list[str]
-    daemon: dict[str, Any]
-    rules: Rules
-    rounds: int
-    axes: list[Axis]
-    samples: list[Sample]
-    refused: dict[Key, str]
-    machine: dict[str, Any] = field(default_factory=document.about_machine)
-    date: str = field(default_factory=document.now)
-
-    def __post_init__(self) -> None:
-        keyed = ((Key(sample.axis, sample.line, sample.x), sample) for sample in self.samples)
-        Figures.__init__(self, keyed, self.refused)
-
-    def xs(self, axis: str, line: str = "") -> list[int]:
-        every = {*self._by_key, *self.refused}
-        return sorted({key.x for key in every if key.axis == axis and line in ("", key.line)})
-
-    def figure(self, key: Key, value: Value = cpu) -> Spread | None:
-        return super().figure(key, value)
-
-    def median(self, key: Key, value: Value = cpu) -> float | None:
-        figure = self.figure(key, value)
-        return figure.median if figure else None
-
-    def beside(self, key: Key, value: Value = cpu) -> Spread | None:
-        """What the line is held against: its floor at the same place, or its own first point."""
-        axis = AXES[key.axis]
-        line = axis.line(key.line)
-        if line.floor:
-            base = key._replace(line=line.floor)
-        elif axis.base is not None:
-            base = Key(key.axis, *axis.base(key.line))
-        else:
-            base = key._replace(x=self.xs(key.axis, key.line)[0])
-        return self.ratio(key, base, value) if base != key else None
 
 
 class Fit(NamedTuple):
@@ -132,18 +53,6 @@ def fit(points: Mapping[int, float]) -> Fit | None:
 def fit_of(found: Findings, line: str) -> Fit | None:
     figures = {x: found.median(Key("clients", line, x)) for x in found.xs("clients", line)}
     return fit({x: figure for x, figure in figures.items() if figure is not None and x})
-
-
-def as_json(found: Findings) -> dict[str, Any]:
-    return {
-        **document.header(SCHEMA, found),
-        "points": [
-            {**key._asdict(), "cpu_ns": spread(found.figure(key)), "ratio": spread(found.beside(key))}
-            for key in found.keys
-        ],
-        "refused": [{**key._asdict(), "reason": reason} for key, reason in found.refused.items()],
-        "runs": [asdict(sample) for sample in found.samples],
-    }
 
 
 def about(found: Findings) -> str:
@@ -332,16 +241,3 @@ def markdown(found: Findings) -> str:
             lines += ["", f"**{axis.title}**", "", *MAKERS.get(axis.name, by_line)(found, axis)]
     output = [f"- refused: {key.axis} {key.line} {key.x:,}: {why}" for key, why in found.refused.items()]
     return "\n".join([*lines, *(["", *output] if output else [])]) + "\n"
-
-
-def line_of(sample: Sample) -> str:
-    """One run in one line."""
-    who = f"round {sample.round}  {sample.axis:<9}{sample.line:<22}{sample.x:>9,}"
-    if sample.refused.startswith("failed"):
-        return f"{who} {sample.refused}"
-    figures = f"{sample.cpu_ns:>10,.0f} ns"
-    if sample.fan_out > 1:
-        figures += f"  {sample.cpu_ns / sample.fan_out:>8,.0f} a delivery"
-    if sample.held is not None:
-        figures += f"  held {sample.held:,}"
-    return f"{who}{figures}" + (f"  does not count: {sample.refused}" if sample.refused else "")
