@@ -95,6 +95,9 @@ class Bare(Closing):
         self.received: list[list[bytes]] = []
         self.answers: dict[bytes, list[bytes]] = {}
         self.refuses: bytes | None = None
+        #: it reads while this is set
+        self.reads = threading.Event()
+        self.reads.set()
         self.start()
 
     def start(self) -> None:
@@ -156,8 +159,12 @@ class Bare(Closing):
         with contextlib.suppress(OSError):
             while packet := sock.recv(1 << 20):
                 output.append(packet)
-                for one in [packet] if packet.startswith(b"CMSG !/bccn/sync") else self.answers.get(packet, []):
+                for one in self.reply(packet):
                     sock.send(one)
+                self.reads.wait(PATIENCE)
+
+    def reply(self, packet: bytes) -> list[bytes]:
+        return [packet] if packet.startswith(b"CMSG !/bccn/sync") else self.answers.get(packet, [])
 
     def close(self) -> None:
         if self._listener.fileno() >= 0:

@@ -8,13 +8,13 @@ import signal
 import socket
 import struct
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from bccnd.core.wire import frames
+from tests.client.sessions import Bare
 from tests.e2e.harness import BIN, Program
 from tests.support import Closing, free_port, wait
 
@@ -22,6 +22,7 @@ PATIENCE: Final = 20.0
 #: how a connection between two BUS sockets begins: SP, version 0, protocol 7.0
 HELLO: Final = b"\0SP\0" + struct.pack(">HH", 0x70, 0)
 LINK: Final = b"MSG !/link/\0"
+REPORT: Final = b"CMSG !/bccn/gateway\0"
 
 
 def url() -> str:
@@ -33,78 +34,33 @@ def place(where: str) -> tuple[str, int]:
     return host, int(port)
 
 
-class TestBus:
-    """A bus of which the test sees every packet. What it grants and refuses the test says."""
+class TestBus(Bare):
+    """A daemon of which the test sees every packet, and says what it grants and refuses."""
 
     __test__ = False
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.packets: list[bytes] = []
-        self.client: socket.socket | None = None
-        self.dials = 0
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._open = True
-        with suppress(FileNotFoundError):
-            path.unlink()
-        self._listener.bind(str(path))
-        self._listener.listen(8)
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while self._open:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            self.client = client
-            self.dials += 1
-            with suppress(OSError):
-                while packet := client.recv(1 << 20):
-                    self.packets.append(packet)
-                    if packet.startswith((b"CMSG !/bccn/gateway\0", b"CMSG !/bccn/sync\0")):
-                        _, key, payload = frames.read(packet)
-                        client.send(frames.control(key, payload))
-            client.close()
-
-    def close(self) -> None:
-        self._open = False
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.hang_up()
-        self._thread.join(PATIENCE)
-
-    def hang_up(self) -> None:
-        if self.client is not None:
-            with suppress(OSError):
-                self.client.shutdown(socket.SHUT_RDWR)
+    def reply(self, packet: bytes) -> list[bytes]:
+        return [packet] if packet.startswith(REPORT) else super().reply(packet)
 
     def give(self, *passed: tuple[int, bytes]) -> None:
-        """What passes here, with the way it came by, as one packet."""
-        assert self.client is not None
-        self.client.send(frames.batch([frames.forwarded(way, datagram) for way, datagram in passed]))
+        """Send what passes here, with the way it came by, as one packet."""
+        self.send(frames.batch([frames.forwarded(way, datagram) for way, datagram in passed]))
 
-    def say(self, packet: bytes) -> None:
-        assert self.client is not None
-        self.client.send(packet)
+    @property
+    def packets(self) -> list[bytes]:
+        return [packet for connection in self.received for packet in connection]
 
     @property
     def subscribed(self) -> int:
-        """How many patterns are held; packets to earlier daemons do not count."""
-        packets = self.packets[self._since :]
+        """The number of patterns of the last connection."""
+        packets = self.received[-1]
         return sum(packet.startswith(b"SUB !/link/") for packet in packets) - sum(
             packet.startswith(b"UNSUB !/link/") for packet in packets
         )
 
-    @property
-    def _since(self) -> int:
-        greetings = [number for number, packet in enumerate(self.packets) if packet == b"CMSG !/bccn/batch/on"]
-        return greetings[-1] if greetings else 0
-
     def arrived(self) -> list[tuple[int, int, str, bytes]]:
         """What links have brought: way, time, peer, datagram."""
-        got = [frames.read_arrived(packet[len(LINK) :]) for packet in list(self.packets) if packet.startswith(LINK)]
+        got = [frames.read_arrived(packet[len(LINK) :]) for packet in self.packets if packet.startswith(LINK)]
         assert {name for name, *_ in got} <= {"nng"}
         return [(way, when, peer, datagram) for _, way, when, peer, datagram in got]
 
@@ -113,7 +69,7 @@ class TestBus:
 
     def report(self) -> dict[str, Any]:
         """The last one; empty before there is one."""
-        reports = [packet for packet in list(self.packets) if packet.startswith(b"CMSG !/bccn/gateway\0")]
+        reports = [packet for packet in self.packets if packet.startswith(REPORT)]
         return json.loads(reports[-1].partition(b"\0")[2]) if reports else {}
 
     def dropped(self, reason: str) -> int:
@@ -125,11 +81,11 @@ class RunningGateway(Program):
 
     def __init__(self, folder: Path, nng: Mapping[str, Any], horizon: str = "2s") -> None:
         self.folder = folder
-        self.bus = TestBus(folder / "bus.sock")
+        self.bus = TestBus(str(folder / "bus.sock"))
         self.log = folder / "log"
         self.config = folder / "bccnd.yaml"
         self.config.write_text(
-            json.dumps({"bus": {"path": str(self.bus.path)}, "dedup": {"horizon": horizon}, "gateways": {"nng": nng}})
+            json.dumps({"bus": {"path": self.bus.address}, "dedup": {"horizon": horizon}, "gateways": {"nng": nng}})
         )
         self.patience = PATIENCE
         self.process = self.spawn()
