@@ -13,7 +13,8 @@ from bccnd.cli.main import main
 
 _HEAD = """# Commands
 
-What `bccn COMMAND --help` prints. `--socket PATH` names the daemon's socket; it stands before or behind the command."""
+The help texts of `bccn COMMAND --help`. Every command also takes `--socket PATH`, the path of the daemon's socket,
+before or after the name of the command."""
 
 #: options that every command has
 _EVERYWHERE: Final = {"--help", "--socket"}

@@ -17,7 +17,7 @@ from bccnd.cli.shared.output import fail
 )
 @click.option("--force", is_flag=True, help="Replace an existing key.")
 def keygen(file: str, algorithm: str, force: bool) -> None:
-    """Make a random key in FILE, readable for its owner only (for sig, the public half in FILE.pub).
+    """Write a random key to FILE, which only its owner can read (for sig, also its public key to FILE.pub).
 
     \b
     hmac: give every host of the segment the same file, and name it in the configuration:
@@ -36,7 +36,7 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
       2. Sign with the new key on this host, and restart.
       3. When 'bccn keys' shows no source with the old key, remove old.pub on every host and reload.
 
-    Its fingerprint, which 'bccn keys' shows, is printed. crc32 takes no key.
+    The command prints the fingerprint of the key; 'bccn keys' shows the same one. crc32 needs no key.
     """
     if not force:
         for name in [file, *([f"{file}.pub"] if algorithm == "sig" else [])]:

@@ -27,19 +27,19 @@ COMMANDS: Final = {
     "pipe": Entry("pipe.command:pipe", "Carry messages for another program, as lines of JSON"),
     "direct": Entry("messages.direct:direct", "Publish and subscribe without a daemon", socket=False),
     "tap": Entry("diagnosis.tap:tap", "Show every datagram that arrives, its verdict and its receivers"),
-    "trace": Entry("diagnosis.trace:trace", "Explain what would become of a datagram"),
+    "trace": Entry("diagnosis.trace:trace", "Explain how the daemon would treat a datagram"),
     "top": Entry("diagnosis.top:top", "Watch rates, losses, queues, channels and senders"),
     "clients": Entry("diagnosis.list:clients", "List the programs connected to the daemon"),
     "sources": Entry("diagnosis.list:sources", "List the senders on the segments"),
     "fleet": Entry("diagnosis.fleet:fleet", "Show which host loses messages from which sender"),
     "gateways": Entry("diagnosis.list:gateways", "List the gateways of this host and their peers"),
-    "keys": Entry("diagnosis.list:keys", "List the keys in use, and which sources sign with which"),
+    "keys": Entry("diagnosis.list:keys", "List the keys in use, and the sources that sign with each"),
     "keygen": Entry("keygen:keygen", "Make a key", socket=False),
     "doctor": Entry("diagnosis.doctor:doctor", "Examine this host, with a remedy for each fault"),
     "record": Entry("journals.record:record", "Record all datagrams to a journal"),
-    "replay": Entry("journals.replay:replay", "Publish again what a journal or a capture holds"),
-    "pipeline": Entry("journals.pipeline:pipeline", "Make tables of journals and captures, on Spark", socket=False),
-    "report": Entry("journals.report:report", "Make a page of what arrived and what was lost", socket=False),
+    "replay": Entry("journals.replay:replay", "Publish the messages of a journal or a capture again"),
+    "pipeline": Entry("journals.pipeline:pipeline", "Make tables from journals and captures, on Spark", socket=False),
+    "report": Entry("journals.report:report", "Make a page about arrived and lost messages", socket=False),
 }
 
 
@@ -70,21 +70,19 @@ class _Bccn(LazyGroup):
     metavar="PATH",
     envvar="BCCN_SOCKET",
     shell_complete=complete_files,
-    help=f"The daemon's; else $BCCN_SOCKET or {DEFAULT_SOCKET}.",
+    help=f"The daemon's socket; else $BCCN_SOCKET or {DEFAULT_SOCKET}.",
 )
 @click.version_option(VERSION, message="bccn %(version)s")
 @click.pass_context
 def main(context: click.Context, path: str | None) -> None:
-    """Talk to the bccnd of this host: publish, subscribe, watch what it does and why, make keys.
+    """Use the bccnd of this host: publish, subscribe, watch it and find faults, make keys.
 
-    \b
-      bccn sub 'demo/' &                   print messages as they come
-      bccn pub demo/hello 'hello, world'   publish one
-      bccn top                             rates, losses, clients and senders
-      bccn tap --refused                   what is not delivered, and why
+    \b bccn sub 'demo/' &                   print messages as they arrive bccn pub demo/hello 'hello, world'   publish a
+    message bccn top                             rates, losses, clients and senders bccn tap --refused datagrams that
+    are not delivered, and why
 
-    Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 the daemon has refused something; 4 no daemon can be
-    reached, or it has gone; 5 no answer, or fewer than -n, in time.
+    Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 the daemon refused a request; 4 no daemon can be
+    reached, or it has ended; 5 no answer, or fewer messages than -n, in time.
     """
     context.obj = path
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -33,7 +33,7 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 @color_option
 @click.pass_obj
 def doctor(path: str | None, /, file: str | None, as_json: bool, color: str) -> None:
-    """Examine this host: what is wrong, what needs attention, and what to do about it.
+    """Examine this host: print each fault, each finding that needs attention, and the remedy.
 
     \b
       bccn doctor
@@ -42,8 +42,8 @@ def doctor(path: str | None, /, file: str | None, as_json: bool, color: str) -> 
 
     Checks the configuration, key files, the bus and your access to it, the service and its log, the segments'
     interfaces, routes, ports and receive buffers, the firewall, gateways and certificates, metrics, limits, the
-    recorder's disk and the clock; and sends a message to itself, over the bus and over the segment. Nothing is changed.
-    Exit codes: 0 nothing is wrong, 1 something is, 2 the configuration cannot be read.
+    recorder's disk and the clock. It also sends a message to itself, over the bus and over the segment. It changes
+    nothing. Exit codes: 0 no fault, 1 at least one fault, 2 the configuration cannot be read.
     """
     from bccnd.doctor.probe import Probe, read_target  # other commands read no configuration
     from bccnd.doctor.result import exit_status, summary

@@ -28,22 +28,24 @@ Fleet = dict[str, list[Row]]
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with hosts, links and findings.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with hosts, links and findings.")
 @safe_numbers_option
-@click.option("--watch", is_flag=True, help="Print it again every 2 s, until Ctrl-C.")
-@click.option("--for", "seconds", type=Duration(1.0, MINUTES * 60.0), metavar="TIME", help="Of this time, up to 10m.")
-@click.option("--sent", is_flag=True, help="Only what became of this host's messages at each other host.")
-@click.option("--matrix", is_flag=True, help="The share of each sender's messages that each receiver loses.")
-@click.option("--versions", is_flag=True, help="The version and the keys of each host.")
+@click.option("--watch", is_flag=True, help="Print again every 2 s, until Ctrl-C.")
+@click.option(
+    "--for", "seconds", type=Duration(1.0, MINUTES * 60.0), metavar="TIME", help="Only this last period, up to 10m."
+)
+@click.option("--sent", is_flag=True, help="Only the losses of this host's messages at each other host.")
+@click.option("--matrix", is_flag=True, help="Show the share of each sender's messages that each receiver loses.")
+@click.option("--versions", is_flag=True, help="Show the version and the keys of each host.")
 @click.pass_obj
 def fleet(
     path: str | None, as_json: bool, watch: bool, seconds: float | None, sent: bool, matrix: bool, versions: bool
 ) -> None:
     """Show which host loses messages from which sender, the worst first, and the faults found, in words.
 
-    The counts are those since the start of each daemon, or with --for of the last minutes, in whole minutes. What is
-    wrong is found in the last ten minutes, or those of --for. Age is the time since a host's last report; this host's
-    own counts are current.
+    Counts begin at the start of each daemon, or with --for cover the last minutes, in whole minutes. Faults are those
+    of the last ten minutes, or of --for. Age is the time since a host's last report; this host's own counts are
+    current.
 
     \b
       bccn fleet

@@ -45,7 +45,7 @@ def _time_of_day(seconds: float) -> str:
 def clients(path: str | None, as_json: bool) -> None:
     """List the programs connected to the daemon: identity, user, dialect and patterns, queue and losses.
 
-    A client that 'waits' publishes more than it may (bus.user.rate), or to one that has asked to be waited for.
+    A client that 'waits' publishes faster than its limit (bus.user.rate), or to a client that makes publishers wait.
 
     \b
       bccn clients
@@ -68,8 +68,8 @@ def _client(row: Row) -> list[str]:
 def sources(path: str | None, as_json: bool) -> None:
     """List the senders on the segments, the latest first (10,000 at most), then those found dead.
 
-    State is alive, silent or dead for senders of heartbeats, empty for others. Missing counts those of their latest
-    numbers that have not arrived. With --json, key is the fingerprint of the key that signed the latest datagram.
+    State is alive, silent or dead for senders of heartbeats, and empty for others. Missing counts the latest numbers
+    that have not arrived. With --json, key is the fingerprint of the key that signed the latest datagram.
 
     \b
       bccn sources
@@ -87,7 +87,7 @@ def _source(row: Row) -> list[str]:
 @json_option
 @click.pass_obj
 def gateways(path: str | None, as_json: bool) -> None:
-    """List the gateways of this host, then their peers: messages, and what was dropped and why.
+    """List the gateways of this host, then their peers: messages, and dropped messages by reason.
 
     With --json each gateway has its peers.
 
@@ -115,20 +115,20 @@ def _peer(name: str, peer: Row) -> list[str]:
 
 @click.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, shell_complete=complete_files)
-@click.option("--fleet", is_flag=True, help="Which hosts of the fleet sign with which key, have it, and lack it.")
+@click.option("--fleet", is_flag=True, help="Show which hosts of the fleet sign with each key, have it, or lack it.")
 @json_option
 @click.pass_obj
 def keys(path: str | None, /, files: Sequence[str], fleet: bool, as_json: bool) -> None:
-    """List the keys that the daemon verifies with, by fingerprint, and the sources that sign with each; or print the
-    fingerprints of the keys in FILEs.
+    """List the fingerprints of the keys that the daemon verifies with, and the sources that sign with each; or print
+    the fingerprints of the keys in FILEs.
 
-    Verified counts datagrams since the start of the daemon, also before a reload, and 'last used' is when the last one
-    came, to ten seconds. Sources are those whose latest datagram was signed with the key, without those that are dead
-    or have sent nothing for an hour. For sig, 'speaks for' names the sources that the key is valid for.
+    Verified counts datagrams since the start of the daemon, also before a reload; 'last used' is the time of the last
+    one, to ten seconds. Sources are those whose latest datagram was signed with the key, except sources that are dead
+    or have sent nothing for an hour. For sig, 'speaks for' names the sources for which the key is valid.
 
-    When keys are changed, --fleet shows whether the new key has arrived everywhere, and which hosts still sign with the
-    old one, as their reports tell. Programs without a daemon report nothing: an old key is no longer used once no host
-    lists a source with it. The metric is bccnd_key_verified_total.
+    When you change keys, --fleet shows which hosts have the new key and which still sign with the old one, by their
+    reports. Programs without a daemon report nothing: an old key is unused once no host lists a source with it. The
+    metric is bccnd_key_verified_total.
 
     \b
       bccn keys

@@ -207,15 +207,19 @@ def _read_verdicts(_context: click.Context, _param: click.Parameter, words: Sequ
 
 @click.command()
 @click.option(
-    "-v", "--verdict", "named", metavar="NAME", multiple=True, callback=_read_verdicts, help="Only these: a verdict, "
+    "-v", "--verdict", "named", metavar="NAME", multiple=True, callback=_read_verdicts, help="Only this verdict, "
     f"or a kind of them ({_KINDS}). May be repeated."
 )  # fmt: skip
-@click.option("--refused", is_flag=True, help="Only what is not delivered, including our own broadcasts (looped).")
+@click.option(
+    "--refused", is_flag=True, help="Only datagrams that are not delivered, including this host's own (looped)."
+)
 @click.option("-s", "--source", "sources", metavar="PREFIX", multiple=True, help="Only this sender and those below it.")
-@click.option("--seq", type=click.IntRange(0, bccn1.MAX_SEQ), help="Only with this number.")
+@click.option("--seq", type=click.IntRange(0, bccn1.MAX_SEQ), help="Only datagrams with this number.")
 @click.option("-c", "--channel", "channels", metavar="PATTERN", multiple=True, help="Only channels that match.")
-@click.option("--segment", metavar="NAME", help="Only of this segment: its name, or ADDRESS:PORT.")
-@click.option("--explain", "explained", is_flag=True, help="Show which clients received each, and by which pattern.")
+@click.option("--segment", metavar="NAME", help="Only this segment: its name, or ADDRESS:PORT.")
+@click.option(
+    "--explain", "explained", is_flag=True, help="Show the clients that received each datagram, and their patterns."
+)
 @json_option
 @color_option
 @count_options("datagrams")
@@ -226,24 +230,23 @@ def tap(
 ) -> None:  # fmt: skip
     """Show every datagram that arrives on the segments, and its verdict.
 
-    \b
-      bccn tap                              all of them
-      bccn tap --refused -s relay02         what is not delivered of relay02, and why
-      bccn tap -v integrity -v bad          forged, without a check, or no BCCN at all
-      bccn tap --explain -n 1 -s relay02    the next one of relay02, and the clients that received it
-      bccn tap -c 'cardsys/>' --json -n 10  ten datagrams, as JSON
+    \b bccn tap                              all of them bccn tap --refused -s relay02         datagrams of relay02 that
+    are not delivered, and why bccn tap -v integrity -v bad          forged, without a check, or not BCCN bccn tap
+    --explain -n 1 -s relay02    the next datagram of relay02, and the clients that received it bccn tap -c 'cardsys/>'
+    --json -n 10  ten datagrams, as JSON
 
-    A line has the time, the verdict, the segment (on a terminal only if there are several), the peer's address, src,
-    seq, channel and payload; of what cannot be read, its beginning. On a terminal a line is cut to its width. PREFIX is
-    one or more whole parts of a name: relay02 takes relay02/cardsys/7 and not relay022. PATTERN is as for 'bccn sub'.
-    With --json a payload that is no UTF-8 text stands in payload_base64, and a datagram that cannot be read in
-    datagram_base64.
+    A line has the time, the verdict, the segment (on a terminal only if the host has several), the peer's address, src,
+    seq, channel and payload. For a datagram that cannot be parsed, the line has its beginning. On a terminal, lines are
+    cut to its width. PREFIX is one or more whole parts of a name: relay02 matches relay02/cardsys/7 and not relay022.
+    PATTERN is as for 'bccn sub'. With --json, a payload that is not UTF-8 text is in payload_base64, and a datagram
+    that cannot be parsed is in datagram_base64.
 
-    With --explain the daemon is asked for each datagram shown: the clients it went to, the patterns that match, how
-    many messages wait for a client or were lost to it, and the gateways; or why it was not delivered. Clients are those
-    of the moment after the datagram arrived.
+    --explain asks the daemon about each datagram shown: its clients, the patterns that match, how many messages wait
+    for each client or were lost to it, and the gateways; or why the datagram was not delivered. The clients are those
+    connected just after the datagram arrived.
 
-    Takes the right to tap: root and the daemon's own user and group have it, others by 'access' in its configuration.
+    This requires the right to tap: root and the daemon's own user and group have it; 'access' in the daemon's
+    configuration grants it to others.
     """
     verdicts = named | (set(NAMES[LAST_ACCEPTED + 1 :]) if refused else set())
     with open_bus(path, reconnect=True) as bus:

@@ -273,7 +273,7 @@ def _fit(name: str, width: int) -> str:
 @click.command()
 @click.option("--interval", metavar="TIME", type=Duration(0.1, 3600), default="1s", help="Time between two updates.")
 @click.option("--once", is_flag=True, help="Print the figures of one interval, and end.")
-@click.option("--json", "as_object", is_flag=True, help="With --once: as a JSON object.")
+@click.option("--json", "as_object", is_flag=True, help="With --once: print a JSON object.")
 @safe_numbers_option
 @click.pass_obj
 def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> None:
@@ -284,12 +284,12 @@ def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> No
       bccn top --interval 5s
       bccn top --once --json | jq .rates
 
-    Ends with q or Ctrl-C; when the daemon is restarted, it goes on with the next one. Rates are per second, losses
-    in all, as the metrics count them, with what is new behind a +. Channels and senders are counted by subscribing to
-    everything: that costs the daemon as much as any other client that does, leaves out what is meant for one program
-    only, and is marked where this tool was too slow to count all of it. Clients are those that lose or wait first,
-    sources those that are silent, dead or have messages missing. Below are the worst links of the fleet: which hosts
-    lose of which others, as they report it.
+    Press q or Ctrl-C to end. After a restart of the daemon, the command reconnects. Rates are per second. Losses are
+    totals, as in the metrics, followed by + and the new ones. To count channels and senders, the command subscribes to
+    everything, which costs the daemon as much as any other such client. These counts exclude messages to one program,
+    and are marked if this command was too slow to count all. Clients with losses or waiting messages come first;
+    sources are those that are silent, dead or have missing messages. The last lines are the worst links of the fleet:
+    which host loses messages from which other, by their reports.
     """
     if as_object and not once:
         raise click.UsageError("--json needs --once")

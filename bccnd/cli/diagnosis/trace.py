@@ -38,21 +38,20 @@ def without_newline(data: bytes) -> bytes:
 @click.command()
 @click.argument("datagram", required=False)
 @click.option("--hex", "as_hex", is_flag=True, help="The datagram is hexadecimal; blanks and colons are ignored.")
-@click.option("--json", "as_object", is_flag=True, help="The answer as a JSON object.")
+@click.option("--json", "as_object", is_flag=True, help="Print the answer as a JSON object.")
 @safe_numbers_option
 @click.pass_obj
 def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_object: bool) -> None:
-    """Explain what would become of DATAGRAM if it arrived now: stage by stage, with its verdict and its receivers.
+    """Explain how the daemon would treat DATAGRAM if it arrived now: each stage, the verdict and the receivers.
 
     \b
       bccn trace 'BCCN1[32]relay02/sensor/77:1:demo/t1|21.5'
       bccn trace --hex 4243434e315b...
       bccn trace < datagram.bin
 
-    Without DATAGRAM it is read from standard input; one newline at its end is left out if the length in the envelope
-    says that it is none of the datagram's. Nothing is counted, remembered or delivered. The exit code is 0 whenever
-    there is an answer, also if the datagram would be dropped. Takes the right to tap. 'bccn tap --explain' shows what
-    becomes of datagrams that do arrive.
+    Without DATAGRAM, the command reads it from standard input, and removes a newline at its end if the length in the
+    envelope excludes it. Nothing is counted, remembered or delivered. The exit code is 0 if the daemon answers, also if
+    it would drop the datagram. This requires the right to tap. 'bccn tap --explain' explains datagrams that do arrive.
     """
     given = sys.stdin.buffer.read(4 * bccn1.MAX_UDP) if datagram is None else os.fsencode(datagram)
     if as_hex:

@@ -97,22 +97,22 @@ _tables_option: Final = click.option(
 @click.command()
 @click.argument("journal", shell_complete=complete_files)
 @_tables_option
-@click.option("--days", metavar="DAY,...", callback=_days, help="Only make these days anew, also final ones.")
+@click.option("--days", metavar="DAY,...", callback=_days, help="Compute only these days, also final ones.")
 @_keep_option
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @safe_numbers_option
 def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool, **spark_settings: Any) -> None:
-    """Make all tables of a JOURNAL anew.
+    """Make all tables of a JOURNAL from scratch.
 
     \b
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables --days 2026-03-01,2026-03-02
       bccn pipeline build s3://fleet/journal --out s3://fleet/tables --master spark://head:7077
 
-    JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables are Delta tables. They have afterwards what
-    the journal has: days that retention has taken from it are gone. With --days, other days stay as they are unless
-    these change them, and a day of which records are gone is left. A run that fails changes nothing.
+    JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables are Delta tables. Days that retention has
+    removed from the journal are removed from the tables, too. With --days, other days stay as they are unless the given
+    ones affect them, and a day that has lost records to retention stays as it is. A run that fails changes nothing.
     """
     require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
     with session(journal, **spark_settings) as (spark, progress):
@@ -137,7 +137,7 @@ def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool
     type=Duration(),
     default="7d",
     metavar="TIME",
-    help="Age, in whole days, from which a day is not computed again; 0: never.",
+    help="Age, in whole days, after which a day is final; 0: never.",
 )
 @_keep_option
 @spark_options
@@ -154,15 +154,15 @@ def stream(
     as_json: bool,
     **spark_settings: Any,
 ) -> None:
-    """Keep the tables of a JOURNAL up to date: files that came since the last time, and no others.
+    """Keep the tables of a JOURNAL up to date: process only the files that are new since the last run.
 
     \b
       bccn pipeline stream /var/lib/bccnd/journal --out /var/lib/bccnd/tables --once
 
-    The days that new files touch are computed anew; the tables are then the same as build would make. A day of which
-    retention has taken records from the journal stays as it is, and so does a day that is final: a week before the
-    newest day of the tables, by default. The summary names the days or files. build --days makes such days anew.
-    stream may be killed at any moment and started again.
+    Days with new files are computed again; the tables are then the same as build would make. Two kinds of days stay as
+    they are: those that have lost records to retention, and final days, which are at least a week older than the newest
+    day of the tables, by default. The summary names such days or files. build --days computes such days again. stream
+    may be killed at any moment and started again.
     """
     require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
     with session(journal if once else None, **spark_settings) as (spark, progress):

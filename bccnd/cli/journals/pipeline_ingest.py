@@ -53,21 +53,23 @@ def check_host(host: str | None) -> None:
 @key_options
 @click.option("--required", is_flag=True, help="Refuse datagrams without a check.")
 @click.option("--no-payload", is_flag=True, help="Leave payloads out of the journal.")
-@click.option("--late", type=click.Choice(["drop", "deliver"]), default="drop", help="As dedup.late.")
+@click.option(
+    "--late", type=click.Choice(["drop", "deliver"]), default="drop", help="Like dedup.late in the configuration."
+)
 def ingest(
     captures: Sequence[str], host: str, journal: str, keys: Sequence[str], signers: Sequence[str],
     algorithm: str | None, no_payload: bool, late: str, **envelope: Any,
 ) -> None:  # fmt: skip
     """Write the CAPTURES of one host to a journal, as if a daemon had recorded there.
 
-    pcap and pcapng, also compressed by gzip. Give all captures of one run together (tcpdump -C, -G): they are read in
-    the order of time. The same captures again make the same files.
+    Captures are pcap or pcapng files, also compressed by gzip. Give all captures of one run together (tcpdump -C, -G):
+    they are read in the order of time. Repeating the command with the same captures makes the same files.
 
     \b
       tcpdump -i eth0 -s 2048 -B 16384 -w eth0.pcap udp port 5400
       bccn pipeline ingest eth0.pcap --host relay02 --out /var/lib/bccnd/journal
 
-    Without keys, checks are not verified, and such datagrams are accepted.
+    Without keys, checks are not verified, and datagrams with a check are accepted.
     """
     require(["pyarrow"], RECORDER_EXTRA)
     from bccnd.journal.capture_import import CaptureRules, CaptureSettings

@@ -22,20 +22,19 @@ _SEVERITIES = ["urgent", "look", "note"]
 @click.option("--severity", type=click.Choice(_SEVERITIES), default="look", help="Lowest severity to publish.")
 @click.option("--days", type=click.IntRange(1, 3650), default=1, help="How many of the latest days to consider.")
 @click.option("--local", is_flag=True, help="Publish to programs on this host only.")
-@click.option("--dry-run", is_flag=True, help="Print the messages, do not publish them.")
+@click.option("--dry-run", is_flag=True, help="Print the messages instead of publishing them.")
 @click.pass_obj
 def publish(
     path: str | None, /, tables: str, channel: str, severity: str, days: int, local: bool, dry_run: bool
 ) -> None:
-    """Publish the findings of the report on TABLES, as one JSON message each.
+    """Publish each finding of the report on TABLES as a JSON message.
 
     \b
       bccn pipeline publish /var/lib/bccnd/tables --channel ops/findings
       bccn pipeline publish /var/lib/bccnd/tables --channel ops/findings --severity urgent --dry-run
 
-    The findings are those of bccn report for the latest days. What was published once is not published again unless it
-    became worse (another severity, or half as much again), or was over in between: TABLES/_state/published.json notes
-    it.
+    The findings are those of bccn report for the latest days. A finding is published once, and again only if it became
+    worse (another severity, or 50 % more) or had ended in between. TABLES/_state/published.json keeps track of this.
     """
     require(["pyarrow", "deltalake", "jinja2"], PIPELINE_EXTRA)
     from bccnd.pipeline.report import publish_findings as news

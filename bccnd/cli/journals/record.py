@@ -28,22 +28,26 @@ from bccnd.errors import ConfigError, JournalError
 @click.option("--host", metavar="NAME", help="The name of this host in the journal.")
 @click.option("--rotate", metavar="TIME", help="How often a file is finished, like 60s or 10m.")
 @click.option("--spool", metavar="DIR", shell_complete=complete_files, help="Folder for the log.")
-@click.option("--payload", type=click.Choice(["record", "hash", "omit"]), help="What is kept of payloads.")
+@click.option(
+    "--payload",
+    type=click.Choice(["record", "hash", "omit"]),
+    help="Keep payloads, only their hash, or nothing of them.",
+)
 @click.pass_obj
 def record(path: str | None, /, file: str | None, **options: Any) -> None:
-    """Record every datagram that arrives on the segments, with what became of it, to Parquet files.
+    """Record every datagram that arrives on the segments, with its verdict, to Parquet files.
 
     \b
       bccn record --journal /var/lib/bccnd/journal
       bccn record --journal ./journal --rotate 10s --payload hash
 
-    The journal is a folder, or a URI that pyarrow can open (s3://bucket/journal); there stand
-    obs/host=NAME/day=YYYY-MM-DD/... and sessions/host=NAME/.... What is not yet in a finished file is in a log that
-    survives when this program is killed; the next one puts it into the journal. While a disk is full recording pauses,
-    and goes on by itself. What is not given here is taken from the section recorder of the configuration
+    The journal is a folder, or a URI that pyarrow can open (s3://bucket/journal). Its files are
+    obs/host=NAME/day=YYYY-MM-DD/... and sessions/host=NAME/.... Records that are not yet in a finished file are in a
+    log. The log survives if this program is killed; its next start converts it. Recording pauses while the disk is
+    full, and continues by itself. Options that are not given are taken from the section recorder of the configuration
     (/etc/bccnd/bccnd.yaml if that exists).
 
-    Ends with SIGINT or SIGTERM, and finishes its files before: exit code 0 if everything is in the journal. Takes the
+    On SIGINT or SIGTERM it finishes its files and ends: exit code 0 if everything is in the journal. This requires the
     right to tap: root and the daemon's own user and group have it.
     """
     from bccnd.config import RecorderSettings, load, read_recorder

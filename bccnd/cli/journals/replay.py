@@ -44,14 +44,14 @@ def _read_speed(_context: click.Context, _param: click.Parameter, value: str) ->
 @click.argument("journal_or_capture", metavar="JOURNAL_OR_CAPTURE", shell_complete=complete_files)
 @click.option("--speed", callback=_read_speed, metavar="SPEED", default="1", help="1 (original), a multiple, or max.")
 @click.option("--channel", "channels", metavar="PATTERN", multiple=True, help="Only these channels.")
-@click.option("--host", metavar="NAME", help="The recording host, of a journal of several.")
+@click.option("--host", metavar="NAME", help="The recording host, if the journal has several.")
 @period_options
-@click.option("--own", is_flag=True, help="Include what programs of the recording host sent.")
+@click.option("--own", is_flag=True, help="Include messages from programs of the recording host.")
 @port_option
 @click.option("--segment", type=SegmentAddress(), help="Broadcast there instead; also needs --onto-the-network.")
 @click.option("--onto-the-network", "really", is_flag=True, help="Confirm that all hosts of that segment receive it.")
 @click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
-@click.option("--original-src", is_flag=True, help="--segment: with the recorded sources and numbers.")
+@click.option("--original-src", is_flag=True, help="With --segment: keep the recorded sources and numbers.")
 @endpoint_options
 @click.pass_context
 def replay(
@@ -59,16 +59,15 @@ def replay(
     since: int | None, until: int | None, own: bool, port: int, segment: tuple[str, int] | None, really: bool,
     yes: bool, **endpoint: Any,
 ) -> None:  # fmt: skip
-    """Publish again what a journal or a capture holds, to the programs of this host only.
+    """Publish the messages of a journal or a capture again, to the programs of this host only.
 
     \b
       bccn replay /var/lib/bccnd/journal --since 2026-11-21T10:00 --until 2026-11-21T10:05
       bccn replay eth0.pcap --speed max --channel 'cardsys/>'
 
-    Only messages that were accepted, and of which the payload was recorded; no reports of daemons. Programs see this
-    command as the sender.
-    With --segment ADDRESS:PORT and --onto-the-network they are broadcast there, without the daemon of this host; --name
-    to --algorithm are for that.
+    It publishes accepted messages whose payload was recorded, without the reports of daemons. Programs see this command
+    as the sender. With --segment ADDRESS:PORT and --onto-the-network it broadcasts the messages there, without the
+    daemon of this host; the options from --name to --algorithm are for that.
     """
     require(["pyarrow"], RECORDER_EXTRA)
     from bccnd.journal import replay as player

@@ -30,16 +30,16 @@ _NAMED: Final = 5
 def report(
     where: str, out: str, since: int | None, until: int | None, title: str | None, as_json: bool, **spark_settings: Any
 ) -> None:
-    """Make a page of what arrived, what was lost and why, with what to look at first.
+    """Make a page about arrived and lost messages and the reasons, the most important findings first.
 
     \b
       bccn report /var/lib/bccnd/tables --out /var/www/bccn
       bccn report ./journal --out ./page --since 2026-11-21T08:00 --until 2026-11-21T09:00
 
-    TABLES is what bccn pipeline build has written: a path, or a URI that pyarrow can open. Of a JOURNAL the tables are
-    made first, into DIR/tables, by Spark; --master, --memory and --conf are for that. The page is one file that loads
-    nothing: it can be mailed, printed, and read on a phone. Sets of receivers and clocks are known by day: of these,
-    whole days are shown. A period of at most a day is compared with the same hours of the day before.
+    TABLES is the output of bccn pipeline build: a path, or a URI that pyarrow can open. From a JOURNAL, Spark makes the
+    tables first, in DIR/tables; --master, --memory and --conf are for that. The page is one file that loads nothing: it
+    can be mailed, printed, and read on a phone. Sets of receivers and clocks are known only by day, so the page shows
+    whole days of them. A period of at most a day is compared with the same hours of the day before.
     """
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is not before --until")

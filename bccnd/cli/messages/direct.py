@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 #: the options of an endpoint on a segment
 endpoint_options: Final = compose(
-    click.option("--name", metavar="SRC", help="The source to publish as; HOST/bccn/PID without it."),
-    click.option("--interface", metavar="NAME", help="On this interface only."),
-    click.option("--hop-limit", type=click.IntRange(1, 255), default=1, help="Routers that multicast may pass."),
+    click.option("--name", metavar="SRC", help="The source to publish as; by default HOST/bccn/PID."),
+    click.option("--interface", metavar="NAME", help="Use only this interface."),
+    click.option(
+        "--hop-limit", type=click.IntRange(1, 255), default=1, help="The number of routers that multicast may pass."
+    ),
     key_options,
 )
 _segment_option: Final = click.option(
@@ -76,7 +78,7 @@ def open_endpoint(
     },
 )
 def direct() -> None:
-    """Publish and subscribe straight on a segment, without a daemon."""
+    """Publish and subscribe directly on a segment, without a daemon."""
 
 
 @click.command(cls=PublishCommand)
@@ -87,7 +89,7 @@ def pub(
     channel: str, segment: tuple[str, int], payload: str | None, file: Any, whole: bool, repeat: int | None,
     interval: float | None, **options: Any,
 ) -> None:  # fmt: skip
-    """Publish PAYLOAD on CHANNEL of a segment; without PAYLOAD, each line of standard input.
+    """Publish PAYLOAD on CHANNEL of a segment. Without PAYLOAD, publish each line of standard input.
 
     \b
       bccn direct pub --interface eth0 --key /etc/bccnd/keys/hmac.key demo/hello 'without a daemon'
@@ -112,12 +114,12 @@ def sub(
     patterns: Sequence[str], segment: tuple[str, int], timeout: float | None, as_json: bool, raw: bool,
     template: str | None, count: int | None, **options: Any,
 ) -> None:  # fmt: skip
-    """Print the messages of a segment whose channel matches a PATTERN, or that are for this program or for all.
+    """Print the messages of a segment whose channel matches a PATTERN, or that address this program or all programs.
 
     \b
       bccn direct sub --interface eth0 --key /etc/bccnd/keys/hmac.key 'demo/'
 
-    Patterns and output are those of 'bccn sub'. Copies of one message are printed once.
+    Patterns and output are like those of 'bccn sub'. A message that arrives several times is printed once.
     """
     patterns, deadline = patterns or ("",), deadline_after(timeout)
 

@@ -75,10 +75,10 @@ def say_that_it_reads() -> None:
 @tag_option
 @click.pass_obj
 def pub(path: str | None, /, channel: str, tag: str | None, **message: Any) -> None:
-    """Publish PAYLOAD on CHANNEL; without PAYLOAD, each line of standard input, as soon as it is there.
+    """Publish PAYLOAD on CHANNEL. Without PAYLOAD, publish each line of standard input as soon as it arrives.
 
-    CHANNEL is a name like cardsys/relay/tx; '!' reaches all programs, '!host/program/*' or '!host/program/pid' those
-    that it names.
+    CHANNEL is a name like cardsys/relay/tx; '!' addresses all programs; '!host/program/*' and '!host/program/pid'
+    address some of them.
 
     \b
       bccn pub demo/hello 'hello, world'
@@ -88,9 +88,9 @@ def pub(path: str | None, /, channel: str, tag: str | None, **message: Any) -> N
       bccn pub demo/tick x --repeat 10 --interval 500ms
       tail -F app.log | bccn pub logs/app
 
-    A negative number may stand as it is; before any other PAYLOAD that begins with '-' write '--'. While the daemon
-    restarts, bccn waits for it, up to 5 s. The exit code is 3 if anything was refused, and 4 if it is unknown whether
-    the daemon had taken all of it.
+    Write '--' before a PAYLOAD that begins with '-', unless it is a negative number. While the daemon restarts, bccn
+    waits for it, up to 5 s. The exit code is 3 if anything was refused, and 4 if it is unknown whether the daemon
+    received everything.
     """
     payloads = read_payload(**message)
     from bccnd.cli.messages.publish_lines import publish_all, publish_lines

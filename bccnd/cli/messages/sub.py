@@ -36,7 +36,7 @@ def _read_format(_context: click.Context, _param: click.Parameter, value: str | 
 message_options: Final = compose(
     click.argument("patterns", metavar="[PATTERN]...", nargs=-1),
     json_option,
-    click.option("--raw", is_flag=True, help="Write payloads only, byte for byte, with nothing in between."),
+    click.option("--raw", is_flag=True, help="Write only the payloads, byte for byte, without separators."),
     click.option("--format", "template", metavar="TEXT", callback=_read_format, help=_FORMAT_HELP),
     count_options("messages that match"),
 )
@@ -121,14 +121,14 @@ def sub(
       bccn sub --raw -n 1 config/relay02 > relay02.json
       bccn sub --json -n 1 -t 10s demo/hello || echo 'nothing within 10 s'
 
-    Prints channel and payload, a message a line. Messages to every program (!) and to this one come too; with -n they
-    are neither counted nor printed, unless there is no PATTERN or one that begins with '!' and matches them. {time} is
-    when the message was received, in UTC.
+    Prints the channel and the payload of each message on a line. Messages to every program (!) and to this one are
+    printed, too. With -n they are neither printed nor counted, unless no PATTERN is given or a PATTERN that begins with
+    '!' matches them. {time} is the time of arrival, in UTC.
 
-    With --json a payload or channel that is no UTF-8 text stands in payload_base64 or chan_base64. received_ns, and seq
-    of some senders, are larger than JavaScript keeps exactly: --safe-numbers writes such numbers as text.
+    With --json, a payload or channel that is not UTF-8 text is in payload_base64 or chan_base64. received_ns, and seq
+    of some senders, exceed the numbers that JavaScript represents exactly: --safe-numbers writes them as text.
 
-    After a restart of the daemon it goes on; that and lost messages are reported on standard error.
+    After a restart of the daemon, the command reconnects. It reports restarts and lost messages on standard error.
     """
     patterns, deadline = patterns or ("",), deadline_after(timeout)
 

@@ -122,11 +122,11 @@ def pipe(path: str | None, /, program: str | None) -> None:
       {"event": "message", "chan": "demo/hello", "src": ..., "seq": ..., "payload": "hello, world", ...}
       {"event": "done", "id": 2}
 
-    The operations are subscribe, unsubscribe, publish, send_to, send_all, sync and whoami. The documents have every
-    field, and programs in several languages (docs/pipe.md).
+    The operations are subscribe, unsubscribe, publish, send_to, send_all, sync and whoami. docs/pipe.md describes every
+    field and has programs in several languages.
 
-    While the daemon is away, bccn pipe goes on; subscriptions are restored. Exit codes: 0 the input has ended, and
-    everything is published and answered; 1 the daemon has refused the connection, or NAME; 4 there was no daemon at the
+    While the daemon is away, bccn pipe keeps running; then it restores the subscriptions. Exit codes: 0 the input has
+    ended, and everything is published and answered; 1 the daemon refused the connection or NAME; 4 no daemon ran at the
     start, or at the end of the input.
     """
     address = path or usual_path()

@@ -110,18 +110,22 @@ safe_numbers_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_note_safe_numbers,
-    help="--json: numbers beyond 2^53 as text.",
+    help="With --json: write numbers beyond 2^53 as text.",
 )
 json_option = compose(
-    click.option("--json", "as_json", is_flag=True, help="One JSON object a line."), safe_numbers_option
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line."), safe_numbers_option
 )
 color_option = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
 )
 port_option = click.option("--port", type=click.IntRange(1, 65_535), default=5400, help="UDP port.")
 period_options = compose(
-    click.option("--since", "--from", metavar="TIME", type=Moment(), help="Only from then on: a UTC time, or 15m ago."),
-    click.option("--until", "--to", metavar="TIME", type=Moment(end=True), help="Only before then; a day: to its end."),
+    click.option(
+        "--since", "--from", metavar="TIME", type=Moment(), help="Start of the period: a UTC time, or 15m ago."
+    ),
+    click.option(
+        "--until", "--to", metavar="TIME", type=Moment(end=True), help="End of the period; a day includes its end."
+    ),
 )
 
 
@@ -129,7 +133,9 @@ def count_options(what: str) -> Callable[[F], F]:
     """Return the options that limit a command that otherwise never ends."""
     return compose(
         click.option("-n", "--count", type=click.IntRange(min=1), help=f"End after so many {what}."),
-        click.option("-t", "--timeout", metavar="TIME", type=Duration(), help="End then; exit 5 if -n is unmet."),
+        click.option(
+            "-t", "--timeout", metavar="TIME", type=Duration(), help="End after this time; exit 5 if -n is unmet."
+        ),
     )
 
 
@@ -145,7 +151,7 @@ key_options = compose(
         metavar="FILE",
         multiple=True,
         shell_complete=complete_files,
-        help="A key; the first signs, all verify.",
+        help="A file with a key. The first key signs, all verify.",
     ),
     click.option(
         "--signer",
@@ -153,10 +159,12 @@ key_options = compose(
         metavar="SRC=FILE",
         multiple=True,
         shell_complete=complete_signers,
-        help="A public key, for sources below SRC.",
+        help="A file with the public key of sources below SRC.",
     ),
     click.option(
-        "--algorithm", type=click.Choice(["none", "crc32", "hmac", "sig"]), help="The check; else by the keys."
+        "--algorithm",
+        type=click.Choice(["none", "crc32", "hmac", "sig"]),
+        help="The check of datagrams; by default, the keys decide.",
     ),
 )
 
