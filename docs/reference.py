@@ -257,7 +257,7 @@ def in_words(default: str) -> bool:
 
 def _default(part: Part, key: Key) -> str:
     if key.required:
-        return "none: it must be there"
+        return "none (required)"
     said = part.default or ""
     return said if in_words(said) else f"`{said}`"
 
@@ -289,8 +289,8 @@ def _section(section: Section, known: dict[str, Key]) -> Iterator[str]:
 def _said_here(text: str) -> str:
     """Adapt what the manual page says of its own layout."""
     for there, here in (
-        ("Its default stands in parentheses behind it; the installed file", "The installed file"),
-        (r"Keys marked \[restart\]", "Keys that say so below"),
+        ("Its default follows in parentheses; the installed file", "The installed file"),
+        (r"Keys marked \[restart\]", "Keys marked so below"),
     ):
         text = text.replace(there, here)
     return text
@@ -307,9 +307,9 @@ def page(manual: str) -> str:
         told += [wrapped(_said_here(text)) for text in part.paragraphs]
     told += [
         wrapped(
-            "This page is made of the settings and of the manual page `man bccnd.yaml`. The file that is installed, "
-            "[etc/bccnd.yaml](../etc/bccnd.yaml), says more about some keys, in its comments. Each example below is a "
-            "file by itself; [examples of whole files](#examples) are at the end."
+            "This page has the same text as the manual page `man bccnd.yaml`. The installed file, "
+            "[etc/bccnd.yaml](../etc/bccnd.yaml), explains some keys further in its comments. Each example below is a "
+            "complete file; [longer examples](#examples) are at the end."
         )
     ]
     for section in found:
