@@ -52,7 +52,7 @@ def test_a_key_without_an_entry_or_the_reverse_is_an_error() -> None:
         with pytest.raises(ValueError, match=r"names|tea"):
             defaults.filled(page)
     with pytest.raises(ValueError, match=r"bus\.group"):
-        defaults.filled(MANUAL.replace(".It Cm bus.group Pq the one", ".It Cm bus.group Pq bccn\n.Cm"))
+        defaults.filled(MANUAL.replace(".It Cm bus.group Pq the group", ".It Cm bus.group Pq bccn\n.Cm"))
 
 
 def test_an_entry_holds_the_type_the_bounds_the_default_and_the_effect() -> None:
