@@ -146,7 +146,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
                 f"the daemon takes «{core}» of a core, like Redis, and as a service «{service}»; the median latency is "
                 f"«{thousands(figures.latency('bccnd', 1))}» us."
             ),
-            f"| idle | {idle} of a core ([measured](scaling.md#what-these-figures-are-not)), {resident} MB |",
+            f"| idle | {idle} of a core ([measured](scaling.md#limits-of-these-figures)), {resident} MB |",
             (
                 f"with 10,000 a message takes «{us(many - turns)}» us more, with 64 programs that get all "
                 f"«{percent(all_many / all_turns - 1)}» more"

@@ -19,8 +19,8 @@ KNOWN = Figures()
 #: headings of docs/scaling.md, by the axis whose table is below
 TABLES = {
     "clients": "What one core carries",
-    "shares": "Clients that want little",
-    "patterns": "Clients that want little",
+    "shares": "Clients with few channels",
+    "patterns": "Clients with few channels",
     "channels": "Channels",
     "sources": "Sources",
     "payload": "Payload",

@@ -51,7 +51,7 @@ def _costs(seconds: dict[str, float]) -> str:
         "heard": "a daemon receives a datagram on its segment",
         "passed": "a bridge's daemon hands a message to its gateway",
         "linked": "the gateway sends it over one link",
-        "brought": "a link brings a message, news or not",
+        "brought": "a link delivers a message, new or not",
         "broadcast": "a bridge broadcasts it, and receives that",
     }
     return table(["what", "us"], [[what, number(seconds[name] * 1e6)] for name, what in whats.items()])

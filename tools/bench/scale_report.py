@@ -98,7 +98,7 @@ def of_capacity(found: Findings) -> list[str]:
     for x in found.xs("clients"):
         packet, batch = (found.median(Key("clients", line, x)) for line in ("bccnd", "bccnd_batch"))
         rows.append([f"{x:,}", plain(packet), per_second(packet), plain(batch), per_second(batch)])
-    head = ["clients that get it", "ns, packet mode", "messages/s", "ns, batch mode", "messages/s"]
+    head = ["receiving clients", "ns, packet mode", "messages/s", "ns, batch mode", "messages/s"]
     return table(head, rows)
 
 
@@ -175,7 +175,7 @@ def of_clients(found: Findings, axis: Axis) -> list[str]:
         "ns for a message, and the multiple of the floor beside it": by_line(found, axis),
         "What one core carries": of_capacity(found),
         "a + b * clients": of_constants(found),
-        "Segments that are not here": of_segments(found),
+        "Large segments, calculated": of_segments(found),
     }
     return [line for title, lines in parts.items() if lines for line in ("", f"{title}:", "", *lines)][1:]
 
@@ -208,7 +208,7 @@ def of_direct(found: Findings, axis: Axis) -> list[str]:
     def by(value: Value) -> list[str]:
         return grid(axis, axis.lines, found.xs(axis.name), lambda key: plain(found.median(key, value)))
 
-    what = "and what it takes the sender, which does the kernel's part of the receiving on loopback:"
+    what = "and for the sender, which does the kernel's part of the receiving on loopback:"
     whole = "ns for a message, daemon and all programs' receiving together:"
     return [whole, "", *by(together), "", what, "", *by(sender)]
 
