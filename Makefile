@@ -286,7 +286,7 @@ bench: $(READY) $(BUILT)
 
 bench-pipeline: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
-	$(BIN)/python -m tools.bench.spark --steps $(ARGS)
+	$(BIN)/python -m tools.bench.spark $(ARGS)
 
 scale: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux chrt:util-linux

@@ -147,56 +147,77 @@ def _write(journal: str, name: str, first: int, host: int, columns: Any) -> int:
     at = at + copy * 2000
     order = np.argsort(at, kind="stable")
     source, number, key, epoch, at, copy, fresh = (one[order] for one in (source, number, key, epoch, at, copy, fresh))
-    count = len(at)
     beat = number % HEARTBEAT == 0
-    own = source % HOSTS == host
     chans = [*(f"data/{one}" for one in range(5)), *(f"heartbeat/{src}" for src in SRCS)]
+    verdict = np.select([source % HOSTS == host, copy, fresh], [3, 1, 2])
+    write_rows(
+        *(journal, NAMES[host], name, first, SRCS, source, key, at),
+        peer_ip=_named([f"10.0.0.{one + 1}" for one in range(HOSTS)], source % HOSTS),
+        verdict=_named(["accepted", "duplicate", "restart", "looped"], verdict),
+        epoch=pa.array(np.where(source % HOSTS == host, 0, epoch)),
+        chan=_named(chans, np.where(beat, 5 + source, source // HOSTS)),
+        len=pa.array(120 + number % 40),
+    )
+    return len(at)
 
-    def named(values: list[str], which: Any) -> pa.Array:
-        return pa.array(values).take(pa.array(which))
 
+def write_rows(
+    journal: str, host: str, name: str, first: int, srcs: list[str], source: Any, key: Any, at: Any, **columns: Any
+) -> None:
+    """Write rows of a host, a file for each day; without other columns all are accepted.
+
+    ``first`` is the number of the first row; each row has an index in ``srcs``, a number and a time.
+    """
     always = {
-        "host": NAMES[host],
+        "host": host,
         "journal_id": name,
         "segment": "lan",
+        "peer_ip": "10.0.0.1",
+        "verdict": "accepted",
         "magic": "BCCN1",
         "algo": "hmac",
+        "epoch": 1,
+        "chan": "data",
         "form": "plain",
+        "len": 120,
     }
-    columns = {
-        **{column: pa.repeat(value, count) for column, value in always.items()},
+    count = len(at)
+    made = {column: pa.repeat(value, count) for column, value in always.items()} | {
         "rec_no": pa.array(np.arange(first, first + count)),
         "ts": pa.array(at).cast(pa.timestamp("us", "UTC")),
-        "peer_ip": named([f"10.0.0.{one + 1}" for one in range(HOSTS)], source % HOSTS),
-        "peer_port": pa.array((40_000 + source).astype(np.int32)),
-        "verdict": named(["accepted", "duplicate", "restart", "looped"], np.select([own, copy, fresh], [3, 1, 2])),
-        "src": named(SRCS, source),
+        "peer_port": pa.array(40_000 + source),
+        "src": _named(srcs, source),
         "seq_key": pa.array(key),
-        "epoch": pa.array(np.where(own, 0, epoch).astype(np.int32)),
-        "chan": named(chans, np.where(beat, 5 + source, source // HOSTS)),
-        "len": pa.array((120 + number % 40).astype(np.int32)),
         "payload": pa.nulls(count, pa.binary()),
     }
-    table = pa.table(columns, schema=schema.OBS)
+    table = pa.table(made | columns, schema=schema.OBS)
     filesystem, root = files.open_root(journal)
     days = pc.strftime(table["ts"], format="%Y-%m-%d")
     for day in pc.unique(days).to_pylist():
         chosen = table.filter(pc.equal(days, day))
-        place = file_names.ObsFile(NAMES[host], day, name, chosen["rec_no"][0].as_py())
+        place = file_names.ObsFile(host, day, name, chosen["rec_no"][0].as_py())
         files.write(filesystem, root, place.path, chosen)
-    return count
+
+
+def _named(values: list[str], which: Any) -> pa.Array:
+    return pa.array(values).take(pa.array(which))
 
 
 def _sessions(journal: str, plan: Plan) -> None:
-    filesystem, root = files.open_root(journal)
     for host in range(HOSTS):
         for name, first, last in plan.journals(host):
             # Between two journals of a host there is no time.
             start = plan.start(first) - (0 if first else MINUTE)
             end = plan.start(last) - 1 if last < plan.chunks else plan.start(last - 1) + CHUNK + MINUTE
-            row = {"host": NAMES[host], "journal_id": name, "start_ts": start, "end_ts": end, "version": "bench"}
-            table = pa.Table.from_pylist([{**row, "socket_drops": 0, "tap_gaps": 0}], schema=schema.SESSIONS)
-            files.write(filesystem, root, file_names.sessions_path(NAMES[host], name), table)
+            write_session(journal, NAMES[host], name, start, end)
+
+
+def write_session(journal: str, host: str, name: str, start: int, end: int) -> None:
+    """Write that a host was listening from a time to another one, without losses."""
+    filesystem, root = files.open_root(journal)
+    row = {"host": host, "journal_id": name, "start_ts": start, "end_ts": end, "version": "bench"}
+    table = pa.Table.from_pylist([{**row, "socket_drops": 0, "tap_gaps": 0}], schema=schema.SESSIONS)
+    files.write(filesystem, root, file_names.sessions_path(host, name), table)
 
 
 def cells(tables: str) -> Truth:

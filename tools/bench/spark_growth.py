@@ -5,34 +5,26 @@
 
 from __future__ import annotations
 
-import datetime
 import gc
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import numpy as np
-import pyarrow as pa
 
 from bccnd.core.formats.tap_record import seq_key
-from bccnd.journal import file_names, files, schema
 from tests.support import ROOT
-from tools.bench.procs import Highest, family, kib_of
-from tools.bench.spark import BCCN, command_environment
+from tools.bench.fleet_rows import SECOND, START, write_rows, write_session
+from tools.bench.procs import family, kib_of
+from tools.bench.spark import judge, run_command
 
-SECOND: Final = 1_000_000
 DAY: Final = 86_400 * SECOND
-#: 2026-03-01, at midnight
-START: Final = int(datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC).timestamp()) * SECOND
 
 #: receivers of one source, and the numbers that it sends; the largest Python worker may take so many MB
 WIDE_HOSTS: Final = 100
@@ -56,47 +48,20 @@ HEAP_GROWTH: Final = 1.1
 COLLECTIONS: Final = 5
 
 
-def write_rows(journal: str, host: int, day: int, first: int, source: Any, number: Any, at: Any) -> None:
-    """Write the rows of a host and day, from the source, the number and the time of each; all are accepted."""
-    count = len(number)
-    name = f"h{host:03d}"
-    names = pa.array([f"h{each:03d}/prog/{1000 + each}" for each in range(int(source.max()) + 1)])
-    always = {
-        "host": name,
-        "journal_id": f"20260301T000000Z-{host:08x}",
-        "segment": "lan",
-        "peer_ip": "10.0.0.1",
-        "verdict": "accepted",
-        "magic": "BCCN1",
-        "algo": "hmac",
-        "chan": "data",
-        "form": "plain",
-    }
-    columns = {
-        **{column: pa.repeat(value, count) for column, value in always.items()},
-        "rec_no": pa.array(np.arange(first, first + count)),
-        "ts": pa.array(at).cast(pa.timestamp("us", "UTC")),
-        "peer_port": pa.array((40_000 + source).astype(np.int32)),
-        "src": names.take(pa.array(source)),
-        "seq_key": pa.array(seq_key(START) + number),
-        "epoch": pa.array(np.ones(count, np.int32)),
-        "len": pa.array(np.full(count, 120, np.int32)),
-        "payload": pa.nulls(count, pa.binary()),
-    }
-    filesystem, root = files.open_root(journal)
-    place = file_names.ObsFile(name, file_names.day_of(START + day * DAY), always["journal_id"], first)
-    files.write(filesystem, root, place.path, pa.table(columns, schema=schema.OBS))
+def journal_id(host: int) -> str:
+    return f"20260301T000000Z-{host:08x}"
+
+
+def write_host(journal: str, host: int, first: int, source: Any, number: Any, at: Any) -> None:
+    """Write accepted rows of a host, from the source, the number and the time of each."""
+    srcs = [f"h{each:03d}/prog/{1000 + each}" for each in range(int(source.max()) + 1)]
+    write_rows(journal, f"h{host:03d}", journal_id(host), first, srcs, source, seq_key(START) + number, at)
 
 
 def write_sessions(journal: str, hosts: int, days: int) -> None:
     """Write a session of each host from the first day to the last."""
-    filesystem, root = files.open_root(journal)
     for host in range(hosts):
-        name, journal_id = f"h{host:03d}", f"20260301T000000Z-{host:08x}"
-        row = {"host": name, "journal_id": journal_id, "start_ts": START, "end_ts": START + days * DAY - 1}
-        row |= {"version": "bench", "socket_drops": 0, "tap_gaps": 0}
-        table = pa.Table.from_pylist([row], schema=schema.SESSIONS)
-        files.write(filesystem, root, file_names.sessions_path(name, journal_id), table)
+        write_session(journal, f"h{host:03d}", journal_id(host), START, START + days * DAY - 1)
 
 
 def write_day(journal: str, day: int) -> None:
@@ -106,8 +71,7 @@ def write_day(journal: str, day: int) -> None:
     at = START + day * DAY + 6 * 3600 * SECOND + np.tile(np.arange(MESSAGES), SOURCES) * 60 * SECOND + source * SECOND
     order = np.argsort(at, kind="stable")
     for host in range(HOSTS):
-        columns = source[order], number[order], at[order] + host
-        write_rows(journal, host, day, day * len(number), *columns)
+        write_host(journal, host, day * len(number), source[order], number[order], at[order] + host)
 
 
 def largest_worker(pid: int) -> int:
@@ -120,21 +84,6 @@ def largest_worker(pid: int) -> int:
     return largest
 
 
-def run_command(folder: str, *words: str) -> tuple[Mapping[str, Any], float]:
-    """Run a command of the pipeline; return its summary, and the MB of its largest Python worker."""
-    environment = command_environment(folder)
-    command = [*BCCN, "pipeline", *words, "--json"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout
-        watch = Highest(lambda: largest_worker(running.pid), 0.2)
-        watch.start()
-        summary = json.loads(running.stdout.read().strip().splitlines()[-1])
-        largest = watch.stop()
-    if running.returncode:
-        raise click.ClickException("the run has failed")
-    return summary, largest * 1024 / 1e6
-
-
 def measure_worker(folder: str) -> tuple[float, float]:
     """The MB of the largest Python worker with many receivers of one source, and the seconds that all tables take."""
     journal = f"{folder}/wide"
@@ -142,10 +91,11 @@ def measure_worker(folder: str) -> tuple[float, float]:
     for host in range(WIDE_HOSTS):
         received = number[(number * 31 + host * 17) % 97 != 0]
         at = START + 3600 * SECOND + received * 10_000 + host
-        write_rows(journal, host, 0, 0, np.zeros(len(received), np.int64), received, at)
+        write_host(journal, host, 0, np.zeros(len(received), np.int64), received, at)
     write_sessions(journal, WIDE_HOSTS, 1)
-    summary, largest = run_command(folder, "build", journal, "--out", f"{folder}/wide-tables")
-    return largest, float(summary["seconds"])
+    words = ("build", journal, "--out", f"{folder}/wide-tables")
+    summary, largest = run_command(folder, *words, memory=largest_worker)
+    return largest * 1024 / 1e6, float(summary["seconds"])
 
 
 def measure_pass(folder: str, history: int) -> float:
@@ -155,13 +105,13 @@ def measure_pass(folder: str, history: int) -> float:
     for day in range(history):
         write_day(journal, day)
     write_sessions(journal, HOSTS, history)
-    summary, _ = run_command(folder, *words)
+    summary, _ = run_command(folder, *words, memory=largest_worker)
     click.echo(f"  {history} days at once: {summary['seconds']:.1f} s", err=True)
     taken: list[float] = []
     for day in range(history, history + PASSES):
         write_day(journal, day)
         write_sessions(journal, HOSTS, day + 1)
-        summary, _ = run_command(folder, *words)
+        summary, _ = run_command(folder, *words, memory=largest_worker)
         click.echo(f"  day {day + 1}: {summary['seconds']:.1f} s, {len(summary['days'])} days", err=True)
         taken.append(float(summary["seconds"]))
     return statistics.median(taken)
@@ -224,10 +174,7 @@ def main(only: tuple[str, ...]) -> None:
         for name, step in steps.items():
             if not only or name in only:
                 step(folder)
-    click.echo(f"\n{'figure':<36}{'value':>9}{'bound':>9}")
-    for name, value, bound in bounds:
-        click.echo(f"{name:<36}{value:>9.2f}{bound:>9.2f}{'  broken' if value > bound else ''}")
-    sys.exit(any(value > bound for _, value, bound in bounds))
+    judge(bounds)
 
 
 if __name__ == "__main__":
