@@ -121,22 +121,26 @@ def first(make: Callable[[Scheme], bytes]) -> Callable[[Scheme], str]:
 #: what is tried, by the first column of the guide's tables; the verdict is that of the datagram that matters
 TRIED: Final[dict[str, Callable[[Scheme], str]]] = {
     "a byte is damaged by accident": first(changed),
-    "the payload is changed, the check made anew": first(lambda at: datagram(at.outsider, TRUE, 100, b"opem")),
-    "forges a message under another name": first(lambda at: datagram(at.outsider, TRUE, 100)),
-    "one is made up without a check": first(lambda at: datagram(None, TRUE, 100)),
-    "one is made up with a check of another algorithm": first(foreign),
-    "a host of the fleet speaks under another one's name": first(lambda at: datagram(at.insider, TRUE, 100)),
-    "a stranger speaks under the name of a program of this host": first(lambda at: datagram(at.outsider, OWN, 100)),
-    "a message is sent again at once": lambda at: again(at, 0.0),
-    "... when its sender was silent for longer than the horizon": lambda at: again(at, LATER),
-    "... when its sender has gone on by `dedup.sanity` or more": lambda at: again(at, 0.0, gone_on=1024),
-    "... when its sender was forgotten": lambda at: again(at, 0.0, forgotten=True),
-    "... and it has no sender's name (`?`), after the horizon": lambda at: again(at, LATER, src=b"?"),
-    "a message is held back, and let through an hour later": held_back,
-    "a stranger used its sender's name with a number a little ahead": lambda at: put_behind(at, 500, "outsider"),
-    "a stranger used it with a number far ahead": lambda at: put_behind(at, 10**9, "outsider"),
-    "a host of the fleet used it with a number a little ahead": lambda at: put_behind(at, 500, "insider"),
-    "a host of the fleet used it with a number far ahead": lambda at: put_behind(at, 10**9, "insider"),
+    "an attacker changes the payload and computes a new check": first(
+        lambda at: datagram(at.outsider, TRUE, 100, b"opem")
+    ),
+    "an attacker forges a message under another name": first(lambda at: datagram(at.outsider, TRUE, 100)),
+    "an attacker sends a message without a check": first(lambda at: datagram(None, TRUE, 100)),
+    "an attacker sends a message with a check of another algorithm": first(foreign),
+    "a host of the fleet sends under another one's name": first(lambda at: datagram(at.insider, TRUE, 100)),
+    "an attacker sends under the name of a program of this host": first(lambda at: datagram(at.outsider, OWN, 100)),
+    "at once": lambda at: again(at, 0.0),
+    "after its sender was silent for longer than the horizon": lambda at: again(at, LATER),
+    "after its sender has sent `dedup.sanity` further messages or more": lambda at: again(at, 0.0, gone_on=1024),
+    "after its sender was forgotten": lambda at: again(at, 0.0, forgotten=True),
+    "after the horizon, and it has no sender's name (`?`)": lambda at: again(at, LATER, src=b"?"),
+    "only once, because the attacker held it back for an hour": held_back,
+    "an attacker without a key used its sender's name with a slightly higher number": lambda at: put_behind(
+        at, 500, "outsider"
+    ),
+    "an attacker without a key used the name with a much higher number": lambda at: put_behind(at, 10**9, "outsider"),
+    "a host of the fleet used the name with a slightly higher number": lambda at: put_behind(at, 500, "insider"),
+    "a host of the fleet used the name with a much higher number": lambda at: put_behind(at, 10**9, "insider"),
 }
 
 
