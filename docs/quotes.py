@@ -95,7 +95,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
                 f"2,000 messages a second: the same | {three(figures, 'bccnd', 'paced')} | | | "
                 f"{three(figures, 'redis', 'paced')} |"
             ),
-            f"NATS takes «{nats}» of it for one program, «{nats_64}» for 64.",
+            f"NATS takes «{nats}» of bccnd's time for one program, «{nats_64}» for 64.",
             f"at 2,000 messages a second the daemon takes «{core}» of a core («{service}» as a service)",
             (
                 f"at least «{at_1}» messages a second to one program, «{at_64}» to 64 programs, "

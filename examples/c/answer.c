@@ -1,7 +1,7 @@
 /* answer - publishes its identity on the channel that each message on demo/question names.
  *   cc -o answer answer.c && ./answer /run/bccnd/bus.sock
  *   bccn pub demo/question demo/answer
- * When the daemon restarts it connects and subscribes again. */
+ * When the daemon restarts, it reconnects and subscribes again. */
 #include "bccn.h"
 
 int main(int argc, char **argv)

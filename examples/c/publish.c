@@ -1,7 +1,7 @@
 /* publish - publishes one message, or each line of its input, through bccnd.
  *   cc -o publish publish.c && ./publish /run/bccnd/bus.sock demo/hello 'hello, world'
  *   printf 'one\ntwo\n' | ./publish /run/bccnd/bus.sock demo/lines
- * Ends with 0 when the daemon has taken all, with 1 when it has refused something, and says what. */
+ * Exits with 0 if the daemon accepted everything, with 1 if it refused something; it reports refusals on stderr. */
 #define _POSIX_C_SOURCE 200809L /* getline */
 #include "bccn.h"
 

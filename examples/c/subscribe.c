@@ -1,8 +1,8 @@
-/* subscribe - prints the messages of a pattern, with their senders, as they arrive from bccnd; says on stderr what was
- * lost.
+/* subscribe - prints the messages of a pattern, with their senders, as they arrive from bccnd; reports losses on
+ * stderr.
  *   cc -o subscribe subscribe.c && ./subscribe /run/bccnd/bus.sock 'demo/'
- * When the daemon restarts it connects again; what is sent before that does not arrive. With -b, before the socket, it
- * asks for batches: for channels with much traffic. */
+ * Reconnects when the daemon restarts; messages sent meanwhile do not arrive. -b, before the socket, requests batches,
+ * for channels with much traffic. */
 #include "bccn.h"
 
 static char buffer[BCCN_BUFFER];

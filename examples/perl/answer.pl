@@ -2,7 +2,7 @@
 # answer.pl - publishes its identity on the channel that each message on demo/question names.
 #   ./answer.pl /run/bccnd/bus.sock
 #   bccn pub demo/question demo/answer
-# When the daemon restarts it connects and subscribes again.
+# When the daemon restarts, it reconnects and subscribes again.
 
 use strict;
 use warnings;

@@ -2,7 +2,7 @@
 # publish.pl - publishes one message, or each line of its input, through bccnd.
 #   ./publish.pl /run/bccnd/bus.sock demo/hello 'hello, world'
 #   printf 'one\ntwo\n' | ./publish.pl /run/bccnd/bus.sock demo/lines
-# Ends with 0 when the daemon has taken all, with 1 when it has refused something, and says what.
+# Exits with 0 if the daemon accepted everything, with 1 if it refused something; it reports refusals on stderr.
 
 use strict;
 use warnings;

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
-# subscribe.pl - prints the messages of a pattern, with their senders, as they arrive from bccnd; says on stderr what was
-# lost.
+# subscribe.pl - prints the messages of a pattern, with their senders, as they arrive from bccnd; reports losses on
+# stderr.
 #   ./subscribe.pl /run/bccnd/bus.sock 'demo/'
-# When the daemon restarts it connects again; what is sent before that does not arrive.
+# Reconnects when the daemon restarts; messages sent meanwhile do not arrive.
 
 use strict;
 use warnings;

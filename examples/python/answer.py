@@ -2,7 +2,7 @@
 # answer.py - publishes its identity on the channel that each message on demo/question names.
 #   python3 ./answer.py /run/bccnd/bus.sock
 #   bccn pub demo/question demo/answer
-# When the daemon restarts it connects and subscribes again.
+# When the daemon restarts, it reconnects and subscribes again.
 import sys
 
 import bccnd

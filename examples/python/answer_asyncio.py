@@ -2,7 +2,7 @@
 # answer_asyncio.py - publishes its identity on the channel that each message on demo/question names; with a callback.
 #   python3 ./answer_asyncio.py /run/bccnd/bus.sock
 #   bccn pub demo/question demo/answer
-# When the daemon restarts it connects and subscribes again.
+# When the daemon restarts, it reconnects and subscribes again.
 import asyncio
 import sys
 

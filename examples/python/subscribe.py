@@ -2,7 +2,7 @@
 # subscribe.py - prints the messages of a pattern with their senders, as they arrive from bccnd; reports losses on
 # stderr.
 #   python3 ./subscribe.py /run/bccnd/bus.sock 'demo/'
-# When the daemon restarts it connects again; what is sent before that does not arrive.
+# Reconnects when the daemon restarts; messages sent meanwhile do not arrive.
 import os
 import sys
 from typing import NoReturn

@@ -2,7 +2,7 @@
 //   rustc answer.rs && ./answer /run/bccnd/bus.sock
 //   bccn pub demo/question demo/answer
 // Rust's standard library has no SOCK_SEQPACKET: three calls of libc open the socket, and File reads and writes it, one
-// packet a call. When the daemon restarts it connects and subscribes again.
+// packet a call. When the daemon restarts, it reconnects and subscribes again.
 use std::fs::File;
 use std::io::{Error, Read, Result, Write};
 use std::os::fd::FromRawFd;

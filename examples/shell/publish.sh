@@ -2,11 +2,11 @@
 # Publishes one message, or each line of its input, through bccnd; needs socat.
 #   ./publish.sh /run/bccnd/bus.sock demo/hello 'hello, world'
 #   printf 'one\ntwo\n' | ./publish.sh /run/bccnd/bus.sock demo/lines
-# Ends with 0 when the daemon has taken all, with 1 when it has refused something, and says what.
-# type=5 is SOCK_SEQPACKET, on both sides of socat: each write of the shell is one packet, and dd makes one write of
-# what printf may write in pieces. All messages come from one program, <host>/socat/<pid>.
-# What a shell cannot do: a payload with a NUL (arguments hold none, and read drops them), or larger than some 200 KiB;
-# be fast (a line costs two processes).
+# Exits with 0 if the daemon accepted everything, with 1 if it refused something; it reports refusals on stderr.
+# type=5 is SOCK_SEQPACKET, on both sides of socat: each write of the shell is one packet, and dd joins
+# the writes of printf into one. All messages come from one program, <host>/socat/<pid>.
+# Limits of a shell: payloads cannot have a NUL (arguments hold none, and read drops them) or more than some 200 KiB. It
+# is slow: a line costs two processes.
 [ $# -eq 2 ] || [ $# -eq 3 ] || { echo "usage: publish.sh SOCKET CHANNEL [PAYLOAD]" >&2 && exit 2; }
 # shellcheck disable=SC2016  # the shell behind socat expands these
 if [ $# -eq 3 ]; then
@@ -16,7 +16,7 @@ else
         printf "MSG %s\0%s" "$channel" "$line" | dd obs=400k status=none
     done'
 fi
-# The daemon echoes a sync when it is done with all before it. What was refused goes to the shell outside (fd 4).
+# The daemon echoes a sync after it has processed everything before it. Refusals go to the outer shell (fd 4).
 # shellcheck disable=SC2016
 sync='printf "CMSG !/bccn/sync\0%s" "$$"
     until case $got in "CMSG !/bccn/sync "*) ;; *) false ;; esac; do

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Prints the messages of a pattern, with their senders, as they arrive from bccnd; says on stderr what was lost or
-# refused. Needs socat and GNU sed.
+# Prints the messages of a pattern, with their senders, as they arrive from bccnd; reports losses and refusals
+# on stderr. Needs socat and GNU sed.
 #   ./subscribe.sh /run/bccnd/bus.sock 'demo/'
-# Ends with 1 when the daemon does: put it into a loop to connect again.
+# Exits with 1 when the daemon ends: run it in a loop to reconnect.
 # type=5 is SOCK_SEQPACKET, on both sides of socat: each write of the shell is one packet, and each read of dd takes one.
 # It is slow: a message costs two processes.
 [ $# -eq 2 ] || { echo "usage: subscribe.sh SOCKET PATTERN" >&2 && exit 2; }
-# A frame becomes a line of what is printed (fd 3); 9 says that there was a frame. A message without meta is local.
+# A frame becomes a line of output (fd 3); status 9 means that a frame was read. A message without meta is local.
 # shellcheck disable=SC2016  # the shell behind socat expands these
 work='
     printf "CMSG !/bccn/meta/on"

@@ -3,7 +3,7 @@
 //	go build -o answer ./cmd/answer && ./answer /run/bccnd/bus.sock
 //	bccn pub demo/question demo/answer
 //
-// When the daemon restarts it connects and subscribes again.
+// When the daemon restarts, it reconnects and subscribes again.
 package main
 
 import (

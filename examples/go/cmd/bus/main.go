@@ -5,8 +5,8 @@
 //	./bus publish /run/bccnd/bus.sock demo/hello 'hello, world'
 //	printf 'one\ntwo\n' | ./bus publish /run/bccnd/bus.sock demo/lines
 //
-// subscribe connects again when the daemon restarts; what is sent before that does not arrive. publish ends with 0 when
-// the daemon has taken all, with 1 when it has refused something.
+// subscribe reconnects when the daemon restarts; messages sent meanwhile do not arrive. publish exits with 0 if the
+// daemon accepted everything, with 1 if it refused something.
 package main
 
 import (
