@@ -53,7 +53,11 @@ def test_a_figure_that_changes_is_written_into_every_page_that_quotes_it() -> No
     sections["scale clients"]["cpu_ns"]["bccnd"]["1"] = 1990
     changed = Figures(sections)
     for name, expected in {
-        "README.md": ["0.6, 2.0, 31 |", "NATS takes a third of bccnd's time for one program, half for 64.", "at least 500,000"],
+        "README.md": [
+            "0.6, 2.0, 31 |",
+            "NATS takes a third of bccnd's time for one program, half for 64.",
+            "at least 500,000",
+        ],
         "comparison.md": ["31,000 (30,000 to 32,000) x0.38", "0.6, 2.0, 31 us", "[500,000 messages a second]"],
         "questions.md": ["at least 500,000 messages of 150 bytes"],
     }.items():
