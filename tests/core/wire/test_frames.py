@@ -118,6 +118,14 @@ def test_a_payload_without_a_head_is_refused(payload: bytes) -> None:
     assert reason_of(frames.read_arrived, payload) == "no_link"
 
 
+def test_a_number_has_at_most_20_digits() -> None:
+    most = b"1" * 20
+    assert frames.read_meta(b"a:%b:%b:p|x" % (most, most)) == (b"a", int(most), int(most), "p", b"x")
+    assert frames.read_forwarded(most + b"|x") == (int(most), b"x")
+    for numbers in (most + b"1:1", b"1:1" + most):
+        assert reason_of(frames.read_meta, b"a:%b:p|x" % numbers) == "no_meta"
+
+
 def test_what_is_not_of_the_tap_or_of_a_link_is_refused() -> None:
     for key in (b"!/tap", b"a/b", b""):
         assert reason_of(frames.read_tapped, key, b"yard:1:2:p|x") == "no_tap"
@@ -184,7 +192,7 @@ NO_BATCH: Final = [
     ("no_batch", [verb + b" 1\0" + ONE for verb in (b"MSG", b" MSGS", b"msgs")]),
     ("bad_count", [b"MSGS \0", b"MSGS 0\0", b"MSGS 00\0"]),
     ("bad_count", [b"MSGS %b\0" % count + ONE for count in (b"-1", b"+1", b" 1", b"1 ", b"1_0", b"0x1", b"\xb2")]),
-    ("bad_count", [b"MSGS " + b"9" * 5000 + b"\0" + ONE]),
+    ("bad_count", [b"MSGS " + b"9" * digits + b"\0" + ONE for digits in (21, 5000)]),
     ("cut_short", [b"MSGS 1\0" + rest for rest in (b"", b"\x06\0\0", SEVEN, ONE[:-1], SEVEN + A[:3])]),
     ("cut_short", [b"MSGS 2\0" + rest for rest in (ONE, ONE + b"\x07", ONE + ONE[:-1])]),
     ("cut_short", [b"MSGS 1\0\xff\xff\xff\xff" + A, b"MSGS 1\0\0\0\0\x07" + A]),

@@ -119,3 +119,12 @@ def test_a_tag_is_one_more_token_or_refused(host: bytes, program: bytes, pid: in
     assert name == base + b"/" + tag
     # An identity that has a fourth token already, because it is of one of several connections, takes a tag too.
     assert tagged(b"h/unknown/0/17", tag[:8], perl_safe=perl_safe) == b"h/unknown/0/17/" + tag[:8]
+
+
+def test_a_tag_may_be_as_long_as_the_identity_leaves_room_for() -> None:
+    longest = b"x" * MAX_TAG
+    assert tagged(b"h/p/1", longest) == b"h/p/1/" + longest
+    base = b"h" * (bccn1.MAX_SRC - 3)
+    assert tagged(base, b"xy") == base + b"/xy"
+    for one, tag in ((b"h/p/1", longest + b"x"), (base, b"xyz")):
+        assert reason_of(tagged, one, tag) == "bad_tag"
