@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 
 from tests.support import ROOT
 from tools.mutation.mutants import mutants
@@ -49,3 +51,23 @@ def test_every_mutant_of_a_module_is_legal_and_differs() -> None:
     for one in found:
         ast.parse(one.text)
         assert one.text != source
+
+
+def survivors(*tests: str) -> str:
+    """Run mutants of a module with these tests and return what is printed."""
+    command = [
+        sys.executable,
+        "-m",
+        "tools.mutation",
+        "bccnd/core/formats/units.py",
+        "--sample",
+        "4",
+        "--tests",
+        *tests,
+    ]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
+def test_mutants_survive_only_where_no_test_reaches_them() -> None:
+    assert survivors("tests/core/formats/test_units.py").startswith("4 of ")
+    assert survivors("tests/core/formats/test_pem.py").count("survives: ") == 4

@@ -269,6 +269,7 @@ def test_what_each_key_has_verified_is_counted_and_which_source_signs_with_which
     assert found == [names[0], names[1], names[0], "", names[0]]
     after = IntegrityChecker([Hmac(OTHER_KEY), Hmac(KEY)])
     after.adopt_counts(checker)
+    after.adopt_counts(IntegrityChecker([Hmac(THIRD_KEY)]))  # a key that is no longer accepted
     assert [(one.fingerprint, one.signs, one.verified) for one in after.list_keys()] == [
         (names[1], True, 1),
         (names[0], False, 2),
@@ -303,3 +304,12 @@ def test_public_keys_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
     ]
     # As many sources are remembered as may be, the latest; of others nothing is known.
     assert [checker.key_of(src, 1) for src in (b"a/1", b"a/2", b"b/1")] == ["", names[1], names[1]]
+
+
+def test_an_algorithm_follows_from_the_keys() -> None:
+    assert integrity.usual_algorithm([KEY], [PUBLIC]) == "sig"
+    assert integrity.usual_algorithm([KEY], ()) == "hmac"
+    assert integrity.usual_algorithm((), ()) == "none"
+    assert not IntegrityChecker([Crc32()]).list_keys()
+    # the name of a key in lists and counts of all hosts
+    assert fingerprint(b"key") == "afe4399b9d025d56"
