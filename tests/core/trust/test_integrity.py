@@ -294,6 +294,7 @@ def test_public_keys_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(integrity, "_MAX_SIGNERS", 2)
     names = [fingerprint_of(public) for public in (PUBLIC, OTHER_PUBLIC)]
     checker = make_checker("sig", [PRIVATE], {b"a": [OTHER_PUBLIC, PUBLIC], b"b": [OTHER_PUBLIC]})
+    assert [one.verified for one in checker.list_keys()] == [0, 0]
     sealers = [make_checker("sig", [private]) for private in (PRIVATE, OTHER_PRIVATE)]
     bodies = [b"a/1:1:c|x", b"a/2:1:c|x", b"b/1:1:c|x"]
     for body, sealer in zip(bodies, (*sealers, sealers[1]), strict=True):
@@ -302,6 +303,9 @@ def test_public_keys_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
         (names[0], "sig", True, ("a",), 1),
         (names[1], "sig", False, ("a", "b"), 2),
     ]
+    after = make_checker("sig", [PRIVATE], {b"b": [OTHER_PUBLIC], b"c": [public_of(generate())]})
+    after.adopt_counts(checker)
+    assert sorted(one.verified for one in after.list_keys()) == [0, 0, 2]
     # As many sources are remembered as may be, the latest; of others nothing is known.
     assert [checker.key_of(src, 1) for src in (b"a/1", b"a/2", b"b/1")] == ["", names[1], names[1]]
 
