@@ -1,4 +1,4 @@
-"""Limits of this process, lowered for a while."""
+"""Descriptors of this process, and its limits, lowered for a while."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+def descriptors() -> set[str]:
+    """Those that this process has open."""
+    return set(os.listdir("/proc/self/fd"))
 
 
 @contextmanager

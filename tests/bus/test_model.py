@@ -23,7 +23,7 @@ from tests.bus.packets import unbatched
 from tests.core import naive
 from tests.handover.successors import Site
 from tests.rules import bus_limits
-from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, turn_until
+from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, own_identity, turn_until
 
 #: how long the tests go on
 STEPS: Final = int(os.environ.get("BCCND_STEPS", "250"))
@@ -323,7 +323,7 @@ def test_every_client_gets_exactly_its_messages_and_nothing_is_left(tmp_path: Pa
                     # All clients of the test process have one name and differ in their tags only.
                     peer = hub.connect(who=who, entrance=checker)
                     if who is None:
-                        base = b"relay01/%b/%d" % (Path("/proc/self/comm").read_bytes().rstrip(b"\n"), os.getpid())
+                        base = own_identity()
                     else:
                         assert peer.process is not None
                         base = b"relay01/%b/%d" % (who.program, peer.process.pid)

@@ -15,7 +15,7 @@ from bccnd.core.wire import frames
 from tests.bus import packets as net_packets
 from tests.bus.packets import accounted, collect, from_segment, mode, numbers, unbatched
 from tests.rules import bus_limits
-from tests.support import ANN, BOB, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
+from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
 
 #: small enough for a socket that keeps little, and too large for many of them
 PART = b"x" * 1000
@@ -182,9 +182,8 @@ def test_what_a_publisher_sends_behind_a_message_that_waits_is_done_behind_it(sm
 
 
 def test_blocked_publisher_still_receives(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), slow(small, b"b")
-    mode(one, soft="block")
-    clog(small, one)
+    _, publisher, _ = blocked(small)
+    publisher.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, TINY)
     publisher.publish(b"a", b"x")
     small.settle()
     for number in range(30):
@@ -237,29 +236,26 @@ def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
     assert small.bus.counters.held["slow_reader"] in (1, 2)
 
 
-def test_blocked_publisher_that_closes_loses_nothing(small: Hub) -> None:
+@pytest.mark.parametrize("half", [False, True])
+def test_blocked_publisher_that_closes_or_half_closes_loses_nothing(small: Hub, half: bool) -> None:
     one, publisher, count = blocked(small)
-    publisher.send(*numbered(count, 50))
+    publisher.send(b"SUB b", *numbered(count, 50))
     small.settle()
     assert is_held(publisher)
-    publisher.close()
+    if half:
+        publisher.sock.shutdown(socket.SHUT_WR)
+    else:
+        publisher.close()
     small.turn(50)
     assert publisher.client.open
-    assert not small.loop.watches(publisher.client.fd)
+    assert not small.loop.watches(publisher.client.fd) or half
     assert numbers(collect(one, count + 50)) == list(range(count + 50))
-    turn_until(small.loop, lambda: len(small.bus.clients) == 1, "the end of the publisher")
-
-
-def test_blocked_publisher_that_half_closes_loses_nothing(small: Hub) -> None:
-    one, publisher, count = blocked(small)
-    publisher.send(b"SUB b")
-    publisher.send(*numbered(count, 10))
-    publisher.sock.shutdown(socket.SHUT_WR)
-    small.turn(20)
-    assert numbers(collect(one, count + 10)) == list(range(count + 10))
-    small.settle()
-    small.deliver(((publisher.client.fd,), b"MSG b\0x"))
-    assert publisher.receive() == b"MSG b\0x"
+    if half:
+        small.settle()
+        small.deliver(((publisher.client.fd,), b"MSG b\0x"))
+        assert publisher.receive() == b"MSG b\0x"
+    else:
+        turn_until(small.loop, lambda: len(small.bus.clients) == 1, "the end of the publisher")
 
 
 @pytest.mark.parametrize("cause", ["end", "full queue", "queue", "discard", "error"])
@@ -411,6 +407,15 @@ def test_all_clients_of_a_user_share_one_rate_for_messages_until_it_is_taken_awa
         assert hub.bus.counters.held["rate"] == 1
 
 
+def waiting_for_rate(hub: Hub, count: int) -> tuple[Peer, list[Peer]]:
+    """A client, and publishers that have sent it their number: the first was published, the others wait."""
+    one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(count)]
+    for number, publisher in enumerate(publishers):
+        publisher.publish(b"a", b"%d" % number)
+        hub.settle()
+    return one, publishers
+
+
 def next_token(hub: Hub, peer: Peer) -> None:
     """Let the time pass that a user needs for one more message of the rate `SELDOM`."""
     peer.client.account.stamp -= 1 / SELDOM
@@ -442,10 +447,7 @@ def test_a_token_of_the_rate_resumes_one_publisher_and_all_have_their_turn(tmp_p
 
 def test_a_publisher_does_not_overtake_those_that_wait_for_the_rate(tmp_path: Path) -> None:
     with rated(tmp_path, SELDOM) as hub:
-        one, pair, late = hub.connect(b"a"), [hub.connect() for _ in range(2)], hub.connect()
-        for number, publisher in enumerate(pair):
-            publisher.publish(b"a", b"%d" % number)
-            hub.settle()
+        (one, _), late = waiting_for_rate(hub, 2), hub.connect()
         one.client.account.stamp -= 1 / SELDOM  # a token is there before the timer has run
         late.publish(b"a", b"2")
         hub.settle()
@@ -457,10 +459,7 @@ def test_a_publisher_does_not_overtake_those_that_wait_for_the_rate(tmp_path: Pa
 
 def test_a_client_that_ends_waits_for_the_rate_no_longer(tmp_path: Path) -> None:
     with rated(tmp_path, SELDOM) as hub:
-        one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(4)]
-        for number, publisher in enumerate(publishers):
-            publisher.publish(b"a", b"%d" % number)
-            hub.settle()
+        one, publishers = waiting_for_rate(hub, 4)
         hub.bus.registry.end(publishers[1].client, "pid_reused", "a test")
         assert list(one.client.account.waiting) == [publisher.client for publisher in publishers[2:]]
         next_token(hub, one)
@@ -476,10 +475,7 @@ def test_a_client_that_ends_waits_for_the_rate_no_longer(tmp_path: Path) -> None
 
 def test_another_rate_holds_at_once_for_those_that_wait(tmp_path: Path) -> None:
     with rated(tmp_path, SELDOM) as hub:
-        one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(4)]
-        for number, publisher in enumerate(publishers):
-            publisher.publish(b"a", b"%d" % number)
-            hub.settle()
+        one, _ = waiting_for_rate(hub, 4)
         hub.reload(bus_limits(user={"rate": 2 * SELDOM}))
         hub.settle()
         assert hub.bus.counters.published == 1

@@ -18,6 +18,7 @@ from bccnd.bus.clients.registry import PORTION, PORTIONS
 from bccnd.core.wire import frames
 from bccnd.net.loop import READABLE
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
+from tests.limits import descriptors
 from tests.rules import bus_limits
 from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, slow, turn_until
 
@@ -30,29 +31,36 @@ def limited(folder: Path, *, queue_messages: int = 1000, **user: float) -> Hub:
     return Hub(folder, limits=limits, others=[("path", admit_all)])
 
 
-def test_a_user_has_so_many_clients_and_one_more_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with limited(tmp_path, clients=2) as hub:
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [({"user": {"clients": 2}}, "too_many_clients_of_user"), ({"max_clients": 2}, "too_many_clients")],
+)
+def test_one_client_more_than_may_be_is_refused_until_another_leaves(
+    tmp_path: Path, limits: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Hub(tmp_path, limits=bus_limits(**limits), others=[("path", admit_all)]) as hub:
         mine = [hub.connect(b"a", who=ANN) for _ in range(2)]
-        before = len(os.listdir("/proc/self/fd"))
+        before = descriptors()
         for _ in range(3):
             third = hub.knock(ANN)
             hub.turn()
-            assert third.receive() == b"CMSG !/bccn/error\0too_many_clients_of_user "
+            assert third.receive() == b"CMSG !/bccn/error\0%b " % reason.encode()
             assert third.ended()
             third.close()
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert descriptors() == before
         assert len(hub.bus.quota) == 1
         every_charge_is_what_is_kept(hub)
-        assert {reason: count for reason, count in hub.bus.counters.refused.all().items() if count} == {
-            "too_many_clients_of_user": 3
-        }
+        assert hub.bus.counters.refused[reason] == sum(hub.bus.counters.refused.all().values()) == 3
         (record,) = [one for one in caplog.records if "refused" in one.getMessage()]
         assert "ann" in record.getMessage()
-        assert "bus.user.clients" in vars(record)["remedy"]
-        assert hub.connect(who=BOB).all() == hub.connect().all() == []
+        assert "clients" in vars(record)["remedy"]
+        if "user" in limits:
+            assert hub.connect(who=BOB).all() == hub.connect().all() == []
+        clients = len(hub.bus.clients)
         mine[0].close()
-        turn_until(hub.loop, lambda: len(hub.bus.clients) == 3)
-        assert hub.connect(who=ANN).all() == []
+        turn_until(hub.loop, lambda: len(hub.bus.clients) < clients)
+        hub.connect(who=ANN).publish(b"a", b"x")
+        assert mine[1].all() == [b"MSG a\0x"]
         every_charge_is_what_is_kept(hub)
 
 
@@ -220,7 +228,7 @@ def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back(tm
     )
     users: list[Who | None] = [None, ANN, BOB]
     gc.collect()  # what tests before this one have left open
-    descriptors = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     with Hub(tmp_path, limits=limits, others=[("broker", admit_all)]) as hub:
         peers: list[Peer] = []
         for step in range(STEPS):
@@ -255,4 +263,4 @@ def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back(tm
             peer.close()
         turn_until(hub.loop, lambda: not hub.bus.clients, "the end of all clients")
         nothing_is_left(hub)
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert descriptors() == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -91,10 +90,6 @@ def refused(call: Callable[..., object], *arguments: object, **options: object) 
     with pytest.raises(EndpointError) as caught:
         call(*arguments, **options)
     return caught.value
-
-
-def descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ from bccnd.client.session import Event, Reconnected, Refusal
 from bccnd.client.transport import dial
 from bccnd.core.wire import frames
 from bccnd.errors import BusError
-from tests.client.segments import descriptors
 from tests.client.sessions import Bare, batch, frame, without_syncs
+from tests.limits import descriptors
 from tests.refusals import refused
 from tests.support import PATIENCE, ROOT, Hub, turning, wait
 

@@ -19,8 +19,8 @@ from bccnd.client.bus import Connection, Event, Reconnected, Refusal, connect
 from bccnd.client.message import Message
 from bccnd.core.wire import frames
 from bccnd.errors import BusError
-from tests.client.segments import descriptors
 from tests.client.sessions import Bare, batch, frame
+from tests.limits import descriptors
 from tests.refusals import refused
 from tests.support import PATIENCE, Do, Hub, turning, wait
 

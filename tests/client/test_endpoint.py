@@ -19,10 +19,11 @@ from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
 from bccnd.core.trust import signatures
 from bccnd.core.wire.verdicts import NAMES
-from tests.client.segments import Segment, descriptors, heard, judged, payloads, refused, soon, until_now, verdicts
+from tests.client.segments import Segment, heard, judged, payloads, refused, soon, until_now, verdicts
 from tests.core import material
 from tests.core.world import ANY_BYTES
 from tests.e2e.harness import KEY, datagram
+from tests.limits import descriptors
 from tests.support import BROADCAST, PATIENCE, wait
 
 OTHER_KEY: Final = b"another key, as long as it has to be"
