@@ -24,6 +24,7 @@ from bccnd.net import listen as listen_module
 from bccnd.net.listen import ACCEPTS, Acceptor, listen_abstract, listen_bus, listen_tcp, listen_unix
 from bccnd.net.loop import Loop
 from bccnd.net.peer import credentials
+from tests.limits import descriptors
 from tests.support import NOBODY, PATIENCE, ROOT, need_root, turn, turn_until, without_root
 
 
@@ -32,10 +33,6 @@ def folder() -> Iterator[Path]:
     """A folder that others than root can reach, too, which pytest's own cannot be."""
     with tempfile.TemporaryDirectory(prefix="bccnd-test-") as name:
         yield Path(name)
-
-
-def descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
 
 
 def refusal(path: object, mode: int = 0o600, gid: int | None = None) -> StartError:
@@ -97,12 +94,10 @@ def test_a_lock_that_another_user_holds_on_the_directory_stops_no_start(folder: 
     ) as stranger:
         assert stranger.stdout is not None
         assert stranger.stdout.readline() == b"\n"
-        starting = subprocess.Popen([sys.executable, "-c", STARTER, str(folder / "bus.sock")], cwd=ROOT)
+        starter = [sys.executable, "-c", STARTER, str(folder / "bus.sock")]
         try:
-            assert starting.wait(PATIENCE) == 0
+            subprocess.run(starter, cwd=ROOT, timeout=PATIENCE, check=True)
         finally:
-            starting.kill()
-            starting.wait()
             stranger.kill()
     assert os.listdir(folder) == ["bus.sock"]
 
@@ -446,9 +441,15 @@ def let_pass(loop: Loop) -> None:
     turn(loop, 3)
 
 
-def test_out_of_descriptors_accepting_pauses_and_is_logged(
-    loop: Loop, broke: Broke, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("error", "why", "remedy"),
+    [(errno.EMFILE, "Too many open files", "LimitNOFILE="), (errno.EPERM, "Operation not permitted", "")],
+    ids=["out of descriptors", "a security module"],
+)
+def test_accepting_pauses_after_an_error_which_is_logged_once(
+    loop: Loop, broke: Broke, caplog: pytest.LogCaptureFixture, error: int, why: str, remedy: str
 ) -> None:
+    broke.error = error
     accepted: list[socket.socket] = []
     acceptor = Acceptor(loop, broke, "visitors", accepted.append)
     with socket.create_connection(broke.getsockname()):
@@ -461,8 +462,8 @@ def test_out_of_descriptors_accepting_pauses_and_is_logged(
                 broke.broke = False
             let_pass(loop)
         (record,) = caplog.records
-        assert "visitors: Too many open files" in record.getMessage()
-        assert "LimitNOFILE=" in vars(record)["remedy"]
+        assert f"visitors: {why}" in record.getMessage()
+        assert remedy in vars(record)["remedy"]
         accepted[0].close()
     acceptor.close()
 
@@ -487,20 +488,4 @@ def test_a_listener_that_was_shut_down_is_logged_once_and_watched_no_more(
     assert len(accepted) == (kind == "unix"), "what had connected before"
     for sock in (*accepted, parent):
         sock.close()
-    acceptor.close()
-
-
-def test_what_is_refused_to_accept_is_tried_again_after_a_pause(
-    loop: Loop, broke: Broke, caplog: pytest.LogCaptureFixture
-) -> None:
-    broke.error = errno.EPERM  # a security module may refuse it
-    accepted: list[socket.socket] = []
-    acceptor = Acceptor(loop, broke, "visitors", accepted.append)
-    with socket.create_connection(broke.getsockname()):
-        turn(loop, 100)
-        assert broke.asked == 1
-        broke.broke = False
-        let_pass(loop)
-        assert [vars(record)["event"] for record in caplog.records] == ["accept_failed"]
-        accepted[0].close()
     acceptor.close()

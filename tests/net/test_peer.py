@@ -17,7 +17,7 @@ from bccnd.bus.clients.client import BusLimits
 from bccnd.core.wire import frames
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, PeerIdentifier, credentials
-from tests.limits import descriptors_left
+from tests.limits import descriptors, descriptors_left
 from tests.rules import bus_limits
 from tests.support import ANN, BOB, ROOT, Hub, Peer, Process, Who, cannot_here, messages, need_root, slow, turn_until
 
@@ -101,10 +101,10 @@ def test_a_process_that_has_ended_keeps_its_user_not_its_name(
         for ended in (False, True):
             if ended:
                 process.end()
-            before = len(os.listdir("/proc/self/fd"))
+            before = descriptors()
             for _ in range(20):
                 peer = identifier.identify(served)
-            assert len(os.listdir("/proc/self/fd")) == before
+            assert descriptors() == before
         assert peer == (process.pid, ANN.uid, ANN.gid, frozenset({ANN.gid}), UNKNOWN, 0)
         assert credentials(served) == (process.pid, ANN.uid, ANN.gid)
 
@@ -175,37 +175,30 @@ def pretend_older(peer: Peer) -> None:
     client.peer = client.peer._replace(started=client.peer.started - 1)
 
 
-def test_the_earlier_client_of_a_reused_pid_is_ended(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
-    old, other = hub.connect(b"a"), hub.connect(b"a")
+def test_earlier_clients_of_a_reused_pid_are_ended_whatever_their_tag(
+    hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, tagged, other = (hub.connect(b"a") for _ in range(3))
+    tagged.send(frames.request(frames.TAG, b"tag"))
+    tagged.all()
     pretend_older(old)
+    pretend_older(tagged)
     hub.bus.registry.by_pid.remove(other.client)
     other.client.peer = other.client.peer._replace(pid=os.getppid())
     hub.bus.registry.by_pid.add(other.client)
     new = hub.connect(b"a")
     assert old.ended()
-    assert not old.client.open
-    assert other.client.open
+    assert tagged.ended()
+    assert set(hub.bus.clients) == {other.client.fd, new.client.fd}
     assert new.client.identity == old.client.base
-    assert hub.bus.counters.ended.all() == {"slow": 0, "pid_reused": 1, "bug": 0}
-    (line,) = [message for message in caplog.messages if "its pid belongs to" in message]
+    assert hub.bus.counters.ended.all() == {"slow": 0, "pid_reused": 2, "bug": 0}
+    assert set(hub.egress._open) == {new.client.identity}
+    (line, _) = [message for message in caplog.messages if "its pid belongs to" in message]
     assert f"pid {os.getpid()}" in line
     new.publish(b"a", b"x")
     assert messages(new.all(), b"a") == messages(other.all(), b"a") == [b"x"]
     assert len(hub.routes) == 2
     assert hub.bus.quota.account(os.geteuid()).clients == 2  # type: ignore[union-attr]
-
-
-def test_all_clients_of_a_reused_pid_are_ended_whatever_their_tag(hub: Hub) -> None:
-    old = [hub.connect() for _ in range(3)]
-    old[1].send(frames.request(frames.TAG, b"tag"))
-    old[1].all()
-    for peer in old:
-        pretend_older(peer)
-    new = hub.connect()
-    assert all(peer.ended() for peer in old)
-    assert hub.bus.counters.ended["pid_reused"] == 3
-    assert set(hub.bus.clients) == {new.client.fd}
-    assert set(hub.egress._open) == {new.client.identity}
 
 
 def test_clients_of_one_process_live_side_by_side_also_where_its_start_is_not_known(hub: Hub) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import select
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from bccnd.net import process_supervisor
 from bccnd.net.loop import READABLE, Loop, first_served
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.version import VERSION
+from tests.limits import descriptors, descriptors_left
 from tests.support import turn, turn_until
 
 
@@ -28,6 +28,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shell(text: str) -> list[str]:
     return ["/bin/sh", "-c", text]
+
+
+def started(loop: Loop, text: str) -> ChildProcess:
+    """A child that runs a shell, and whose end is looked after."""
+    program = ChildProcess(loop, "nng", shell(text))
+    program.start()
+    return program
 
 
 def alive(pid: int) -> bool:
@@ -56,10 +63,7 @@ def stays_away(loop: Loop, program: ChildProcess) -> bool:
 def test_a_child_that_ends_is_restarted_after_pauses(
     loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    program = ChildProcess(
-        loop, "nng", shell(f"echo >> {tmp_path}/starts; [ -e {tmp_path}/kill ] && kill -KILL $$; exit 3")
-    )
-    program.start()
+    program = started(loop, f"echo >> {tmp_path}/starts; [ -e {tmp_path}/kill ] && kill -KILL $$; exit 3")
     turn_until(loop, lambda: program.starts == 5, "the fifth start")
     (tmp_path / "kill").touch()
     turn_until(loop, lambda: "SIGKILL" in caplog.text, "an end by a signal")
@@ -71,8 +75,7 @@ def test_a_child_that_ends_is_restarted_after_pauses(
 
 
 def test_a_child_that_exits_with_no_retry_is_not_restarted(loop: Loop) -> None:
-    program = ChildProcess(loop, "nng", shell("exit 2"))
-    program.start()
+    program = started(loop, "exit 2")
     turn_until(loop, lambda: not program.pid, "its end")
     assert stays_away(loop, program)
 
@@ -81,10 +84,10 @@ def test_a_failing_start_is_logged_and_retried(loop: Loop, caplog: pytest.LogCap
     program = ChildProcess(loop, "nng", ["/there/is/no/such/program"])
     program.start()
     assert "cannot start (No such file or directory)" in caplog.text
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     turn_until(loop, lambda: caplog.text.count("cannot start") > 3, "further attempts")
     program.stop()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
 
 
 @pytest.mark.parametrize("spare", [0, 1, 2])
@@ -92,16 +95,9 @@ def test_without_descriptors_the_start_is_retried_and_no_process_remains(
     loop: Loop, spare: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     program = ChildProcess(loop, "nng", shell("exec sleep 100"))
-    before = set(os.listdir("/proc/self/fd"))
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = [os.dup(0) for _ in range(spare + 1)]
-    for fd in free:
-        os.close(fd)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free), limits[1]))
-    try:
+    before = descriptors()
+    with descriptors_left(spare):
         program.start()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert program.pid == 0
     assert "cannot start (Too many open files)" in caplog.text
     turn_until(loop, lambda: program.pid, "the next attempt")
@@ -109,24 +105,22 @@ def test_without_descriptors_the_start_is_retried_and_no_process_remains(
     program.stop()
     turn_until(loop, lambda: not Path(f"/proc/{pid}").exists(), "its end")
     turn_until(loop, childless, "the end of all attempts")
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
 
 
 def test_a_stopped_child_ends_and_is_reaped(loop: Loop) -> None:
-    program = ChildProcess(loop, "nng", shell("exec sleep 100"))
-    program.start()
+    program = started(loop, "exec sleep 100")
     pid = program.pid
     assert alive(pid)
-    before = len(os.listdir("/proc/self/fd"))
+    open_before = descriptors()
     program.stop()
     turn_until(loop, lambda: not os.path.exists(f"/proc/{pid}"), "the reaping")
-    assert len(os.listdir("/proc/self/fd")) == before - 2
+    assert len(open_before - descriptors()) == 2
     assert stays_away(loop, program)
 
 
 def test_a_child_stopped_during_its_pause_is_not_restarted(loop: Loop) -> None:
-    program = ChildProcess(loop, "nng", shell("exit 1"))
-    program.start()
+    program = started(loop, "exit 1")
     turn_until(loop, lambda: not program.pid, "its end")
     program.stop()
     assert stays_away(loop, program)
@@ -162,8 +156,7 @@ def test_an_event_of_a_child_that_was_replaced_does_not_wait_for_its_successor(
 
 
 def test_an_event_without_an_end_changes_nothing(loop: Loop) -> None:
-    program = ChildProcess(loop, "nng", shell("exec sleep 10"))
-    program.start()
+    program = started(loop, "exec sleep 10")
     pid = program.pid
     program._on_exit(READABLE)
     assert (program.pid, alive(pid)) == (pid, True)
@@ -174,8 +167,7 @@ def test_a_child_that_the_kernel_has_reaped_is_restarted(loop: Loop, caplog: pyt
     # Whoever ignores SIGCHLD passes that on to the programs it starts.
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        program = ChildProcess(loop, "nng", shell("exit 0"))
-        program.start()
+        program = started(loop, "exit 0")
         turn_until(loop, lambda: caplog.text.count("next attempt") == 3, "two further starts")
         program.stop()
         turn(loop, 3)
@@ -209,8 +201,7 @@ def test_children_do_not_inherit_the_managers_variables(
     monkeypatch.setenv("NOTIFY_SOCKET", "@x")
     monkeypatch.setenv("WATCHDOG_USEC", "1")
     monkeypatch.setenv("KEPT", "1")
-    program = ChildProcess(loop, "nng", shell(f"env > {tmp_path}/env; exit 2"))
-    program.start()
+    program = started(loop, f"env > {tmp_path}/env; exit 2")
     turn_until(loop, lambda: not program.pid, "its end")
     names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
     assert "KEPT" in names

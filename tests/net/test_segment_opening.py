@@ -26,6 +26,7 @@ from bccnd.net.segment_opening import (
     interface_name,
     open_udp,
 )
+from tests.limits import descriptors
 from tests.support import BROADCAST, cannot_here, free_port, need_root, wait, without_root
 
 GROUP = "239.255.54.1"
@@ -71,10 +72,10 @@ def options(address: str = BROADCAST, port: int = 5400, **more: Any) -> UdpOptio
 
 def refusal(wanted: UdpOptions, passed: socket.socket | None = None) -> StartError:
     """Why a socket cannot be had, or taken over; that names the segment and a remedy, and opens and closes nothing."""
-    before = set(os.listdir("/proc/self/fd"))
+    before = descriptors()
     with pytest.raises(StartError) as caught:
         adopt_udp(passed, wanted) if passed else open_udp(wanted).close()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
     assert caught.value.remedy
     assert "segment here: " in caught.value.detail
     return caught.value

@@ -22,6 +22,7 @@ from bccnd.net.loop import Loop
 from bccnd.net.service_manager import MAX_STATUS, ServiceManager, take_sockets
 from systemd import daemon
 from tests.activation import Notification, Notified, launch
+from tests.limits import descriptors
 from tests.support import NOBODY, ROOT, need_root, turn, turn_until
 
 TAKER = """
@@ -100,10 +101,6 @@ def manager(notified: Notified, loop: Loop) -> Iterator[ServiceManager]:
 
 def lines(notifications: list[Notification]) -> list[list[str]]:
     return [one.lines for one in notifications]
-
-
-def descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
 
 
 def fill(manager: ServiceManager) -> int:
