@@ -17,7 +17,8 @@ from tests.support import cannot_here
 from tools.bench.cases import CASES, NATS, REDIS
 from tools.bench.programs import ROOT, CannotBuild, build
 from tools.bench.scale_axes import AXES
-from tools.bench.tricks import TRICKS, missing
+from tools.bench.tricks import TRICKS
+from tools.changed_package import missing
 
 #: whatever others do meanwhile, and once: it is not the figures that are tested
 ANYHOW = ("--quick", "--foreign", "1000")
@@ -133,4 +134,4 @@ def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_p
 
 @pytest.mark.parametrize("name", TRICKS)
 def test_each_trick_can_be_undone(name: str) -> None:
-    assert missing(TRICKS[name]) == []
+    assert missing(TRICKS[name].undo) == []

@@ -8,11 +8,7 @@ ratio above 1 is what the daemon would take without the trick. Two equal daemons
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -27,6 +23,7 @@ from tests.e2e.harness import Daemon, Wire, wait
 from tests.support import ROOT, datagram
 from tools.bench.cases import BROADCAST, KEY, SIZE
 from tools.bench.procs import cpu_of, kib_of
+from tools.changed_package import Change, build
 
 #: messages to each daemon of which one ratio is made, and seconds between them
 MESSAGES: Final = 400
@@ -39,10 +36,10 @@ SETTLED: Final = 2.0
 
 @dataclass(frozen=True)
 class Trick:
-    """``undo`` are the changes without it: a file, what stands there once, and what takes its place."""
+    """``undo`` are the changes without it."""
 
     what: str
-    undo: tuple[tuple[str, str, str], ...] = ()
+    undo: tuple[Change, ...] = ()
 
 
 TRICKS: Final = {
@@ -50,7 +47,7 @@ TRICKS: Final = {
     "reused_bytes": Trick(
         "the bytes of a lone datagram and its frame use the memory of those before (`native/buffers/reused_bytes`)",
         (
-            (
+            Change(
                 "bccnd/native/buffers/reused_bytes.pyx",
                 "if size > ROOM or references(<PyObject *> self._spare) != 1:",
                 "if True:",
@@ -59,50 +56,24 @@ TRICKS: Final = {
     ),
     "single": Trick(
         "a lone datagram comes in the list of the one before (`Receiver._single`)",
-        (("bccnd/native/system/sockio.pyx", "if count == 1 and self._single is not None and", "if False and"),),
+        (Change("bccnd/native/system/sockio.pyx", "if count == 1 and self._single is not None and", "if False and"),),
     ),
     "message_path": Trick(
         "the functions that each message runs lie together in the library (`message_path.ld`)",
-        (("setup.py", 'extra_link_args=[f"-Wl,-T,{LINKER_SCRIPT}"]', "extra_link_args=[]"),),
+        (Change("setup.py", 'extra_link_args=[f"-Wl,-T,{LINKER_SCRIPT}"]', "extra_link_args=[]"),),
     ),
     "give_back": Trick(
         "memory that only the start needs is given back (`daemon/memory.py`)",
         (
-            ("bccnd/daemon/memory.py", "        trim(0)\n", "        pass\n"),
-            ("bccnd/daemon/memory.py", "mapping.end - mapping.start, _MADV_DONTNEED)", "0, _MADV_DONTNEED)"),
+            Change("bccnd/daemon/memory.py", "        trim(0)\n", "        pass\n"),
+            Change("bccnd/daemon/memory.py", "mapping.end - mapping.start, _MADV_DONTNEED)", "0, _MADV_DONTNEED)"),
         ),
     ),
     "large_pages": Trick(
         "memory is joined to large pages (`daemon/memory.py`)",
-        (("bccnd/daemon/memory.py", "if not _large_pages_permitted():", "if True:"),),
+        (Change("bccnd/daemon/memory.py", "if not _large_pages_permitted():", "if True:"),),
     ),
 }
-
-
-def missing(trick: Trick) -> list[str]:
-    """Return the places of a trick that are gone."""
-    return [f"{path} lacks {old!r}" for path, old, _ in trick.undo if (ROOT / path).read_text().count(old) != 1]
-
-
-def build(name: str, trick: Trick) -> Path:
-    """Return a folder with the package without a trick; what is compiled of it is compiled again."""
-    folder = ROOT / "build" / "tricks" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(folder / "bccnd", ignore_errors=True)
-    # Times are kept: only what has changed is compiled again.
-    shutil.copytree(ROOT / "bccnd", folder / "bccnd", ignore=shutil.ignore_patterns("__pycache__"))
-    for path in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy2(ROOT / path, folder)
-    for path in ("c", *(one.name for one in (ROOT / "build").glob("temp.*"))):
-        shutil.copytree(ROOT / "build" / path, folder / "build" / path, dirs_exist_ok=True)
-    if places := missing(trick):
-        raise click.ClickException(f"{name}: {'; '.join(places)}")
-    for path, old, new in trick.undo:
-        (folder / path).write_text((folder / path).read_text().replace(old, new))
-        if path == "setup.py":  # only linked again
-            os.utime(folder / path, (os.stat(ROOT / path).st_mtime,) * 2)
-    subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=folder, check=True, stdout=2)
-    return folder
 
 
 class Site:
@@ -173,7 +144,7 @@ def main(names: tuple[str, ...], starts: int) -> None:
     """Compare the daemon with and without tricks (all of them by default; two minutes for each)."""
     print("| trick | processor time without it | middle half | memory without it |\n| --- | ---: | ---: | ---: |")
     for name in names or TRICKS:
-        package = build(name, TRICKS[name])
+        package = build(ROOT / "build/tricks" / name, TRICKS[name].undo)
         found = [compare(package, number) for number in range(starts)]
         low, middle, high = quantiles([one.time for one in found], n=4)
         memory = median([one.memory for one in found])

@@ -7,25 +7,14 @@ come back today.
 from __future__ import annotations
 
 import os
-import runpy
-import shutil
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tools import changed_package
+from tools.changed_package import Change
 from tools.simulate import interposer
-
-
-@dataclass(frozen=True)
-class Change:
-    """In ``module`` (a file of the package) ``new`` takes the place of ``old``, which stands there once."""
-
-    module: str
-    old: str
-    new: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +24,11 @@ class KnownFault:
     name: str
     what: str
     changes: tuple[Change, ...]
+
+
+def _fault(name: str, what: str, *changes: tuple[str, str, str]) -> KnownFault:
+    """``changes`` are in modules of the package."""
+    return KnownFault(name, what, tuple(Change(f"bccnd/{module}", old, new) for module, old, new in changes))
 
 
 _RATE: Final = """        self._block(client, packet, retry, "rate")
@@ -50,105 +44,93 @@ _RATE: Final = """        self._block(client, packet, retry, "rate")
 """
 
 _ALL: Final = (
-    KnownFault(
+    _fault(
         "stop_drains",
         "a stop reads a socket that outlives the process, faster than clients read",
-        (Change("daemon/daemon.py", "while not segment.passed and time.monotonic()", "while time.monotonic()"),),
+        ("daemon/daemon.py", "while not segment.passed and time.monotonic()", "while time.monotonic()"),
     ),
-    KnownFault(
+    _fault(
         "heard_backward",
         "the time at which a source was last heard moves backward, when a datagram waited in a link",
-        (Change("core/tracking/dedup.py", "if now > at.heard:", "if True:"),),
+        ("core/tracking/dedup.py", "if now > at.heard:", "if True:"),
     ),
-    KnownFault(
+    _fault(
         "lost_by_source",
         "after a restart, losses by source count what the daemon before has counted",
         (
-            Change(
-                "core/tracking/loss_by_source.py",
-                "{src: lost for src, (lost,) in self._kept.load()}",
-                "{src: 2 * lost for src, (lost,) in self._kept.load()}",
-            ),
+            "core/tracking/loss_by_source.py",
+            "{src: lost for src, (lost,) in self._kept.load()}",
+            "{src: 2 * lost for src, (lost,) in self._kept.load()}",
         ),
     ),
-    KnownFault(
+    _fault(
         "frozen_cycle",
         "the log of a client that has gone stays in frozen memory, through a cycle",
-        (Change("handover/memfd.py", "        self.grown = _ignore  # the", "        # the"),),
+        ("handover/memfd.py", "        self.grown = _ignore  # the", "        # the"),
     ),
-    KnownFault(
+    _fault(
         "interned_receivers",
         "the receivers of routes that have gone stay shared",
-        (Change("core/matching/routes.py", "Receivers] = WeakValueDictionary()", "Receivers] = {}"),),
+        ("core/matching/routes.py", "Receivers] = WeakValueDictionary()", "Receivers] = {}"),
     ),
-    KnownFault(
+    _fault(
         "interface_not_watched",
         "a segment is deaf once its interface was deleted and made anew",
-        (
-            Change(
-                "daemon/daemon.py", "        watch_interfaces(loop, self.segments, self._readers, self._watch)\n", ""
-            ),
-        ),
+        ("daemon/daemon.py", "        watch_interfaces(loop, self.segments, self._readers, self._watch)\n", ""),
     ),
-    KnownFault(
+    _fault(
         "cut_for_good",
         "a channel first seen without an allowance misses receivers for good",
-        (Change("core/matching/routes.py", "self._cut[chan] = self._has_spent(route.cut)", "self._cut[chan] = False"),),
+        ("core/matching/routes.py", "self._cut[chan] = self._has_spent(route.cut)", "self._cut[chan] = False"),
     ),
-    KnownFault(
+    _fault(
         "child_waited_for",
         "an event of a child that was replaced in this round waits for the end of its successor",
+        ("native/system/poller.pyx", "self._events[number].events = 0", "pass"),
         (
-            Change("native/system/poller.pyx", "self._events[number].events = 0", "pass"),
-            Change(
-                "native/system/poller.py",
-                "        self._ready = [(ready, 0 if ready == fd else events) for ready, events in self._ready]\n",
-                "",
-            ),
-            Change("net/process_supervisor.py", "status = _reap(self._pid)", "status = os.waitpid(self._pid, 0)[1]"),
+            "native/system/poller.py",
+            "        self._ready = [(ready, 0 if ready == fd else events) for ready, events in self._ready]\n",
+            "",
         ),
+        ("net/process_supervisor.py", "status = _reap(self._pid)", "status = os.waitpid(self._pid, 0)[1]"),
     ),
-    KnownFault(
+    _fault(
         "slow_copies",
         "copies under a slow rule hold back those of a fast one",
-        (Change("net/transmitter.py", "(not self._timers or due < self._timers[-1])", "not self._timers"),),
+        ("net/transmitter.py", "(not self._timers or due < self._timers[-1])", "not self._timers"),
     ),
-    KnownFault(
+    _fault(
         "rate_wakes_all",
         "each token of a user's rate wakes all its waiting publishers",
         (
-            Change(
-                "bus/incoming/backpressure.py",
-                """        self._block(client, packet, retry, "rate")
+            "bus/incoming/backpressure.py",
+            """        self._block(client, packet, retry, "rate")
         account = client.account
         account.waiting[client] = None
         if account.timer is None:
             self._resume_later(account, 0.0)
 """,
-                _RATE,
-            ),
+            _RATE,
         ),
     ),
-    KnownFault(
+    _fault(
         "start_is_a_try",
         "starts that are refused count as attempts at the unfinished input, which is dropped",
         (
-            Change(
-                "handover/stored_state.py",
-                "layout.tries(memory, unfinished.serial) >= MAX_TRIES:",
-                "layout.count_try(memory, unfinished.serial) or layout.tries(memory, unfinished.serial) > MAX_TRIES:",
-            ),
+            "handover/stored_state.py",
+            "layout.tries(memory, unfinished.serial) >= MAX_TRIES:",
+            "layout.count_try(memory, unfinished.serial) or layout.tries(memory, unfinished.serial) > MAX_TRIES:",
         ),
     ),
-    KnownFault(
+    _fault(
         "watch_refused",
         "a descriptor that the kernel has no memory to watch ends a client, or the daemon",
-        (Change("net/loop.py", "if error.errno not in EXHAUSTED:", "if True:"),),
+        ("net/loop.py", "if error.errno not in EXHAUSTED:", "if True:"),
     ),
-    KnownFault(
+    _fault(
         "trace_of_gone",
         "a trace meets a client whose patterns are being removed, and ends its own client",
-        (Change("bus/clients/receiver_listing.py", "receivers = routes.present(found)", "receivers = tuple(found)"),),
+        ("bus/clients/receiver_listing.py", "receivers = routes.present(found)", "receivers = tuple(found)"),
     ),
 )
 
@@ -179,40 +161,6 @@ def plain_copy() -> Path:
     return folder
 
 
-def missing(fault: KnownFault) -> list[str]:
-    """Return the places of a fault that are gone."""
-    found = []
-    for change in fault.changes:
-        module = interposer.ROOT / "bccnd" / change.module
-        count = module.read_text().count(change.old) if module.exists() else 0
-        if count != 1:
-            found.append(f"bccnd/{change.module} has {change.old!r} {count} times")
-    return found
-
-
 def build(fault: KnownFault) -> Path:
-    """Return a folder with the package in which a fault is back; what is compiled of it is compiled again."""
-    folder, root = _folder(fault.name), interposer.ROOT
-    (folder / "build").mkdir(parents=True, exist_ok=True)
-    # Times are kept: only what has changed is compiled again.
-    shutil.rmtree(folder / "bccnd", ignore_errors=True)
-    shutil.copytree(root / "bccnd", folder / "bccnd", ignore=shutil.ignore_patterns("__pycache__"))
-    if places := missing(fault):
-        raise SystemExit(f"{fault.name}: {'; '.join(places)}; say in {__name__} how this fault would come back today")
-    for change in fault.changes:
-        module = folder / "bccnd" / change.module
-        module.write_text(module.read_text().replace(change.old, change.new))
-    names = {f"bccnd.{one.module.rpartition('.')[0].replace('/', '.')}" for one in fault.changes}
-    compiled = runpy.run_path(str(root / "bccnd" / "compiled_modules.py"))["COMPILED"]
-    if names.intersection(compiled) and list((root / "bccnd").glob("_compiled*.so")):
-        for made in ("c", *(one.name for one in (root / "build").glob("temp.*"))):
-            if not (folder / "build" / made).exists():
-                shutil.copytree(root / "build" / made, folder / "build" / made)
-        shutil.copy2(root / "setup.py", folder)
-        shutil.copy2(root / "pyproject.toml", folder)
-        (folder / "README.md").touch()
-        (folder / "LICENSE").touch()
-        environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-        command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=2)
-    return folder
+    """Return a folder with the package in which a fault is back."""
+    return changed_package.build(_folder(fault.name), fault.changes)
