@@ -140,7 +140,7 @@ def install() -> None:
         (peer, "_groups", lambda _sock: frozenset()),
         # takes milliseconds of every start, for the memory of a process that is shared here
         (memory, "tidy", lambda: iter(())),
-        (service_manager, "syscall_timeout", nullcontext),
+        (service_manager, "libsystemd_timeout", nullcontext),
         (gateway_processes, "python_command", lambda *_words: CHILD),
         (stored_state, "map_whole", map_whole),
         (ConfigurationLoader, "start", load_at_once),
