@@ -55,10 +55,6 @@ def key_file(folder: Path, content: bytes = KEY, mode: int = 0o600, name: str = 
     return path
 
 
-def private_file(folder: Path, content: bytes = PRIVATE, mode: int = 0o600, name: str = "sig.key") -> Path:
-    return key_file(folder, content, mode, name)
-
-
 def public_file(folder: Path, content: bytes = PUBLIC, mode: int = 0o644, name: str = "sig.key.pub") -> Path:
     return key_file(folder, content, mode, name)
 
@@ -148,35 +144,22 @@ def test_files_of_root_and_of_other_users(tmp_path: Path) -> None:
         assert fault.remedy == f"chown {os.geteuid()} {path}"
 
 
-#: what a file holds, part of the reason and of the remedy; as a secret for HMAC, a private key and a public one
-WRONG: dict[str, list[tuple[bytes, str, str]]] = {
-    "hmac": [
-        (b"\n", "holds 0 bytes", "keygen"),
-        (b"x" * (MIN_KEY - 1) + b"\n", f"holds {MIN_KEY - 1} bytes", "keygen"),
-        (b"x" * 100_000, "more than 4096 bytes", "name the file"),
-        *((content, "is a key for signatures", "set algorithm: sig") for content in (PRIVATE, PUBLIC)),
+@pytest.mark.parametrize(
+    ("kind", "content", "reason", "remedy"),
+    [
+        # tests/test_key_files.py tries what else a secret or a private key cannot be.
+        ("hmac", b"x" * (MIN_KEY - 1) + b"\n", f"holds {MIN_KEY - 1} bytes", "keygen"),
+        ("sig", PUBLIC, "private key", "--algorithm sig"),
+        *(("pub", content, "public key", "--algorithm sig") for content in (KEY, PRIVATE, PUBLIC[:60])),
     ],
-    # core/test_signatures.py tries other kinds of keys, and damaged ones.
-    "sig": [(content, "private key", "--algorithm sig") for content in (KEY, PUBLIC, PRIVATE[:80])],
-    "pub": [(content, "public key", "--algorithm sig") for content in (KEY, PRIVATE, PUBLIC[:60])],
-}
-
-
-@pytest.mark.parametrize("kind", WRONG)
-def test_what_a_file_holds_must_be_a_key_of_the_right_kind(tmp_path: Path, kind: str) -> None:
-    for content, reason, remedy in WRONG[kind]:
-        fault = key_fault(key_file(tmp_path, content), kind)
-        assert reason in fault.reason
-        assert remedy in fault.remedy
-
-
-def test_what_is_no_file_is_no_key(tmp_path: Path) -> None:
-    for kind in ("hmac", "sig", "pub"):
-        fault = key_fault(tmp_path / "nowhere", kind)
-        assert "No such file" in fault.reason
-        assert "keygen" in fault.remedy
-        assert "directory" in key_fault(tmp_path, kind).reason
-        assert "no regular file" in key_fault(Path("/dev/zero"), kind).reason
+    ids=range(5),  # generated keys would give every worker other names
+)
+def test_what_a_file_holds_must_be_a_key_of_the_right_kind(
+    tmp_path: Path, kind: str, content: bytes, reason: str, remedy: str
+) -> None:
+    fault = key_fault(key_file(tmp_path, content), kind)
+    assert reason in fault.reason
+    assert remedy in fault.remedy
 
 
 def test_every_bad_key_is_named(tmp_path: Path) -> None:
@@ -189,7 +172,10 @@ def test_every_bad_key_is_named(tmp_path: Path) -> None:
 def test_a_private_key_and_public_ones_by_prefix_are_read(tmp_path: Path) -> None:
     other = public_of(generate())
     mine, theirs = public_file(tmp_path), public_file(tmp_path, other, name="other.pub")
-    text = signing([private_file(tmp_path)], {"relay01": [mine, theirs], "relay02/cardsys": [theirs], "": [mine]})
+    text = signing(
+        [key_file(tmp_path, PRIVATE, name="sig.key")],
+        {"relay01": [mine, theirs], "relay02/cardsys": [theirs], "": [mine]},
+    )
     configuration = read(text, PLACE)
     ours, others = PUBLIC.rstrip(b"\n"), other.rstrip(b"\n")
     assert configuration.keys == (PRIVATE.rstrip(b"\n"),)
@@ -198,7 +184,7 @@ def test_a_private_key_and_public_ones_by_prefix_are_read(tmp_path: Path) -> Non
     assert door.verified_body(build(b"relay01:1:c|x", door.sign(b"relay01:1:c|x"))) == b"relay01:1:c|x"
     # Either half may be missing.
     assert read(signing(signers={"relay01": [mine]}), "x").keys == ()
-    assert read(signing([private_file(tmp_path)]), "x").signers == {}
+    assert read(signing([key_file(tmp_path, PRIVATE, name="sig.key")]), "x").signers == {}
     # A program that makes its settings itself has no file opened.
     assert IntegritySettings(algorithm="sig", keys=("/nowhere",), signers={"a": ("/nowhere",)}).keys == ("/nowhere",)
 
@@ -211,7 +197,9 @@ def test_keys_must_fit_the_algorithm(tmp_path: Path) -> None:
     for algorithm, keys in {"none": "", "crc32": "", "hmac": f"keys: ['{secret}'], "}.items():
         fault = fault_of(f"integrity: {{algorithm: {algorithm}, {keys}signers: {{a: ['{public}']}}}}")
         assert (fault.path, fault.reason) == ("integrity", f"algorithm {algorithm} takes no signers")
-    fault = fault_of(signing([private_file(tmp_path), private_file(tmp_path, generate(), name="second.key")]))
+    fault = fault_of(
+        signing([key_file(tmp_path, PRIVATE, name="sig.key"), key_file(tmp_path, generate(), name="second.key")])
+    )
     assert (fault.path, fault.reason) == ("integrity", "sig signs with one key")
 
 
@@ -230,7 +218,9 @@ def test_heartbeats_need_a_key_to_sign_them(tmp_path: Path) -> None:
     assert fault.reason == "heartbeats cannot be signed without a key"
     assert "integrity.keys" in fault.remedy
     assert read(signing(signers=signers, more="heartbeat: {interval: 0}\n"), "x").signers
-    assert read(signing([private_file(tmp_path)], signers, "heartbeat: {interval: 5s}\n"), "x").signers
+    assert read(
+        signing([key_file(tmp_path, PRIVATE, name="sig.key")], signers, "heartbeat: {interval: 5s}\n"), "x"
+    ).signers
 
 
 @pytest.fixture
@@ -247,7 +237,7 @@ def test_a_key_is_taken_from_the_credentials_wherever_it_is_configured(tmp_path:
     key_file(credentials, b"o" * 32, 0o400, "old.key")
     here = key_file(tmp_path, b"h" * 32, name="here.key")
     assert with_keys("/etc/bccnd/keys/hmac.key", "/nowhere/old.key", here) == (b"k" * 32, b"o" * 32, b"h" * 32)
-    private_file(credentials, mode=0o400, name="keys_sig.key")
+    key_file(credentials, PRIVATE, 0o400, "keys_sig.key")
     public_file(credentials, mode=0o400, name="keys_fleet_relay01.pub")
     text = signing([Path("/etc/bccnd/keys/sig.key")], {"relay01": [Path("/etc/bccnd/keys/fleet/relay01.pub")]})
     found = read(text, PLACE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grp
 import re
 import socket
 import tempfile
@@ -16,28 +15,13 @@ from hypothesis import strategies as st
 
 from bccnd.config import Configuration, RecorderSettings, SegmentSettings, Settings, load, read, read_recorder
 from bccnd.config.gateway_schema import GatewaySettings
-from bccnd.config.schema import AccessSettings, RepeatSettings, UserSettings
 from bccnd.errors import ConfigError, Fault
 from docs.reference import keys as keys_of_the_schema
 from tests.config.texts import PLACE, fault_of, faults, settings_of, value_of
 from tests.support import ROOT, examples, need_root, without_root
 
 SAMPLE = ROOT / "etc/bccnd.yaml"
-# -- the shipped sample
-
-
 SAMPLE_TEXT = SAMPLE.read_text(encoding="utf-8")
-
-
-def test_the_sample_is_valid_but_for_a_group_that_a_host_may_not_have() -> None:
-    try:
-        configuration = load(str(SAMPLE))
-    except ConfigError as error:
-        (fault,) = error.faults
-        assert fault.path == "bus.group"
-        assert "group: bccn" in SAMPLE_TEXT.splitlines()[fault.line - 1]
-    else:
-        assert configuration.gids == {"bccn": grp.getgrnam("bccn").gr_gid}
 
 
 def test_the_sample_shows_the_defaults() -> None:
@@ -75,127 +59,64 @@ def test_the_file_at_the_usual_place_is_used(monkeypatch: pytest.MonkeyPatch, tm
 
 #: a template, the place of the value, and what is read there of which text
 GOOD: list[tuple[str, str, dict[str, object]]] = [
-    ("dedup: {expire: %s}", "dedup.expire", {"2": 2.0, "0.5": 0.5, "200ms": 0.2, "5s": 5.0, "1.5s": 1.5}),
-    ("dedup: {expire: %s}", "dedup.expire", {"10m": 600.0, "24h": 86_400.0, "7d": 604_800.0, '"5s"': 5.0}),
-    ("segments: [{receive_buffer: %s}]", "segments.0.receive_buffer", {"65536": 65_536, "65536B": 65_536}),
-    ("segments: [{receive_buffer: %s}]", "segments.0.receive_buffer", {"4MiB": 4 << 20, "1GiB": 1 << 30}),
-    ("max_datagram: %s", "max_datagram", {"64000B": 64_000, "63KiB": 63 << 10}),
+    ("dedup: {expire: %s}", "dedup.expire", {"2": 2.0, "0.5": 0.5, "200ms": 0.2, '"5s"': 5.0}),
+    ("max_datagram: %s", "max_datagram", {"65507": 65_507, "64000B": 64_000, "63KiB": 63 << 10}),
     ("bus: {mode: %s}", "bus.mode", {"0660": 0o660, '"0660"': 0o660, '"660"': 0o660, "0600": 0o600, "'0666'": 0o666}),
-    ("metrics: {listen: %s}", "metrics.listen", {"127.0.0.1:9540": ("127.0.0.1", 9540), '"[::1]:1"': ("::1", 1)}),
-    ("metrics: {listen: %s}", "metrics.listen", {"0.0.0.0:65535": ("0.0.0.0", 65_535)}),
+    ("metrics: {listen: %s}", "metrics.listen", {"0.0.0.0:65535": ("0.0.0.0", 65_535), '"[::1]:1"': ("::1", 1)}),
     ("metrics: {listen: %s}", "metrics.listen", {"off": None, '"off"': None, "false": None, "": None}),
     ("segments: [{address: %s}]", "segments.0.address", {"10.0.0.255": "10.0.0.255", "239.1.2.3": "239.1.2.3"}),
-    ("segments: [{address: %s}]", "segments.0.address", {"'ff02::bcc'": "ff02::bcc", "'ff05::bcc'": "ff05::bcc"}),
     ("segments: [{address: %s}]", "segments.0.address", {"FF02:0:0:0:0:0:0:0BCC": "ff02::bcc"}),
-    ("segments: [{address: 239.1.2.3, bind: %s}]", "segments.0.bind", {"239.1.2.3": "239.1.2.3"}),
     ("segments: [{bind: %s}]", "segments.0.bind", {"0.0.0.0": "0.0.0.0"}),
     ("segments: [{address: 'ff02::bcc', bind: %s}]", "segments.0.bind", {"'::'": "::", "'ff02::bcc'": "ff02::bcc"}),
-    ("segments: [{hop_limit: %s}]", "segments.0.hop_limit", {"1": 1, "2": 2, "255": 255}),
-    ("names: %s", "names", {"any": "any", "perl-safe": "perl-safe"}),
     ("repeat: %s", "repeat", {"": (), "[]": (), "{}": (), "null": ()}),
-    ("access: %s", "access", {"": (), "[]": (), "{}": (), "null": ()}),
-    ("bus: {sockets: %s}", "bus.sockets", {"": (), "[]": (), "{}": (), "null": ()}),
     ("gateways: %s", "gateways", dict.fromkeys(["", "[]", "{}", "null", "false"], GatewaySettings())),
     ("recorder: %s", "recorder", dict.fromkeys(["", "[]", "{}", "null", "false"], RecorderSettings())),
-    ("recorder: {payload: true, rotate: %s}", "recorder", {"10m": RecorderSettings()}),
-    ("bus: {patience: %s}", "bus.patience", {"0": 0.0, "200ms": 0.2, "1h": 3600.0}),
-    ("bus: {user: {rate: %s}}", "bus.user.rate", {"100": 100, "0.5": 0.5, "0.001": 0.001}),
-    (
-        "bus: {user: %s}",
-        "bus.user",
-        {"{clients: 3, queue_bytes: 4KiB}": UserSettings(clients=3, queue_bytes=4096)},
-    ),
+    ("bus: {user: {rate: %s}}", "bus.user.rate", {"100": 100, "0": 0, "0.001": 0.001}),
     ("access: [{publish: %s}]", "access.0.publish", {"": None, "[]": (), "['']": ("",)}),
-    ("access: [{tap: %s}]", "access.0.tap", {"": None, "false": False}),
     ("segments: %s", "segments", {"[]": (), "[{port: 7}]": (SegmentSettings(port=7),)}),
     ("heartbeat: {interval: %s}", "heartbeat.interval", {"0": 0.0, "100ms": 0.1}),
-    ("%s", "host", dict.fromkeys(["", "# nothing\n", "---\n", "{}", "\ufeff"], socket.gethostname())),
 ]
-#: a template, the place, part of the reason, and texts that are refused there
+#: a template, the place, part of the reason, and texts that are refused there; docs/configuration.md has the bounds
 MALFORMED: list[tuple[str, str, str, list[str]]] = [
-    (
-        "dedup: {expire: %s}",
-        "dedup.expire",
-        "is not a duration",
-        ["soon", "5 s", "5S", "-1", ".inf", "1h3m", "s", "x"],
-    ),
-    ("dedup: {expire: %s}", "dedup.expire", "is not a duration", ['""', '"5"', "5.s", ".5s", "1e3s", "true", "[5]"]),
-    ("max_datagram: %s", "max_datagram", "is not a size", ["big", "4 MiB", "4MB", "4M", "1.5MiB", "-1", "1.5", "true"]),
-    ("max_datagram: %s", "max_datagram", "is not a size", ['"65536"', '""', "[1]"]),
+    ("dedup: {expire: %s}", "dedup.expire", "is not a duration", ["soon", "-1", ".inf", '"5"', "true", "[5]"]),
+    ("max_datagram: %s", "max_datagram", "is not a size", ["big", "-1", "1.5", "true", '"65536"', "[1]"]),
     ("bus: {mode: %s}", "bus.mode", "is not a mode", ["660", "0460", '"0060"', "rw-rw----", '"1660"', "01660", "-1"]),
     ("bus: {mode: %s}", "bus.mode", "is not a mode", ["true", '""', "[0660]", "0o660"]),
     (
         "metrics: {listen: %s}",
         "metrics.listen",
         "not an address",
-        ["9540", '":9540"', "localhost:1", "127.0.0.1", "0"],
+        ["9540", '":9540"', "localhost:1", "127.0.0.1", "[]"],
     ),
-    (
-        "metrics: {listen: %s}",
-        "metrics.listen",
-        "not an address",
-        ["127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:http"],
-    ),
-    ("metrics: {listen: %s}", "metrics.listen", "not an address", ['"127.0.0.1:"', "127.0.0.256:1", "true", "[]"]),
-    ("bus: {user: {rate: %s}}", "bus.user.rate", "too few", ["1.0e-7", "1.0e-300", "0.0009"]),
-    ("dedup: {horizon: %s}", "dedup.horizon", "than", ["0", "2h"]),
-    ("dedup: {sanity: %s}", "dedup.sanity", "must be", ["15", "65537", "1024.0"]),
-    ("dedup: {late: %s}", "dedup.late", "'drop' or 'deliver'", ["sometimes"]),
-    ("max_datagram: %s", "max_datagram", "equal to", ["1399", "1MiB"]),
-    ("host: %s", "host", "", ["''", "a/b", "grün", "a*", "a" * 65]),
-    ("names: %s", "names", "'any' or 'perl-safe'", ["perl"]),
-    (
-        "%s",
-        "segments",
-        "two segments have",
-        ["segments: [{}, {}]", "segments: [{name: a}, {name: a, port: 1}]"],
-    ),
+    ("metrics: {listen: %s}", "metrics.listen", "not an address", ["127.0.0.1:65536", "127.0.0.1:-1", '"127.0.0.1:"']),
+    ("bus: {user: {rate: %s}}", "bus.user.rate", "too few", ["1.0e-300", "0.0009"]),
+    ("host: %s", "host", "", ["''", "a/b", "grün", "a*"]),
+    ("segments: [%s]", "segments", "two segments have", ["{}, {}", "{name: a}, {name: a, port: 1}"]),
     ("segments: [{name: %s}, {address: 'ff02::1'}]", "segments", "two segments have", ["'ff02--1#5400'"]),
     ("segments: [{address: %s}]", "segments[0].address", "not an address", ["10.0.0.256", "'ff02::bcc/64'"]),
     ("segments: [{address: %s}]", "segments[0].address", "IPv6 has no broadcast", ["'fe80::1'", "'::1'"]),
     ("segments: [{address: %s}]", "segments[0].address", "not a multicast", ["'ff02::1%eth0'", "'::ffff:239.1.2.3'"]),
     ("segments: [{bind: %s}]", "segments[0].bind", "", ["'::'", "eth0"]),
-    ("segments: [{%s}]", "segments[0].bind", "different address families", ["address: 239.1.2.3, bind: '::'"]),
-    ("segments: [{%s}]", "segments[0].bind", "different address families", ["address: 'ff02::1', bind: 0.0.0.0"]),
-    ("segments: [{hop_limit: %s}]", "segments[0].hop_limit", "equal to", ["0", "256"]),
-    ("segments: [{port: %s}]", "segments[0].port", "must be", ["0", "65536", "'5400'"]),
-    ("segments: [{interface: %s}]", "segments[0].interface", "", ["averylonginterface"]),
+    ("segments: [{address: 'ff02::1', bind: %s}]", "segments[0].bind", "different address families", ["0.0.0.0"]),
+    ("segments: [{port: %s}]", "segments[0].port", "must be", ["0", "'5400'"]),
+    # What the kernel or the bus cannot be asked for is refused here, on its line.
+    ('segments: [{interface: "%s"}]', "segments[0].interface", "", ["averylonginterface", "lo\\0", "\\u00e9" * 9]),
     ("segments: [{name: %s}]", "segments[0].name", "end a name in the tap", ["'a:b'", "'a|b'"]),
     ("integrity: {signers: %s}", "integrity.signers", "keys and values", ["[a]"]),
     ("integrity: {signers: {a: %s}}", "integrity.signers.a", "not []", ["[]"]),
-    ("integrity: {keys: %s}", "integrity.keys", "must be a list", ["key"]),
-    ("integrity: {required: %s}", "integrity.required", "true or false", ["perhaps"]),
-    ("heartbeat: {interval: %s}", "heartbeat.interval", "", ["1ms", "0.0999", "2h"]),
-    ("heartbeat: {dead_after: %s}", "heartbeat.dead_after", "must be", ["0", "1001", "1.5"]),
-    ("bus: {path: %s}", "bus.path", "", ["''", "7", "'@'", "/dev/unix/abstract/0"]),
-    ("bus: {path: %s}", "bus.path", "107 bytes", ["'@" + "x" * 108 + "'", "/" + "x" * 107]),
-    ("bus: {sockets: [{path: %s}]}", "bus.sockets[0].path", "", ["''", "'@'"]),
-    ("bus: {sockets: [{path: /a}, {path: /b, mode: %s}]}", "bus.sockets[1].mode", "is not a mode", ["1", "660"]),
-    ("bus: {sockets: [{path: /a, dialect: %s}]}", "bus.sockets[0].dialect", "'broker'", ["x"]),
-    ("bus: {sockets: %s}", "bus.sockets", "must be a list", ["/a"]),
-    ("bus: {sockets: [%s]}", "bus.sockets[0]", "keys and values", ["/a"]),
-    ("bus: {%s}", "bus", "two sockets at", ["sockets: [{path: /a}, {path: /a}]"]),
-    ("bus: {%s}", "bus", "two sockets at", ["path: '@a', sockets: [{path: '@a'}]"]),
-    ("bus: {user: {clients: %s}}", "bus.user.clients", "equal to", ["0", "100001"]),
-    ("bus: {user: {subscriptions: %s}}", "bus.user.subscriptions", "equal to", ["0", "10000001"]),
-    ("bus: {user: {queue_bytes: %s}}", "bus.user.queue_bytes", "equal to", ["4095", "17GiB"]),
-    ("bus: {user: {rate: %s}}", "bus.user.rate", "must be", ["-1", "1.0e+10", "10/s", ".nan"]),
-    ("bus: {patience: %s}", "bus.patience", "equal to", ["2h"]),
+    ("integrity: {required: %s}", "integrity.required", "true or false", ["1", "perhaps"]),
+    ("heartbeat: {interval: %s}", "heartbeat.interval", "too often", ["1ms", "0.0999"]),
+    ("reports: {interval: %s}", "reports.interval", "too often", ["0.1999"]),
+    ('bus: {path: "%s"}', "bus.path", "", ["", "@", "a\\0b", "/" + "x" * 107]),
+    (
+        "bus: {%s}",
+        "bus",
+        "two sockets at",
+        ["sockets: [{path: /a}, {path: /a}]", "path: '@a', sockets: [{path: '@a'}]"],
+    ),
     ("access: [{user: %s}]", "access[0].user", "must be text", ["-1", "true"]),
-    ("access: [{program: %s}]", "access[0].program", "must", ["''", "7"]),
-    ("access: [{publish: %s}]", "access[0].publish", "must be a list", ["a/"]),
     ("access: [{subscribe: [%s]}]", "access[0].subscribe[0]", "", ["7", '"a\\tb"']),
-    ("access: [{tap: %s}]", "access[0].tap", "true or false", ["1", "perhaps"]),
-    ("access: [%s]", "access[0]", "keys and values", ["root"]),
-    ("repeat: [{%s}]", "repeat[0].channels", "", ["copies: 2", "channels: 7", 'channels: "a\\tb"']),
-    ("repeat: [{channels: x, copies: %s}]", "repeat[0].copies", "equal to", ["1", "9"]),
-    ("repeat: [{channels: x, spacing: %s}]", "repeat[0].spacing", "equal to", ["61s"]),
-    ("recorder: {payload: [{%s}]}", "recorder.payload[0].payload", "", ["channels: x", "payload: x"]),
     ("recorder: {host: %s}", "recorder.host", "part of a path", ["a/b", "'..'"]),
-    ("recorder: {rotate: %s}", "recorder.rotate", "equal to", ["0", "2d"]),
-    # What the kernel or the bus cannot be asked for is refused here, on its line.
-    ('bus: {path: "%s"}', "bus.path", "", ["a\\0b"]),
-    ('segments: [{interface: "%s"}]', "segments[0].interface", "", ["lo\\0", "\\u00e9" * 9]),
     ('metrics: {groups: {a: "%s"}}', "metrics.groups.a", "", ["\\ud800"]),
 ]
 
@@ -213,13 +134,10 @@ def test_malformed_values_are_refused(template: str, path: str, reason: str, tex
 
 
 def test_the_label_of_a_segment_is_its_name_or_made_of_interface_address_and_port() -> None:
-    assert SegmentSettings(name="yard").label == "yard"
+    assert SegmentSettings(name="yard", address="ff02::bcc", interface="eth0").label == "yard"
     assert SegmentSettings().label == "255.255.255.255#5400"
-    assert SegmentSettings(interface="eth0", port=1).label == "eth0/255.255.255.255#1"
     assert SegmentSettings(address="ff02::bcc", interface="eth0").label == "eth0/ff02--bcc#5400"
     assert SegmentSettings(interface="eth0:1|x").label == "eth0-1-x/255.255.255.255#5400"
-    assert SegmentSettings(name="yard", address="ff02::bcc", interface="eth0").label == "yard"
-    assert len(settings_of(f"segments: [{', '.join(f'{{port: {port}}}' for port in range(1, 65))}]").segments) == 64
     fault = fault_of("segments: [{address: 'ff02::bcc'}, {address: 'FF02:0::BCC'}]")
     assert (fault.path, fault.reason) == ("segments", "two segments have the name ff02--bcc#5400")
 
@@ -229,19 +147,13 @@ def test_the_label_of_a_segment_is_its_name_or_made_of_interface_address_and_por
 #: text, line, path, part of the reason, part of the remedy
 BAD: list[tuple[str, int, str, str, str]] = [
     ("segment: []", 1, "segment", "unknown key", "did you mean segments?"),
-    ("\n\nbus:\n  pth: /x\n", 4, "bus.pth", "unknown key", "did you mean path?"),
     ("bus:\n  queue:\n    message: 3\n", 3, "bus.queue.message", "unknown key", "did you mean messages?"),
     ("segments:\n  - port: 5401\n  - adress: x\n", 3, "segments[1].adress", "unknown key", "did you mean address?"),
-    ("bus:\n  sockets:\n  - path: /a\n    pth: /b\n", 4, "bus.sockets[0].pth", "unknown key", "did you mean path?"),
-    ("bus: {sockets: [{path: /a, user: {}}]}", 1, "bus.sockets[0].user", "unknown key", "known keys here: path"),
     ("access:\n- {}\n- zebra: 1\n", 3, "access[1].zebra", "unknown key", "user, group, program, publish, subscribe"),
     ("bus:\n", 1, "bus", "not ", "etc/bccnd.yaml"),
     ("bus:\n  user: 5\n", 2, "bus.user", "keys and values, not 5", "etc/bccnd.yaml"),
-    ("bus:\n  dialect: regex\n", 2, "bus.dialect", "'sbus-dot'", "choose 'path'"),
     ("bus:\n  group: nosuchgroup\n", 2, "bus.group", "there is no group nosuchgroup", "groupadd --system nosuchgroup"),
-    ("bus:\n  sockets:\n  - path: /a\n    group: nosuch\n", 4, "bus.sockets[0].group", "no group nosuch", "groupadd"),
     ("bus:\n  sockets:\n  - mode: 0600\n", 3, "bus.sockets[0].path", "is missing", "etc/bccnd.yaml"),
-    ("segments: {port: 1}\n", 1, "segments", "not {'port': 1}", "etc/bccnd.yaml"),
     ("segments: [{name: nng}]\n", 1, "segments", "nng is the name of a link", "give this segment another name"),
     ("integrity:\n  algorithm: hmac\n", 1, "integrity", "hmac needs a key", "bccn keygen"),
     ("integrity:\n  algorithm: sig\n", 1, "integrity", "sig needs a key", "--algorithm sig"),
@@ -250,7 +162,6 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("metrics:\n  groups: {'a b': x}\n", 2, "metrics.groups", "'a b' is not a name for a group", "letters, digits"),
     ("access: everybody\n", 1, "access", "must be a list, not 'everybody'", "etc/bccnd.yaml"),
     ("access:\n- user: nosuchuser\n", 2, "access[0].user", "there is no user nosuchuser", "useradd --system nosuch"),
-    ("access:\n- group: nosuchgroup\n", 2, "access[0].group", "there is no group nosuchgroup", "groupadd"),
     ("access:\n- program: cardsys-collector\n", 2, "access[0].program", "'cardsys-collector'", "cardsys-collect,"),
     ("access:\n- publish:\n  - a\n  - 7\n", 4, "access[0].publish[1]", "must be text, not 7", "etc/bccnd.yaml"),
     ("repeat: [{channels: x, copies: 3, spacing: 1s}]\n", 0, "", "repeat[0]: the last copy", "dedup.horizon"),
@@ -262,8 +173,6 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("gateways: {broker: {}}\n", 1, "gateways.broker", "a broker that listens nowhere", "set tcp or udp"),
     ("recorder: {payload: maybe}\n", 1, "recorder.payload", "is not a rule for payloads", "list of rules"),
     ("recorder: {rotate_size: 1GiB}\n", 1, "recorder", "does not hold two logs", "spool_size to at least twice"),
-    ("\nhost: a\nhost: b\n", 3, "", "the key host is repeated", "that line"),
-    ("- a\n- b\n", 1, "", "not a list of keys and values", "etc/bccnd.yaml"),
 ]
 
 
@@ -275,20 +184,9 @@ def test_a_fault_has_its_line_path_reason_and_remedy(text: str, line: int, path:
     assert remedy in fault.remedy
 
 
-def test_lists_and_mappings_have_a_largest_length() -> None:
-    many = {
-        "bus.sockets": f"bus: {{sockets: [{', '.join(f'{{path: /s{number}}}' for number in range(17))}]}}",
-        "access": f"access: [{', '.join(['{}'] * 1001)}]",
-        "access[0].publish": f"access: [{{publish: [{', '.join('x' * 1001)}]}}]",
-        "access[0].subscribe": f"access: [{{subscribe: [{', '.join('x' * 1001)}]}}]",
-        "repeat": f"repeat: [{', '.join(['{channels: x}'] * 65)}]",
-        "metrics.groups": f"metrics: {{groups: {{{', '.join(f'g{number}: x' for number in range(65))}}}}}",
-    }
-    for path, text in many.items():
-        fault = fault_of(text)
-        assert fault.path == path
-        assert "at most" in fault.reason
-    assert fault_of(f"access: [{{program: {'x' * 65}}}]").path == "access[0].program"
+def test_lists_have_a_largest_length() -> None:
+    fault = fault_of(f"repeat: [{', '.join(['{channels: x}'] * 65)}]")
+    assert (fault.path, fault.reason) == ("repeat", "must have at most 64 entries or characters")
 
 
 def test_all_faults_are_reported_at_once() -> None:
@@ -353,29 +251,6 @@ def test_further_sockets_take_the_defaults_and_not_what_the_first_has() -> None:
         ("@bccn", 0o660, None, "path"),
         ("/dev/fd/3", 0o666, "0", "sbus-dot"),
     ]
-
-
-def test_rules_keep_their_order() -> None:
-    text = (
-        "access:\n"
-        "- {user: root, program: cardsys-relay, publish: [cardsys/, '!'], tap: true}\n"
-        "- {group: 0, subscribe: [''], tag: false}\n"
-        "- {}\n"
-        "repeat:\n"
-        "- {channels: a/b, copies: 3, spacing: 5ms}\n"
-        "- channels: a/>\n"
-        "- {channels: ''}\n"
-    )
-    assert settings_of(text).access == (
-        AccessSettings(user="root", program="cardsys-relay", publish=("cardsys/", "!"), tap=True),
-        AccessSettings(group="0", subscribe=("",), tag=False),
-        AccessSettings(),
-    )
-    assert settings_of(text).repeat == (
-        RepeatSettings(channels="a/b", copies=3, spacing=0.005),
-        RepeatSettings(channels="a/>", copies=2, spacing=0.002),
-        RepeatSettings(channels="", copies=2, spacing=0.002),
-    )
 
 
 def test_the_last_copy_must_come_within_the_horizon() -> None:
