@@ -39,18 +39,8 @@ REASONS = {
 }
 #: what a label may be called
 LABELS = {
-    "key",
-    "segment",
-    "verdict",
-    "reason",
-    "error",
-    "group",
-    "cause",
-    "result",
-    "le",
-    "version",
-    "gateway",
-    "direction",
+    *("key", "segment", "verdict", "reason", "error", "group"),
+    *("cause", "result", "le", "version", "gateway", "direction"),
 }
 
 
@@ -112,37 +102,25 @@ def test_the_numbers_are_those_of_the_parts(busy: Observed) -> None:
     for segment, count in {"here": sum(range(1, len(NAMES) + 1)), HOSTILE: 0}.items():
         assert value("datagrams_received_total", segment=segment) == count
         assert sum(value("datagrams_total", segment=segment, verdict=name) for name in NAMES) == count
+    # test_drop_counts.py compares what is counted of drops.
     expected: list[tuple[float, str, dict[str, str]]] = [
         (1, "datagrams_sent_total", {"segment": "here"}),
-        (1, "send_errors_total", {"segment": "here", "error": "EMSGSIZE"}),
-        (0, "socket_drops_total", {"segment": "here"}),
         (2, "sources", {}),
         (1, "sources_alive", {}),
         (2, "messages_missing", {}),
-        (0, "messages_lost_total", {}),
         (0, "source_restarts_total", {}),
         (3, "clients", {}),
-        (1, "clients_refused_total", {"reason": "too_many_clients"}),
         (2, "subscriptions", {}),
         (3, "published_total", {}),
         (2, "deliveries_total", {}),
-        (1, "deliveries_dropped_total", {"reason": "too_big"}),
-        (1, "client_errors_total", {"reason": "bad_channel"}),
-        (0, "queue_bytes", {}),
         (3, "channel_messages_total", {"group": "cardsys"}),
         (300, "channel_bytes_total", {"group": "cardsys"}),
         (12, "key_verified_total", {"key": "00112233aabbccdd"}),
         (2, "config_reloads_total", {"result": "refused"}),
         (3, "clients_taken_over", {}),
-        (4, "state_dropped_total", {}),
-        (5, "clients_not_kept_total", {}),
-        (7, "visitors_refused_total", {"reason": "bad_request"}),
-        (8, "notifications_lost_total", {}),
-        (9, "sources_not_kept_total", {}),
         (1, "build_info", {"version": VERSION}),
     ]
     assert [(value(name, **labels), name, labels) for _, name, labels in expected] == expected
-    assert value("log_lines_dropped_total", reason="lines_left_out") >= 0
     # What is missing becomes lost in time.
     busy.sources.sweep(1010.0)
     value = reading(busy)
@@ -173,9 +151,7 @@ def test_every_series_is_there_from_the_beginning(observed: Observed) -> None:
     for name, reasons in REASONS.items():
         for reason in reasons:
             assert value(name, reason=reason) == 0
-    for verdict in NAMES:
-        assert value("datagrams_total", segment="here", verdict=verdict) == 0
-        assert value("datagrams_total", segment="nng", verdict=verdict) == 0
+    assert {value("datagrams_total", segment=place, verdict=name) for place in ("here", "nng") for name in NAMES} == {0}
     for gateway in GATEWAYS:
         for name in ("gateway_up", "gateway_peers", "gateway_starts_total"):
             assert value(name, gateway=gateway) == 0
@@ -206,11 +182,9 @@ def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observ
     value = reading(observed)
     assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (1, 1)
     assert value("gateway_connects_total", gateway="nng") == 2
-    assert value("gateway_messages_total", gateway="nng", direction="in") == 5
-    assert value("gateway_messages_total", gateway="nng", direction="out") == 7
-    assert value("gateway_bytes_total", gateway="nng", direction="in") == 500
-    assert value("gateway_bytes_total", gateway="nng", direction="out") == 700
-    assert value("gateway_dropped_total", gateway="nng", reason="queue_full") == 3
+    for direction, messages in (("in", 5), ("out", 7)):
+        assert value("gateway_messages_total", gateway="nng", direction=direction) == messages
+        assert value("gateway_bytes_total", gateway="nng", direction=direction) == 100 * messages
     assert value("gateway_dropped_total", gateway="nng", reason="late") == 4
     assert value("gateway_up", gateway="broker") == 0
     teller.close()
