@@ -9,11 +9,15 @@ from typing import Any
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from bccnd.config import RecorderSettings
 from bccnd.core.wire import bccn1, frames
 from bccnd.journal import file_names
 from bccnd.journal.listing import current, list_files
+from bccnd.net.loop import Loop
+from bccnd.recorder.convert import Converted, convert
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
 from bccnd.recorder.maintenance import Maintenance
+from bccnd.recorder.recorder import Recorder
 from bccnd.recorder.sessions import Head, Session, pack_alive
 from tests.support import PATIENCE, wait
 
@@ -49,6 +53,20 @@ def write_log(
     for until in alive:
         log.append(ALIVE, pack_alive(until, 0))
     log.close()
+
+
+def convert_log(log: Path, journal: Path) -> Converted:
+    """Put a log that can be read into a journal."""
+    converted = convert(str(log), pafs.LocalFileSystem(), str(journal))
+    assert converted is not None
+    return converted
+
+
+def recorder_in(folder: Path, loop: Loop, **more: Any) -> Recorder:
+    """A recorder with its journal and spool in a folder, and without a daemon; its worker is not started."""
+    limits = {"spool_size": 5 << 20, "rotate": 3600.0, "rotate_size": 1 << 16}
+    settings = RecorderSettings.model_validate({"journal": str(folder / "journal"), **limits, **more})
+    return Recorder("absent", settings, "relay01", str(folder / "spool"), loop)
 
 
 def table(journal: Path, kind: str = "obs") -> list[dict[str, Any]]:

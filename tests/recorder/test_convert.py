@@ -17,7 +17,7 @@ from bccnd.recorder.convert import convert
 from bccnd.recorder.logfile import ROWS, LogWriter
 from bccnd.recorder.rows import observations, pack
 from bccnd.recorder.sessions import Head, Session
-from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
+from tests.recorder.material import JOURNAL, NOON, convert_log, names, packet, table, write_log
 
 HERE = pafs.LocalFileSystem()
 MIDNIGHT = NOON + 43_200 * file_names.MICROSECONDS
@@ -30,8 +30,7 @@ def moment(ts: int) -> datetime.datetime:
 def test_a_log_becomes_a_file_with_its_rows_and_the_session(tmp_path: Path) -> None:
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     write_log(log, [packet([1, 2], NOON), frames.gap(5), packet([3], NOON + 9)], first=41, alive=[NOON + 50, NOON + 99])
-    converted = convert(str(log), HERE, str(journal))
-    assert converted is not None
+    converted = convert_log(log, journal)
     assert (converted.rows, converted.files, converted.end) == (3, 1, "clean")
     obs = f"obs/host=relay01/day=2026-11-21/{JOURNAL}-000000000041.parquet"
     assert names(journal) == [obs, f"sessions/host=relay01/{JOURNAL}.parquet"]
@@ -49,11 +48,11 @@ def test_a_log_becomes_a_file_with_its_rows_and_the_session(tmp_path: Path) -> N
 def test_it_may_be_done_again_and_yields_the_same(tmp_path: Path) -> None:
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     write_log(log, [packet(range(100), NOON)], alive=[NOON + 7])
-    convert(str(log), HERE, str(journal))
+    convert_log(log, journal)
     before, rows, sessions = names(journal), table(journal), table(journal, "sessions")
     (journal / before[0]).unlink()
     (journal / before[0]).with_name("." + Path(before[0]).name).write_bytes(b"what a crash has left")
-    convert(str(log), HERE, str(journal))
+    convert_log(log, journal)
     assert (names(journal), table(journal), table(journal, "sessions")) == (before, rows, sessions)
 
 
@@ -62,8 +61,7 @@ def test_every_file_holds_one_day_and_numbers_without_a_hole(tmp_path: Path) -> 
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     stamps = [MIDNIGHT - 2, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT - 1, MIDNIGHT + 1, MIDNIGHT + 2]
     write_log(log, [packet([number], ts) for number, ts in enumerate(stamps)])
-    converted = convert(str(log), HERE, str(journal))
-    assert converted is not None
+    converted = convert_log(log, journal)
     assert converted.files == 4
     seen = []
     for name in names(journal):
@@ -85,8 +83,7 @@ def test_of_a_torn_or_damaged_log_everything_before_is_saved(tmp_path: Path, cut
     if cut is None:
         data[data.rindex(b"host/a/1:3:")] ^= 1
     log.write_bytes(data if cut is None else data[:-cut])
-    converted = convert(str(log), HERE, str(journal))
-    assert converted is not None
+    converted = convert_log(log, journal)
     assert (converted.rows, converted.end) == (2, "damaged" if cut is None else "torn")
     assert [row["rec_no"] for row in table(journal)] == [1, 2]
 
@@ -115,8 +112,7 @@ def test_rows_that_were_written_as_rows(tmp_path: Path) -> None:
     writer.append(ROWS, pack(observations(packet([1, 2], NOON))))
     writer.append(ROWS, b"none")
     writer.close()
-    converted = convert(str(log), HERE, str(journal))
-    assert converted is not None
+    converted = convert_log(log, journal)
     assert (converted.rows, converted.end) == (2, "damaged")
     assert [row["payload"] for row in table(journal)] == [b"hello", b"hello"]
 
@@ -127,17 +123,10 @@ def test_nobody_says_less_than_was_said_before(tmp_path: Path) -> None:
     write_log(early, [packet([1], NOON)], alive=[NOON + 10])
     write_log(late, [packet([2], NOON)], first=2, alive=[NOON + 20])
     for log in (early, late, early):
-        convert(str(log), HERE, str(journal))
+        convert_log(log, journal)
     (session,) = table(journal, "sessions")
     assert session["end_ts"] == moment(NOON + 20)
     assert [row["rec_no"] for row in table(journal)] == [1, 2]
-
-
-def test_a_quiet_bus_leaves_a_session(tmp_path: Path) -> None:
-    log, journal = tmp_path / "a.log", tmp_path / "journal"
-    write_log(log, [], alive=[NOON + 10])
-    convert(str(log), HERE, str(journal))
-    assert names(journal) == [f"sessions/host=relay01/{JOURNAL}.parquet"]
 
 
 def test_many_rows_are_many_groups_and_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +134,7 @@ def test_many_rows_are_many_groups_and_one_file(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("bccnd.recorder.convert._CHUNK", 300)
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     write_log(log, [packet(range(start, start + 100), NOON) for start in range(0, 5000, 100)])
-    convert(str(log), HERE, str(journal))
+    convert_log(log, journal)
     (name,) = [name for name in names(journal) if name.startswith("obs/")]
     assert pq.read_metadata(journal / name).num_row_groups == 5
     assert [row["rec_no"] for row in table(journal)] == list(range(1, 5001))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,13 +36,20 @@ def log_in(spool: Path, number: int, first: int = 1) -> Path:
     return path
 
 
-def done(spool: Path, journal: str, keep: KeepSettings | None = None) -> Maintenance:
-    """What a start does with what was left, and nothing else."""
+@contextmanager
+def working(spool: Path, journal: Path | str, keep: KeepSettings | None = None) -> Iterator[Maintenance]:
+    """A worker, to be started, which finishes in the end what waits."""
     opened = Spool(str(spool))
-    worker = Maintenance(opened, journal, "relay01", keep or KeepSettings())
-    worker.start()
+    worker = Maintenance(opened, str(journal), "relay01", keep or KeepSettings())
+    yield worker
     end(worker)
     opened.close()
+
+
+def done(spool: Path, journal: Path | str, keep: KeepSettings | None = None) -> Maintenance:
+    """What a start does with what was left, and nothing else."""
+    with working(spool, journal, keep) as worker:
+        worker.start()
     return worker
 
 
@@ -69,7 +77,7 @@ def test_a_bad_log_is_set_aside_and_those_behind_it_are_not_held_up(
     (spool / f"{JOURNAL}-00000004.log").write_bytes(b"nothing that we have ever written")
     (spool / f"{JOURNAL}-00000005.log").touch()
     with caplog.at_level(logging.INFO, logger="bccnd"):
-        worker = done(spool, str(tmp_path / "journal"))
+        worker = done(spool, tmp_path / "journal")
     assert (worker.bad, worker.torn, worker.rows) == (2, 2, 30)
     assert names(spool) == [f"{JOURNAL}-00000001.log.bad", f"{JOURNAL}-00000004.log.bad", "lock", "lock.files"]
     assert (spool / f"{JOURNAL}-00000001.log.bad").read_bytes() == data
@@ -81,13 +89,9 @@ def test_a_log_that_an_operator_removes_stops_nothing(
 ) -> None:
     gone = log_in(spool, 1)
     log_in(spool, 2, first=11)
-    opened = Spool(str(spool))
-    worker = Maintenance(opened, str(tmp_path / "journal"), "relay01", KeepSettings())
-    gone.unlink()
-    with caplog.at_level(logging.INFO, logger="bccnd"):
+    with working(spool, tmp_path / "journal") as worker, caplog.at_level(logging.INFO, logger="bccnd"):
+        gone.unlink()
         worker.start()
-        end(worker)
-    opened.close()
     assert (worker.rows, worker.logs, worker.recovered, worker.trouble) == (10, 0, 1, "")
     assert f"{gone} was removed" in caplog.text
 
@@ -99,9 +103,7 @@ def test_a_journal_that_is_away_is_waited_for(
     journal = tmp_path / "journal"
     journal.write_text("a file, where a folder should be")
     log_in(spool, 1)
-    opened = Spool(str(spool))
-    with caplog.at_level(logging.INFO, logger="bccnd"):
-        worker = Maintenance(opened, str(journal), "relay01", KeepSettings())
+    with working(spool, journal) as worker, caplog.at_level(logging.INFO, logger="bccnd"):
         worker.start()
         wait_for_child(lambda: worker.trouble, "trouble")
         assert worker.pending > 0
@@ -109,8 +111,6 @@ def test_a_journal_that_is_away_is_waited_for(
         journal.unlink()
         wait_for_child(lambda: not worker.logs, "the journal to be reached")
         wait_for_child(lambda: not worker.trouble, "the end of the trouble")
-    end(worker)
-    opened.close()
     assert len(table(journal)) == 20
     assert caplog.text.count("cannot be written to") == 1
     assert caplog.text.count("can be written to again") == 1
@@ -121,9 +121,9 @@ def test_what_cannot_be_written_at_the_end_waits_for_the_next_start(spool: Path,
     journal = tmp_path / "journal"
     journal.write_text("a file, where a folder should be")
     log_in(spool, 1)
-    assert done(spool, str(journal)).logs == 1
+    assert done(spool, journal).logs == 1
     journal.unlink()
-    assert done(spool, str(journal)).logs == 0
+    assert done(spool, journal).logs == 0
     assert len(table(journal)) == 10
 
 
@@ -136,7 +136,7 @@ def test_a_bug_with_one_log_is_no_end_of_the_others(
     log.append(ROWS, pack([row._replace(ts=2**62)]))  # no day has this time
     log.close()
     log_in(spool, 2)
-    worker = done(spool, str(tmp_path / "journal"))
+    worker = done(spool, tmp_path / "journal")
     assert (worker.bad, worker.rows) == (1, 10)
     assert "a bug met with the log" in caplog.text
     assert not [name for name in names(tmp_path / "journal") if "/." in name]
@@ -147,24 +147,21 @@ def test_a_converting_process_that_dies_is_replaced(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bccnd.recorder.maintenance.RETRY", 0.05)
-    opened = Spool(str(spool))
-    worker = Maintenance(opened, str(tmp_path / "journal"), "relay01", KeepSettings())
-    worker.start()
-    process = worker._child._process
-    assert process is not None
-    process.kill()
-    process.wait()
-    worker.add(str(log_in(spool, 1)), 1)
-    wait_for_child(lambda: not worker.logs, "another one")
-    assert worker.rows == 10
-    # Over one log again and again: it is set aside.
-    worker._child.end()
-    monkeypatch.setattr("sys.executable", "/bin/false")
-    worker.add(str(log_in(spool, 2)), 1)
-    wait_for_child(lambda: not worker.logs, "the log to be set aside")
-    assert worker.bad == 1
-    end(worker)
-    opened.close()
+    with working(spool, tmp_path / "journal") as worker:
+        worker.start()
+        process = worker._child._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        worker.add(str(log_in(spool, 1)), 1)
+        wait_for_child(lambda: not worker.logs, "another one")
+        assert worker.rows == 10
+        # Over one log again and again: it is set aside.
+        worker._child.end()
+        monkeypatch.setattr("sys.executable", "/bin/false")
+        worker.add(str(log_in(spool, 2)), 1)
+        wait_for_child(lambda: not worker.logs, "the log to be set aside")
+        assert worker.bad == 1
 
 
 @pytest.mark.slow
@@ -191,7 +188,7 @@ def test_the_converting_process_ignores_signals_and_two_never_work_at_once(spool
 def test_old_files_go_after_new_ones_have_come(spool: Path, tmp_path: Path) -> None:
     log_in(spool, 1)
     log_in(spool, 2, first=11)
-    assert done(spool, str(tmp_path / "journal"), KeepSettings(size=1)).removed == 2
+    assert done(spool, tmp_path / "journal", KeepSettings(size=1)).removed == 2
 
 
 def test_two_recorders_on_one_spool_and_a_spool_that_cannot_be_are_refused(spool: Path, tmp_path: Path) -> None:

@@ -8,18 +8,18 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bccnd.config import RecorderSettings
 from bccnd.errors import JournalError
 from bccnd.net.loop import Loop
 from bccnd.recorder.metrics import Figures, serve
 from bccnd.recorder.recorder import Recorder
 from bccnd.version import VERSION
-from tests.recorder.material import JOURNAL, NOON, packet, wait_for_child, write_log
+from tests.recorder.material import JOURNAL, NOON, packet, recorder_in, wait_for_child, write_log
 from tests.support import free_port, turning
 
 #: seconds since which a log waits that was left
@@ -36,19 +36,15 @@ def loop() -> Iterator[Loop]:
 @pytest.fixture
 def start(tmp_path: Path, loop: Loop) -> Iterator[Callable[[], Recorder]]:
     """Makes a recorder of what is in the spool; none of it is worked on before its worker is started."""
-    made: list[Recorder] = []
+    with ExitStack() as made:
 
-    def begin() -> Recorder:
-        folder, spool = str(tmp_path / "journal"), str(tmp_path / "spool")
-        limits = {"spool_size": 5 << 20, "rotate": 3600.0, "rotate_size": 1 << 16}
-        settings = RecorderSettings.model_validate({"journal": folder, **limits})
-        made.append(Recorder("absent", settings, "relay01", spool, loop))
-        return made[-1]
+        def begin() -> Recorder:
+            recorder = recorder_in(tmp_path, loop)
+            made.callback(recorder.spool.close)
+            made.callback(recorder.maintenance.end)
+            return recorder
 
-    yield begin
-    for recorder in made:
-        recorder.maintenance.end()
-        recorder.spool.close()
+        yield begin
 
 
 def leave_log(tmp_path: Path, number: int, age: float) -> int:

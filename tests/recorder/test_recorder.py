@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.config import RecorderSettings
 from bccnd.core.wire import frames
 from bccnd.net.loop import Loop
 from bccnd.recorder import rotating_log as module
 from bccnd.recorder.clock_steps import Clocks
 from bccnd.recorder.recorder import Recorder
 from bccnd.recorder.rotating_log import MARGIN
-from tests.recorder.material import NOON, end, names, packet, table, tapped, wait_for_child
+from tests.recorder.material import NOON, end, names, packet, recorder_in, table, tapped, wait_for_child
 
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -31,12 +30,8 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Iterator[Recorder]:
-    folder, spool = str(tmp_path / "journal"), str(tmp_path / "spool")
-    rules = [{"channels": "secret/", "payload": "omit"}]
-    limits = {"spool_size": 1 << 20, "rotate": 3600.0, "rotate_size": 1 << 16}
-    settings = RecorderSettings.model_validate({"journal": folder, "payload": rules, **limits})
     loop = Loop()
-    made = Recorder("absent", settings, "relay01", spool, loop)
+    made = recorder_in(tmp_path, loop, payload=[{"channels": "secret/", "payload": "omit"}])
     made.maintenance.start()
     yield made
     finished(made)

@@ -14,10 +14,10 @@ import pytest
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.journal import file_names
 from bccnd.journal.listing import list_files
-from bccnd.recorder.convert import convert, write_sessions
+from bccnd.recorder.convert import write_sessions
 from bccnd.recorder.retention import retain
 from bccnd.recorder.sessions import Head, Session
-from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
+from tests.recorder.material import JOURNAL, NOON, convert_log, names, packet, table, write_log
 
 HERE = pafs.LocalFileSystem()
 SECOND = file_names.MICROSECONDS
@@ -31,7 +31,7 @@ def journal(tmp_path: Path) -> Path:
         log = tmp_path / f"{number}.log"
         start = NOON + number * 100 * SECOND
         write_log(log, [packet(range(10), start)], first=1 + 10 * number, alive=[start + 50 * SECOND])
-        convert(str(log), HERE, str(folder))
+        convert_log(log, folder)
     day = folder / "obs/host=relay01/day=2026-11-21"
     for age, path in zip((300, 200, 100), sorted(day.iterdir()), strict=True):
         os.utime(path, (NOON / 1e6 - age, NOON / 1e6 - age))
@@ -140,7 +140,7 @@ def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
         path.unlink()
     log = journal.parent / "again.log"
     write_log(log, [packet([1], NOON)])
-    convert(str(log), HERE, str(journal))
+    convert_log(log, journal)
     (path,) = day.iterdir()
     os.utime(path, (1, 1))
     keep(journal, KeepSettings(age=1), NOON / 1e6)
