@@ -34,16 +34,16 @@ def test_service(name: str, changes: dict[str, str], state: str, text: str, reme
     assert_found(check_host.check_service(made), state, text, remedy)
 
 
-def test_a_service_that_is_not_there_or_may_rest() -> None:
-    absent: tuple[dict[str, Any], ...] = (
-        {"systemd": False},
-        {"units": {MAIN: {"LoadState": "not-found"}}},
-        {"units": {}},
-    )
-    for changes in absent:
-        assert [one.state for one in check_host.check_service(probe(**changes))] == ["not checked"]
-    resting = probe(units={MAIN: LOADED, NNG: LOADED | RESTING})
-    assert [one.state for one in check_host.check_service(resting)] == ["ok"]
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"systemd": False}, "not checked"),
+        *(({"units": units}, "not checked") for units in ({}, {MAIN: {"LoadState": "not-found"}})),
+        ({"units": {MAIN: LOADED, NNG: LOADED | RESTING}}, "ok"),
+    ],
+)
+def test_a_service_that_is_not_there_or_may_rest(changes: dict[str, Any], state: str) -> None:
+    assert [one.state for one in check_host.check_service(probe(**changes))] == [state]
 
 
 def test_log() -> None:
@@ -59,9 +59,9 @@ def test_log() -> None:
 
 def test_descriptors() -> None:
     assert_found(check_host.check_descriptors(probe()), "ok", "may open 65,536")
-    few = probe(read_text="Max open files            1024                 65536                files\n")
-    assert_found(check_host.check_descriptors(few), "look", "needs 2,064", "LimitNOFILE=2064")
-    by_hand = probe(read_text="Max open files            1024                 65536                files\n", units={})
+    few = "Max open files            1024                 65536                files\n"
+    assert_found(check_host.check_descriptors(probe(read_text=few)), "look", "needs 2,064", "LimitNOFILE=2064")
+    by_hand = probe(read_text=few, units={})
     assert_found(check_host.check_descriptors(by_hand), "look", "needs 1,064", "LimitNOFILE=1064")
     assert_found(check_host.check_descriptors(probe(read_text="")), "not checked", "cannot be read")
 

@@ -39,6 +39,7 @@ def message_frame(at: float, seq: int, src: str = "relay01/a/1", chan: str = "a/
 
 
 def put(path: Path, data: bytes) -> str:
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(data)
     return str(path)
 
@@ -61,10 +62,8 @@ def verdicts(frames: Iterable[Frame], settings: CaptureSettings, folder: Path) -
 def test_every_datagram_is_a_row(tmp_path: Path) -> None:
     foreign = Frame(T, ether(ipv4(udp(b"x", port=53))))
     last = Frame(T + 9 * SECOND, foreign.data)
-    path = put(
-        tmp_path / "x.pcap",
-        pcap([foreign, message_frame(1, 7), message_frame(2, 8, payload="yes"), frame(3, b"noise"), last]),
-    )
+    frames = [foreign, message_frame(1, 7), message_frame(2, 8, payload="yes"), frame(3, b"noise"), last]
+    path = put(tmp_path / "x.pcap", pcap(frames))
     done = ingest([path], str(tmp_path / "j"), SETTINGS)
     rows = rows_of(tmp_path / "j")
     assert [row["rec_no"] for row in rows] == [1, 2, 3]
@@ -110,23 +109,14 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_verdicts_depend_on_the_time_of_the_stamps(tmp_path: Path) -> None:
-    frames = [
-        message_frame(0, 1),
-        message_frame(0.1, 1),
-        message_frame(0.2, 3),
-        message_frame(0.3, 2),
-        message_frame(3, 3),
-        message_frame(3.1, 4),
-    ]
+    frames = [message_frame(at, seq) for at, seq in ((0, 1), (0.1, 1), (0.2, 3), (0.3, 2), (3, 3), (3.1, 4))]
     expected = ["accepted", "duplicate", "accepted", "stale", "restart", "accepted"]
     assert verdicts(frames, SETTINGS, tmp_path) == expected
     late = CaptureSettings("relay02", rules=CaptureRules("deliver"))
     assert verdicts(frames, late, tmp_path)[3] == "reordered"
     # A clock that is set back is no time that passes backwards.
-    frames = [message_frame(100, 1), message_frame(0, 1), message_frame(1, 1), message_frame(4, 1)]
-    set_back = tmp_path / "set back"
-    set_back.mkdir()
-    assert verdicts(frames, SETTINGS, set_back) == ["accepted", "duplicate", "duplicate", "restart"]
+    frames = [message_frame(at, 1) for at in (100, 0, 1, 4)]
+    assert verdicts(frames, SETTINGS, tmp_path / "set back") == ["accepted", "duplicate", "duplicate", "restart"]
 
 
 def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> None:
@@ -278,8 +268,6 @@ def taps(daemon: Daemon, wire: Wire, traffic: list[bytes]) -> Rows:
         tap.subscribe("!/tap/")
         tap.sync()
         wire.send(*traffic)
-        rows = [
-            observe(*read_tapped(message.chan.encode(), message.payload))
-            for _, message in zip(traffic, tap, strict=False)
-        ]
+        messages = [message for _, message in zip(traffic, tap, strict=False)]
+    rows = [observe(*read_tapped(message.chan.encode(), message.payload)) for message in messages]
     return [{**row._asdict(), "len": row.length} for row in rows]

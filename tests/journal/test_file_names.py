@@ -49,15 +49,9 @@ def test_what_was_not_named_here_or_is_not_finished_is_no_file_of_a_journal() ->
     folder, _, name = finished.path.rpartition("/")
     assert file_names.read_path(finished.path) == finished
     day = "obs/host=a/day=2026-11-21"
+    names = ("x.parquet", "x-1.txt", "x-2_1.parquet", "sub/x-1.parquet", ".x-000000000001.parquet/y")
     for path in (
-        *(
-            f"{folder}/{file_names.UNFINISHED}{name}",
-            f"{day}/x.parquet",
-            f"{day}/x-1.txt",
-            f"{day}/x-2_1.parquet",
-            f"{day}/sub/x-1.parquet",
-        ),
-        *(f"{day}/.x-000000000001.parquet/y", "obs/host=../day=2026-11-21/x-1.parquet"),
-        *("obs/host=a/day=today/x-1.parquet", "sessions/host=a/x-1.parquet"),
+        *(f"{folder}/{file_names.UNFINISHED}{name}", *(f"{day}/{name}" for name in names)),
+        *("obs/host=../day=2026-11-21/x-1.parquet", "obs/host=a/day=today/x-1.parquet", "sessions/host=a/x-1.parquet"),
     ):
         assert file_names.read_path(path) is None, path

@@ -61,13 +61,8 @@ def test_a_time_can_be_chosen(tmp_path: Path) -> None:
 def test_channels_can_be_chosen(tmp_path: Path) -> None:
     named = ["a/b", "a/c", "b", "!", "!relay01"]
     put(tmp_path, "a", ONE, 0, [row(number, chan=chan) for number, chan in enumerate(named)])
-    for patterns, wanted in (
-        ((), named),
-        (("a/",), named[:2]),
-        (("a/c", "b"), named[1:3]),
-        (("!",), ["!"]),
-        ((">",), named[:3]),
-    ):
+    wanted_of = {(): named, ("a/",): named[:2], ("a/c", "b"): named[1:3], ("!",): ["!"], (">",): named[:3]}
+    for patterns, wanted in wanted_of.items():
         assert [message.chan for message in play(tmp_path, channels=patterns)] == wanted
     assert Channels([]).fit("!")
 
