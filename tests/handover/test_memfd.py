@@ -12,6 +12,8 @@ from contextlib import suppress
 from typing import Final
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bccnd.handover import memfd
 from bccnd.handover.memfd import WORTH, File
@@ -41,59 +43,36 @@ def test_a_new_file_is_empty_and_not_inherited(fd: int) -> None:
     assert (reopen(fd).understood, len(reopen(fd))) == (True, 0)
 
 
-def test_appended_data_is_read_by_the_next_process(fd: int) -> None:
-    one = reopen(fd)
-    for part in (b"first", b"", b"\0" * 5000, b"last"):
-        one.append(part)
-        assert reopen(fd).read() == one.read()
-    assert one.read() == b"first" + b"\0" * 5000 + b"last"
-    assert (one.end, len(one)) == (HEADER + 5009, 5009)
-    other = reopen(fd)
-    assert (other.understood, other.end, len(other)) == (True, HEADER + 5009, 5009)
-    other.append(b"!")
-    assert reopen(fd).read() == one.read() + b"!" == b"first" + b"\0" * 5000 + b"last!"
+DATA: Final = st.builds(lambda piece, times: piece * times, st.binary(max_size=9), st.sampled_from([0, 1, 7, 1000]))
+STEPS: Final = st.lists(st.tuples(st.sampled_from(["append", "append", "replace", "torn", "cut"]), DATA), max_size=12)
 
 
-def test_image_replaces_all_and_more_can_be_appended(fd: int) -> None:
-    one = reopen(fd)
-    one.append(b"x" * 10_000)
-    for image in (b"image", b"", b"another" * 1000):
+@given(STEPS)
+@settings(max_examples=examples(200))
+def test_contents_are_what_was_written_last(steps: list[tuple[str, bytes]]) -> None:
+    fd = memfd.create("test")
+    one, contents = reopen(fd), b""
+    for what, data in steps:
         before = one.end
-        one.replace(image)
-        assert one.read() == reopen(fd).read() == image
-        assert one.end == before + len(image)  # it never goes back
-        one.append(b"more")
-        assert one.read() == reopen(fd).read() == image + b"more"
-
-
-def test_unfinished_image_is_behind_the_old_contents(fd: int) -> None:
-    one = reopen(fd)
-    one.append(b"before")
-    image = b"image" * 1000
-    # A writer was killed before the image counted, or before it was written.
-    for part in (b"", image[:1], image[:4000], image):
-        os.ftruncate(fd, one.end)
-        os.pwrite(fd, part, one.end)
+        if what == "append":
+            one.append(data)
+            contents += data
+        elif what == "replace":
+            one.replace(data)
+            contents = data
+            assert one.end == before + len(data)  # it never goes back
+        elif what == "torn":  # a writer was killed before a record was whole, or before an image counted
+            os.ftruncate(fd, before)
+            os.pwrite(fd, data, before)
+            one = reopen(fd)
+            contents += data
+        else:
+            contents = contents[: len(contents) - min(len(data), len(contents))]
+            one.cut(len(contents))
         other = reopen(fd)
-        assert other.read() == b"before" + part
-        other.cut(6)
-        assert other.read() == b"before"
-        other.replace(b"by another")
-        assert reopen(fd).read() == b"by another"
-        os.ftruncate(fd, one.end)
-        os.pwrite(fd, struct.pack("=8sQ", b"bccntap1", HEADER), 0)
-
-
-def test_appended_data_replaces_what_was_cut_off(fd: int) -> None:
-    one = reopen(fd)
-    one.append(b"kept" + b"torn" * 100)
-    one.cut(4)
-    assert (one.read(), reopen(fd).read()) == (b"kept", b"kept")
-    one.append(b"new")
-    assert one.read() == reopen(fd).read() == b"keptnew"
-    one.cut(0)
-    one.replace(b"image")
-    assert reopen(fd).read() == b"image"
+        assert one.read() == other.read() == contents
+        assert (len(one), one.end, other.understood) == (len(contents), other.end, True)
+    os.close(fd)
 
 
 @pytest.mark.parametrize(
