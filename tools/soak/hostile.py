@@ -12,19 +12,16 @@ from contextlib import suppress
 from typing import Final
 
 from tests.e2e.harness import KEY, datagram
-from tests.support import ROOT
+from tools.fuzz.replay import kept
 
-CORPUS: Final = ROOT / "tests" / "fuzz" / "corpus"
 #: how a connection between two BUS sockets begins
 HELLO: Final = b"\0SP\0" + struct.pack(">HH", 0x70, 0)
-#: there whatever the corpus holds
 ALWAYS: Final = (b"", b"\0", b"BCCN1[", b"BCCN1[3]abc", b"MSG a", b"SUB", b"CMSG", b"MSGS 1\0", b"\xff" * 300)
 
 
 def corpus(target: str) -> list[bytes]:
-    folder = CORPUS / target
-    found = [path.read_bytes() for path in sorted(folder.glob("*"))] if folder.is_dir() else []
-    return [*ALWAYS, *found]
+    """What is sent whatever the corpus of a fuzz target holds, and that."""
+    return [*ALWAYS, *(path.read_bytes() for path in kept(target))]
 
 
 def junk_frames() -> list[bytes]:
