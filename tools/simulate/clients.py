@@ -6,6 +6,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from bccnd.core.wire import frames
@@ -24,16 +25,14 @@ _serials = iter(range(1, 1 << 62))
 _ANSWERS: Final = (frames.STATS, frames.TRACE, frames.RECEIVERS, frames.WHOAMI, frames.CRED_WHOAMI, frames.GATEWAY)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Publish:
     """A message that a client has published and whose echo has not come back; ``step`` is when."""
 
-    __slots__ = ("channel", "publisher", "step", "token")
-
-    def __init__(self, publisher: Client, channel: bytes, token: bytes, step: int) -> None:
-        self.publisher = publisher
-        self.channel = channel
-        self.token = token
-        self.step = step
+    publisher: Client
+    channel: bytes
+    token: bytes
+    step: int
 
 
 class Client:

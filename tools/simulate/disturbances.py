@@ -38,17 +38,29 @@ class Disturbances:
 
         self._world.at(self._world.rng.random() * seconds, end_it)
 
-    def no_descriptors(self) -> None:
+    def _switch(self, what: str, attribute: str, seconds: float, *, store: bool = False) -> Host | None:
+        """Set an attribute of a host, or of its descriptor store, for a while; return the host."""
         host = self._host()
-        if host is None:
-            return
-        self._begin(host, "no descriptors")
-        host.out_of_descriptors = True
+        if host is not None:
+            self._begin(host, what)
+            switched = host.store if store else host
+            setattr(switched, attribute, True)
+            self._end_after(seconds, host, lambda: setattr(switched, attribute, False))
+        return host
 
-        def end() -> None:
-            host.out_of_descriptors = False
+    def no_descriptors(self) -> None:
+        self._switch("no descriptors", "out_of_descriptors", 15)
 
-        self._end_after(15, host, end)
+    def stall(self) -> None:
+        self._switch("not run", "stalled", 4)
+
+    def manager_stalls(self) -> None:
+        host = self._switch("manager stalls", "stalled", 5, store=True)
+        if host is not None:
+            host.store.refused += 1
+
+    def store_refuses(self) -> None:
+        self._switch("store refuses", "refuses", 5, store=True)
 
     def calls_fail(self) -> None:
         """Some calls of all hosts fail."""
@@ -72,44 +84,6 @@ class Disturbances:
                 host.store.refused += 1
         interposer.fail(kind, error, self._world.rng.choice([1, 3, 20]))
         self._end_after(2, None, lambda: interposer.fail(0, 0, 0))
-
-    def stall(self) -> None:
-        """A host is not run for a while."""
-        host = self._host()
-        if host is None:
-            return
-        self._begin(host, "not run")
-        host.stalled = True
-
-        def end() -> None:
-            host.stalled = False
-
-        self._end_after(4, host, end)
-
-    def manager_stalls(self) -> None:
-        host = self._host()
-        if host is None:
-            return
-        self._begin(host, "manager stalls")
-        host.store.stalled = True
-        host.store.refused += 1
-
-        def end() -> None:
-            host.store.stalled = False
-
-        self._end_after(5, host, end)
-
-    def store_refuses(self) -> None:
-        host = self._host()
-        if host is None:
-            return
-        self._begin(host, "store refuses")
-        host.store.refuses = True
-
-        def end() -> None:
-            host.store.refuses = False
-
-        self._end_after(5, host, end)
 
     def clock_steps(self) -> None:
         """The wall clock of the machine is set, or jumps ahead as by a suspend."""

@@ -10,6 +10,7 @@ import resource
 import select
 import signal
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -137,8 +138,32 @@ class Host:
             self.kill_at = max(1, kill_at - int(interposer.calls()))
         self._after_step()
 
-    def _step(self, kill_at: int) -> contextlib.AbstractContextManager[None]:
-        return _Step(self, kill_at)
+    @contextlib.contextmanager
+    def _step(self, kill_at: int) -> Iterator[None]:
+        """A step of the daemon, in the process that is its own and with the descriptors that it may have."""
+        fault: BaseException | None = None
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with self.process.running():
+            if self.out_of_descriptors:
+                # What is open stays; a new descriptor would get this number.
+                fd = os.open(os.devnull, os.O_RDONLY)
+                os.close(fd)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (fd, limits[1]))
+            interposer.arm(kill_at, self.process.shared)
+            try:
+                yield
+            except BaseException as error:  # noqa: BLE001 - the daemon's, judged below
+                fault = error
+            if self.out_of_descriptors:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        if blocked := interposer.blocked():
+            what = {1: "epoll_wait", 2: "waitpid", 4: "waitid"}.get(blocked, "a call")
+            raise Violation(f"{self.name}: the loop waits in {what}")
+        if interposer.dead() or fault is None:
+            return  # a killed daemon makes anything of calls that have no effect
+        if isinstance(fault, KeyboardInterrupt):
+            raise fault
+        raise Violation(f"{self.name}: the daemon has ended by {fault!r} in {_place(fault)}") from fault
 
     def _after_step(self) -> None:
         """Bury a daemon that was killed or has stopped."""
@@ -257,37 +282,3 @@ def _place(fault: BaseException) -> str:
     """Return where an exception was raised."""
     last = traceback.extract_tb(fault.__traceback__)[-1]
     return f"{last.filename}:{last.lineno}"
-
-
-class _Step:
-    """A step of a daemon, in the process that is its own and with the descriptors that it may have."""
-
-    def __init__(self, host: Host, kill_at: int) -> None:
-        self._host = host
-        self._kill_at = kill_at
-
-    def __enter__(self) -> None:
-        host = self._host
-        self._running = host.process.running()
-        self._running.__enter__()
-        if host.out_of_descriptors:
-            self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-            # What is open stays; a new descriptor would get this number.
-            fd = os.open(os.devnull, os.O_RDONLY)
-            os.close(fd)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (fd, self._limits[1]))
-        interposer.arm(self._kill_at, host.process.shared)
-
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: object) -> bool:
-        host = self._host
-        if host.out_of_descriptors:
-            resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
-        self._running.__exit__(None, None, None)
-        if blocked := interposer.blocked():
-            what = {1: "epoll_wait", 2: "waitpid", 4: "waitid"}.get(blocked, "a call")
-            raise Violation(f"{host.name}: the loop waits in {what}")
-        if interposer.dead():
-            return True  # what a killed daemon makes of calls that have no effect
-        if fault is not None and not isinstance(fault, KeyboardInterrupt):
-            raise Violation(f"{host.name}: the daemon has ended by {fault!r} in {_place(fault)}") from fault
-        return False
