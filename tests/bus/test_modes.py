@@ -27,10 +27,22 @@ def is_held(peer: Peer) -> bool:
     return peer.client.resume is not None
 
 
+def waits(publisher: Peer) -> bool:
+    """Whether a publisher waits, now that all that it sent so far was taken."""
+    publisher.hub.settle()
+    return is_held(publisher)
+
+
+def slow_pair(hub: Hub, soft: str = "", hard: str = "", order: str = "") -> tuple[Peer, Peer]:
+    """A client that reads slowly, in these modes, and a publisher."""
+    one, publisher = slow(hub, b"a"), hub.connect()
+    mode(one, soft, hard, order)
+    return one, publisher
+
+
 def blocked(hub: Hub, soft: str = "block", hard: str = "") -> tuple[Peer, Peer, int]:
     """A client that blocks, a publisher, and how many messages have been sent to the client."""
-    one, publisher = slow(hub, b"a"), hub.connect()
-    mode(one, soft, hard)
+    one, publisher = slow_pair(hub, soft, hard)
     return one, publisher, clog(hub, one)
 
 
@@ -81,11 +93,9 @@ def test_neither_the_segment_nor_the_daemon_itself_waits(small: Hub) -> None:
 
 
 def test_with_hard_block_publishers_wait_while_the_queue_is_full_and_go_on_when_it_is_half_empty(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, hard="block")
+    one, publisher = slow_pair(small, hard="block")
     publisher.send(*numbered(0, 200))
-    small.settle()
-    assert is_held(publisher)
+    assert waits(publisher)
     assert one.client.queue.messages == 20
     got: list[bytes] = []
     while is_held(publisher):
@@ -102,16 +112,14 @@ def test_with_hard_block_publishers_wait_while_the_queue_is_full_and_go_on_when_
 @pytest.mark.parametrize("short", [0, 1, 10, 50, 100])
 def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(tmp_path: Path, short: int) -> None:
     with Hub(tmp_path, limits=bus_limits(queue={"messages": 10_000, "bytes": 20_000})) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        mode(one, hard="block")
+        one, publisher = slow_pair(hub, hard="block")
         one.send(frames.request(frames.META_ON))
         one.all()
         count = clog(hub, one, 15)
         # As it was sent it still fits, but not with what meta puts before it.
         room = 20_000 - one.client.queue.bytes - len(b"MSG a\0") - short
         publisher.send(b"MSG a\0" + b"x" * room, *numbered(0, 50))
-        hub.settle()
-        assert is_held(publisher)
+        assert waits(publisher)
         assert one.client.queue.bytes <= 20_000
         assert gaps(collect(one, count + 51)) == 0
         assert dropped(hub) == {}
@@ -119,8 +127,7 @@ def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(t
 
 def test_a_message_that_is_larger_than_the_whole_queue_does_not_block_for_ever(tmp_path: Path) -> None:
     with Hub(tmp_path, limits=bus_limits(queue={"bytes": 10_000})) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        mode(one, hard="block")
+        one, publisher = slow_pair(hub, hard="block")
         publisher.send(*numbered(0, 5), b"MSG a\0" + b"y" * 20_000, *numbered(5, 1))
         hub.settle()
         packets = collect(one, 7)
@@ -129,20 +136,19 @@ def test_a_message_that_is_larger_than_the_whole_queue_does_not_block_for_ever(t
 
 
 @pytest.mark.parametrize(
-    ("blocker", "publisher", "waits"),
+    ("blocker", "publisher", "held"),
     [(ANN, ANN, True), (ANN, BOB, False), (ANN, None, False), (None, ANN, True), (None, None, True)],
 )
 @pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
 def test_a_client_blocks_publishers_of_its_user_and_root_blocks_all(
-    town: Hub, blocker: Who | None, publisher: Who | None, waits: bool, soft: str, hard: str
+    town: Hub, blocker: Who | None, publisher: Who | None, held: bool, soft: str, hard: str
 ) -> None:
     one, other = slow(town, b"a", who=blocker), town.connect(who=publisher)
     mode(one, soft=soft, hard=hard)
     clog(town, one, 20)
     other.publish(b"a", b"1")
-    town.settle()
-    assert is_held(other) is waits
-    assert town.bus.counters.held["slow_reader"] == waits
+    assert waits(other) is held
+    assert town.bus.counters.held["slow_reader"] == held
 
 
 def test_messages_for_others_do_not_wait(small: Hub) -> None:
@@ -165,8 +171,7 @@ def test_whatever_the_form_of_the_key_its_publisher_waits(small: Hub, key: bytes
     count = clog(small, one)
     publisher.send(frames.request(frames.ECHO + b"off"))
     publisher.publish(key, b"x")
-    small.settle()
-    assert is_held(publisher)
+    assert waits(publisher)
     assert collect(one, count + 1)[-1].endswith(b"x")
 
 
@@ -199,8 +204,7 @@ def test_no_client_waits_for_itself(small: Hub) -> None:
     one = slow(small, b"a")
     mode(one, soft="block", hard="block")
     one.send(*numbered(0, 50))
-    small.settle()
-    assert not is_held(one)
+    assert not waits(one)
     packets = one.all()
     assert accounted(packets) == 50
 
@@ -229,8 +233,7 @@ def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
     small.settle()
     for number in (0, 1):
         collect(pair[number], counts[number])
-        small.settle()
-        assert is_held(publisher) is (number == 0)
+        assert waits(publisher) is (number == 0)
     for one in pair:
         assert numbers([one.receive()]) == [9999]
     assert small.bus.counters.held["slow_reader"] in (1, 2)
@@ -240,8 +243,7 @@ def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
 def test_blocked_publisher_that_closes_or_half_closes_loses_nothing(small: Hub, half: bool) -> None:
     one, publisher, count = blocked(small)
     publisher.send(b"SUB b", *numbered(count, 50))
-    small.settle()
-    assert is_held(publisher)
+    assert waits(publisher)
     if half:
         publisher.sock.shutdown(socket.SHUT_WR)
     else:
@@ -263,8 +265,7 @@ def test_a_client_that_no_longer_blocks_lets_publishers_go_on(small: Hub, cause:
     one, publisher, count = blocked(small, hard="error" if cause == "full queue" else "")
     other = small.connect(b"a")
     publisher.publish(b"a", b"%04d" % count)
-    small.settle()
-    assert is_held(publisher)
+    assert waits(publisher)
     if cause == "end":
         one.close()
     elif cause == "full queue":
@@ -291,8 +292,7 @@ def test_a_mode_that_still_blocks_lets_no_publisher_go_on(small: Hub) -> None:
         mode(one, **again)
         assert is_held(publisher)
     one.send(frames.request(frames.ECHO + b"off"))
-    small.settle()
-    assert is_held(publisher)
+    assert waits(publisher)
     assert one.client.queue.messages == 1
     # From now on publishers wait only for a full queue.
     mode(one, soft="queue", hard="block")
@@ -317,14 +317,12 @@ def test_reader_blocks_only_after_it_has_read_all(tmp_path: Path, caplog: pytest
         hub.reload(bus_limits(queue={"messages": 20}, patience=3600.0))
         clog(hub, one)
         publisher.publish(b"a", b"x")
-        hub.settle()
-        assert is_held(publisher)
+        assert waits(publisher)
 
 
 @pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
 def test_a_client_that_has_not_read_for_long_does_not_end_the_first_publisher(small: Hub, soft: str, hard: str) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft=soft, hard=hard)
+    one, publisher = slow_pair(small, soft=soft, hard=hard)
     count = clog(small, one, 20)
     let_pass(small, one, small.bus.limits.patience + 1)
     publisher.publish(b"a", b"%04d" % count)
@@ -352,8 +350,7 @@ def test_a_client_that_reads_slowly_blocks(hub: Hub) -> None:
     mode(one, soft="block")
     count = clog(hub, one)
     publisher.send(*numbered(count, 10))
-    hub.settle()
-    assert is_held(publisher)
+    assert waits(publisher)
     for _ in range(5):
         assert one.sock.recv(10_000)
         let_pass(hub, one, hub.bus.limits.patience + 1)
@@ -365,8 +362,7 @@ def test_a_client_that_reads_slowly_blocks(hub: Hub) -> None:
 
 
 def test_holding_up_again_and_again_leaves_no_timers_behind(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft="block")
+    one, publisher = slow_pair(small, soft="block")
     before = len(small.loop._timers)
     publisher.send(*numbered(0, 300))
     collect(one, 300)
@@ -398,8 +394,7 @@ def test_all_clients_of_a_user_share_one_rate_for_messages_until_it_is_taken_awa
         pair[0].all()
         assert not is_held(pair[0])
         pair[1].publish(b"a", *[b"x"] * 25)
-        hub.settle()
-        assert is_held(pair[1])
+        assert waits(pair[1])
         hub.reload(bus_limits())
         turn_until(hub.loop, lambda: hub.bus.counters.published == 26)
         pair[1].publish(b"a", *[b"x"] * 500)
@@ -450,8 +445,7 @@ def test_a_publisher_does_not_overtake_those_that_wait_for_the_rate(tmp_path: Pa
         (one, _), late = waiting_for_rate(hub, 2), hub.connect()
         one.client.account.stamp -= 1 / SELDOM  # a token is there before the timer has run
         late.publish(b"a", b"2")
-        hub.settle()
-        assert is_held(late)
+        assert waits(late)
         for _ in range(2):
             next_token(hub, one)
         assert numbers(one.all()) == [0, 1, 2]
@@ -507,8 +501,7 @@ def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
     one, publisher, count = blocked(small)
     other = small.connect(b"a")
     publisher.publish(b"a", *(b"%04d" % number for number in range(count, count + 100)))
-    small.settle()
-    assert is_held(publisher)
+    assert waits(publisher)
     small.bus.stop_accepting()
     one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     small.bus.drain(time.monotonic() + 60)
@@ -546,8 +539,7 @@ def test_in_every_order_a_message_that_no_packet_to_this_client_can_hold_is_a_ga
 @pytest.mark.parametrize("order", ["queue", "stack", "random"])
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 def test_in_every_mode_all_that_was_sent_is_got(small: Hub, soft: str, hard: str, order: str, together: bool) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft, hard, order)
+    one, publisher = slow_pair(small, soft, hard, order)
     one.send(frames.request(frames.BATCH_ON if together else frames.BATCH_OFF))
     packets: list[bytes] = []
     for number in range(120):
@@ -571,6 +563,6 @@ def test_in_every_mode_all_that_was_sent_is_got(small: Hub, soft: str, hard: str
         assert refusals(packets) == []
     assert publisher.all() == []
     assert small.bus.counters.published == 120
-    waits = soft == "block" or (soft, hard) == ("queue", "block")
-    assert bool(small.bus.counters.held["slow_reader"]) is waits
+    held = soft == "block" or (soft, hard) == ("queue", "block")
+    assert bool(small.bus.counters.held["slow_reader"]) is held
     assert small.bus.queue_bytes == 0

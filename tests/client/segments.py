@@ -101,3 +101,18 @@ def soon(call: Callable[[], object], delay: float = 0.05) -> Iterator[None]:
         yield
     finally:
         timer.join()
+
+
+@contextlib.contextmanager
+def in_threads(*calls: Callable[[], object], over: threading.Event | None = None) -> Iterator[None]:
+    """Have each call made by a thread of its own, and wait for their ends; ``over`` is set before."""
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        if over is not None:
+            over.set()
+        for thread in threads:
+            thread.join()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
 from bccnd.core.trust import signatures
 from bccnd.core.wire.verdicts import NAMES
-from tests.client.segments import Segment, heard, judged, payloads, refused, soon, until_now, verdicts
+from tests.client.segments import Segment, heard, in_threads, judged, payloads, refused, soon, until_now, verdicts
 from tests.core import material
 from tests.core.world import ANY_BYTES
 from tests.e2e.harness import KEY, datagram
@@ -879,11 +880,8 @@ def test_many_threads_send_and_no_seq_comes_twice_or_is_left_out(segment: Segmen
             assert endpoint.notify("two words") is False
 
     endpoint.heartbeat_start(0.0005)
-    running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
+    with in_threads(*(partial(run, number) for number in range(threads))):
+        pass
     endpoint.heartbeat_stop()
     last = endpoint.seq
     heard_here: list[int] = []

@@ -9,12 +9,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from bccnd.client.endpoint import Endpoint
-from tests.client.segments import Segment, heard, until_now
+from tests.client.segments import Segment, heard, in_threads, until_now
 from tests.e2e.harness import KEY
 from tests.support import PATIENCE, examples
 
@@ -259,19 +260,12 @@ def test_no_child_waits_for_a_thread_that_was_sending_when_it_was_forked(
         while not over.is_set():
             sent[number].append(endpoints[number].send("y"))
 
-    threads = [threading.Thread(target=send, args=(number,)) for number in (0, 1)]
     for endpoint in endpoints:
         endpoint.heartbeat_start(1e-6)
-    for thread in threads:
-        thread.start()
-    try:
+    with in_threads(partial(send, 0), partial(send, 1), over=over):
         forking(endpoints, children, examples(60))
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-        for endpoint in endpoints:
-            endpoint.heartbeat_stop()
+    for endpoint in endpoints:
+        endpoint.heartbeat_stop()
     # And the parent's numbers were not disturbed: each was given once.
     for endpoint, start, seqs in zip(endpoints, first, sent, strict=True):
         assert len(set(seqs)) == len(seqs)
@@ -293,11 +287,8 @@ def test_two_threads_fork_at_once_while_heartbeats_are_sent(segment: Segment, ch
         except BaseException as fault:  # noqa: BLE001 - it belongs to the test, which is in another thread
             faults.append(fault)
 
-    threads = [threading.Thread(target=run, args=(mine,)) for mine in own]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with in_threads(*(partial(run, mine) for mine in own)):
+        pass
     for mine in own:
         mine.close()
     for endpoint in endpoints:

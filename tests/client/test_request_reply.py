@@ -12,6 +12,7 @@ import pytest
 import bccnd
 import bccnd.aio
 from bccnd.client.request_reply import read_request
+from tests.client.segments import in_threads
 from tests.client.sessions import Join, both
 from tests.refusals import refused
 from tests.support import PATIENCE, Hub, turning
@@ -33,13 +34,8 @@ def blocking(path: str) -> Iterator[None]:
     with bccnd.connect(path) as bus:
         bus.respond("calc/add", add)
         bus.sync()
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
+        with in_threads(serve, over=over):
             yield
-        finally:
-            over.set()
-            thread.join()
 
 
 @contextmanager
@@ -59,14 +55,9 @@ def on_asyncio(path: str) -> Iterator[None]:
             while not over.is_set():
                 await asyncio.sleep(0.01)
 
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    try:
+    with in_threads(lambda: asyncio.run(serve()), over=over):
         assert ready.wait(PATIENCE)
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @both

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from bccnd.client.transport import dial
 from bccnd.core.formats.bus_address import write_address
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError
+from tests.client.segments import soon
 from tests.client.sessions import BATCH, META, Bare, Join, batch, both, frame, impatient, restarted, without_syncs
 from tests.limits import descriptors
 from tests.refusals import refused
@@ -368,14 +368,11 @@ def test_connecting_waits_for_a_daemon_if_asked_to(join: Join, tmp_path: Path) -
     path = str(tmp_path / "bus.sock")
     with refused("no_daemon"):
         join(path, wait=0.05)
+    made: list[Bare] = []
     for patience in (PATIENCE, None):
-        made: list[Bare] = []
-        later = threading.Timer(0.1, lambda made=made: made.append(Bare(path)))
-        later.start()
-        with join(path, wait=patience) as bus:
+        with soon(lambda: made.append(Bare(path))), join(path, wait=patience) as bus:
             bus.sync()
-        later.join()
-        made[0].close()
+        made.pop().close()
 
 
 def test_the_next_daemon_is_told_all_that_is_held_before_anything_else(bare: Bare, bus: Connection) -> None:
@@ -589,10 +586,8 @@ def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, bus: Co
         bare.answers[b"CMSG !/bccn/whoami"] = [frames.control(frames.WHOAMI, b"me")]
         bare.restart()
 
-    thread = threading.Thread(target=go_away)
-    thread.start()
-    assert bus.identity() == "me"
-    thread.join()
+    with soon(go_away):
+        assert bus.identity() == "me"
 
 
 def test_much_can_be_restored_while_much_comes(bare: Bare, bus: Connection) -> None:
@@ -700,10 +695,8 @@ def test_a_client_that_finds_the_backlog_full_waits(join: Join, tmp_path: Path) 
         with contextlib.suppress(BlockingIOError):
             while True:
                 opened.enter_context(dial(path))
-        later = threading.Timer(0.05, lambda: opened.enter_context(listener.accept()[0]))
-        later.start()
-        with join(path):
-            later.join()
+        with soon(lambda: opened.enter_context(listener.accept()[0])), join(path):
+            pass
 
 
 @both

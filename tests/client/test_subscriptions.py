@@ -16,6 +16,7 @@ import bccnd
 import bccnd.aio
 from bccnd.client.events import MAX_EVENTS, MAX_INBOX
 from bccnd.core.wire import frames
+from tests.client.segments import in_threads
 from tests.client.sessions import META, Bare, away, batch, frame, restarted, without_syncs
 from tests.refusals import refused
 from tests.support import PATIENCE
@@ -178,14 +179,10 @@ def flooded(bare: Bare) -> Iterator[bccnd.Connection]:
                 while not over.is_set():
                     bare.send(much)
 
-        sender = threading.Thread(target=flood)
-        sender.start()
-        try:
+        with in_threads(flood):
             yield bus
-        finally:
             over.set()
             bus.close()
-            sender.join()
 
 
 @pytest.mark.parametrize("timeout", [0, 0.05])

@@ -60,14 +60,6 @@ def test_a_cancelled_timer_is_not_called_also_where_one_of_the_same_round_cancel
     assert called == ["first", "second"]
 
 
-def test_every_calls_again_and_again(loop: Loop) -> None:
-    called: list[int] = []
-    loop.every(0.001, lambda: called.append(1))
-    turn(loop)
-    assert len(called) <= 1
-    turn_until(loop, lambda: len(called) == 5)
-
-
 def test_a_timer_armed_by_a_timer_waits_for_a_later_round(loop: Loop) -> None:
     called: list[str] = []
 

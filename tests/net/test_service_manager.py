@@ -95,12 +95,20 @@ def manager(notified: Notified, loop: Loop) -> Iterator[ServiceManager]:
     """It is closed before the loop, as in the daemon."""
     one = ServiceManager.from_environment()
     assert one.available
+    one.attach(loop)
     yield one
     one.close()
 
 
 def lines(notifications: list[Notification]) -> list[list[str]]:
     return [one.lines for one in notifications]
+
+
+def dispose(*notifications: Notification) -> None:
+    """Close the descriptors that came with them."""
+    for one in notifications:
+        for fd in one.descriptors:
+            os.close(fd)
 
 
 def fill(manager: ServiceManager) -> int:
@@ -168,8 +176,7 @@ def test_descriptors_are_stored_by_name_and_not_polled(
     assert first.lines == ["FDSTORE=1", "FDNAME=client-7", "FDPOLL=0"]
     assert [os.fstat(fd).st_ino for fd in first.descriptors] == [os.fstat(one).st_ino]
     assert len(second.descriptors) == 2
-    for fd in (*first.descriptors, *second.descriptors):
-        os.close(fd)
+    dispose(first, second)
 
 
 def test_a_changed_status_is_sent_as_one_printable_line(manager: ServiceManager, notified: Notified) -> None:
@@ -257,7 +264,6 @@ def test_the_loop_feeds_the_watchdog_twice_in_its_time(notified: Notified, loop:
 def test_unsent_notifications_are_queued_with_their_descriptors(
     manager: ServiceManager, notified: Notified, loop: Loop
 ) -> None:
-    manager.attach(loop)
     before = descriptors()
     sent = fill(manager)
     reader, writer = os.pipe()
@@ -282,7 +288,6 @@ def test_unsent_notifications_are_queued_with_their_descriptors(
 def test_a_stalled_manager_does_not_block_the_loop(manager: ServiceManager, loop: Loop) -> None:
     before = signal.getsignal(signal.SIGALRM)
     try:
-        manager.attach(loop)
         fill(manager)
         spent, rounds = time.process_time(), loop.rounds
         loop.every(0.001, lambda: None)
@@ -298,7 +303,6 @@ def test_a_stalled_manager_does_not_block_the_loop(manager: ServiceManager, loop
 def test_only_the_latest_status_and_one_sign_of_life_wait(
     manager: ServiceManager, notified: Notified, loop: Loop
 ) -> None:
-    manager.attach(loop)
     sent = fill(manager)
     for number in range(100):
         manager.status(f"number {number}")
@@ -317,7 +321,6 @@ def test_a_full_queue_drops_the_newest_and_counts_and_logs_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(service_manager, "MAX_QUEUED", 10)
-    manager.attach(loop)
     fill(manager)
     before = descriptors()
     stored = [manager.store(f"client-{number}", 0) for number in range(20)]
@@ -326,14 +329,12 @@ def test_a_full_queue_drops_the_newest_and_counts_and_logs_it(
     assert caplog.text.count("was dropped") == 1
     notifications = empty(manager, notified, loop)
     assert [one.value("FDNAME") for one in notifications[-9:]] == [f"client-{number}" for number in range(9)]
-    for one in notifications:
-        for fd in one.descriptors:
-            os.close(fd)
+    dispose(*notifications)
     assert descriptors() == before
     # From then on all is well again.
     assert manager.store("client-99", 0)
     (last,) = notified.all()
-    os.close(last.descriptors[0])
+    dispose(last)
 
 
 def test_a_manager_that_is_not_there_is_waited_for(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,8 +410,7 @@ def test_too_many_descriptors_in_flight_wait_until_some_have_arrived(tmp_path: P
                 one = notified.receive()
                 assert one is not None
                 notifications.append(one)
-                for fd in one.descriptors:
-                    os.close(fd)
+                dispose(one)
             assert [one.value("FDNAME") for one in notifications] == [f"client-{number}" for number in range(40)]
             assert process.stdout.readline() == "0\n"
         finally:
