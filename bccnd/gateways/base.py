@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from bccnd import log
+from bccnd.client.session import Session
 from bccnd.drops.catalog import BY_NAME
 from bccnd.errors import StartError
 from bccnd.gateways.status import Status
@@ -48,20 +49,26 @@ class Gateway(Protocol):
 
 
 class AwayReporter:
-    """Logs each absence of the daemon at ``bus`` once."""
+    """Logs each absence of the daemon once."""
 
-    def __init__(self, gateway: str, bus: str, effect: str, remedy: str) -> None:
-        self._gateway, self._bus, self._effect, self._remedy = gateway, bus, effect, remedy
+    def __init__(self, gateway: str, effect: str, remedy: str) -> None:
+        self._gateway, self._effect, self._remedy = gateway, effect, remedy
+        #: since when it is away (monotonic), None while it is there
+        self._since: float | None = None
         self._logged = False
 
-    def report(self, since: float | None, why: str, reason: str) -> None:
-        """Log that the daemon has been away ``since`` then (monotonic), None if it is there."""
-        if since is None:
-            self._logged = False
-        elif not self._logged and time.monotonic() - since >= _AWAY:
+    def report(self, session: Session) -> None:
+        """Log that the daemon is away, or does not serve this gateway; call it every second."""
+        if session.ready:
+            self._since, self._logged = None, False
+            return
+        self._since = self._since or time.monotonic()
+        if not self._logged and time.monotonic() - self._since >= _AWAY:
             self._logged = True
-            text = f"the daemon at {self._bus} {why}; {self._effect}"
-            log.event("daemon_away", text, about=self._gateway, remedy=self._remedy, reason=reason)
+            reason = session.refused_by
+            why = f"does not serve this gateway ({reason})" if reason else f"is away: {session.why}"
+            text = f"{session.daemon} {why}; {self._effect}"
+            log.event("daemon_away", text, about=self._gateway, remedy=self._remedy, reason=reason or "no_daemon")
 
 
 def log_drops(status: Status, reasons: Iterable[str]) -> None:

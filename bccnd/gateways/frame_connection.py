@@ -37,8 +37,7 @@ class _Timed(Outgoing):
 
 class FrameConnection:
     """``on_frames`` is called with the frames that the daemon sends, many at a time; ``on_emptied`` when nothing is
-    left to be read, ``on_up`` when a daemon serves this gateway, and ``on_away``, with a reason, when it is lost or
-    cannot be reached; ``room`` frames may wait."""
+    left to be read, and ``on_up`` when a daemon serves this gateway; ``room`` frames may wait."""
 
     def __init__(
         self,
@@ -48,12 +47,11 @@ class FrameConnection:
         on_frames: Callable[[list[bytes]], None],
         on_emptied: Callable[[], None],
         on_up: Callable[[], None],
-        on_away: Callable[[str], None],
     ) -> None:
-        self.room, self._on_frames, self._on_up, self._on_away = room, on_frames, on_up, on_away
-        self._session = Session(path, batch=True, meta=False, restores=True, longest=_LONGEST)
+        self.room, self._on_frames, self._on_up = room, on_frames, on_up
+        self.session = Session(path, batch=True, meta=False, restores=True, longest=_LONGEST)
         self._transport = Transport(
-            self._session,
+            self.session,
             asyncio.get_running_loop(),
             self._on_turn,
             feed=self._feed,
@@ -64,17 +62,16 @@ class FrameConnection:
         self._size = 0
         self._refused: set[bytes] = set()
         self._was_up = False
-        self._why = ""
 
     @property
     def up(self) -> bool:
         """Whether the daemon serves this gateway."""
-        return self._session.ready
+        return self.session.ready
 
     @property
     def waiting(self) -> deque[Outgoing]:
         """Messages that the daemon has not taken yet."""
-        return self._session.queue
+        return self.session.queue
 
     def start(self) -> None:
         self._transport.open()
@@ -85,11 +82,11 @@ class FrameConnection:
     # -- patterns
 
     def subscribe(self, pattern: bytes) -> None:
-        self._session.change(pattern, wanted=True)
+        self.session.change(pattern, wanted=True)
         self._transport.flush()
 
     def unsubscribe(self, pattern: bytes) -> None:
-        self._session.change(pattern, wanted=False)
+        self.session.change(pattern, wanted=False)
         self._refused.discard(pattern)
         self._transport.flush()
 
@@ -100,7 +97,7 @@ class FrameConnection:
     def again(self) -> None:
         """Ask once more for what was refused."""
         for pattern in self._refused:
-            self._session.ask_again(pattern)
+            self.session.ask_again(pattern)
         self._refused.clear()
         self._transport.flush()
 
@@ -109,7 +106,7 @@ class FrameConnection:
     def send_report(self, report: bytes) -> None:
         """Send the daemon a report, in place of an earlier one that it has not taken."""
         if self.up:
-            self._session.report = report
+            self.session.report = report
             self._transport.flush()
 
     def send(self, frame: bytes, now: float) -> bool:
@@ -144,19 +141,14 @@ class FrameConnection:
             self._on_frames(frames.read_batch(packet))
             return
         if not packet.startswith(b"MSG "):
-            self._session.feed(packet, time.monotonic(), 0)
-            self._session.events.clear()
+            self.session.feed(packet, time.monotonic(), 0)
+            self.session.events.clear()
             if self.up and not self._was_up:
                 self._was_up = True
                 self._on_up()
         self._on_frames([packet])
 
     def _on_turn(self) -> None:
-        if self._was_up and self._session.ready:
-            return
-        why = "" if self.up else self._session.why
-        if why and why != self._why:
+        if self._was_up and not self.up:
             self._was_up = False
             self._refused.clear()
-            self._on_away(why)
-        self._why = why

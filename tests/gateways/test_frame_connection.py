@@ -20,14 +20,12 @@ class Calls:
     def __init__(self, path: str) -> None:
         self.frames: list[bytes] = []
         self.ups = self.empty = 0
-        self.reasons: list[str] = []
         self.line = FrameConnection(
             path,
             100,
             on_frames=self.frames.extend,
             on_emptied=self._on_emptied,
             on_up=self._on_up,
-            on_away=self.reasons.append,
         )
 
     def _on_emptied(self) -> None:
@@ -73,11 +71,12 @@ def test_each_daemon_is_sent_what_is_held_and_then_what_waits(bare: Bare) -> Non
         await until(lambda: len(calls.frames) >= 4 and calls.empty)
         await asyncio.to_thread(bare.stop)
         await until(lambda: not line.up)
+        lost = line.session.why
         line.send_report(report(b"of no daemon"))
         for number in range(4):
             assert line.send(b"MSG x\0%d" % number, float(number))
         assert line.forget(2.0) == 2
-        await until(lambda: len(calls.reasons) > 1)  # it was lost, then it could not be reached
+        await until(lambda: line.session.why != lost)  # it cannot be reached
         bare.start()
         await until(lambda: line.up and not line.waiting)
         line.send(b"MSG x\0late", 9.0)
@@ -123,7 +122,7 @@ def test_messages_wait_within_limits_for_a_daemon_that_does_not_serve_us(
         for _ in range(11):
             assert line.send(b"MSG x\x001234", 0.0)
         assert not line.send(b"MSG x\x001234", 0.0)
-        await until(lambda: calls.reasons)
+        await until(lambda: line.session.why)
         bare.refuses = None
         await until(lambda: line.up and not line.waiting)
         assert line.send(b"MSG x\x001234", 0.0)

@@ -7,7 +7,6 @@ with a reason.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -41,27 +40,10 @@ class BusClient:
         local: bool,
     ) -> None:
         self._on_messages, self._on_refusal, self._on_gap, self._on_lost = on_messages, on_refusal, on_gap, on_lost
-        self._session = Session(path, batch=True, dialect="broker", restores=True)
-        self._session.modes["echo"] = frames.request(frames.ECHO + b"off")
-        self._session.modes["local"] = frames.request(frames.LOCAL_ON if local else frames.LOCAL_OFF)
-        self._transport = Transport(self._session, asyncio.get_running_loop(), self._on_turn)
-        #: since when the daemon does not serve this gateway (monotonic), if it does not
-        self.away_since: float | None = time.monotonic()
-
-    @property
-    def there(self) -> bool:
-        """Whether the daemon serves this gateway."""
-        return self._session.ready
-
-    @property
-    def why(self) -> str:
-        """Why the daemon is away."""
-        return self._session.why
-
-    @property
-    def turned_away(self) -> str:
-        """Why a daemon that is there does not serve this gateway; empty where it does, or is not there."""
-        return self._session.refused_by
+        self.session = Session(path, batch=True, dialect="broker", restores=True)
+        self.session.modes["echo"] = frames.request(frames.ECHO + b"off")
+        self.session.modes["local"] = frames.request(frames.LOCAL_ON if local else frames.LOCAL_OFF)
+        self._transport = Transport(self.session, asyncio.get_running_loop(), self._on_turn)
 
     def open(self) -> None:
         """Connect to the daemon; if it is not there, again and again."""
@@ -72,32 +54,32 @@ class BusClient:
         self._drop_waiting()
 
     def subscribe(self, pattern: bytes) -> None:
-        self._session.change(pattern, wanted=True)
+        self.session.change(pattern, wanted=True)
         self._transport.flush()
 
     def unsubscribe(self, pattern: bytes) -> None:
-        self._session.change(pattern, wanted=False)
+        self.session.change(pattern, wanted=False)
         self._transport.flush()
 
     def publish(self, chan: bytes, payload: bytes) -> str:
         """Publish a message; returns why it was dropped (not_connected, bus_full), or nothing."""
-        if not self._session.ready:
+        if not self.session.ready:
             return "not_connected"
-        if len(self._session.queue) >= MAX_WAITING:
+        if len(self.session.queue) >= MAX_WAITING:
             return "bus_full"
         self._transport.send(_Publication(frames.message(chan, payload), self._on_lost))
         return ""
 
     def report(self, text: bytes) -> None:
         """Send the daemon the state of this gateway, in place of an earlier one that it has not taken."""
-        if self._session.ready:
-            self._session.report = frames.request(frames.GATEWAY, text)
+        if self.session.ready:
+            self.session.report = frames.request(frames.GATEWAY, text)
             self._transport.flush()
 
     def _on_turn(self) -> None:
         messages: list[Message] = []
-        while self._session.events:
-            event = self._session.events.popleft()
+        while self.session.events:
+            event = self.session.events.popleft()
             if isinstance(event, Message):
                 messages.append(event)
             elif isinstance(event, Gap):
@@ -106,15 +88,12 @@ class BusClient:
                 self._on_refusal(event)
         if messages:
             self._on_messages(messages)
-        if self._session.ready:
-            self.away_since = None
-        elif self.away_since is None:
-            self.away_since = time.monotonic()
+        if not self.session.ready:
             self._drop_waiting()
 
     def _drop_waiting(self) -> None:
-        lost = len(self._session.queue)
-        self._session.queue.clear()
+        lost = len(self.session.queue)
+        self.session.queue.clear()
         if lost:
             self._on_lost("not_connected", lost)
 

@@ -78,7 +78,7 @@ class BrokerGateway:
         self._udp: socket.socket | None = None
         effect = "publishers reach subscribers without it, but not the bus"
         remedy = "start it (systemctl start bccnd), or see whether this user may connect"
-        self._away = base.AwayReporter("broker", self.bus_path, effect, remedy)
+        self._away = base.AwayReporter("broker", effect, remedy)
         async with AsyncExitStack() as stack:
             stack.callback(base.log_drops, status, _LOGGED)
             await self._open(stack, lambda what: base.wait_to_listen(what, self.takeover, stop, supervisor))
@@ -181,9 +181,7 @@ class BrokerGateway:
 
     def _check(self) -> None:
         self._server.check(time.monotonic())
-        reason = self._bus.turned_away
-        why = f"does not serve this gateway ({reason})" if reason else f"is away: {self._bus.why}"
-        self._away.report(self._bus.away_since, why, reason or "no_daemon")
+        self._away.report(self._bus.session)
         self._count_kernel_drops()
         base.log_drops(self.status, _LOGGED)
         self._report()

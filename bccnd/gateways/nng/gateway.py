@@ -46,11 +46,8 @@ class NngGateway:
         #: these begin anywhere, as the daemon may still have messages of a gateway before this one
         self._numbers = itertools.count(1 + int.from_bytes(os.urandom(3), "big"))
         self._from_daemon = InputAge(horizon / 4, _BUS_ROOM)
-        #: when the daemon went away, None while it is there, and why
-        self._away_since: float | None = None
-        self._why_away = ""
         effect = "links stay, and carry nothing until it is back"
-        self._away = base.AwayReporter("nng", bus, effect, "systemctl status bccnd")
+        self._away = base.AwayReporter("nng", effect, "systemctl status bccnd")
         self._refused_at = self._reported = 0.0
 
     async def run(self, stop: asyncio.Event, supervisor: base.Supervisor | None = None) -> None:
@@ -65,7 +62,6 @@ class NngGateway:
             on_frames=self._on_frames,
             on_emptied=lambda: self._from_daemon.mark_empty(now()),
             on_up=self._on_up,
-            on_away=self._on_away,
         )
         try:
             for url in settings.listen:
@@ -172,11 +168,6 @@ class NngGateway:
     def _on_up(self) -> None:
         self._from_daemon.mark_empty(now())
         self._refused_at = self._reported = 0.0
-        self._away_since = None
-
-    def _on_away(self, why: str) -> None:
-        if self._away_since is None:
-            self._away_since, self._why_away = self._loop.time(), why
 
     def _check(self) -> None:
         moment = self._loop.time()
@@ -195,4 +186,4 @@ class NngGateway:
             base.log_drops(self.status, _LOGGED)
             if self._refused_at and moment - self._refused_at > _AGAIN:
                 self._line.again()
-        self._away.report(self._away_since, f"is away: {self._why_away}", self._why_away)
+        self._away.report(self._line.session)

@@ -32,7 +32,7 @@ async def fill_and_kill(daemon: Daemon, lost: Counter[str]) -> None:
         str(daemon.bus), lambda _messages: None, lambda _refusal: None, lambda _lost: None, on_lost, local=True
     )
     link.open()
-    while not link.there:
+    while not link.session.ready:
         await asyncio.sleep(0.01)
     daemon.signal(signal.SIGSTOP)
     while not (reason := link.publish(b"a", b"x" * 100)):
@@ -74,11 +74,11 @@ def test_a_daemon_that_goes_while_patterns_change_is_replaced_by_one_that_is_sen
         for pattern in (b"a", b"b"):
             link.subscribe(pattern)
         link.open()
-        while not link.there:
+        while not link.session.ready:
             await asyncio.sleep(0.001)
         bare.send(frame(b"a"))
         bare.restart()
-        while len(bare.received) < 2 or not link.there:
+        while len(bare.received) < 2 or not link.session.ready:
             await asyncio.sleep(0.001)
         link.close()
 

@@ -170,7 +170,6 @@ async def _line(data: bytes) -> object:
         on_frames=outcome.append,
         on_emptied=lambda: outcome.append("emptied"),
         on_up=lambda: outcome.append("up"),
-        on_away=outcome.append,
     )
     with patch("bccnd.client.transport.dial", lambda _address: ours):
         line.start()
