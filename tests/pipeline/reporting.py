@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bccnd.pipeline.lake.delta import Change, Lake
+from bccnd.pipeline.lake.delta import SESSIONS, Change, Lake
 from bccnd.pipeline.lake.parquet import File
 from bccnd.pipeline.report.facts import (
     Channel,
@@ -23,7 +23,6 @@ from bccnd.pipeline.report.facts import (
     Silence,
     Start,
 )
-from bccnd.pipeline.report.table_reader import SESSIONS
 from bccnd.pipeline.tables import schema
 
 #: a Saturday, 10:00 UTC, in microseconds

@@ -5,15 +5,14 @@ What comes before it is in another bucket, or on another day, where `message_rec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bccnd.pipeline.records.source_runs import ENDLESS
-from bccnd.pipeline.records.task_records import KINDS, RECORD, frame_of, make_records, of_kind
+from bccnd.pipeline.records.task_records import RECORD, frame_of, of_kind, records_of
 
 
 class BlockGaps:
@@ -48,7 +47,7 @@ class BlockGaps:
             for edge in gaps
         ]
         edges_of = {"message": gaps, "missed": ranges, "link": losses, "channel": losses}
-        batches = [_records(kind, edges) for kind, edges in edges_of.items()]
+        batches = [records_of(kind, edges) for kind, edges in edges_of.items()]
         self._gaps = frame_of(spark, pa.Table.from_batches(batches, RECORD))
 
     def with_kind(self, kind: str) -> DataFrame:
@@ -63,8 +62,3 @@ class BlockGaps:
             .withColumn("gap_before", F.coalesce("gap_before", "gap", F.lit(0)))
             .withColumn("first_ts", F.timestamp_micros("first"))
         )
-
-
-def _records(kind: str, edges: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    """Records of a kind, from edges; numbers that an edge does not have are 0."""
-    return make_records(kind, **{name: [edge.get(name, 0) for edge in edges] for name in KINDS[kind]})

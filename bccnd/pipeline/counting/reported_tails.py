@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bccnd.pipeline.hosts.receiving_hosts import Receivers
 from bccnd.pipeline.records.source_runs import Tail
-from bccnd.pipeline.records.task_records import KINDS, MINUTE, RECORD, frame_of, make_records, of_kind
+from bccnd.pipeline.records.task_records import MINUTE, RECORD, frame_of, of_kind, records_of
 
 #: an epoch: its source and number
 Place = tuple[str, int]
@@ -92,6 +92,5 @@ class ReportedTails:
         rows = self._records.get(kind)
         if not rows:
             return records
-        columns = {name: [row.get(name, 0) for row in rows] for name in KINDS[kind]}
-        table = pa.Table.from_batches([make_records(kind, **columns)], RECORD)
+        table = pa.Table.from_batches([records_of(kind, rows)], RECORD)
         return records.unionByName(of_kind(frame_of(self._spark, table), kind))

@@ -25,14 +25,12 @@ from bccnd.pipeline.driver.final_days import ALIGN, HEARD, Carry
 from bccnd.pipeline.hosts import clocks
 from bccnd.pipeline.hosts.receiving_hosts import JournalSpan
 from bccnd.pipeline.inputs import damaged_files, input_history, journal_files
-from bccnd.pipeline.inputs.damaged_files import DAMAGED, DamagedFile
+from bccnd.pipeline.inputs.damaged_files import DamagedFile
 from bccnd.pipeline.inputs.session_files import open_journal, without_damaged
 from bccnd.pipeline.lake import delta, table_store
 from bccnd.pipeline.tables import schema
 from bccnd.pipeline.tables.liveness import liveness
 
-#: the sessions of receivers
-SESSIONS: Final = f"{delta.STATE}/sessions"
 #: tables that every run makes of all days, from what was kept of them
 WHOLE: Final = ("epochs", "liveness")
 #: the steps that a run goes through
@@ -123,9 +121,9 @@ def recompute(
             progress("writing tables")
             _write(spark, kept, result, carry)
     progress("finding silences")
-    kept.put(SESSIONS, input_history.sessions_table(everything))
+    kept.put(delta.SESSIONS, input_history.sessions_table(everything))
     damaged |= {DamagedFile(*file) for file in source.foreign}
-    kept.put(DAMAGED, damaged_files.to_table(damaged))
+    kept.put(delta.DAMAGED, damaged_files.to_table(damaged))
     replaced = None if days is None else wanted
     _write_liveness(kept, clocks.correct_sessions(sessions, corrections), replaced, carry)
     if carry is None:

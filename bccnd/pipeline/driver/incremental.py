@@ -19,10 +19,10 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline.driver.build import SESSIONS, Outcome, Progress, recompute, silent
+from bccnd.pipeline.driver.build import Outcome, Progress, recompute, silent
 from bccnd.pipeline.driver.final_days import FINAL_AFTER, first_open_day
 from bccnd.pipeline.inputs import damaged_files, input_history, journal_files
-from bccnd.pipeline.inputs.damaged_files import DAMAGED, DamagedFile
+from bccnd.pipeline.inputs.damaged_files import DamagedFile
 from bccnd.pipeline.inputs.session_files import open_journal
 from bccnd.pipeline.lake import delta, table_store
 from bccnd.pipeline.tables import schema
@@ -56,9 +56,9 @@ def _pass(
     if not source.files:
         return Outcome([], {}, 0)
     with table_store.opened(spark, tables, keep=keep) as kept:
-        before = input_history.read_sessions(kept.load(SESSIONS, journal_schema.SESSIONS))
+        before = input_history.read_sessions(kept.load(delta.SESSIONS, journal_schema.SESSIONS))
         sessions = input_history.remember(before, listed)
-        known_damaged = damaged_files.from_table(kept.load(DAMAGED, damaged_files.COLUMNS))
+        known_damaged = damaged_files.from_table(kept.load(delta.DAMAGED, damaged_files.COLUMNS))
         first_open = first_open_day(kept.days(input_history.FILES), final_after, time.time())
         # Days that are asked for follow from all that is known of others, and may change any of them.
         final_before = "" if asked else first_open

@@ -13,16 +13,13 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from bccnd.pipeline.inputs.journal_files import Input
-from bccnd.pipeline.lake.delta import STATE
 from bccnd.pipeline.records.task_records import DAY, date_of
-
-#: the table of these files, which is not divided by days
-DAMAGED: Final = f"{STATE}/damaged"
 
 
 class DamagedFile(NamedTuple):
-    """A row of `DAMAGED`: the path below the journal, its size, why it cannot be used, and the time that its records
-    can be of (microseconds; the last one belongs to it). The host is empty for a file that is none of a journal."""
+    """A row of `delta.DAMAGED`: the path below the journal, its size, why it cannot be used, and the time that its
+    records can be of (microseconds; the last one belongs to it). The host is empty for a file that is none of a
+    journal."""
 
     path: str
     size: int

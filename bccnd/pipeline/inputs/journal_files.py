@@ -78,8 +78,6 @@ class Journal:
         with usable(where):
             self._root = Root(where)
             self.where = self._root.where
-            self.filesystem: pafs.FileSystem = self._root.filesystem
-            self.root = self._root.path
             if file_names.OBS not in self._root.names():
                 raise PipelineError(
                     "no_journal",

@@ -33,6 +33,9 @@ from bccnd.pipeline.lake.place import Root, usable
 #: the table of builds, and the folder of what runs keep for later ones
 BUILDS: Final = "builds"
 STATE: Final = "_state"
+#: kept there, not divided by days: the sessions of receivers, and the files of the journal that cannot be used
+SESSIONS: Final = f"{STATE}/sessions"
+DAMAGED: Final = f"{STATE}/damaged"
 #: the version of the columns of tables and states, which the description of `BUILDS` ends with
 FORMAT: Final = "3"
 #: what tables had that were no Delta tables

@@ -7,20 +7,20 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.lake import delta, parquet
 from bccnd.pipeline.lake.delta import Change, Lake
 from bccnd.pipeline.lake.parquet import File
 from bccnd.pipeline.lake.place import usable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 #: files of a table and day, at most
 FILES: Final = 8
@@ -58,8 +58,6 @@ class Store:
 
     def nothing(self, schema: StructType) -> DataFrame:
         """A table of no rows, in the shape that `read` gives."""
-        from pyspark.sql.types import StringType, StructField, StructType
-
         return self._spark.createDataFrame([], StructType([*schema, StructField(parquet.DAY, StringType())]))
 
     def load(self, table: str, columns: pa.Schema, days: Collection[str] | None = None) -> pa.Table:
@@ -69,10 +67,6 @@ class Store:
     def write(self, table: str, frame: DataFrame) -> None:
         """Write partitions of a table, by the last column ``day``, at most `FILES` files of each day; they take their
         place with `commit`."""
-        from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import to_arrow_schema
-        from pyspark.sql.types import StructType
-
         columns = to_arrow_schema(StructType(frame.schema.fields[:-1]), timezone="UTC")
         parts = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
         if parts > FILES:
@@ -84,8 +78,6 @@ class Store:
 
     def empty(self, table: str, schema: StructType) -> None:
         """Write nothing of a table: what it has of the days in question goes with `commit`."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         self._note(table, to_arrow_schema(schema, timezone="UTC"), [])
 
     def put(self, table: str, rows: pa.Table) -> None:
@@ -160,10 +152,6 @@ def read_table(spark: SparkSession, where: str, name: str) -> DataFrame:
 
     Raises PipelineError: no_tables, no_place, old_tables.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.pandas.types import from_arrow_schema
-    from pyspark.sql.types import StructType
-
     lake = Lake(where)
     if name not in lake.tables:
         names = ", ".join(sorted(lake.tables)) or "none"

@@ -134,6 +134,11 @@ def make_records(kind: str, **fields: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=RECORD)
 
 
+def records_of(kind: str, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Records of one kind, from rows; numbers that a row does not have are 0."""
+    return make_records(kind, **{name: [row.get(name, 0) for row in rows] for name in KINDS[kind]})
+
+
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bccnd.errors import PipelineError
+from bccnd.pipeline.lake.delta import DAMAGED, SESSIONS
 from bccnd.pipeline.report import facts
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, Silence, Start
-from bccnd.pipeline.report.table_reader import COLUMNS, DAMAGED, NEEDED, SESSIONS, Tables, TimeRange
+from bccnd.pipeline.report.table_reader import COLUMNS, NEEDED, Tables, TimeRange
 
 #: steps of the courses over the period
 STEPS: Final = 120

@@ -18,15 +18,11 @@ import pyarrow.parquet as pq
 
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
-from bccnd.pipeline.lake.delta import STATE, Lake
+from bccnd.pipeline.lake.delta import DAMAGED, SESSIONS, Lake
 from bccnd.pipeline.lake.parquet import File
 from bccnd.pipeline.lake.place import Root, usable
 from bccnd.pipeline.report import formatting as fmt
 
-#: the sessions that are kept beside the tables; they are not divided by day
-SESSIONS: Final = f"{STATE}/sessions"
-#: the files of the journal that could not be used
-DAMAGED: Final = f"{STATE}/damaged"
 #: the table without which there is nothing to report
 NEEDED: Final = "link_loss"
 
