@@ -224,7 +224,7 @@ def load(point: Point, place: Place) -> list[str]:
         return [str(place.programs / "pub"), "-P", case.protocol, *where(case, place), *words]
     words += ["-p", str(place.udp), "-a", stream.address, "-S", str(stream.sources)]
     words += [] if case.signed else ["-H"]
-    words += ["-o", "repeated", "-R", str(stream.run)] if stream.run > 1 else []
+    words += ["-R", str(stream.run)] if stream.run > 1 else []
     words += ["-u", str(stream.warm)] if stream.warm else []
     return [str(place.programs / "flood"), *words, *(["-l"] if stream.long_names else [])]
 

@@ -153,7 +153,7 @@ def payload(quick: bool) -> list[Point]:
 
 
 #: who listens for himself needs no daemon: what all of them take together, against daemon and clients together
-LISTENERS: Final = Case("listeners", "listeners", "listeners", clients=("-k", "all"))
+LISTENERS: Final = Case("listeners", "listeners", "listeners", clients=())
 
 
 def direct(quick: bool) -> list[Point]:

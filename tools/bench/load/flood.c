@@ -6,15 +6,11 @@
  *   -n N                 how many
  *   -S SOURCES           1 to 1,000,000, by turns (4)
  *   -C CHANNELS          1 to 1,000,000 (16); -C N gives every datagram a channel of its own
- *   -c PREFIX            of channels (bench/c); the sources of another one begin with its first letter, and not with s
- *   -o ORDER             alternating: i mod C (default); repeated: one channel for a run of N/C datagrams, then the next
- *   -R LENGTH            of such a run, instead of N/C; behind the last channel comes the first one again
- *   -s SEQ               the first number of every source (1), so that a second run goes on where the first one ended
+ *   -R LENGTH            datagrams in a row on one channel (1); behind the last channel comes the first one again
  *   -l                   sources with long names (36 bytes) as hosts have them, and not with short ones (8)
  *   -z BYTES             of the whole datagram (150)
  *   -H                   no HMAC
  *   -r RATE              a second; 0: as fast as window and receivers allow
- *   -b BATCH             of one sendmmsg (32)
  *   -w FILE -W SIZE      the closed window, see window.h
  *   -u WARM              so many first; when they are through it says "warm", stops itself (SIGSTOP), and begins to count
  *                        its time anew when it may go on
@@ -24,29 +20,26 @@
 #include <getopt.h>
 #include <signal.h>
 
-#define MAX_BATCH 256
+#define BATCH 32 /* of one sendmmsg */
 #define ROOM 2048
 
 struct plan {
-	uint64_t n, sources, channels, first_seq, run;
-	int size, sign, repeated, long_names;
-	const char *prefix;
-	char letter;
+	uint64_t n, sources, channels, run;
+	int size, sign, long_names;
 	struct hmac hmac;
 };
 
 /* Writes the datagram with this index; returns its length. */
 static int make(char *out, const struct plan *p, uint64_t index, uint64_t stamp)
 {
-	uint64_t run = p->run ? p->run : (p->n + p->channels - 1) / p->channels;
 	char head[64], body[ROOM];
 	int h, source = (int)(index % p->sources), length;
 	if (p->long_names)
 		length = sprintf(body, "relay%02d.example/cardsys-relay/%07d", source % 50, source);
 	else
-		length = sprintf(body, "%c%07d", p->letter, source);
-	length += sprintf(body + length, ":%llu:%.64s%07d|", (unsigned long long)(p->first_seq + index / p->sources), p->prefix,
-			  (int)((p->repeated ? index / run : index) % p->channels));
+		length = sprintf(body, "s%07d", source);
+	length += sprintf(body + length, ":%llu:bench/c%07d|", (unsigned long long)(1 + index / p->sources),
+			  (int)(index / p->run % p->channels));
 	int payload = p->size - length - (int)strlen(p->sign ? "BCCN1[123:hmac=0123456789abcdef]" : "BCCN1[123]");
 	if (payload < PAYLOAD_MIN)
 		payload = PAYLOAD_MIN;
@@ -93,34 +86,23 @@ static void send_all(int fd, struct mmsghdr *m, int n)
 
 int main(int argc, char **argv)
 {
-	struct plan plan = {.n = 100000, .sources = 4, .channels = 16, .first_seq = 1, .size = 150, .sign = 1, .prefix = "bench/c", .letter = 's'};
-	struct sender s = {.batch = 32};
+	struct plan plan = {.n = 100000, .sources = 4, .channels = 16, .run = 1, .size = 150, .sign = 1};
+	struct sender s = {.batch = BATCH};
 	const char *address = "127.0.0.1";
 	int port = 0, stamped = 0, option;
 	uint64_t warm = 0;
-	while ((option = getopt(argc, argv, "p:a:n:S:C:c:o:R:s:lz:Hr:b:w:W:u:t")) != -1)
+	while ((option = getopt(argc, argv, "p:a:n:S:C:R:lz:Hr:w:W:u:t")) != -1)
 		switch (option) {
 		case 'p': port = (int)number(optarg, 1, 65535, "-p"); break;
 		case 'a': address = optarg; break;
 		case 'n': plan.n = number(optarg, 1, PAYLOAD_INDEX_MAX, "-n"); break;
 		case 'S': plan.sources = number(optarg, 1, 1000000, "-S"); break;
 		case 'C': plan.channels = number(optarg, 1, 1000000, "-C"); break;
-		case 'c':
-			plan.prefix = optarg;
-			plan.letter = optarg[0];
-			break;
-		case 'o':
-			plan.repeated = !strcmp(optarg, "repeated");
-			if (!plan.repeated && strcmp(optarg, "alternating"))
-				refuse("-o: alternating or repeated");
-			break;
 		case 'R': plan.run = number(optarg, 1, PAYLOAD_INDEX_MAX, "-R"); break;
-		case 's': plan.first_seq = number(optarg, 0, UINT64_MAX / 2, "-s"); break;
 		case 'l': plan.long_names = 1; break;
 		case 'z': plan.size = (int)number(optarg, SIZE_LEAST, SIZE_MOST, "-z"); break;
 		case 'H': plan.sign = 0; break;
 		case 'r': s.rate = number(optarg, 0, 10000000, "-r"); break;
-		case 'b': s.batch = number(optarg, 1, MAX_BATCH, "-b"); break;
 		case 'w': s.window = window_open(optarg); break;
 		case 'W': s.size = number(optarg, 1, UINT32_MAX, "-W"); break;
 		case 'u': warm = number(optarg, 0, PAYLOAD_INDEX_MAX, "-u"); break;
@@ -142,12 +124,12 @@ int main(int argc, char **argv)
 		die("connect");
 
 	/* Made beforehand they lie one behind the other: a million of 150 bytes are 150 MB. */
-	static char fresh[MAX_BATCH * ROOM];
-	static struct mmsghdr m[MAX_BATCH];
-	static struct iovec v[MAX_BATCH];
+	static char fresh[BATCH * ROOM];
+	static struct mmsghdr m[BATCH];
+	static struct iovec v[BATCH];
 	char *made = fresh, *next;
 	uint16_t *lengths = NULL;
-	lay_out(m, v, fresh, ROOM, MAX_BATCH);
+	lay_out(m, v, fresh, ROOM, BATCH);
 	if (!stamped) {
 		size_t room = plan.n * ((size_t)plan.size + 64);
 		made = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -7,7 +7,6 @@
  *   -m CHECK         none; hmac: over each datagram, with the key's blocks hashed beforehand
  *   -x PACKETS       each: one per client and datagram; batch: one per client with all that recvmmsg gave
  *   -s               each datagram to one client only: the one with the number of its channel, mod F
- *   -b BATCH         of one recvmmsg (64)
  *   -e               waits in epoll_wait and receives without waiting, as whatever has several sockets must
  * Says "ready" when it listens; SIGTERM ends it. */
 #include "message.h"
@@ -17,7 +16,7 @@
 #include <sys/un.h>
 
 #define MAX_CLIENTS 1024
-#define MAX_BATCH 256
+#define BATCH 64 /* of one recvmmsg */
 #define ROOM 2048
 
 static volatile sig_atomic_t ended;
@@ -28,7 +27,7 @@ static void on_term(int number)
 	ended = 1;
 }
 
-static char taken[MAX_BATCH][ROOM], joined[MAX_BATCH * ROOM];
+static char taken[BATCH][ROOM], joined[BATCH * ROOM];
 static int clients[MAX_CLIENTS];
 
 static void give_one(int client, const char *packet, size_t length)
@@ -45,8 +44,8 @@ static void give(int n, const char *packet, size_t length)
 int main(int argc, char **argv)
 {
 	const char *path = NULL;
-	int port = 0, n = 1, check = 0, join = 0, share = 0, batch = 64, loop = -1, option;
-	while ((option = getopt(argc, argv, "p:u:F:m:x:sb:e")) != -1)
+	int port = 0, n = 1, check = 0, join = 0, share = 0, loop = -1, option;
+	while ((option = getopt(argc, argv, "p:u:F:m:x:se")) != -1)
 		switch (option) {
 		case 'p': port = (int)number(optarg, 1, 65535, "-p"); break;
 		case 'u': path = optarg; break;
@@ -54,7 +53,6 @@ int main(int argc, char **argv)
 		case 'm': check = !strcmp(optarg, "hmac"); break;
 		case 'x': join = !strcmp(optarg, "batch"); break;
 		case 's': share = 1; break;
-		case 'b': batch = (int)number(optarg, 1, MAX_BATCH, "-b"); break;
 		case 'e':
 			if ((loop = epoll_create1(EPOLL_CLOEXEC)) < 0)
 				die("epoll_create1");
@@ -76,11 +74,11 @@ int main(int argc, char **argv)
 		if ((clients[i] = accept(door, NULL, NULL)) < 0)
 			return ended ? 0 : 2;
 
-	static struct mmsghdr m[MAX_BATCH];
-	static struct iovec v[MAX_BATCH];
+	static struct mmsghdr m[BATCH];
+	static struct iovec v[BATCH];
 	struct hmac hmac;
 	hmac_init(&hmac);
-	lay_out(m, v, taken[0], ROOM, MAX_BATCH);
+	lay_out(m, v, taken[0], ROOM, BATCH);
 	struct epoll_event event = {.events = EPOLLIN};
 	if (loop >= 0 && epoll_ctl(loop, EPOLL_CTL_ADD, in, &event))
 		die("epoll_ctl");
@@ -88,7 +86,7 @@ int main(int argc, char **argv)
 		size_t length = 0;
 		if (loop >= 0 && epoll_wait(loop, &event, 1, -1) <= 0)
 			continue;
-		int r = recvmmsg(in, m, (unsigned)batch, loop >= 0 ? MSG_DONTWAIT : MSG_WAITFORONE, NULL);
+		int r = recvmmsg(in, m, BATCH, loop >= 0 ? MSG_DONTWAIT : MSG_WAITFORONE, NULL);
 		if (r < 0 && errno != EINTR && errno != EAGAIN)
 			die("recvmmsg");
 		for (int i = 0; i < r; i++) {

@@ -1,11 +1,10 @@
 /* listeners - N programs without a daemon: each has its own socket on the broadcast port, and so receives, parses and
- * verifies every datagram itself, whatever it wants of them.
+ * verifies every datagram itself.
  * They do no more than they must (recvmmsg, HMAC with the key's blocks hashed beforehand), so that the daemon is
  * held against the best that programs can do without it.
  *
- *   -p PORT -a ADDRESS   where (127.255.255.255)
+ *   -p PORT              where, at 127.255.255.255
  *   -N PROGRAMS -n N     how many of them, and how many datagrams each one waits for
- *   -k KEEP              own: 1/N of the channels (number mod N), all: every one
  *   -w FILE              the window, see window.h
  * Says "ready" when all listen. */
 #include "histogram.h"
@@ -19,12 +18,12 @@
 #define ROOM 2048
 
 struct result {
-	uint64_t n, kept, bad, cpu;
+	uint64_t n, bad, cpu;
 	struct histogram latency;
 };
 
 /* One program: until it has all, or nothing has come for a second (20 s before the first). */
-static void listen_to_all(int fd, struct result *out, struct window *w, int me, int programs, uint64_t n, int all)
+static void listen_to_all(int fd, struct result *out, struct window *w, int me, uint64_t n)
 {
 	static char taken[BATCH][ROOM];
 	static struct mmsghdr m[BATCH];
@@ -51,9 +50,6 @@ static void listen_to_all(int fd, struct result *out, struct window *w, int me, 
 				out->bad++;
 				continue;
 			}
-			if (!all && (int)(get_digits(d.chan + d.chan_length - 7, 7) % (uint64_t)programs) != me)
-				continue;
-			out->kept++;
 			if ((stamp = get_digits(d.payload, 20)))
 				histogram_add(&out->latency, now_ns() - stamp);
 		}
@@ -64,17 +60,14 @@ static void listen_to_all(int fd, struct result *out, struct window *w, int me, 
 
 int main(int argc, char **argv)
 {
-	const char *address = "127.255.255.255";
 	struct window *w = NULL;
-	int port = 0, programs = 8, all = 0, option, told[2];
+	int port = 0, programs = 8, option, told[2];
 	uint64_t n = 100000;
-	while ((option = getopt(argc, argv, "p:a:N:n:k:w:")) != -1)
+	while ((option = getopt(argc, argv, "p:N:n:w:")) != -1)
 		switch (option) {
 		case 'p': port = (int)number(optarg, 1, 65535, "-p"); break;
-		case 'a': address = optarg; break;
 		case 'N': programs = (int)number(optarg, 1, MAX_SLOTS, "-N"); break;
 		case 'n': n = number(optarg, 1, PAYLOAD_INDEX_MAX, "-n"); break;
-		case 'k': all = !strcmp(optarg, "all"); break;
 		case 'w': w = window_open(optarg); break;
 		default: return 2;
 		}
@@ -92,10 +85,10 @@ int main(int argc, char **argv)
 			die("fork");
 		if (!child) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			int fd = udp_listen(address, port);
+			int fd = udp_listen("127.255.255.255", port);
 			if (write(told[1], "r", 1) != 1)
 				_exit(2);
-			listen_to_all(fd, &each[me], w, me, programs, n, all);
+			listen_to_all(fd, &each[me], w, me, n);
 			_exit(0);
 		}
 	}
@@ -110,14 +103,12 @@ int main(int argc, char **argv)
 	struct result sum = {0};
 	for (int i = 0; i < programs; i++) {
 		sum.n += each[i].n;
-		sum.kept += each[i].kept;
 		sum.bad += each[i].bad;
 		sum.cpu += each[i].cpu;
 		histogram_merge(&sum.latency, &each[i].latency);
 	}
-	printf("{\"program\":\"listeners\",\"n\":%llu,\"kept\":%llu,\"bad\":%llu,\"cpu_ns\":%llu,",
-	       (unsigned long long)sum.n, (unsigned long long)sum.kept, (unsigned long long)sum.bad,
-	       (unsigned long long)sum.cpu);
+	printf("{\"program\":\"listeners\",\"n\":%llu,\"bad\":%llu,\"cpu_ns\":%llu,", (unsigned long long)sum.n,
+	       (unsigned long long)sum.bad, (unsigned long long)sum.cpu);
 	histogram_print(&sum.latency);
 	puts("}");
 	return 0;

@@ -2,13 +2,13 @@
  * A message is as large on the wire as the datagram it is compared with, envelope included.
  *
  *   -P mqtt|redis|nats  -u PATH or -t PORT (127.0.0.1)
- *   -n N -C CHANNELS -z BYTES -r RATE -b BATCH -w FILE -W SIZE -T (stamped): as with flood; a batch is one write */
+ *   -n N -C CHANNELS -z BYTES -r RATE -w FILE -W SIZE -T (stamped): as with flood */
 #include "message.h"
 #include "peers.h"
 #include "window.h"
 #include <getopt.h>
 
-#define MAX_BATCH 256
+#define BATCH 32 /* of one write */
 #define ROOM 2048
 
 /* Writes what stands before a payload of this length; returns its length. */
@@ -48,11 +48,11 @@ static char *make(enum protocol p, char *out, int size, uint64_t index, uint64_t
 int main(int argc, char **argv)
 {
 	enum protocol p = FLOOR;
-	struct sender s = {.batch = 32, .total = 100000};
+	struct sender s = {.batch = BATCH, .total = 100000};
 	const char *path = NULL;
 	int port = 0, size = 150, stamped = 0, option;
 	uint64_t channels = 16;
-	while ((option = getopt(argc, argv, "P:u:t:n:C:z:r:b:w:W:T")) != -1)
+	while ((option = getopt(argc, argv, "P:u:t:n:C:z:r:w:W:T")) != -1)
 		switch (option) {
 		case 'P': p = protocol_of(optarg); break;
 		case 'u': path = optarg; break;
@@ -61,7 +61,6 @@ int main(int argc, char **argv)
 		case 'C': channels = number(optarg, 1, 1000000, "-C"); break;
 		case 'z': size = (int)number(optarg, SIZE_LEAST, SIZE_MOST, "-z"); break;
 		case 'r': s.rate = number(optarg, 0, 10000000, "-r"); break;
-		case 'b': s.batch = number(optarg, 1, MAX_BATCH, "-b"); break;
 		case 'w': s.window = window_open(optarg); break;
 		case 'W': s.size = number(optarg, 1, UINT32_MAX, "-W"); break;
 		case 'T': stamped = 1; break;
@@ -69,7 +68,7 @@ int main(int argc, char **argv)
 		}
 	if (p <= SEQ)
 		refuse("-P: mqtt, redis or nats");
-	static char out[MAX_BATCH * ROOM], answers[65536];
+	static char out[BATCH * ROOM], answers[65536];
 	int fd = connect_to(p, path, port);
 	greet(p, fd, 9999);
 	sender_start(&s);
