@@ -81,38 +81,12 @@ def test_they_agree_on_all_that_was_kept_and_found(builds: Builds, name: str) ->
         builds.agree(name, path.read_bytes())
 
 
-@examples(120)
-@given(data=world.ANY_BYTES)
-def test_they_agree_on_every_datagram(builds: Builds, data: bytes) -> None:
-    builds.agree("datagram", data)
-
-
 STEPS = st.lists(st.binary(min_size=4, max_size=4), max_size=80).map(b"".join)
 #: steps that are mostly in order: near numbers, few sources
 NEAR = st.lists(
     st.tuples(st.integers(0, 255), st.integers(0, 255), st.sampled_from([0, 1, 1, 1, 2, 3, 17, 65_535, 65_530])),
     max_size=80,
 ).map(lambda steps: b"".join(bytes([who, how]) + far.to_bytes(2, "little") for who, how, far in steps))
-
-
-@examples(100)
-@given(rules=st.integers(0, 3), steps=STEPS | NEAR)
-def test_they_agree_on_every_stream(builds: Builds, rules: int, steps: bytes) -> None:
-    builds.agree("stream", bytes([rules]) + steps)
-
-
-@pytest.mark.parametrize("rules", range(4))
-def test_they_agree_over_thousands_of_steps(builds: Builds, rules: int) -> None:
-    chance = random.Random(rules)
-    steps = bytearray([rules])
-    for _ in range(4000):
-        far = chance.choice((1, 1, 1, 1, 0, 2, 5, 20, 65_535, 65_533, chance.randrange(65_536)))
-        steps += bytes([chance.randrange(256), chance.randrange(256)]) + far.to_bytes(2, "little")
-    output = builds.agree("stream", bytes(steps))
-    for verdict in (b"accepted", b"duplicate", b"not_addressed", b"looped"):
-        assert verdict in output
-
-
 PACKETS = st.lists(
     st.one_of(
         st.sampled_from([path.read_bytes() for path in kept("frames")]),
@@ -125,17 +99,38 @@ PACKETS = st.lists(
 ).map(SPLIT.join)
 
 
-@examples(80)
-@given(data=PACKETS)
-def test_they_agree_on_whatever_a_client_sends(builds: Builds, data: bytes) -> None:
-    builds.agree("frames", data)
-
-
-@examples(150)
-@given(dialect=st.integers(0, 3), data=st.data())
-def test_they_agree_on_every_pattern(builds: Builds, dialect: int, data: st.DataObject) -> None:
+@st.composite
+def patterns(draw: st.DrawFn) -> bytes:
+    dialect = draw(st.integers(0, 3))
     texts = naive.texts(naive.DIALECT_NAMES[dialect], (b"a", b"b", b"ab", b"*", b"a*", b"+", b">", b""))
-    builds.agree("patterns", bytes([dialect]) + b"\n".join(data.draw(texts) for _ in range(3)))
+    return bytes([dialect]) + b"\n".join(draw(texts) for _ in range(3))
+
+
+INPUTS = {
+    "datagram": world.ANY_BYTES,
+    "stream": st.tuples(st.sampled_from([b"\0", b"\1", b"\2", b"\3"]), STEPS | NEAR).map(b"".join),
+    "frames": PACKETS,
+    "patterns": patterns(),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+@examples(120)
+@given(data=st.data())
+def test_they_agree_on_every_input(builds: Builds, name: str, data: st.DataObject) -> None:
+    builds.agree(name, data.draw(INPUTS[name]))
+
+
+@pytest.mark.parametrize("rules", range(4))
+def test_they_agree_over_thousands_of_steps(builds: Builds, rules: int) -> None:
+    chance = random.Random(rules)
+    steps = bytearray([rules])
+    for _ in range(4000):
+        far = chance.choice((1, 1, 1, 1, 0, 2, 5, 20, 65_535, 65_533, chance.randrange(65_536)))
+        steps += bytes([chance.randrange(256), chance.randrange(256)]) + far.to_bytes(2, "little")
+    output = builds.agree("stream", bytes(steps))
+    for verdict in (b"accepted", b"duplicate", b"not_addressed", b"looped"):
+        assert verdict in output
 
 
 @pytest.mark.parametrize("name", ["client", "link", "line", "tracker_log", "client_log", "inflight", "rows", "capture"])

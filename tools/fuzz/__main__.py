@@ -70,9 +70,8 @@ def shown(target: Target, output: str, seconds: float) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
-    parser.add_argument("--runs", type=int, default=0, help="inputs for each target (by default some minutes for all)")
     parser.add_argument("--times", type=float, default=1.0, help="so many times the usual runs")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", action="store_true", help="put what was reached into the corpus of the repository")
@@ -84,7 +83,7 @@ def main() -> int:
     for name in given.targets or TARGETS:
         target = TARGETS[name]
         begun = time.monotonic()
-        well, output = fuzz(target, given.runs or int(target.runs * given.times), given.seed)
+        well, output = fuzz(target, int(target.runs * given.times), given.seed)
         if well:
             print(shown(target, output, time.monotonic() - begun), flush=True)
         else:
@@ -107,7 +106,7 @@ def advice(target: Target, output: str) -> str:
         f"\nthe input is in {where}"
         f"\nrun it again:     {sys.executable} -m tools.fuzz.replay {target.name} {where}"
         f"\nkeep it:          mkdir -p {findings} && cp {where} {findings}/WHAT-IT-SHOWS"
-        "\n                  from then on tools/fuzz/test_findings.py replays it, on both builds"
+        "\n                  from then on tests/tools/test_fuzz_findings.py replays it, on both builds"
         "\nmake it a vector: docs/testing.md says how, where it is a datagram or bytes of the broker"
     )
 
