@@ -49,18 +49,14 @@ def model_row(name: str, topology: Topology, bridges: int, world: World) -> dict
         "topology": name,
         "segments": topology.segments,
         "bridges": bridges,
-        "links": len(topology.links),
         "datagrams": heard,
         "datagrams_expected": mesh_formula.expected(topology, delay, world.link_jitter),
         "link_messages": found.links / messages,
         "busiest": max(map(sum, zip(found.received, found.sent, strict=True))) / messages,
-        "degree": max(topology.degrees),
         "copies": found.by_link["duplicate"] / messages / len(topology.homes),
         "hops": max(found.hops.values()),
         "seconds": max(found.seconds.values()),
-        "cpu": sum(found.worked) / messages,
         "capacity": 1 / mesh_formula.work(max(topology.degrees), heard, world.costs),
-        "trackers": found.trackers / len(found.worked),
     }
 
 

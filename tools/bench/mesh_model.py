@@ -29,8 +29,6 @@ CLIENT: Final = 1
 GATEWAY: Final = 2
 #: the wall clock when the model's begins, in nanoseconds
 BEGIN: Final = 1_700_000_000_000_000_000
-#: where the datagrams of programs that are none of ours come from
-STRANGER: Final = "stranger:5400"
 #: the channel of all messages
 CHANNEL: Final = b"mesh/x"
 
@@ -68,8 +66,6 @@ class World:
     link_jitter: float = 1e-3
     #: messages a second that a link carries
     link_rate: float = 100_000.0
-    #: whether links carry what has no sender
-    nameless: bool = False
     rules: DedupRules = _RULES
     costs: Costs = _COSTS
 
@@ -104,24 +100,18 @@ class Host:
     def __init__(self, number: int, segment: int, bridge: bool, rules: DedupRules) -> None:
         self.number = number
         self.segment = segment
-        self.bridge = bridge
         self.ways: list[Way] = []
         #: when it has done what it has to do
         self.busy = 0.0
-        self.worked = 0.0
         self.stops: list[tuple[float, float]] = []
         self.identity = b"h%d/p/1" % number
         self.peer = f"h{number}:5400"
-        self.begin(rules)
-
-    def begin(self, rules: DedupRules) -> None:
-        """As just started: nothing is remembered."""
         self.sources = TrackerTable(rules)
         self.routes: Routes[int] = Routes(DIALECTS["path"])
-        self.routes.join(CLIENT, b"h%d/c/1" % self.number)
+        self.routes.join(CLIENT, b"h%d/c/1" % number)
         self.routes.subscribe(CLIENT, b"")
-        if self.bridge:
-            self.routes.join(GATEWAY, b"h%d/g/1" % self.number)
+        if bridge:
+            self.routes.join(GATEWAY, b"h%d/g/1" % number)
             self.routes.subscribe(GATEWAY, frames.LINK)
         self.ingress = Ingress(_OPEN, self.sources, AnonymousDedup(rules.horizon), self.routes)
         self.heard = SegmentCounters("segment")
@@ -140,7 +130,6 @@ class Host:
     def spend(self, seconds: float) -> float:
         """Be busy for so long; when that is over."""
         self.busy += seconds
-        self.worked += seconds
         return self.busy
 
 
@@ -159,12 +148,9 @@ class Outcome:
     #: by message: hops to the last client, and seconds
     hops: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))
     seconds: dict[bytes, float] = field(default_factory=lambda: defaultdict(float))
-    #: seconds of the processor, by host
-    worked: list[float] = field(default_factory=list)
     #: messages over links, by bridge: received and sent
     received: list[int] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
-    trackers: int = 0
     #: verdicts, of what came by segments and by links
     by_segment: Counter[str] = field(default_factory=Counter)
     by_link: Counter[str] = field(default_factory=Counter)
@@ -224,10 +210,6 @@ class Mesh:
         self.outcome.messages += 1
         self.at(when, lambda: self._publish(host, payload))
 
-    def inject(self, segment: int, datagram: bytes, when: float) -> None:
-        """A program that is none of ours broadcasts something on a segment then."""
-        self.at(when, lambda: self._broadcast(None, segment, datagram, 0))
-
     def run(self) -> Outcome:
         """Until nothing is under way any more."""
         calendar, actions = self._calendar, self._actions
@@ -239,8 +221,6 @@ class Mesh:
                 self.now, _, host, way, datagram, peer, hops = heappop(calendar)
                 self._take(host, way, datagram, peer, hops)
         found = self.outcome
-        found.worked = [host.worked for host in self.hosts]
-        found.trackers = sum(len(host.sources) for host in self.hosts)
         for host in self.hosts:
             for counted, counters in ((found.by_segment, host.heard), (found.by_link, host.brought)):
                 counted.update({NAMES[number]: count for number, count in enumerate(counters.verdicts) if count})
@@ -255,7 +235,7 @@ class Mesh:
         self._note(host, frames.message(CHANNEL, payload), datagram, 0, self.now)
         if host.routes.links.all:
             self._pass_on(host, 0, datagram, 0)
-        self._broadcast(host, host.segment, datagram, 0)
+        self._broadcast(host, datagram, 0)
 
     def _take(self, host: Host, way: int, datagram: bytes, peer: str, hops: int) -> None:
         costs = self.world.costs
@@ -270,7 +250,7 @@ class Mesh:
                 deliveries, host.brought, way, datagram, peer, now, stamp, late=late, copies=1
             )
             if accepted and not late:
-                self._broadcast(host, host.segment, datagram, hops)
+                self._broadcast(host, datagram, hops)
         else:
             host.ingress.feed(deliveries, host.heard, [datagram], [peer], now, stamp)
         for _, frame in deliveries:
@@ -292,8 +272,6 @@ class Mesh:
 
     def _pass_on(self, host: Host, origin: int, datagram: bytes, hops: int) -> None:
         world, dice = self.world, self._dice
-        if not world.nameless and b"]?:" in datagram[:32]:
-            return
         host.spend(world.costs.passed)
         for number, way in enumerate(host.ways, start=1):
             if number == origin:
@@ -304,19 +282,19 @@ class Mesh:
             jitter = dice.expovariate(1.0 / world.link_jitter) if world.link_jitter else 0.0
             self._enter(way.arrival(now, world, jitter), way.to, way.back, datagram, host.peer, hops + 1)
 
-    def _broadcast(self, host: Host | None, segment: int, datagram: bytes, hops: int) -> None:
+    def _broadcast(self, host: Host, datagram: bytes, hops: int) -> None:
         world, dice = self.world, self._dice
-        now = self.now if host is None else host.spend(world.costs.broadcast)
-        self.outcome.datagrams[segment] += 1
-        for other in self._by_segment[segment]:
+        now = host.spend(world.costs.broadcast)
+        self.outcome.datagrams[host.segment] += 1
+        for other in self._by_segment[host.segment]:
             if world.segment_loss and other is not host and dice.random() < world.segment_loss:
                 continue
             delay = world.segment_delay
             if world.segment_jitter:
                 delay += dice.expovariate(1.0 / world.segment_jitter)
-            line = other.number if world.one_order else (-1 if host is None else host.number, other.number)
+            line = other.number if world.one_order else (host.number, other.number)
             when = self._last[line] = max(now + delay, self._last.get(line, 0.0))
-            self._enter(when, other, 0, datagram, STRANGER if host is None else host.peer, hops)
+            self._enter(when, other, 0, datagram, host.peer, hops)
 
     def _enter(self, when: float, host: Host, way: int, datagram: bytes, peer: str, hops: int) -> None:
         self._serial += 1
