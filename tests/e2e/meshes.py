@@ -226,39 +226,22 @@ class Meshwork:
 
     # -- faults
 
-    def lose_on_segments(self, percent: int) -> None:
-        """Each host misses so many of a hundred datagrams, by chance; 0: none any more."""
-        for host in self.hosts.values():
-            self._rule(host, "segments", "udp dport 5400", percent)
-
-    def lose_on_links(self, percent: int, *names: str) -> None:
-        """Bridges, or these of them, miss so many of a hundred packets of their links; 0: none any more."""
+    def cut_links(self, *names: str) -> None:
+        """These bridges get nothing over their links any more; the others do."""
+        rule = 'chain in { type filter hook prerouting priority -300; iifname "wan0" drop; };'
         for host in self.bridges:
-            if not names or host.name in names:
-                self._rule(host, "links", 'iifname "wan0"', percent)
-
-    def _rule(self, host: MeshHost, table: str, what: str, percent: int) -> None:
-        lines = [f"table inet {table}", f"delete table inet {table}"]
-        if percent:
-            chance = f"numgen random mod 100 < {percent} " if percent < 100 else ""
-            rule = f"{what} {chance}drop"
-            lines.append(f"table inet {table} {{ chain in {{ type filter hook prerouting priority -300; {rule}; }}; }}")
-        command = ["ip", "netns", "exec", host.space, "nft", "-f", "-"]
-        subprocess.run(command, input="\n".join(lines), text=True, check=True, capture_output=True)
+            lines = ["table inet links", "delete table inet links"]
+            lines += [f"table inet links {{ {rule} }}"] * (host.name in names)
+            command = ["ip", "netns", "exec", host.space, "nft", "-f", "-"]
+            subprocess.run(command, input="\n".join(lines), text=True, check=True, capture_output=True)
 
     def cable(self, host: MeshHost, state: str) -> None:
         """Plug in the cable of its links (up), or pull it (down)."""
         ip("-n", self.switch, "link", "set", f"w{host.name}", state)
 
-    def hold_links(self, held: bool) -> None:
-        """All gateways stand still, or go on; what they were sent comes later all the same."""
-        for pid in (pid for host in self.bridges for pid in host.gateways()):
-            os.kill(pid, signal.SIGSTOP if held else signal.SIGCONT)
-
     def mend(self) -> None:
         """Undo whatever was done to wires and processes, and count anew, whatever has become of the test before."""
-        self.lose_on_segments(0)
-        self.lose_on_links(0)
+        self.cut_links()
         for host in self.bridges:
             self.cable(host, "up")
         for host in self.hosts.values():
@@ -304,12 +287,8 @@ class Meshwork:
                 quiet = min(quiet, 0.3)  # copies would come now
             time.sleep(0.01)
 
-    def never(self, output: Iterable[bytes], but: Iterable[str] = ()) -> list[str]:
-        """What a program, but those of these hosts, did not get."""
-        hosts = [host for host in self.hosts.values() if host.name not in set(but)]
-        return [f"{host.name}: {payload.decode()}" for host in hosts for payload in output if payload not in host.got]
-
-    def at_most_once(self) -> None:
+    def exactly_once(self, output: Iterable[bytes], but: Iterable[str] = ()) -> None:
+        """Every program, but for those of these hosts, has each of these, and none has anything twice."""
         twice = [
             f"{host.name}: {payload.decode()}"
             for host in self.hosts.values()
@@ -317,10 +296,8 @@ class Meshwork:
             if times > 1
         ]
         assert not twice, f"{len(twice)} deliveries too many: {twice[:10]}"
-
-    def exactly_once(self, output: Iterable[bytes], but: Iterable[str] = ()) -> None:
-        self.at_most_once()
-        never = self.never(output, but)
+        hosts = [host for host in self.hosts.values() if host.name not in set(but)]
+        never = [f"{host.name}: {payload.decode()}" for host in hosts for payload in output if payload not in host.got]
         assert not never, f"{len(never)} deliveries did not take place: {never[:10]}"
 
     def exchange(self, names: Iterable[str], count: int, rate: float, output: Sequence[bytes] = ()) -> list[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import random
 import re
 import shutil
@@ -148,16 +147,6 @@ def test_a_publisher_says_what_was_refused(daemon: Daemon, examples: Examples, l
         assert done.stderr.count(b"refused: %b %b" % (reason, chan.encode())) == len(lines.split(b"\n"))
 
 
-@every_language
-def test_a_subscriber_says_what_was_refused(examples: Examples, language: str, tmp_path: Path) -> None:
-    access = [{"user": pwd.getpwuid(os.getuid()).pw_name, "subscribe": ["demo/"], "tap": True}]
-    with (
-        Daemon(tmp_path / "a", {"access": access}) as daemon,
-        examples.subscribe(language, daemon, "secret/") as subscriber,
-    ):
-        wait(lambda: b"refused: not_permitted secret/" in subscriber.complained(), "the reason")
-
-
 @every_thorough_one
 def test_a_publisher_sends_the_largest_packets(daemon: Daemon, examples: Examples, language: str) -> None:
     with daemon.connect("demo/") as client:
@@ -201,26 +190,6 @@ def miss_some(daemon: Daemon, subscriber: Subscriber, count: int) -> None:
     assert lost > 0
     assert numbers == sorted(set(numbers))
     assert len(numbers) + lost == count
-
-
-@pytest.mark.slow
-def test_subscribers_come_back_when_the_daemon_does(tmp_path: Path, examples: Examples) -> None:
-    languages = [one for one in THOROUGH if one != "go" or shutil.which("go")]
-    with Daemon(tmp_path / "a") as daemon:
-        subscribers = [examples.subscribe(language, daemon) for language in languages]
-        try:
-            assert daemon.stop() == 0
-            daemon.log.unlink()  # what it said before is no sign that it serves again
-            daemon.start()
-            wait(lambda: daemon.metric("subscriptions") == len(languages), "the subscribers to come back")
-            with Wire(daemon.port) as wire:
-                wire.send(datagram("relay02/sensor/1", 1, "demo/x", "again"))
-                for subscriber in subscribers:
-                    subscriber.wait_for(b"relay02/sensor/1 demo/x again\n")
-                    assert str(daemon.bus).encode() in subscriber.complained()
-        finally:
-            for subscriber in subscribers:
-                subscriber.close()
 
 
 @every_language
@@ -545,14 +514,6 @@ def test_a_packet_larger_than_the_buffer_is_reported_and_dropped(check: Path) ->
         with Checked(check, size=size) as checked:
             checked.send(b"MSG a\0b", b"", b"M")
             assert checked.end() == ["receive EMSGSIZE", "receive EMSGSIZE" if size == 1 else BAD]
-
-
-def test_the_header_receives_and_sends_the_largest_packets(check: Path) -> None:
-    most = MAX_PACKET - len(b"MSG a\0")
-    with Checked(check, "fill", "a", str(most), "fill", "a", str(most + 1)) as checked:
-        assert checked.receive() == b"MSG a\0" + b"x" * most
-        checked.send(b"MSG a\0" + b"y" * most)
-        assert checked.end() == ["fill 0", "fill EMSGSIZE", shown("message", b"a", b"y" * most)]
 
 
 def test_what_the_header_sends(check: Path) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import select
 import shutil
-import signal
-import stat
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -19,12 +15,12 @@ import pytest
 
 import bccnd
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.listener import Listener
 from tests.e2e.network import PORT, Net
 from tests.e2e.shared import Since, in_force, new_src
-from tests.support import BROADCAST, ROOT, Closing, cannot_here, listens
+from tests.support import BROADCAST, ROOT, cannot_here
 
 HERE = ROOT / "tests/peers"
-LANGUAGES = ["c", "perl", "shell"]
 #: every byte but the line end, which ends a payload on the way into a peer
 BYTES = bytes(range(256)).replace(b"\n", b"")
 
@@ -88,53 +84,7 @@ class Peers:
 
     def listen(self, language: str, port: int, *options: str, on: Sequence[str] = ()) -> Listener:
         where = [str(port)] if language == "shell" else ["0.0.0.0", str(port)]
-        return Listener(port, [*getattr(self, language), "listen", *where, *options], on)
-
-
-class Listener(Closing):
-    """A peer that listens when this has been made; what it prints as it comes."""
-
-    def __init__(self, port: int, command: Sequence[str], on: Sequence[str] = ()) -> None:
-        self._port = port
-        self._text = b""
-        # A group of its own, because a shell has children.
-        self._process = subprocess.Popen(
-            [*on, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
-        )
-        try:
-            wait(lambda: listens(self._process.pid, port), f"{command} to listen")
-        except BaseException:
-            self.close()
-            raise
-
-    def until(self, end: bytes) -> bytes:
-        """What it prints up to ``end``, and that."""
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + PATIENCE
-        while end not in self._text:
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-            more = os.read(self._process.stdout.fileno(), 65536) if ready else b""
-            assert more, f"waited in vain for {end!r}, there is {self._text!r}"
-            self._text += more
-        head, _, self._text = self._text.partition(end)
-        return head + end
-
-    def lines(self, count: int) -> list[bytes]:
-        """The next lines."""
-        return [self.until(b"\n")[:-1] for _ in range(count)]
-
-    def so_far(self) -> list[bytes]:
-        """All lines of what has been sent until now; a last datagram, which every reader takes, shows the end."""
-        with Wire(self._port) as wire:
-            wire.send(datagram("mark", time.time_ns(), "mark", "the end"))
-        return self.until(b" mark the end\n").split(b"\n")[:-2]
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGTERM)
-        self._process.wait(PATIENCE)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        return Listener(port, [*on, *getattr(self, language), "listen", *where, *options])
 
 
 class Check(NamedTuple):
@@ -169,6 +119,13 @@ def named_client(folder: Path, name: str, daemon: Daemon, frame: bytes) -> None:
     program = folder / name
     program.symlink_to(need("socat"))
     run(program, "-t", str(PATIENCE), "-", f"UNIX-CONNECT:{daemon.bus},type=5", stdin=frame)
+
+
+def so_far(listener: Listener, port: int) -> list[bytes]:
+    """All lines of what has been sent until now; a last datagram, which every reader takes, shows the end."""
+    with Wire(port) as wire:
+        wire.send(datagram("mark", time.time_ns(), "mark", "the end"))
+    return listener.until(b" mark the end\n").split(b"\n")[:-2]
 
 
 def message_of(client: bccnd.Connection) -> bccnd.Message:
@@ -233,31 +190,6 @@ def test_clients_and_peers_receive_what_the_others_send(
             assert heard == b"".join(lines)
 
 
-def test_a_sender_reaches_plain_all_and_directed_receivers(daemon: Daemon, since: Since, peers: Peers) -> None:
-    with daemon.connect("demo/") as one, daemon.connect() as two:
-        host, program, _ = one.identity().split("/")
-        everyone = ["!", f"!{one.identity()}", f"!{host}/{program}", f"!{host}/*", f"!{host}"]
-        for language in LANGUAGES:
-            name = new_src()
-            for seq, chan in enumerate(["demo/x", *everyone, f"!{one.identity()}/1", "!relay99"], start=1):
-                peers.report(language, daemon.port, name, seq, chan, chan.encode())
-            assert payloads(one, 6) == [b"demo/x", *(chan.encode() for chan in everyone)]
-            assert payloads(two, 5) == [chan.encode() for chan in everyone]
-        wait(lambda: since.verdicts() == {"accepted": 18, "not_addressed": 6})
-
-
-def test_a_datagram_of_1500_bytes_is_taken_and_one_of_1501_is_oversize(
-    tmp_path: Path, daemon: Daemon, since: Since
-) -> None:
-    longest, longer = (datagram("relay02/c/7", size, "demo/x", b"x" * (size - 35)) for size in (1500, 1501))
-    assert (len(longest), len(longer)) == (1500, 1501)
-    settings = {"max_datagram": 1501, "segments": daemon.settings["segments"]}
-    with Daemon(tmp_path / "raised", settings) as raised, Wire(daemon.port) as wire:
-        wire.send(longest, longer)
-        wait(lambda: raised.verdicts() == {"accepted": 2})
-        wait(lambda: since.verdicts() == {"accepted": 1, "oversize": 1})
-
-
 @pytest.mark.root
 def test_peers_on_other_hosts_hear_and_are_heard(tmp_path: Path, net: Net, peers: Peers) -> None:
     with net.daemon("a", tmp_path) as daemon, daemon.connect("demo/") as client:
@@ -275,7 +207,7 @@ def test_peers_on_other_hosts_hear_and_are_heard(tmp_path: Path, net: Net, peers
                 long, name = b"x" * 1440, new_src()
                 options = check.options
                 peers.report(language, PORT, name, 1, "demo/x", long, options=options, to="10.77.0.255", on=there[1])
-                assert listener.lines(1) == [name.encode() + b" 1 demo/x " + long]
+                assert listener.until(b"\n") == name.encode() + b" 1 demo/x " + long + b"\n"
                 assert payloads(client, 2) == [b"from a", long]
                 wait(lambda: since.verdicts() == {"accepted": 1, "looped": 1})  # noqa: B023
 
@@ -288,7 +220,7 @@ def test_perl_safe_names_reach_the_perl_reader_and_no_others_leave_this_host(tmp
     ):
         with peers.listen("perl", daemon.port, "--habits") as perl:
             named_client(tmp_path, "card-sys+2", daemon, b"MSG demo/x\0hello")
-            assert re.fullmatch(rb"relay_01/card_sys_2/\d+ \d+ demo/x hello", perl.lines(1)[0])
+            assert re.fullmatch(rb"relay_01/card_sys_2/\d+ \d+ demo/x hello\n", perl.until(b"\n"))
         # The new name is what a program is called in every respect.
         assert client.identity().startswith("relay_01/")
         peers.report("perl", daemon.port, new_src(), 1, f"!{client.identity()}", b"for you")
@@ -305,7 +237,7 @@ def test_perl_safe_names_reach_the_perl_reader_and_no_others_leave_this_host(tmp
         for chan in safe:
             client.publish(chan, b"")
         assert client.sync() == []
-        assert [line.split(b" ")[2] for line in c.so_far()[2:]] == [chan.encode() for chan in safe]
+        assert [line.split(b" ")[2] for line in so_far(c, daemon.port)[2:]] == [chan.encode() for chan in safe]
 
 
 # -- signatures and OpenSSL
@@ -325,23 +257,20 @@ def test_what_openssl_has_signed_is_verified(tmp_path: Path, daemon: Daemon, pee
 
 
 def test_openssl_verifies_what_the_daemon_has_signed(tmp_path: Path, daemon: Daemon, peers: Peers) -> None:
-    """With keys of its own, or with those that `bccn keygen` has made."""
-    private, public = openssl_keys(tmp_path / "own.pem")
+    """With a key that `bccn keygen` has made."""
+    _, other = openssl_keys(tmp_path / "other.pem")
     made = tmp_path / "made.pem"
+    public = Path(f"{made}.pub")
     run(str(BIN / "bccn"), "keygen", "--algorithm", "sig", made)
-    assert stat.S_IMODE(made.stat().st_mode) == 0o600
-    assert not stat.S_IMODE(Path(f"{made}.pub").stat().st_mode) & 0o022
-    assert run("openssl", "pkey", "-in", made, "-pubout") == Path(f"{made}.pub").read_bytes()
-    with daemon.connect() as client, Wire(daemon.port) as wire:
-        for key, fits, other in ((private, public, Path(f"{made}.pub")), (made, Path(f"{made}.pub"), public)):
-            with in_force(daemon, integrity=sig({}, key)):
-                client.publish("demo/x", bytes(range(256)))
-                sent = wire.receive(b"demo/x")
-                assert re.match(rb"BCCN1\[\d+:sig=[0-9a-f]{128}\]" + client.identity().encode(), sent)
-                assert b"Verified Successfully" in run(*peers.shell, "verify", fits, stdin=sent)
-                for wrong, data in ((other, sent), (fits, sent.replace(b"demo/x", b"demo/y"))):
-                    with pytest.raises(AssertionError, match=r"peer\.sh"):
-                        run(*peers.shell, "verify", wrong, stdin=data)
+    assert run("openssl", "pkey", "-in", made, "-pubout") == public.read_bytes()
+    with in_force(daemon, integrity=sig({}, made)), daemon.connect() as client, Wire(daemon.port) as wire:
+        client.publish("demo/x", bytes(range(256)))
+        sent = wire.receive(b"demo/x")
+        assert re.match(rb"BCCN1\[\d+:sig=[0-9a-f]{128}\]" + client.identity().encode(), sent)
+        assert b"Verified Successfully" in run(*peers.shell, "verify", public, stdin=sent)
+        for wrong, data in ((other, sent), (public, sent.replace(b"demo/x", b"demo/y"))):
+            with pytest.raises(AssertionError, match=r"peer\.sh"):
+                run(*peers.shell, "verify", wrong, stdin=data)
 
 
 def sig(signers: dict[str, Path], private: Path) -> dict[str, Any]:

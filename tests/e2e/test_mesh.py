@@ -1,4 +1,4 @@
-"""Five segments in a full mesh, two bridges on each: every message at most once, and once where nothing is lost."""
+"""Five segments in a full mesh, two bridges on each: every message once, whatever fails; losses are for the model."""
 
 from __future__ import annotations
 
@@ -35,26 +35,13 @@ def test_in_a_full_mesh_everybody_gets_everything_once_at_the_price_of_the_formu
     amplification(full, RATE)
 
 
-def test_with_losses_everywhere_nobody_gets_anything_twice(full: Meshwork) -> None:
-    full.lose_on_segments(5)
-    full.lose_on_links(1)
-    output = full.say(full.hosts, 6, RATE)
-    full.settle(output)
-    full.lose_on_segments(0)
-    full.lose_on_links(0)
-    full.at_most_once()
-    missed = len(full.never(output)) / len(output) / len(full.hosts)
-    assert 0 < missed < 0.2, f"{missed:.1%} did not arrive"
-    full.exchange(full.hosts, 2, RATE)
-
-
 def test_with_a_cable_pulled_and_a_link_cut_the_other_bridges_carry_everything(full: Meshwork) -> None:
     dead, deaf = full.hosts["s0b0"], full.hosts["s1b1"]
     full.cable(dead, "down")
-    full.lose_on_links(100, deaf.name)
+    full.cut_links(deaf.name)
     output = full.exchange(full.hosts, 6, RATE)
     full.cable(dead, "up")
-    full.lose_on_links(0)
+    full.cut_links()
     full.wait_for_links()
     full.exchange(full.hosts, 4, RATE, output)
 
@@ -85,14 +72,3 @@ def test_a_daemon_and_a_gateway_that_stood_still_for_five_seconds_repeat_nothing
     daemon.signal(signal.SIGCONT)
     os.kill(gateway, signal.SIGCONT)
     full.exchange(speakers, 2, RATE, output)
-
-
-def test_what_links_bring_when_everybody_has_fallen_silent_is_no_news(full: Meshwork) -> None:
-    full.lose_on_segments(15)
-    full.hold_links(held=True)
-    output = full.say(full.hosts, 4, RATE * 2)
-    full.settle(output, quiet=2.5)
-    full.lose_on_segments(0)
-    full.hold_links(held=False)
-    full.settle(output, quiet=2.0)
-    full.at_most_once()

@@ -5,16 +5,13 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-import os
 import random
-import socket
-import struct
 import subprocess
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -210,33 +207,6 @@ def metric(listen: str, name: str) -> float:
         return support.metric(answer.read().decode(), f"recorder_{name}")
 
 
-def test_scrapers_that_hang_up_or_say_nothing_do_not_end_it(tmp_path: Path) -> None:
-    port = free_port()
-    listen = f"127.0.0.1:{port}"
-    with (
-        daemon_with(tmp_path, {"metrics": {"listen": listen}}) as daemon,
-        Recorder(daemon) as recorder,
-        ExitStack() as ends,
-    ):
-        for _ in range(20):
-            ends.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
-        threads = len(os.listdir(f"/proc/{recorder.pid}/task"))
-        for _ in range(100):
-            with socket.create_connection(("127.0.0.1", port), PATIENCE) as scraper:
-                scraper.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                scraper.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
-
-        def served() -> bool:
-            with suppress(OSError):  # it may still be busy with those that hung up
-                return metric(listen, "recording") == 1
-            assert not recorder.ended(), recorder.output()
-            return False
-
-        wait(served, "an answer")
-        assert len(os.listdir(f"/proc/{recorder.pid}/task")) == threads < 20
-        assert "Traceback" not in recorder.output()
-
-
 @pytest.mark.slow
 def test_what_is_wrong_has_a_status_and_a_remedy(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
@@ -288,11 +258,3 @@ def test_what_must_not_be_kept_is_on_no_disk(tmp_path: Path) -> None:
     assert (found["other"], found["!"]) == (None, None)
     assert found["door/1"][:7] == b"sha256:"
     assert len(found["door/1"]) == 39
-
-
-@pytest.mark.slow
-def test_files_go_when_they_are_old(tmp_path: Path) -> None:
-    with daemon_with(tmp_path, {"keep": {"age": "2s"}}) as daemon, Wire(daemon.port) as wire, Recorder(daemon):
-        wire.send(datagram(SRC, 1, "x"))
-        wait(lambda: files(tmp_path / "journal"), "a file")
-        wait(lambda: not files(tmp_path / "journal"), "it to go")

@@ -413,15 +413,3 @@ def test_a_subscriber_goes_on_with_the_next_daemon_and_says_so(tmp_path: Path) -
         status, out, err = ended(tap)
         assert (status, [line.split()[-1] for line in out.splitlines()]) == (0, [b"one", b"two"])
         assert b"the daemon was away for" in err
-
-
-def test_clients_shows_who_speaks_which_dialect_and_who_waits(tmp_path: Path) -> None:
-    bus = {"dialect": "sbus", "user": {"rate": 1}}
-    with Daemon(tmp_path / "a", {"bus": bus}) as daemon, daemon.tool_running("pub", "x", stdin=subprocess.PIPE) as pub:
-        assert pub.stdin is not None
-        pub.stdin.write(b"x\n" * 200)
-        pub.stdin.flush()
-        wait(lambda: b" waits" in daemon.tool("clients").stdout, "the publisher to be held up")
-        shown = daemon.tool("clients").stdout.decode().splitlines()
-        assert "dialect" in shown[0]
-        assert all(" sbus " in line for line in shown[1:])

@@ -4,7 +4,7 @@
  *   header_check SOCKET SIZE STEP...
  *
  * SOCKET may be empty, SIZE is the buffer's. Steps, each printed with 0 or an errno:
- *   sub PATTERN, unsub PATTERN, pub KEY HEX, fill KEY LENGTH, ctl KEY HEX (or - for none), ask KEY MS, sync MS,
+ *   sub PATTERN, unsub PATTERN, pub KEY HEX, ctl KEY HEX (or - for none), ask KEY MS, sync MS,
  *   recv MS (events until there is none for so long), signal (wait for what comes or a SIGUSR1), wait (for a line of
  *   stdin), next (one event, and how many wait behind it), poll N (N events, one after each poll, which is left out
  *   while something waits in the buffer), drain N (N events or more, as many as there are after each poll),
@@ -142,13 +142,10 @@ static int step(struct bccn *bus, const char *name, char **words)
 		return bccn_subscribe(bus, words[0]);
 	if (!strcmp(name, "unsub"))
 		return bccn_unsubscribe(bus, words[0]);
-	if (!strcmp(name, "pub") || !strcmp(name, "fill") || !strcmp(name, "ctl")) {
-		bytes = (char *)malloc(strlen(words[1]) + 500000);
-		memset(bytes, 'x', 500000);
+	if (!strcmp(name, "pub") || !strcmp(name, "ctl")) {
+		bytes = (char *)malloc(strlen(words[1]) + 1);
 		if (!strcmp(name, "pub"))
 			result = bccn_publish(bus, words[0], bytes, bytes_of(words[1], bytes));
-		else if (!strcmp(name, "fill"))
-			result = bccn_publish(bus, words[0], bytes, strtoul(words[1], NULL, 10));
 		else if (!strcmp(words[1], "-"))
 			result = bccn_control(bus, words[0], NULL, 0);
 		else
@@ -195,7 +192,7 @@ int main(int argc, char **argv)
 	said("connect", result);
 	for (i = 3; !result && i < argc; i++) {
 		char *name = argv[i], **words = argv + i + 1;
-		int two = !strcmp(name, "pub") || !strcmp(name, "fill") || !strcmp(name, "ctl") || !strcmp(name, "ask");
+		int two = !strcmp(name, "pub") || !strcmp(name, "ctl") || !strcmp(name, "ask");
 
 		i += two ? 2 : strcmp(name, "wait") && strcmp(name, "signal") && strcmp(name, "next") && strcmp(name, "close");
 		if (i >= argc)
