@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.clients.access import admit_all
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
 from bccnd.core.wire import frames
 from tests.bus import packets as net_packets
@@ -50,8 +49,8 @@ def blocked(hub: Hub, soft: str = "block", hard: str = "") -> tuple[Peer, Peer, 
 SELDOM = 0.01
 
 
-def rated(folder: Path, rate: float) -> Hub:
-    return Hub(folder, limits=bus_limits(user={"rate": rate}), others=[("path", admit_all)])
+def rated(folder: Path) -> Hub:
+    return Hub(folder, limits=bus_limits(user={"rate": SELDOM}))
 
 
 def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
@@ -370,23 +369,8 @@ def test_holding_up_again_and_again_leaves_no_timers_behind(small: Hub) -> None:
     assert len(small.loop._timers) - before <= 2
 
 
-def test_a_publisher_above_the_rate_is_slowed_and_loses_nothing(tmp_path: Path) -> None:
-    with rated(tmp_path, 50.0) as hub:
-        one, publisher = hub.connect(b"a"), hub.connect()
-        before = time.monotonic()
-        publisher.send(*numbered(0, 80))
-        publisher.send(b"CMSG !/bccn/sync\0done")
-        assert numbers(collect(one, 80)) == list(range(80))
-        # 50 at once, and the other 30 at 50 a second.
-        assert time.monotonic() - before >= 30 / 50 - 0.01
-        assert publisher.receive() == b"CMSG !/bccn/sync\0done"
-        assert hub.bus.counters.held["rate"] > 0
-        assert dropped(hub) == {}
-        assert hub.bus.counters.errors.all() == {}
-
-
 def test_all_clients_of_a_user_share_one_rate_for_messages_until_it_is_taken_away(tmp_path: Path) -> None:
-    with rated(tmp_path, SELDOM) as hub:
+    with rated(tmp_path) as hub:
         pair = hub.connect(), hub.connect()
         pair[0].send(*[b"SUB b", b"UNSUB b", b"CMSG echo/on", b"CMSG !/bccn/whoami", b"nonsense"] * 20)
         assert len(pair[0].all()) == 40
@@ -419,7 +403,7 @@ def next_token(hub: Hub, peer: Peer) -> None:
 
 
 def test_a_token_of_the_rate_resumes_one_publisher_and_all_have_their_turn(tmp_path: Path) -> None:
-    with rated(tmp_path, SELDOM) as hub:
+    with rated(tmp_path) as hub:
         one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(20)]
         timers = len(hub.loop._timers)
         for number, publisher in enumerate(publishers):
@@ -441,7 +425,7 @@ def test_a_token_of_the_rate_resumes_one_publisher_and_all_have_their_turn(tmp_p
 
 
 def test_a_publisher_does_not_overtake_those_that_wait_for_the_rate(tmp_path: Path) -> None:
-    with rated(tmp_path, SELDOM) as hub:
+    with rated(tmp_path) as hub:
         (one, _), late = waiting_for_rate(hub, 2), hub.connect()
         one.client.account.stamp -= 1 / SELDOM  # a token is there before the timer has run
         late.publish(b"a", b"2")
@@ -452,7 +436,7 @@ def test_a_publisher_does_not_overtake_those_that_wait_for_the_rate(tmp_path: Pa
 
 
 def test_a_client_that_ends_waits_for_the_rate_no_longer(tmp_path: Path) -> None:
-    with rated(tmp_path, SELDOM) as hub:
+    with rated(tmp_path) as hub:
         one, publishers = waiting_for_rate(hub, 4)
         hub.bus.registry.end(publishers[1].client, "pid_reused", "a test")
         assert list(one.client.account.waiting) == [publisher.client for publisher in publishers[2:]]
@@ -468,7 +452,7 @@ def test_a_client_that_ends_waits_for_the_rate_no_longer(tmp_path: Path) -> None
 
 
 def test_another_rate_holds_at_once_for_those_that_wait(tmp_path: Path) -> None:
-    with rated(tmp_path, SELDOM) as hub:
+    with rated(tmp_path) as hub:
         one, _ = waiting_for_rate(hub, 4)
         hub.reload(bus_limits(user={"rate": 2 * SELDOM}))
         hub.settle()
@@ -512,7 +496,7 @@ def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
 
 
 def test_drain_takes_what_slowed_publishers_have_sent(tmp_path: Path) -> None:
-    with rated(tmp_path, SELDOM) as hub:
+    with rated(tmp_path) as hub:
         one, publisher = hub.connect(b"a"), hub.connect()
         publisher.send(*numbered(0, 50))
         publisher.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ import pytest
 import bccnd
 from tests.client.segments import Segment
 from tests.client.sessions import Bare, Driven
+from tests.limits import descriptors
 from tests.support import wait
 
 
@@ -19,6 +21,16 @@ from tests.support import wait
 def segment() -> Iterator[Segment]:
     with ExitStack() as ends:
         yield Segment(ends)
+
+
+@pytest.fixture
+def nothing_stays_open() -> Iterator[None]:
+    """No descriptor that the test opens outlives it."""
+    gc.collect()  # what an earlier test of this process has left
+    before = descriptors()
+    yield
+    gc.collect()
+    assert descriptors() == before
 
 
 @pytest.fixture

@@ -815,15 +815,6 @@ def test_heartbeats_come_at_once_and_again_with_rising_seqs_and_follow_the_name(
     endpoint.heartbeat_stop()
 
 
-def test_a_heartbeat_is_sent_every_5_seconds_and_empty_unless_told_otherwise(segment: Segment) -> None:
-    endpoint = segment.endpoint("a/b/1")
-    endpoint.heartbeat_start()
-    endpoint.heartbeat_stop()
-    endpoint.beat()
-    endpoint.beat(b"once more")
-    assert payloads(until_now(endpoint)) == [b"", b"", b"once more"]
-
-
 def threads_of_heartbeats() -> int:
     return sum(thread.name == "bccn-heartbeat" for thread in threading.enumerate())
 

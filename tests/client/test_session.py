@@ -22,9 +22,10 @@ from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError
 from tests.client.segments import soon
 from tests.client.sessions import BATCH, META, Bare, Join, batch, both, frame, impatient, restarted, without_syncs
-from tests.limits import descriptors
 from tests.refusals import refused
 from tests.support import PATIENCE, wait
+
+pytestmark = pytest.mark.usefixtures("nothing_stays_open")
 
 
 def reads(session: Session, *packets: bytes, now: float = 1.0) -> None:
@@ -467,12 +468,11 @@ def test_as_much_as_a_packet_holds_is_taken_from_one(bare: Bare, bus: Connection
 
 
 @both
-def test_a_daemon_that_knows_no_batches_says_so_and_goes_on_without(bare: Bare, join: Join) -> None:
+def test_a_daemon_that_knows_no_batches_is_used_without(bare: Bare, join: Join) -> None:
     bare.answers[BATCH] = [frames.error("unknown_control", frames.BATCH_ON)]
     bare.answers[b"SUB a"] = [frame(b"a", b"1")]
     with join(bare.address, batch=True) as bus:
         bus.subscribe("a")
-        assert bus.sync() == [Refusal("unknown_control", "!/bccn/batch/on")]
         assert next(iter(bus)).payload == b"1"
 
 
@@ -709,20 +709,3 @@ def test_the_daemon_is_found_again_from_another_directory(
         monkeypatch.chdir("/")
         restarted(bare, bus)
         assert bus.path == "bus.sock"
-
-
-@both
-def test_nothing_stays_open(join: Join, tmp_path: Path) -> None:
-    before = descriptors()
-    with Bare(str(tmp_path / "bus.sock")) as bare:
-        with join(bare.address) as bus:
-            for _ in range(3):
-                bus.publish("a")
-                bus.fileno()
-                restarted(bare, bus)
-            bare.stop()
-            assert bus.receive(0.1) is None
-        assert bus.fileno() == -1
-        with pytest.raises(BusError):
-            join(bare.address)
-    assert descriptors() == before

@@ -1,20 +1,17 @@
-"""Control messages: replies, effects and errors. Tags are in test_model.py."""
+"""Control messages: replies, effects and errors. Tags, and what is set or asked for alone, are in test_model.py."""
 
 from __future__ import annotations
 
 import json
-import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from bccnd.bus.clients.access import admit_all
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
 from bccnd.bus.requests.control import MAX_UNFINISHED, PAGE
-from bccnd.core.sending.send_queue import ENTRY, ORDERS
+from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.wire import frames
 from tests.support import ANN, BOB, Hub, Peer, messages, own_identity, refusals, turn_until
 
@@ -23,55 +20,6 @@ def page(peer: Peer, topic: bytes) -> dict[str, Any]:
     """A page of a listing."""
     peer.send(frames.request(frames.STATS, topic))
     return dict(json.loads(peer.receive().partition(b"\0")[2]))
-
-
-def traced(datagram: bytes) -> dict[str, Any]:
-    return {"verdict": "accepted", "size": len(datagram)}
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    with Hub(tmp_path, trace=traced) as one:
-        yield one
-
-
-SILENT = [
-    *(b"echo/on", b"echo/off"),
-    *(frames.SOFT + mode for mode in SOFT_MODES),
-    *(frames.HARD + mode for mode in HARD_MODES),
-    *(frames.ORDER + order for order in ORDERS),
-    *(b"!/bccn/meta/on", b"!/bccn/meta/off", b"!/bccn/batch/on", b"!/bccn/batch/off"),
-    *(b"!/bccn/local/on", b"!/bccn/local/off", b"!/bccn/tag"),
-]
-ANSWERED: dict[bytes, Callable[[], bytes]] = {
-    b"!/cred/whoami": lambda: b"!/cred/%d/%d/%d" % (os.getegid(), os.geteuid(), os.getpid()),
-    b"!/bccn/whoami": own_identity,
-    b"!/bccn/sync": lambda: b"",
-    b"!/bccn/trace": lambda: b'{"verdict": "accepted", "size": 0}',
-}
-
-
-@pytest.mark.parametrize("key", SILENT)
-def test_what_is_set_is_set_without_an_answer(hub: Hub, key: bytes) -> None:
-    for payload in (None, b"", b"\xff\0 whatever") if key != frames.TAG else (None, b""):
-        one = hub.connect(b"a")
-        one.send(frames.request(key, payload))
-        one.send(b"CMSG echo/on", b"CMSG !/bccn/meta/off", b"CMSG !/bccn/batch/off")
-        one.publish(b"a", b"x")
-        assert one.all() == [b"MSG a\0x"]
-        one.close()
-        hub.settle()
-    assert hub.bus.counters.errors.all() == {}
-
-
-@pytest.mark.parametrize("key", ANSWERED)
-def test_what_is_asked_is_answered_under_the_same_key(hub: Hub, key: bytes) -> None:
-    one, other = hub.connect(), hub.connect(b"", b"!/")
-    one.send(b"CMSG " + key, b"CMSG " + key + b"\0")
-    assert one.all() == [frames.control(key, ANSWERED[key]())] * 2
-    one.send(frames.request(key, b"\xff\0 whatever"))
-    assert refusals(one.all()) == []
-    assert other.all() == []
 
 
 WRONG = [
@@ -101,8 +49,8 @@ def test_the_last_word_counts(hub: Hub) -> None:
     one = hub.connect()
     for soft in SOFT_MODES:
         for hard in HARD_MODES:
-            one.send(frames.request(frames.SOFT + soft), frames.request(frames.HARD + hard))
-            one.all()
+            one.send(frames.request(frames.SOFT + soft, b"whatever"), frames.request(frames.HARD + hard))
+            assert one.all() == []
             assert (one.client.soft, one.client.hard) == (soft, hard)
             assert (one.client.fd in hub.bus.queues.blockers) is (b"block" in (soft, hard))
     one.close()
@@ -110,14 +58,13 @@ def test_the_last_word_counts(hub: Hub) -> None:
     assert hub.bus.queues.blockers == set()
 
 
-def test_trace_needs_the_right_to_tap(town: Hub) -> None:
-    town.bus.control._handlers[frames.TRACE] = town.bus.control._on_trace
-    town.bus.control._trace = traced
-    root, ann = town.connect(), town.connect(who=ANN)
-    root.send(frames.request(frames.TRACE, b"x" * 7))
-    assert root.all() == [b'CMSG !/bccn/trace\0{"verdict": "accepted", "size": 7}']
-    ann.send(frames.request(frames.TRACE, b"x"))
-    assert refusals(ann.all()) == [(b"not_permitted", frames.TRACE)]
+def test_trace_needs_the_right_to_tap(tmp_path: Path) -> None:
+    with Hub(tmp_path, trace=lambda raw: {"size": len(raw)}, others=[("path", admit_all)]) as hub:
+        root, ann = hub.connect(), hub.connect(who=ANN)
+        for peer, text in ((root, b"x" * 7), (root, None), (ann, b"x")):
+            peer.send(frames.request(frames.TRACE, text))
+        assert root.all() == [frames.control(frames.TRACE, b'{"size": %d}' % size) for size in (7, 0)]
+        assert refusals(ann.all()) == [(b"not_permitted", frames.TRACE)]
 
 
 def test_a_listing_ends_a_page_where_its_next_rows_take_work(tmp_path: Path) -> None:
