@@ -53,10 +53,8 @@ def read(process: subprocess.Popen[bytes], size: int) -> bytes:
 @pytest.mark.parametrize("scheme", ["tcp", "ipc", "abstract"])
 @pytest.mark.parametrize("listens", [True, False], ids=["it listens", "it dials"])
 def test_a_stock_program_gets_and_gives_datagrams_as_they_are(tmp_path: Path, listens: bool, scheme: str) -> None:
-    where, started = (
-        {"ipc": f"ipc://{tmp_path}/link", "abstract": f"abstract://{tmp_path}"}.get(scheme, url()),
-        time.time_ns(),
-    )
+    where = {"ipc": f"ipc://{tmp_path}/link", "abstract": f"abstract://{tmp_path}"}.get(scheme, url())
+    started = time.time_ns()
     file = tmp_path / "datagram"
     file.write_bytes(AWKWARD)
     words = ("--dial" if listens else "--listen", where, "--raw", "--file", str(file), "--delay", "1")
