@@ -42,11 +42,11 @@ def read_request(message: Message) -> tuple[bytes, Message] | None:
     return token, message._replace(payload=payload)
 
 
-class Replies:
+class _Answers:
     """A callback for `listen` that answers requests; ``bus`` is a client. It is equal to the function that answers, by
     which `unlisten` finds it."""
 
-    def __init__(self, bus: Any, respond: Responder) -> None:
+    def __init__(self, bus: Any, respond: Callable[[Message], Any]) -> None:
         self._bus = bus
         self._respond = respond
 
@@ -54,6 +54,10 @@ class Replies:
         return self._respond == other
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class Replies(_Answers):
+    """The answers of a `Responder`."""
 
     def __call__(self, message: Message) -> None:
         if (found := read_request(message)) is None:
@@ -64,17 +68,8 @@ class Replies:
             self._bus.send_to(message.src, write_reply(token, to_bytes(answer)))
 
 
-class AsyncReplies:
-    """As `Replies`, on asyncio."""
-
-    def __init__(self, bus: Any, respond: AsyncResponder) -> None:
-        self._bus = bus
-        self._respond = respond
-
-    def __eq__(self, other: object) -> bool:
-        return self._respond == other
-
-    __hash__ = None  # type: ignore[assignment]
+class AsyncReplies(_Answers):
+    """The answers of an `AsyncResponder`."""
 
     async def _answer(self, token: bytes, question: Message) -> None:
         answer = self._respond(question)

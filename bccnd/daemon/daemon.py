@@ -49,7 +49,7 @@ from bccnd.errors import ConfigError
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
 from bccnd.handover.memory_keeper import MemoryKeeper
-from bccnd.monitoring import metrics_health_pages
+from bccnd.monitoring import metrics
 from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
 from bccnd.monitoring.listings import Listings
 from bccnd.monitoring.service_status import ServiceStatus
@@ -184,7 +184,7 @@ class Daemon:
         self._visitors = NamedCounts(self._memory, "visitors", REASONS)
         listeners = self._sockets.open_metrics(settings.listen)
         self._metrics_urls = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
-        pages = {**metrics_health_pages.pages(self), **self._page.pages()} if listeners else {}
+        pages = {**metrics.pages(self), **self._page.pages()} if listeners else {}
         for listener in listeners:
             server = HttpServer(self.loop, listener, pages, self._visitors.add, settings.hosts)
             cleanup.callback(server.close)

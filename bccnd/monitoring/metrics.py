@@ -6,7 +6,7 @@ Invariant: label values come from the configuration and from fixed lists, never 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from prometheus_client.core import (
@@ -27,6 +27,7 @@ from bccnd.drops.catalog import DROPS
 from bccnd.drops.entry import PREFIX
 from bccnd.monitoring.daemon_state import DaemonState, all_counters, gateway_starts
 from bccnd.monitoring.drop_counts import drop_counters
+from bccnd.net.http import Page
 from bccnd.version import VERSION
 
 _DIRECTION: Final = ("gateway", "direction")
@@ -243,8 +244,9 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, text, value=value)
 
 
-def page(daemon: DaemonState) -> Callable[[str], tuple[int, str, bytes]]:
-    """Return the page of the metrics; its argument is the request's Accept header."""
+def pages(daemon: DaemonState) -> dict[str, Page]:
+    """Return the pages for programs by path: the metrics, and whether the daemon is alive. Those for people are in
+    `status_page`."""
     registry = CollectorRegistry()
     registry.register(DaemonCollector(daemon))
     ProcessCollector(registry=registry)
@@ -253,4 +255,4 @@ def page(daemon: DaemonState) -> Callable[[str], tuple[int, str, bytes]]:
         encode, kind = choose_encoder(accept)
         return 200, kind, encode(registry)
 
-    return render
+    return {"/metrics": render, "/healthz": lambda _accept: (200, "text/plain; charset=utf-8", b"ok\n")}

@@ -28,7 +28,7 @@ from bccnd.drops.entry import PREFIX
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
 from bccnd.log.handlers import LogLine
-from bccnd.monitoring import metrics_health_pages
+from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.status_collector import StatusCollector
 from bccnd.monitoring.status_model import DropRow, Status
@@ -108,7 +108,7 @@ class Observed:
         return self.clock
 
     def page(self, path: str, accept: str = "") -> tuple[int, str, str]:
-        status, kind, body = finished(metrics_health_pages.pages(cast(DaemonState, self))[path](accept))
+        status, kind, body = finished(metrics.pages(cast(DaemonState, self))[path](accept))
         return status, kind, body.decode()
 
     def families(self) -> dict[str, Metric]:

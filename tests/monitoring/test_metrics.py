@@ -24,7 +24,7 @@ from bccnd.gateways import NAMES as GATEWAYS
 from bccnd.gateways.status import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Peer as GatewayPeer
 from bccnd.gateways.status import Status
-from bccnd.monitoring import metrics_health_pages
+from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
@@ -59,7 +59,7 @@ def test_the_pages_are_understood_by_the_parsers_of_their_kinds(busy: Observed) 
         families = list((read_openmetrics if strict else read_plain)(text))
         assert any(family.name == "bccnd_datagrams" for family in families)
     assert busy.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
-    assert set(metrics_health_pages.pages(cast(DaemonState, busy))) == {"/metrics", "/healthz"}
+    assert set(metrics.pages(cast(DaemonState, busy))) == {"/metrics", "/healthz"}
 
 
 def test_every_family_has_the_prefix_and_a_text_and_only_counters_end_in_total(busy: Observed) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from bccnd.cli.shared.lazy_group import complete_files
-from bccnd.cli.shared.options import color_option, safe_numbers_option
+from bccnd.cli.shared.options import color_option, json_option
 from bccnd.cli.shared.output import to_json, visible, wants_colour
 from bccnd.errors import ConfigError
 
@@ -28,8 +28,7 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
     shell_complete=complete_files,
     help="The daemon's configuration. [default: /etc/bccnd/bccnd.yaml]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON list.")
-@safe_numbers_option
+@json_option("Print the results as one JSON list.")
 @color_option
 @click.pass_obj
 def doctor(path: str | None, /, file: str | None, as_json: bool, color: str) -> None:

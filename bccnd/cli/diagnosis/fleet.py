@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from bccnd.cli.shared.connection import fetch_listing, open_bus
-from bccnd.cli.shared.options import Duration, safe_numbers_option
+from bccnd.cli.shared.options import Duration, json_option
 from bccnd.cli.shared.output import print_table, to_json, visible
 from bccnd.client.bus import Connection
 from bccnd.fleet.cell_counters import MINUTES
@@ -28,8 +28,7 @@ Fleet = dict[str, list[Row]]
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with hosts, links and findings.")
-@safe_numbers_option
+@json_option("Print one JSON object with hosts, links and findings.")
 @click.option("--watch", is_flag=True, help="Print again every 2 s, until Ctrl-C.")
 @click.option(
     "--for", "seconds", type=Duration(1.0, MINUTES * 60.0), metavar="TIME", help="Only this last period, up to 10m."

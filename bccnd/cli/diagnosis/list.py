@@ -40,7 +40,7 @@ def _time_of_day(seconds: float) -> str:
 
 
 @click.command()
-@json_option
+@json_option()
 @click.pass_obj
 def clients(path: str | None, as_json: bool) -> None:
     """List the programs connected to the daemon: identity, user, dialect and patterns, queue and losses.
@@ -63,7 +63,7 @@ def _client(row: Row) -> list[str]:
 
 
 @click.command()
-@json_option
+@json_option()
 @click.pass_obj
 def sources(path: str | None, as_json: bool) -> None:
     """List the senders on the segments, the latest first (10,000 at most), then those found dead.
@@ -84,7 +84,7 @@ def _source(row: Row) -> list[str]:
 
 
 @click.command()
-@json_option
+@json_option()
 @click.pass_obj
 def gateways(path: str | None, as_json: bool) -> None:
     """List the gateways of this host, then their peers: messages, and dropped messages by reason.
@@ -116,7 +116,7 @@ def _peer(name: str, peer: Row) -> list[str]:
 @click.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, shell_complete=complete_files)
 @click.option("--fleet", is_flag=True, help="Show which hosts of the fleet sign with each key, have it, or lack it.")
-@json_option
+@json_option()
 @click.pass_obj
 def keys(path: str | None, /, files: Sequence[str], fleet: bool, as_json: bool) -> None:
     """List the fingerprints of the keys that the daemon verifies with, and the sources that sign with each; or print

@@ -220,7 +220,7 @@ def _read_verdicts(_context: click.Context, _param: click.Parameter, words: Sequ
 @click.option(
     "--explain", "explained", is_flag=True, help="Show the clients that received each datagram, and their patterns."
 )
-@json_option
+@json_option()
 @color_option
 @count_options("datagrams")
 @click.pass_obj

@@ -20,7 +20,7 @@ import click
 from bccnd.cli.diagnosis import top_model as model
 from bccnd.cli.diagnosis.top_model import Figures, Row, Snapshot, TrafficCount
 from bccnd.cli.shared.connection import explain, fetch_listing, open_bus
-from bccnd.cli.shared.options import Duration, safe_numbers_option
+from bccnd.cli.shared.options import Duration, json_option
 from bccnd.cli.shared.output import cell_width, cut, fail, to_json, visible
 from bccnd.client.bus import Connection, Gap, connect
 from bccnd.client.message import Message
@@ -273,10 +273,9 @@ def _fit(name: str, width: int) -> str:
 @click.command()
 @click.option("--interval", metavar="TIME", type=Duration(0.1, 3600), default="1s", help="Time between two updates.")
 @click.option("--once", is_flag=True, help="Print the figures of one interval, and end.")
-@click.option("--json", "as_object", is_flag=True, help="With --once: print a JSON object.")
-@safe_numbers_option
+@json_option("With --once: print a JSON object.")
 @click.pass_obj
-def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> None:
+def top(path: str | None, /, interval: float, once: bool, as_json: bool) -> None:
     """Watch the daemon: rates, losses, queues, busiest channels and senders, programs in trouble, and the worst links.
 
     \b
@@ -291,7 +290,7 @@ def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> No
     sources are those that are silent, dead or have missing messages. The last lines are the worst links of the fleet:
     which host loses messages from which other, by their reports.
     """
-    if as_object and not once:
+    if as_json and not once:
         raise click.UsageError("--json needs --once")
     if not once and not sys.stdout.isatty():
         raise click.UsageError("this is no terminal: take --once")
@@ -299,19 +298,19 @@ def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> No
         list(fetch_listing(bus, "daemon"))  # so that errors are reported as by every other command
     with contextlib.closing(Collector(path)) as collector:
         if once:
-            _print_once(collector, interval, as_object)
+            _print_once(collector, interval, as_json)
         else:
             _show(collector, interval)
 
 
-def _print_once(collector: Collector, interval: float, as_object: bool) -> None:
+def _print_once(collector: Collector, interval: float, as_json: bool) -> None:
     try:
         before = collector.fetch()
         collector.count_until(time.monotonic() + interval, None)
         shown = model.figures(before, collector.fetch(), *collector.take_traffic())
     except BusError as error:
         fail(error.detail)
-    if as_object:
+    if as_json:
         click.echo(to_json(asdict(shown) | {"deaf": collector.deaf}))
         return
     from rich.console import Console

@@ -12,7 +12,7 @@ import click
 
 from bccnd.cli.diagnosis.tap import KIND_OF, refuse_to_tap
 from bccnd.cli.shared.connection import open_bus
-from bccnd.cli.shared.options import safe_numbers_option
+from bccnd.cli.shared.options import json_option
 from bccnd.cli.shared.output import fail, print_table, to_json, visible
 from bccnd.core.wire import bccn1, frames
 from bccnd.errors import BadDatagram, BusError
@@ -38,10 +38,9 @@ def without_newline(data: bytes) -> bytes:
 @click.command()
 @click.argument("datagram", required=False)
 @click.option("--hex", "as_hex", is_flag=True, help="The datagram is hexadecimal; blanks and colons are ignored.")
-@click.option("--json", "as_object", is_flag=True, help="Print the answer as a JSON object.")
-@safe_numbers_option
+@json_option("Print the answer as a JSON object.")
 @click.pass_obj
-def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_object: bool) -> None:
+def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_json: bool) -> None:
     """Explain how the daemon would treat DATAGRAM if it arrived now: each stage, the verdict and the receivers.
 
     \b
@@ -70,7 +69,7 @@ def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_object: bo
             if error.reason == "not_permitted":
                 refuse_to_tap("you may not trace: it shows which programs subscribe to what")
             raise
-    if as_object:
+    if as_json:
         click.echo(to_json(answer))
     else:
         _print(answer)

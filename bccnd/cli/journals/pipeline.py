@@ -17,7 +17,7 @@ import click
 
 from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
-from bccnd.cli.shared.options import Duration, compose, safe_numbers_option
+from bccnd.cli.shared.options import Duration, compose, json_option
 from bccnd.cli.shared.output import fail, print_notice, to_json
 from bccnd.cli.shared.progress import show_steps
 from bccnd.errors import PipelineError
@@ -100,8 +100,7 @@ _tables_option: Final = click.option(
 @click.option("--days", metavar="DAY,...", callback=_days, help="Compute only these days, also final ones.")
 @_keep_option
 @spark_options
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
-@safe_numbers_option
+@json_option("Print the summary as one line of JSON.")
 def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool, **spark_settings: Any) -> None:
     """Make all tables of a JOURNAL from scratch.
 
@@ -141,8 +140,7 @@ def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool
 )
 @_keep_option
 @spark_options
-@click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
-@safe_numbers_option
+@json_option("Print a summary of each pass as one line of JSON.")
 def stream(
     journal: str,
     tables: str,

@@ -11,7 +11,7 @@ import click
 from bccnd.cli.journals.pipeline import spark_options
 from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.cli.shared.lazy_group import complete_files
-from bccnd.cli.shared.options import period_options, safe_numbers_option
+from bccnd.cli.shared.options import json_option, period_options
 from bccnd.cli.shared.output import fail, print_notice, to_json, visible
 from bccnd.errors import PipelineError
 
@@ -25,8 +25,7 @@ _NAMED: Final = 5
 @period_options
 @click.option("--title", metavar="TEXT", help="Headline of the page.")
 @spark_options
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
-@safe_numbers_option
+@json_option("Print the findings as one line of JSON.")
 def report(
     where: str, out: str, since: int | None, until: int | None, title: str | None, as_json: bool, **spark_settings: Any
 ) -> None:

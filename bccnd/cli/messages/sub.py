@@ -35,7 +35,7 @@ def _read_format(_context: click.Context, _param: click.Parameter, value: str | 
 #: what `bccn sub` and `bccn direct sub` have in common
 message_options: Final = compose(
     click.argument("patterns", metavar="[PATTERN]...", nargs=-1),
-    json_option,
+    json_option(),
     click.option("--raw", is_flag=True, help="Write only the payloads, byte for byte, without separators."),
     click.option("--format", "template", metavar="TEXT", callback=_read_format, help=_FORMAT_HELP),
     count_options("messages that match"),

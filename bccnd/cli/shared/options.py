@@ -105,16 +105,20 @@ def _note_safe_numbers(context: click.Context, _param: click.Parameter, value: b
     context.meta[SAFE_NUMBERS] = value
 
 
-safe_numbers_option = click.option(
-    "--safe-numbers",
-    is_flag=True,
-    expose_value=False,
-    callback=_note_safe_numbers,
-    help="With --json: write numbers beyond 2^53 as text.",
-)
-json_option = compose(
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line."), safe_numbers_option
-)
+def json_option(text: str = "Print one JSON object per line.") -> Callable[[F], F]:
+    """Return the option to print JSON, with this help, and the option that keeps its numbers exact."""
+    return compose(
+        click.option("--json", "as_json", is_flag=True, help=text),
+        click.option(
+            "--safe-numbers",
+            is_flag=True,
+            expose_value=False,
+            callback=_note_safe_numbers,
+            help="With --json: write numbers beyond 2^53 as text.",
+        ),
+    )
+
+
 color_option = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
 )
