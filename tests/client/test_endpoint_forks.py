@@ -113,68 +113,6 @@ def test_a_child_has_a_new_name_and_numbers_from_the_beginning_or_that_go_on(
     ]
 
 
-def test_targets_choose_the_parent_one_fork_or_all_of_them(segment: Segment, children: Children) -> None:
-    """The targets of the protocol's section on forks, with a parent, two children and a grandchild that listen."""
-    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
-
-    def listen() -> list[bytes]:
-        endpoint.send("ready", endpoint.name)
-        found = []
-        while (message := heard(endpoint)).form != "all":
-            if message.form == "directed":
-                found.append(message.payload)
-        return found
-
-    def child(grandchild: bool) -> None:
-        adopt_a_name(endpoint)
-        have_a_socket(endpoint)
-        line = Children()
-        pid = line.fork(lambda: child(False)) if grandchild else 0
-        endpoint.send("got", b" ".join(listen()))
-        if pid:
-            line.join(pid)
-
-    elder, younger = (children.fork(lambda grandchild=grandchild: child(grandchild)) for grandchild in (True, False))  # type: ignore[misc]
-    names: set[str] = set()
-    while len(names) < 3:
-        message = heard(other)
-        if message.chan == "ready":
-            names.add(message.src)
-    first, second = f"{PARENT}/{elder}", f"{PARENT}/{younger}"
-    (third,) = names - {first, second}
-    assert third.startswith(f"{first}/")
-    everyone = {PARENT, first, second, third}
-    wanted = {
-        PARENT: {PARENT},
-        f"{PARENT}/*": everyone,
-        first: {first},
-        f"{first}/*": {first, third},
-        second: {second},
-        f"{second}/*": {second},
-        third: {third},
-        f"{third}/*": {third},
-        "relay01/cardsys-relay": everyone,
-        "relay01/cardsys-relay/*": everyone,
-        "relay01": everyone,
-        "relay01/*": everyone,
-        "relay01/cardsys": set(),
-        f"{PARENT}/worker-3": set(),
-    }
-    for target in wanted:
-        other.send_to(target, target)
-    other.send_all("that was all")
-    got = {PARENT: [message.payload for message in until_now(endpoint) if message.form == "directed"]}
-    while len(got) < 4:
-        message = heard(other)
-        if message.chan == "got":
-            got[message.src] = message.payload.split()
-    for pid in (elder, younger):
-        children.join(pid)
-    assert got == {
-        name: [target.encode() for target, reached in wanted.items() if name in reached] for name in everyone
-    }
-
-
 def test_a_child_that_reads_from_its_own_socket_or_closes_takes_nothing_from_its_parent(
     segment: Segment, children: Children
 ) -> None:

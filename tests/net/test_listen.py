@@ -166,26 +166,19 @@ def test_a_served_socket_is_refused_and_stays_served(folder: Path) -> None:
         assert greeted(living)
 
 
-def test_a_living_socket_with_a_full_backlog_is_refused_too(folder: Path) -> None:
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET])
+def test_a_living_socket_of_another_kind_or_with_a_full_backlog_is_refused_too(
+    folder: Path, kind: socket.SocketKind
+) -> None:
     path = str(folder / "bus.sock")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as living, contextlib.ExitStack() as knocks:
+    with socket.socket(socket.AF_UNIX, kind) as living, contextlib.ExitStack() as knocks:
         living.bind(path)
-        living.listen(0)
+        if kind != socket.SOCK_DGRAM:
+            living.listen(0)
         with contextlib.suppress(BlockingIOError):
-            while True:
+            while kind == socket.SOCK_SEQPACKET:
                 knock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
                 knocks.enter_context(knock).connect(path)
-        assert refusal(path).reason == "path_served"
-        assert os.path.exists(path)
-
-
-@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
-def test_a_living_socket_of_another_kind_is_refused_too(folder: Path, kind: socket.SocketKind) -> None:
-    path = str(folder / "bus.sock")
-    with socket.socket(socket.AF_UNIX, kind) as living:
-        living.bind(path)
-        if kind == socket.SOCK_STREAM:
-            living.listen()
         assert refusal(path).reason == "path_served"
         assert os.path.exists(path)
 

@@ -105,43 +105,27 @@ def test_what_is_unwatched_is_called_no_more(loop: Loop, pipe: tuple[int, int], 
     loop.unwatch(pipe[0])  # to do so twice is no fault
 
 
-def test_events_of_a_closed_descriptor_do_not_reach_the_next_one_of_its_number(loop: Loop) -> None:
-    watched: list[int] = []
-    new: list[int] = []
-    called: list[int] = []
+def test_events_of_a_closed_descriptor_do_not_reach_the_next_one_of_its_number(
+    loop: Loop, pipe: tuple[int, int], other_pipe: tuple[int, int]
+) -> None:
+    called: list[str] = []
+    out, into = os.pipe2(os.O_NONBLOCK)
 
-    def on_ready(number: int, _events: int) -> None:
-        # Closes the others, for which events wait in this round, and opens as many.
-        called.append(number)
-        for fd in watched:
-            loop.unwatch(fd)
-            os.close(fd)
-        for _ in watched:
-            out, into = os.pipe2(os.O_NONBLOCK)
-            new.extend((out, into))
-            loop.watch(out, READABLE, on_new)
-        watched.clear()
+    def on_ready(own: int, other: int, _events: int) -> None:
+        called.append("old")
+        os.read(own, 1)
+        loop.unwatch(other)
+        os.dup2(out, other)  # closes the other one, for which an event waits in this round
+        loop.watch(other, READABLE, lambda _events: called.append("new"))
 
-    def on_new(events: int) -> None:
-        called.append(-events)
-
-    ends = []
-    for number in range(4):
-        out, into = os.pipe2(os.O_NONBLOCK)
-        os.write(into, b"x")
-        loop.watch(out, READABLE, partial(on_ready, number))
-        watched.append(out)
-        ends.append(into)
-    before = set(watched)
+    loop.watch(pipe[0], READABLE, partial(on_ready, pipe[0], other_pipe[0]))
+    loop.watch(other_pipe[0], READABLE, partial(on_ready, other_pipe[0], pipe[0]))
     turn(loop)
-    assert before & set(new), "no number was used again"
-    assert len(called) == 1
-    os.write(new[1], b"x")
+    assert called == ["old"]
+    os.write(into, b"x")
     turn(loop)
-    assert called[1:] == [-READABLE]
-    for out in new[::2]:
-        loop.unwatch(out)
-    for fd in (*new, *ends):
+    assert called == ["old", "new"]
+    for fd in (out, into):
         os.close(fd)
 
 

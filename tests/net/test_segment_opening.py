@@ -169,18 +169,13 @@ def test_options_of_all_sockets(opens: Opens) -> None:
 @pytest.mark.parametrize("hop_limit", [None, 2, 255])
 def test_multicast_passes_routers_as_allowed_and_comes_back_to_this_host(opens: Opens, hop_limit: int | None) -> None:
     more = {} if hop_limit is None else {"hop_limit": hop_limit}
-    sock, sock6 = opens(GROUP, **more), opens(GROUP6, **more)
+    sock, sock6 = opens(GROUP, **more), opens(GROUP6, bind="::", **more)  # which leaves the port to IPv4
+    assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
     assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == (hop_limit or 1)
     assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS) == (hop_limit or 1)
     assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP) == 1
     assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP) == 1
     assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF) == LO
-
-
-def test_a_socket_for_ipv6_takes_no_ipv4(opens: Opens, port: int) -> None:
-    assert opens(GROUP6, bind="::").getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
-    # And so leaves the port to a segment of the other family.
-    opens(BROADCAST)
 
 
 def members(address: str) -> bool:
