@@ -6,6 +6,7 @@ A gateway is a client of the bus in a process of its own, so that its faults sta
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 import socket
 import time
@@ -127,6 +128,12 @@ async def wait_to_listen(
                 supervisor.status(f"waiting: {error.detail}")
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _RETRY)
+
+
+def cannot_listen(where: str, error: OSError, remedy: str) -> StartError:
+    """Return the error of a start that could not listen: address_taken, cannot_listen."""
+    reason = "address_taken" if error.errno == errno.EADDRINUSE else "cannot_listen"
+    return StartError(reason, f"cannot listen {where}: {error.strerror or error}", remedy)
 
 
 def raise_descriptor_limit(wanted: int) -> int:

@@ -5,7 +5,7 @@ Invariant: text becomes markup only here. Everything that is not `Markup` is esc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Final
@@ -55,12 +55,16 @@ def section(name: str, title: str, *content: object) -> Markup:
     return element("section", heading, *content, id=name, aria_labelledby=f"{name}-title", tabindex="-1")
 
 
-def data_table(caption: str, names: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Markup:
-    """Return a table whose first column holds the row headings.
+def data_table(
+    caption: str, names: tuple[str, ...], rows: Sequence[tuple[object, ...]], empty: str = ""
+) -> Markup | None:
+    """Return a table whose first column holds the row headings; without rows the sentence ``empty``, if there is one.
 
     A name that begins with ``#`` is a column of numbers, one with ``~`` a column of long text. Roles are repeated
     explicitly: CSS lays the table out differently on a small screen, which hides them from screen readers.
     """
+    if not rows:
+        return element("p", empty, class_="none") if empty else None
     plain = [(name.lstrip("#~"), _KINDS.get(name[0])) for name in names]
     head = [element("th", name, scope="col", class_=kind, role="columnheader") for name, kind in plain]
     body = []

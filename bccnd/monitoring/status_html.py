@@ -152,7 +152,7 @@ def _drops(status: Status) -> Markup:
         for one in usual
     ]
     table = data_table("Expected drops", ("Name", "~Where", "#Count", "#Now", "Last", "~Meaning"), rows)
-    return section("drops", "Lost and dropped", cards if serious else nothing, table if usual else None)
+    return section("drops", "Lost and dropped", cards if serious else nothing, table)
 
 
 def _name(one: DropRow) -> Markup:
@@ -216,14 +216,7 @@ def _segments(status: Status) -> Markup:
         ("Delivered", count_text(status.deliveries), f"{rate_text(status.deliveries_rate)}/s to clients"),
         ("Published", count_text(status.published), f"{rate_text(status.published_rate)}/s by clients"),
     )
-    return section(
-        "segments",
-        "Segments",
-        hint,
-        figures,
-        data_table("Segments and links", names, rows),
-        verdicts if status.verdicts else None,
-    )
+    return section("segments", "Segments", hint, figures, data_table("Segments and links", names, rows), verdicts)
 
 
 def _segment(one: SegmentRow) -> tuple[object, ...]:
@@ -252,14 +245,9 @@ def _sources(status: Status) -> Markup:
         "Sources: with losses, silent and dead ones first",
         ("~Source", "State", "Last datagram", "#Missing", "#Lost", "Last loss"),
         [_source(one, status.at) for one in status.sources],
+        "No sources yet.",
     )
-    return section(
-        "sources",
-        "Sources",
-        figures,
-        table if status.sources else e("p", "No sources yet.", class_="none"),
-        more_rows(status.more_sources, "bccn sources"),
-    )
+    return section("sources", "Sources", figures, table, more_rows(status.more_sources, "bccn sources"))
 
 
 def _source(one: SourceRow, at: float) -> tuple[object, ...]:
@@ -282,31 +270,22 @@ def _channels(status: Status) -> Markup:
             (one.chan, rate_text(one.rate), count_text(one.messages), count_text(one.receivers))
             for one in status.channels
         ],
+        "No messages within the last minute.",
     )
-    return section(
-        "channels",
-        "Busiest channels",
-        table if status.channels else e("p", "No messages within the last minute.", class_="none"),
-        more_rows(status.more_channels, "bccn top"),
-    )
+    return section("channels", "Busiest channels", table, more_rows(status.more_channels, "bccn top"))
 
 
 def _clients(status: Status) -> Markup:
     names = ("~Program", "~Identity", "#Queued", "#Queue", "#Lost", "#Published", "#Patterns", "Connected")
-    table = data_table("Clients: slowest first", names, [_client(one, status.at) for one in status.clients])
+    rows = [_client(one, status.at) for one in status.clients]
+    table = data_table("Clients: slowest first", names, rows, "No clients connected.")
     total = len(status.clients) + status.more_clients
     figures = figure_list(
         ("Connected", count_text(total), "on this host"),
         ("Queued", size_text(status.queue_bytes), "for slow clients"),
         ("Patterns", count_text(status.subscriptions), "subscribed to"),
     )
-    return section(
-        "clients",
-        "Clients",
-        figures,
-        table if status.clients else e("p", "No clients connected.", class_="none"),
-        more_rows(status.more_clients, "bccn clients"),
-    )
+    return section("clients", "Clients", figures, table, more_rows(status.more_clients, "bccn clients"))
 
 
 def _client(one: ClientRow, at: float) -> tuple[object, ...]:
@@ -349,9 +328,7 @@ def _gateways(status: Status) -> Markup | None:
             for one in status.peers
         ],
     )
-    return section(
-        "gateways", "Gateways", table, peers if status.peers else None, more_rows(status.more_peers, "bccn gateways")
-    )
+    return section("gateways", "Gateways", table, peers, more_rows(status.more_peers, "bccn gateways"))
 
 
 def _gateway(one: GatewayRow) -> tuple[object, ...]:
@@ -363,8 +340,6 @@ def _gateway(one: GatewayRow) -> tuple[object, ...]:
 
 
 def _events(status: Status) -> Markup:
-    if not status.events:
-        return section("events", "Recent events", e("p", "No log lines yet.", class_="none"))
     table = data_table(
         "Last log lines, latest first",
         ("Time", "Level", "Event", "~Message"),
@@ -377,6 +352,7 @@ def _events(status: Status) -> Markup:
             )
             for one in status.events
         ],
+        "No log lines yet.",
     )
     return section("events", "Recent events", table)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 import time
 from collections.abc import Iterable
@@ -12,8 +11,7 @@ from typing import Final
 from bccnd.config import BrokerSettings
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
-from bccnd.errors import StartError
-from bccnd.gateways.base import format_address, log_peer, set_tcp_options
+from bccnd.gateways.base import cannot_listen, format_address, log_peer, set_tcp_options
 from bccnd.gateways.broker import codec
 from bccnd.gateways.broker.bus_client import BusClient
 from bccnd.gateways.broker.sessions import Sessions
@@ -44,11 +42,8 @@ def listen(kind: socket.SocketKind, where: tuple[str, int], silence: float) -> s
     except OSError as error:
         sock.close()
         key = "tcp" if stream else "udp"
-        raise StartError(
-            "address_taken" if error.errno == errno.EADDRINUSE else "cannot_listen",
-            f"cannot listen on {format_address(where)} ({key.upper()}): {error.strerror}",
-            f"stop the program that has it ('ss -lnp'), or set another address in gateways.broker.{key}",
-        ) from error
+        remedy = f"stop the program that has it ('ss -lnp'), or set another address in gateways.broker.{key}"
+        raise cannot_listen(f"on {format_address(where)} ({key.upper()})", error, remedy) from error
     return sock
 
 

@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from bccnd.errors import StartError
-from bccnd.gateways.base import format_address
+from bccnd.gateways.base import cannot_listen, format_address
 from bccnd.gateways.nng.connection import Connection, Owner
 from bccnd.gateways.nng.tls import Contexts
 from bccnd.gateways.status import Peer
@@ -39,9 +38,8 @@ class Endpoints:
         try:
             self._tasks.append(self._loop.create_task(self._accept(_listen(url), url)))
         except OSError as error:
-            reason = "address_taken" if error.errno == errno.EADDRINUSE else "cannot_listen"
             remedy = "see 'ss -tlnp' for the program that has the port, and 'ip address' for the addresses of this host"
-            raise StartError(reason, f"cannot listen at {url}: {error.strerror or error}", remedy) from error
+            raise cannot_listen(f"at {url}", error, remedy) from error
 
     def dial(self, url: str) -> None:
         """Connect to a URL, and again whenever that is lost."""
