@@ -71,7 +71,7 @@ def _read(path: str) -> tuple[bytes, os.stat_result]:
         with os.fdopen(descriptor, "rb") as file:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
-                raise BadKey(f"key {path} is no regular file", "name a file")
+                raise BadKey(f"key {path} is not a regular file", "name a file")
             return file.read(_MAX_FILE + 1).rstrip(b"\r\n"), info
     except OSError as error:
         raise BadKey(f"cannot read key {path}: {error.strerror}", f"{_HOW_TO}, readable for the daemon") from error
@@ -81,11 +81,9 @@ def _check(key: bytes, path: str, info: os.stat_result) -> None:
     if info.st_uid not in (0, os.geteuid()):
         raise BadKey(f"key {path} belongs to uid {info.st_uid}", f"chown {os.geteuid()} {path}")
     if len(key) > _MAX_FILE:
-        raise BadKey(
-            f"key {path} holds more than {_MAX_FILE} bytes: it is some other file", "name the file with the key"
-        )
+        raise BadKey(f"key {path} has more than {_MAX_FILE} bytes, so it is not a key", "use the file of the key")
     if len(key) < MIN_KEY:
-        raise BadKey(f"key {path} holds {len(key)} bytes, at least {MIN_KEY} are needed", _HOW_TO)
+        raise BadKey(f"key {path} has {len(key)} bytes, at least {MIN_KEY} are required", _HOW_TO)
 
 
 def _check_pem(key: bytes, kind: Literal["private_key", "public_key"], path: str) -> None:

@@ -41,7 +41,7 @@ def test_a_secret_is_the_file_without_its_line_end_and_a_pair_is_read_half_by_ha
         (KEY, 0o640, "hmac", "others can read it"),
         (KEY, 0o604, "sig", "others can read it"),
         (KEY[: MIN_KEY - 1], 0o600, "hmac", "16"),
-        (b"x" * 5000, 0o600, "hmac", "some other file"),
+        (b"x" * 5000, 0o600, "hmac", "so it is not a key"),
         *((key, 0o600, "hmac", "signatures") for key in (PRIVATE, signatures.public_of(PRIVATE))),
         *((key, 0o600, "sig", "private key") for key in (KEY, signatures.public_of(PRIVATE))),
     ],

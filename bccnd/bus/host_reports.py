@@ -99,7 +99,7 @@ class HostReports:
         try:
             self._publish()
         except Exception:  # noqa: BLE001 - the daemon can do without it
-            log.bug("a report has failed because of a bug in this daemon; the next one will be tried")
+            log.bug("a report failed because of a bug in this daemon; the next one will be tried")
 
     def _publish(self) -> None:
         self.refresh()

@@ -42,7 +42,7 @@ def run(name: str, settings: Settings, path: str | None, *, bound: bool) -> int:
         log.event("gateway_refused", f"{name}: {error}", remedy=error.remedy, gateway=name, reason=error.reason)
         return 1 if error.reason in _TEMPORARY else 2
     except Exception:  # noqa: BLE001 - logged; the gateway is started again
-        log.event("internal_error", f"the gateway {name} has met a bug", trace=True)
+        log.event("internal_error", f"the gateway {name} failed because of a bug", trace=True)
         return 1
     finally:
         manager.close()

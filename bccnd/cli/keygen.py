@@ -41,7 +41,7 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
     if not force:
         for name in [file, *([f"{file}.pub"] if algorithm == "sig" else [])]:
             if os.path.exists(name):
-                fail(f"{name} exists\n  remedy: choose another name, or --force to replace the key in it")
+                fail(f"{name} exists\n  remedy: choose another name, or use --force to replace the key")
     from bccnd.core.trust.integrity_algorithms import fingerprint
 
     if algorithm == "hmac":
@@ -55,7 +55,7 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
     public = signatures.public_of(private)
     _write(file, private, 0o600)
     _write(f"{file}.pub", public, 0o644)
-    half = f"{file}.pub: its public half, mode 0644, fingerprint {signatures.fingerprint_of(public)}"
+    half = f"{file}.pub: its public key, mode 0644, fingerprint {signatures.fingerprint_of(public)}"
     click.echo(f"{file}: a new private key (Ed25519), mode 0600; {half}", err=True)
 
 

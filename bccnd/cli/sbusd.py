@@ -148,7 +148,7 @@ def _open(address: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
         if isinstance(where, int):
             for flag, bits in (("-g", 0o070), ("-o", 0o007)):
                 if mode & bits:
-                    text = f"{flag} means nothing for a socket that was opened by others"
+                    text = f"{flag} has no effect on an inherited socket"
                     log.event("doubtful_setting", text, setting=flag)
             return adopt(where), ""
         listener = listen_abstract(where or None)
@@ -220,7 +220,7 @@ def _uid_of(user: str) -> int:
     try:
         return int(user) if user.isascii() and user.isdigit() else pwd.getpwnam(user).pw_uid
     except KeyError:
-        raise click.UsageError(f"-u {user}: there is no such user") from None
+        raise click.UsageError(f"-u {user}: no such user") from None
 
 
 def _fail(message: str) -> NoReturn:

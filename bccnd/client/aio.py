@@ -271,7 +271,7 @@ class AsyncConnection(Calls, _Messages):
             self._schedule_dispatch()
 
     def _report(self, error: Exception) -> None:
-        self._loop.call_exception_handler({"message": "a callback of bccnd has raised", "exception": error})
+        self._loop.call_exception_handler({"message": "a callback of bccnd raised an error", "exception": error})
 
 
 def _current_task() -> asyncio.Task[Any] | None:

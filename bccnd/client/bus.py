@@ -141,7 +141,7 @@ def _not_awaited(result: object) -> TypeError:
     """The error of a callback that was no ``async def``, but has returned a coroutine all the same."""
     if isinstance(result, Coroutine):
         result.close()
-    return TypeError(f"a callback has returned {result!r}, which only bccnd.aio awaits")
+    return TypeError(f"a callback returned {result!r}, which only bccnd.aio awaits")
 
 
 class _Deadline:

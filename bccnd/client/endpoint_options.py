@@ -39,7 +39,7 @@ def udp_options(address: str, port: int, bind: str, interface: str | None, hop_l
     try:
         ipaddress.ip_address(address)
     except ValueError as wrong:
-        raise EndpointError("bad_address", f"{address!r} is no address; write it in numbers") from wrong
+        raise EndpointError("bad_address", f"{address!r} is not a numeric address") from wrong
     check_range("port", port, 1, 65_535)
     check_range("hop_limit", hop_limit, 1, 255)
     return UdpOptions(

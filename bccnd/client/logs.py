@@ -20,7 +20,7 @@ def log_event(daemon: str, event: Event) -> None:
         return
     match event:
         case Away(reason=reason):
-            logger.warning("%s has gone: %s", daemon, reason)
+            logger.warning("the connection to %s was lost: %s", daemon, reason)
         case Reconnected(seconds=seconds):
             logger.info("%s is back after %.1f s", daemon, seconds)
         case Gap(lost=lost):

@@ -237,7 +237,7 @@ class Session:
         """A request was not answered within so many seconds."""
         if not self.ready:
             return self.away_error(timeout)
-        return RequestTimeout("no_answer", f"{self.daemon} has not answered within {timeout:g} s")
+        return RequestTimeout("no_answer", f"{self.daemon} did not answer within {timeout:g} s")
 
     def published(self) -> None:
         self._published += 1
@@ -302,7 +302,7 @@ class Session:
         """Raises ConnectionLost, once, if a daemon had gone before it had confirmed what was published."""
         in_doubt, self._in_doubt = self._in_doubt, False
         if in_doubt:
-            detail = "was away before it had confirmed all that was published: what of it was sent is unknown"
+            detail = "ended before it confirmed all messages: it is unknown which of them were sent"
             raise ConnectionLost("connection_lost", f"{self.daemon} {detail}")
 
     # -- what has come

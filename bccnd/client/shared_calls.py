@@ -293,7 +293,7 @@ class Calls(Client):
         if isinstance(pending.answer, Refusal):
             raise_refused(pending.answer)
         if not isinstance(pending.answer, Message):
-            raise RequestTimeout("no_answer", f"nobody has answered on {chan} within {timeout:g} s")
+            raise RequestTimeout("no_answer", f"no program answered on {chan} within {timeout:g} s")
         return pending.answer
 
     async def identity(self) -> str:

@@ -26,7 +26,7 @@ class Document:
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 0
             reason = " ".join(str(part) for part in (error.context, error.problem) if part)
-            remedy = "check the indentation and quotes of that line and the one before"
+            remedy = "check the indentation and quotes of this line and the one before"
             raise ConfigError([Fault(path, line, "", reason, remedy)]) from error
         except yaml.YAMLError as error:
             raise ConfigError([Fault(path, 0, "", str(error), "save it as plain UTF-8 text")]) from error

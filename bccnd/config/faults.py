@@ -60,7 +60,7 @@ def _suggest_keys(where: tuple[int | str, ...]) -> str:
             model = _section_of(model.model_fields[part].annotation) or model
     close = difflib.get_close_matches(str(where[-1]), list(model.model_fields), n=1)
     known = ", ".join(model.model_fields)
-    return f"did you mean {close[0]}?" if close else f"known keys here: {known}"
+    return f"did you mean {close[0]}?" if close else f"valid keys: {known}"
 
 
 def _section_of(annotation: object) -> type[BaseModel] | None:

@@ -43,10 +43,10 @@ class NngSettings(Section):
     def _check_urls(self) -> NngSettings:
         urls = self.listen + self.dial
         if not urls:
-            raise refuse("a link that neither listens nor dials", "set listen or dial, or leave out gateways.nng")
+            raise refuse("a link that neither listens nor dials", "set listen or dial, or remove gateways.nng")
         for url in urls:
             if urls.count(url) > 1:
-                raise refuse(f"{url} is listed twice", "leave one of them out")
+                raise refuse(f"{url} is listed twice", "remove one of them")
         if any(url.startswith("tls") for url in urls) and self.tls is None:
             raise refuse(
                 "tls+tcp needs certificates", "set tls: {ca: FILE, certificate: FILE, key: FILE}, see docs/links.md"
@@ -84,7 +84,7 @@ class BrokerSettings(Section):
     @model_validator(mode="after")
     def _check_listeners(self) -> BrokerSettings:
         if self.tcp is None and self.udp is None:
-            raise refuse("a broker that listens nowhere", "set tcp or udp, or leave out gateways.broker")
+            raise refuse("a broker that listens nowhere", "set tcp or udp, or remove gateways.broker")
         if self.broadcasts_for_strangers and not self.broadcast_strangers:
             raise refuse(
                 "with gateways.broker.broadcast, any program that can send to gateways.broker.udp makes this host "

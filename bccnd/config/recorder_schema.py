@@ -73,6 +73,7 @@ class RecorderSettings(Section):
     def _check_spool_size(self) -> RecorderSettings:
         if self.spool_size < 2 * self.rotate_size:
             raise refuse(
-                "the spool does not hold two logs", "set spool_size to at least twice rotate_size, or lower rotate_size"
+                "the spool is too small for two logs",
+                "set spool_size to at least twice rotate_size, or lower rotate_size",
             )
         return self

@@ -45,11 +45,11 @@ def _read_key(read: Callable[[str], bytes], path: str) -> bytes:
     except BadKey as bad:
         detail, remedy = bad.detail, bad.remedy
         if passed is not None:
-            detail = detail.replace(passed, f"{path}, as systemd has passed it,")
+            detail = detail.replace(passed, f"{path}, as passed by systemd,")
             remedy = f"{remedy.replace(passed, path)}; then {_RESTART}"
         elif isinstance(bad.__cause__, OSError) and os.environ.get("CREDENTIALS_DIRECTORY"):
             name = os.path.basename(path)
-            remedy = f"systemd passes keys at the start only: put {name} into {KEY_FOLDER} and {_RESTART}"
+            remedy = f"systemd passes keys only at the start: put {name} into {KEY_FOLDER} and {_RESTART}"
         raise refuse(detail, remedy) from bad
 
 
@@ -72,8 +72,8 @@ def _find_id(name: str, kind: str, look_up: Callable[[], int]) -> int:
         try:
             return look_up()
         except KeyError:
-            remedy = f"create it ({kind}add --system {name}), or leave it out"
-            raise refuse(f"there is no {kind} {name}", remedy) from None
+            remedy = f"create it ({kind}add --system {name}), or remove it"
+            raise refuse(f"no {kind} is named {name}", remedy) from None
     if not name.isascii() or len(name) > 10 or int(name) >= (1 << 32) - 1:
         raise refuse(f"{quote(name)} is not the number of a {kind}", "write a number below 4294967295, or a name")
     return int(name)

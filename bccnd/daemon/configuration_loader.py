@@ -84,7 +84,7 @@ class ConfigurationLoader:
         """Report that loading takes too long. What the thread finds later is not used, unless `start` is called."""
         self._again = False
         remedy = "check that the directory service answers ('getent group NAME'), and reload again"
-        self._finish(_failed(f"reading it and looking up its users and groups takes more than {TIMEOUT:g} s", remedy))
+        self._finish(_failed(f"reading it and finding its users and groups took more than {TIMEOUT:g} s", remedy))
 
     def close(self) -> None:
         """Stop waiting; a thread that still runs ends with the process."""

@@ -59,7 +59,7 @@ class GatewayProcesses:
         for name in [report["gateway"] for report in self._links if not report["up"]]:
             log.event(
                 "doubtful_setting",
-                f"gateways.{name} is configured, and no such gateway is running",
+                f"gateways.{name} is configured, but no such gateway is running",
                 remedy=f"systemctl enable --now bccnd-{name}, and see 'systemctl status bccnd-{name}'",
                 setting=f"gateways.{name}",
             )

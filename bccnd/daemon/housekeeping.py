@@ -56,7 +56,7 @@ def _run(task: Callable[[], object]) -> None:
     try:
         task()
     except Exception:  # noqa: BLE001 - the daemon can do without it
-        log.bug("a periodic task has failed because of a bug in this daemon; it will be tried again")
+        log.bug("a periodic task failed because of a bug in this daemon; it will be tried again")
 
 
 def _collect_garbage() -> None:

@@ -73,8 +73,8 @@ def repeat_rules(settings: Settings) -> list[RepeatRule]:
     if settings.dedup.late == "drop" and any(rule.spacing for rule in rules):
         log.event(
             "doubtful_setting",
-            "repeat: a copy that arrives behind a later message of the same program is dropped as stale by every "
-            "daemon with dedup.late: drop, as here",
+            "repeat: if a copy arrives after a later message of the same program, daemons with dedup.late: drop, as "
+            "here, drop it as stale",
             remedy="set dedup.late: deliver on all hosts, or spacing: 0",
             setting="repeat",
         )

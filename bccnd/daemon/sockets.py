@@ -36,8 +36,8 @@ def explain_exhaustion() -> Iterator[None]:
             raise
         raise StartError(
             "no_resources",
-            f"the system lacks what the start needs: {error.strerror}",
-            "raise LimitNOFILE= or MemoryMax= of the service, or see what takes so much (free, lsof)",
+            f"the system lacks resources for the start: {error.strerror}",
+            "raise LimitNOFILE= or MemoryMax= of the service, or find the programs that use so many (free, lsof)",
         ) from error
 
 

@@ -26,8 +26,8 @@ _REFUSED: Final = (
 )
 #: errno of an attempt to connect: what it means, and what to do with the service
 _CONNECT_ERRORS: Final = {
-    "ENOENT": (" is not there: no daemon runs, or it has another bus.path", "start"),
-    "ENOTSOCK": (" is no socket: remove it", "restart"),
+    "ENOENT": (" does not exist: no daemon runs, or it has another bus.path", "start"),
+    "ENOTSOCK": (" is not a socket: remove it", "restart"),
     "ECONNREFUSED": (": no program listens there", "restart"),
     "EAGAIN": (": its queue of connections is full", "restart"),
 }
@@ -61,14 +61,14 @@ def check_group(probe: Probe) -> Iterator[Finding]:
     configured, found, user = probe.settings.bus.all_sockets[0].group, probe.bus_socket(probe.bus_path), probe.user
     group = found.group or (group_name(configured) if configured is not None else "")
     if not group:
-        yield ok("the bus belongs to no group in particular")
+        yield ok("the bus has no group of its own")
     elif group in user.session_groups:
         yield ok(f"{user.name} is in {group}")
     elif user.name == "root" or not found.error:
-        yield ok(f"{user.name} is not in {group}, and may connect all the same")
+        yield ok(f"{user.name} is not in {group}, but may connect")
     elif group == "root":
         remedy = "set bus.group: bccn (groupadd --system bccn), and restart the daemon"
-        yield look("the bus belongs to the group root, which is for root alone", remedy)
+        yield look("the bus belongs to the group root, which only root is in", remedy)
     elif group in user.groups:
         finding = f"{user.name} is in {group}, but was not when this session began"
         yield look(finding, f"log in again, or for this terminal: newgrp {group}")
@@ -83,9 +83,12 @@ def check_daemon(probe: Probe) -> Iterator[Finding]:
     if answer.error == "no_daemon":
         yield wrong(f"no daemon answers: {answer.detail}", f"{probe.service('start')}, or name its socket: --socket")
     elif answer.error == "no_answer":
-        reason, remedy = "it hangs or is overloaded", f"{probe.service('restart')}; kill -ABRT logs where it stands"
+        reason, remedy = (
+            "the daemon hangs or is overloaded",
+            f"{probe.service('restart')}; kill -ABRT logs a stack trace",
+        )
         if answer.state in ("T", "t"):
-            reason, remedy = "it is stopped (SIGSTOP, or a debugger)", f"kill -CONT {answer.pid}"
+            reason, remedy = "the daemon is stopped (SIGSTOP, or a debugger)", f"kill -CONT {answer.pid}"
         yield wrong(f"a daemon listens and did not answer within {answer.seconds:.0f} s: {reason}", remedy)
     elif answer.error == "not_permitted":
         yield not_checked(answer.detail, "adduser USER bccn, and log in again; or run this as root")
@@ -105,7 +108,7 @@ def check_traffic(probe: Probe) -> Iterator[Finding]:
     """What the daemon has refused, missed and dropped."""
     status = probe.daemon.status
     if not status:
-        yield not_checked("no daemon reports what it has counted")
+        yield not_checked("no daemon reports its counters")
         return
     received, found = status.get("received", 0), []
     for verdict in _REFUSED:
@@ -129,16 +132,18 @@ def check_gateways(probe: Probe) -> Iterator[Finding]:
     """Whether the configured gateways run, and links reach their peers."""
     nng, rows = probe.settings.gateways.nng, {str(row.get("gateway")): row for row in probe.daemon.gateways}
     if not probe.gateways or not probe.daemon.status:
-        yield ok("none are configured") if not probe.gateways else not_checked("no daemon reports their state")
+        yield (
+            ok("none are configured") if not probe.gateways else not_checked("no daemon reports the state of gateways")
+        )
         return
     for name in probe.gateways:
         row, unit = rows.get(name, {}), f"bccnd-{name}"
         peers, dialled = int(row.get("peers_connected", 0)), len(nng.dial) if nng and name == "nng" else 0
         if not row.get("up"):
             remedy = f"{probe.service('status', unit)}; {probe.service('enable --now', unit)}; see its log"
-            yield wrong(f"{name} is configured and does not run", remedy)
+            yield wrong(f"{name} is configured, but does not run", remedy)
         elif peers < dialled:
-            remedy = "bccn gateways; on the other host: does it listen, do the certificates fit? docs/links.md"
+            remedy = "bccn gateways; check that the other host listens and that certificates match (docs/links.md)"
             yield look(f"{name}: {peers} of {dialled} peers that are dialled are connected", remedy)
         else:
             yield ok(f"{name} runs with {peers} peer{'s' * (peers != 1)}")

@@ -26,7 +26,7 @@ def check_configuration(probe: Probe) -> Iterator[Finding]:
     if not probe.target.faults:
         yield ok(f"{probe.target.file}: in order")
     if probe.target.settings is None:
-        yield not_checked("all that follows goes by the defaults, until these faults are corrected")
+        yield not_checked("the other checks use the defaults until these faults are corrected")
 
 
 def check_keys(probe: Probe) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def check_keys(probe: Probe) -> Iterator[Finding]:
         missing = f"bccn keygen {path}, or copy an existing key there"
         for finding in _check_file(probe, f"{kind} {path}", path, missing, secret=bool(algorithm)):
             problem = probe.key_problem(path, algorithm) if finding.state == "ok" else ""
-            yield wrong(f"{kind} {path}: {problem}", "replace it by the right file") if problem else finding
+            yield wrong(f"{kind} {path}: {problem}", "replace it with the right file") if problem else finding
         if probe.by_service and not path.startswith(f"{KEY_FOLDER}/"):
             remedy = f"move it to {KEY_FOLDER}, change the configuration, and {probe.service('restart')}"
             yield look(f"{kind} {path}: the service gets keys from {KEY_FOLDER} only", remedy)
@@ -51,7 +51,7 @@ def check_certificates(probe: Probe) -> Iterator[Finding]:
     tls = probe.settings.gateways.nng.tls if probe.settings.gateways.nng is not None else None
     for name in () if tls is None else ("ca", "certificate", "key"):
         path = os.path.join(os.path.dirname(probe.target.file), getattr(tls, name))
-        remedy = "make a new one, as docs/links.md says"
+        remedy = "make a new one (docs/links.md)"
         for finding in _check_file(probe, f"tls.{name} {path}", path, remedy, secret=name == "key"):
             if finding.state != "ok" or name == "key":
                 yield finding
@@ -59,7 +59,7 @@ def check_certificates(probe: Probe) -> Iterator[Finding]:
             try:
                 days = probe.certificate_expires(path) / DAY
             except ValueError:
-                yield wrong(f"tls.{name} {path}: holds no certificate in PEM", remedy)
+                yield wrong(f"tls.{name} {path}: has no certificate in PEM", remedy)
             else:
                 text = f"tls.{name} {path} {f'expires in {days:.0f} days' if days > 0 else 'has expired'}"
                 yield ok(text) if days >= RENEWAL else (look if days > 0 else wrong)(text, remedy)
@@ -70,7 +70,7 @@ def _check_file(probe: Probe, what: str, path: str, missing: str, *, secret: boo
     try:
         file, folder = probe.stat(path), probe.stat(os.path.dirname(path) or "/")
     except PermissionError:
-        yield not_checked(f"{what}: this user may not look there", "run this as root")
+        yield not_checked(f"{what}: this user may not read the folder", "run this as root")
         return
     except OSError as error:
         yield wrong(f"{what}: {error.strerror}", missing)
@@ -78,13 +78,13 @@ def _check_file(probe: Probe, what: str, path: str, missing: str, *, secret: boo
     mode, faults = stat.S_IMODE(file.st_mode), []
     credential = file.st_uid == 0 and not mode & ~0o440
     if not stat.S_ISREG(file.st_mode):
-        faults.append(wrong(f"{what} is no regular file", missing))
+        faults.append(wrong(f"{what} is not a regular file", missing))
     elif secret and mode & 0o077 and not credential:
         faults.append(wrong(f"{what} has mode {mode:04o}: others can read it", f"chmod 600 {path}"))
     elif not secret and mode & 0o022:
         faults.append(wrong(f"{what} has mode {mode:04o}: others can replace it", f"chmod 644 {path}"))
     if probe.owner is not None and file.st_uid not in (0, probe.owner):
-        finding = f"{what} belongs to uid {file.st_uid}; the daemon takes only its own and root's"
+        finding = f"{what} belongs to uid {file.st_uid}; the daemon accepts only its own files and root's"
         faults.append(wrong(finding, f"chown {probe.owner} {path}"))
     if folder.st_mode & 0o022 and not folder.st_mode & stat.S_ISVTX:
         finding = f"{what}: others can write to its folder, and so replace it"

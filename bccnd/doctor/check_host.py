@@ -31,7 +31,7 @@ def check_service(probe: Probe) -> Iterator[Finding]:
     for name, unit in units.items():
         state, boot, restarts = unit.get("ActiveState"), unit.get("UnitFileState"), unit.get("NRestarts")
         if state == "active" and name == "bccnd.service" and boot in ("disabled", "masked"):
-            yield look(f"{name} runs, and will not after a boot ({boot})", f"systemctl enable {name}")
+            yield look(f"{name} runs, but will not start at boot ({boot})", f"systemctl enable {name}")
         elif state == "active":
             yield ok(f"{name} is active")
         elif state != "failed" and name.endswith(".socket"):
@@ -54,7 +54,7 @@ def check_log(probe: Probe) -> Iterator[Finding]:
     try:
         events = probe.recent_warnings(UNITS)
     except ProbeError as error:
-        yield not_checked(f"cannot tell: {error}", f"look as root with: {_LOG}")
+        yield not_checked(f"cannot tell: {error}", f"read it as root with: {_LOG}")
         return
     for event in events:
         repeated = f" ({event.times:,} times, this is the last)" if event.times > 1 else ""
@@ -67,7 +67,7 @@ def check_descriptors(probe: Probe) -> Iterator[Finding]:
     """Whether the daemon may open as many files as its clients need."""
     found = re.search(r"^Max open files +(\d+)", probe.read_text(f"/proc/{probe.pid}/limits"), re.MULTILINE)
     if found is None:
-        yield not_checked("the daemon's limits cannot be read: it does not run here")
+        yield not_checked("the daemon's limits cannot be read: no daemon runs here")
         return
     clients = probe.settings.bus.max_clients
     # As a service it has open, beside each connection, the log that outlives it.
@@ -81,14 +81,16 @@ def check_descriptors(probe: Probe) -> Iterator[Finding]:
 def check_clock(probe: Probe) -> Iterator[Finding]:
     """Whether the clock is set and synchronised; by how much it is wrong, chronyc and timedatectl say."""
     if time.time() < NEVER_SET:
-        finding = "it is before 2024: numbers begin at the clock, and other hosts will take ours for old ones"
+        finding = (
+            "it is before 2024: numbers begin at the clock, so other hosts will treat the messages of this host as old"
+        )
         yield wrong(finding, "timedatectl set-ntp true, or date -s")
         return
     try:
         synchronised = probe.run("timedatectl", "show", "--property=NTPSynchronized", "--value").strip()
     except ProbeError as error:
-        yield not_checked(f"cannot tell: {error}", "look with: chronyc tracking, or adjtimex --print")
+        yield not_checked(f"cannot tell: {error}", "check with: chronyc tracking, or adjtimex --print")
         return
     remedy = "timedatectl set-ntp true (chrony or systemd-timesyncd; for a container on its host)"
-    unset = look("it is not synchronised: times of several hosts will not fit together", remedy)
+    unset = look("it is not synchronised: the times of several hosts are not comparable", remedy)
     yield ok("synchronised") if synchronised == "yes" else unset

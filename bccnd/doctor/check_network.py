@@ -15,7 +15,7 @@ from bccnd.errors import StartError
 #: bytes of the headers of IPv4 and UDP
 HEADERS: Final = 28
 _PORT_REASONS: Final = ("port_in_use", "port_refused")
-_LOOK_AT_RULES: Final = "look as root with: nft list ruleset; iptables-save"
+_LOOK_AT_RULES: Final = "list the rules as root: nft list ruleset; iptables-save"
 
 
 def check_interface(probe: Probe) -> Iterator[Finding]:
@@ -32,10 +32,10 @@ def check_interface(probe: Probe) -> Iterator[Finding]:
         flags, mtu = row.get("flags", ()), row.get("mtu", 0)
         addresses = [f"{one['local']}/{one['prefixlen']}" for one in row.get("addr_info", ()) if "." in one["local"]]
         if not name:
-            yield not_checked(f"{what}it is not known by which interface {segment.address} is reached", "ip route")
+            yield not_checked(f"{what}the interface for {segment.address} is unknown", "ip route")
         elif not row:
-            remedy = "correct segments.interface, or wait until it is there: ip link"
-            yield wrong(f"{what} does not exist; there are: {', '.join(interfaces)}", remedy)
+            remedy = "correct segments.interface, or wait until it exists: ip link"
+            yield wrong(f"{what} does not exist; the interfaces are: {', '.join(interfaces)}", remedy)
         elif "UP" not in flags:
             yield wrong(f"{what} is down", f"ip link set {name} up")
         elif "LOWER_UP" not in flags:
@@ -94,11 +94,11 @@ def check_port(probe: Probe) -> Iterator[Finding]:
         others = [one.processes for one in sockets if one.processes and one.processes not in own]
         if others:
             remedy = f"nothing for a BCCN program ('bccn direct'); for a second daemon: kill {next(iter(others[0]))}"
-            yield look(f"{what}: held by {_list(others)} as well; each of them gets all broadcasts", remedy)
+            yield look(f"{what}: also held by {_list(others)}; each of them receives all broadcasts", remedy)
         if own:
             yield ok(f"{what} is held by {_list(own)}")
         elif len(others) < len(sockets):
-            yield not_checked(f"{what}: sockets are open there whose processes only root sees", "run this as root")
+            yield not_checked(f"{what}: sockets are open whose processes only root sees", "run this as root")
         elif not probe.daemon.status and not sockets:
             yield ok(f"{what} is free")
         elif probe.daemon.status:
@@ -107,7 +107,10 @@ def check_port(probe: Probe) -> Iterator[Finding]:
 
 
 def _list(processes: Iterable[dict[int, str]]) -> str:
-    return ", ".join(f"{name} (pid {pid})" for one in processes for pid, name in one.items()) or "only root sees which"
+    return (
+        ", ".join(f"{name} (pid {pid})" for one in processes for pid, name in one.items())
+        or "only root sees from which"
+    )
 
 
 def check_receive_buffer(probe: Probe) -> Iterator[Finding]:
@@ -122,7 +125,7 @@ def check_receive_buffer(probe: Probe) -> Iterator[Finding]:
             yield not_checked(f"{what}: cannot tell: {getattr(error, 'detail', error)}", "see port and route")
             continue
         if drops := sum(one.drops for one in sockets):
-            finding = f"{what}: the kernel dropped {drops:,} datagrams that were not read in time"
+            finding = f"{what}: the kernel dropped {drops:,} datagrams because the daemon did not read them in time"
             remedy = f"raise segments.receive_buffer to {2 * wanted}, and net.core.rmem_max; bccn top shows the load"
             yield look(finding, remedy)
         subject = "the daemon's socket has" if own else "the kernel grants"
@@ -147,7 +150,7 @@ def check_round_trip(probe: Probe) -> Iterator[Finding]:
         f"its broadcast returned from {trip.returned} of {len(trip.segments)} segments",
         ", ".join(trip.segments),
     )
-    remedy = "see interface and firewall; tcpdump -ni INTERFACE udp port PORT shows whether it is sent"
+    remedy = "see interface and firewall; tcpdump -ni INTERFACE udp port PORT shows whether the broadcast is sent"
     if trip.returned >= len(trip.segments):
         yield ok(f"{count}: {names}")
     elif trip.missing:
@@ -175,4 +178,4 @@ def check_firewall(probe: Probe) -> Iterator[Finding]:
         )
         yield look(f"active: {chains}; our own broadcast does not return", remedy)
     else:
-        yield not_checked(f"active: {chains}; cannot tell what it lets in", _LOOK_AT_RULES)
+        yield not_checked(f"active: {chains}; it is unknown which traffic it accepts", _LOOK_AT_RULES)

@@ -147,7 +147,7 @@ class Probe:
             return probe_daemon.RoundTrip(skipped="the daemon does not answer: see daemon")
         if self.target.configuration is None:
             # Other hosts would count an unsigned message as an attack.
-            skipped = "no daemon runs, and the keys cannot be read: nothing is sent without a signature"
+            skipped = "no daemon runs, and the keys cannot be read: the test needs a signature"
             remedy = "start the daemon, or run this as a user that may read the keys"
             return probe_daemon.RoundTrip(skipped=skipped, remedy=remedy)
         return probe_daemon.trip_without_daemon(self.target.configuration)

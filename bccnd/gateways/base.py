@@ -78,7 +78,7 @@ def log_drops(status: Status, reasons: Iterable[str]) -> None:
     for reason in reasons:
         if count := log.repeats.growth((name, reason), status.dropped.get(reason, 0)):
             means, remedy = BY_NAME["gateway_dropped", reason].explain()
-            text = f"{name}: dropped {count} times since that was last reported ({reason}): {means}"
+            text = f"{name}: dropped {count} times since the last report ({reason}): {means}"
             log.event("gateway_dropped", text, remedy=remedy, gateway=name, reason=reason, drop=reason, count=count)
 
 
@@ -99,7 +99,7 @@ def log_loop_errors(gateway: str) -> None:
         try:
             raise context.get("exception") or RuntimeError(context.get("message"))
         except Exception:  # noqa: BLE001 - raised for the log to find it
-            log.bug(f"the gateway {gateway} has met a bug", gateway=gateway)
+            log.bug(f"the gateway {gateway} failed because of a bug", gateway=gateway)
 
     asyncio.get_running_loop().set_exception_handler(on_error)
 

@@ -30,11 +30,11 @@ class MemoryKeeper:
         refused = self._memory.refused - self._refused
         if refused:
             self._refused += refused
-            self._report(refused, "there is no memory for more", "the sources silent for longest are forgotten")
+            self._report(refused, "no memory is left for more sources", "the sources silent for longest are forgotten")
         if now >= self._next_try and not self._handover.store_memory():
             self._next_try = now + self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
-            self._report(1, "systemd does not take their memory", "after a restart the daemon starts with no sources")
+            self._report(1, "systemd does not accept their memory", "after a restart the daemon starts with no sources")
 
     def _report(self, count: int, error: str, effect: str) -> None:
         self.failures += count

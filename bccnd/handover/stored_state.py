@@ -249,7 +249,7 @@ class Handover:
         slot = self._take_slot()
         if slot < 0:
             file.close()
-            self._not_kept(OSError(0, "there are too many"))
+            self._not_kept(OSError(0, "too many are stored"))
             return
         layout.write_number(self.inflight.memory, layout.AT_CLIENTS, client.number)
         layout.write_slot(self.inflight.memory, slot, layout.ClientSlot(client.number, 0, 0, 0))
@@ -260,7 +260,7 @@ class Handover:
         # Without the state of the input a client could miss messages of it, or get them twice.
         if not (self._store_inflight() and self._store.store(name, client.fd, file.fd)):
             self.forget(client)
-            self._not_kept(OSError(0, "systemd does not take its connection"))
+            self._not_kept(OSError(0, "systemd does not accept its connection"))
 
     def resume(self, client: Storable, stored: Stored) -> None:
         """Store a restored client again."""
@@ -268,7 +268,7 @@ class Handover:
         if slot < 0:
             self._store.forget(f"{CLIENT}{client.number}")
             stored.file.close()
-            self._not_kept(OSError(0, "there are too many"))
+            self._not_kept(OSError(0, "too many are stored"))
             return
         layout.write_slot(self.inflight.memory, slot, self._slot_of(stored))
         self._begin(client, slot, stored.file)
@@ -348,7 +348,7 @@ class Handover:
             if fd < 0 and slot_layout.SLOTS < size <= MAX_MEMORY and magic == slot_layout.MAGIC:
                 fd = one
             else:
-                self._drop("what a daemon of another version knew of its sources, and its counters", MEMORY, one)
+                self._drop("the state of sources and the counters of another version", MEMORY, one)
                 self._unstored_memory = True  # all of this name are forgotten, also what is in use
         if fd < 0:
             fd = create(MEMORY)
@@ -360,7 +360,7 @@ class Handover:
         memory = SlotMemory(mapped, partial(_reserve, fd), expected)
         dropped = memory.restore(self.interrupted)
         if dropped:
-            self.dropped.append(f"what was known of {dropped} sources, which is damaged")
+            self.dropped.append(f"the damaged state of {dropped} sources")
         self.inflight.attach(memory)
         self.store_memory()
         return memory

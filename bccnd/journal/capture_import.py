@@ -133,7 +133,7 @@ def _packets(where: str, tally: CaptureCounts, on_bytes: Callable[[int], None] =
     except pa.ArrowInvalid as error:
         raise JournalError("bad_capture", f"{where} cannot be unpacked: {error}", "copy it again") from error
     except OSError as error:  # also for a compressed file that was cut off
-        raise JournalError("unreadable", f"cannot read {where}: {error}", "see whether it is whole") from error
+        raise JournalError("unreadable", f"cannot read {where}: {error}", "check that the file is complete") from error
     reader.finish()
 
 
@@ -213,7 +213,9 @@ class CaptureSet:
         why = f"{captures}: no datagram for UDP port {port} among {tally.packets} packets{links}"
         if tally.truncated + tally.fragments + tally.malformed:
             why += f" ({tally.truncated} cut off, {tally.fragments} in fragments, {tally.malformed} malformed)"
-        return JournalError("no_bccn", why, "name the --port that BCCN has there; capture with tcpdump -s 0 'udp'")
+        return JournalError(
+            "no_bccn", why, "set --port to the port of BCCN in the capture; capture with tcpdump -s 0 'udp'"
+        )
 
 
 class Judge:
@@ -321,7 +323,7 @@ def ingest(
     bad_host, unwritable; and then the journal is as it was."""
     if not file_names.is_host(settings.host):
         raise JournalError(
-            "bad_host", f"{settings.host!r} cannot name a host", "take letters, digits, '_', '.' and '-', at most 64"
+            "bad_host", f"{settings.host!r} cannot name a host", "use letters, digits, '_', '.' and '-', at most 64"
         )
     captures = CaptureSet(paths, settings, on_progress)
     name = captures.journal_id()

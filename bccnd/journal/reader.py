@@ -98,7 +98,7 @@ def _reading(file: file_names.ObsFile) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowInvalid) as error:
-        detail = f"{file.path} is no file of a journal: {str(error).splitlines()[0]}"
+        detail = f"{file.path} does not belong to a journal: {str(error).splitlines()[0]}"
         raise PipelineError("bad_file", detail, "move it away, or copy it again") from error
 
 
@@ -126,7 +126,7 @@ def rows(
     with _reading(file), _open(place, file) as opened:
         fragment = ds.ParquetFileFormat().make_fragment(opened)
         if not fragment.physical_schema.equals(schema.OBS):
-            raise pa.ArrowInvalid("it has other columns than a journal has")
+            raise pa.ArrowInvalid("its columns are not those of a journal")
         for batch in fragment.to_batches(columns=columns, filter=wanted, batch_size=BATCH, use_threads=False):
             if batch.num_rows:
                 yield batch

@@ -134,10 +134,12 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
     hosts = sorted({file.name.host for file in listed})
     if not hosts:
         scope = f"of the host {settings.host}" if settings.host else "in obs/"
-        raise reader.no_journal(where, f"there are no files {scope} for that time")
+        raise reader.no_journal(where, f"no files {scope} exist for that time")
     if len(hosts) > 1:
         shown = ", ".join(hosts[:5]) + (" ..." if len(hosts) > 5 else "")
-        raise JournalError("several_hosts", f"{where} is of {len(hosts)} hosts: {shown}", "choose one with --host")
+        raise JournalError(
+            "several_hosts", f"{where} has the records of {len(hosts)} hosts: {shown}", "choose one with --host"
+        )
     total, done = sum(file.size for file in listed), 0
     for file in listed:
         yield from reader.rows(place, file.name, file.name.first, file.end, _COLUMNS, in_time)

@@ -95,7 +95,7 @@ def setup(program: str = "bccnd", *, stderr: int = 2) -> None:
     try:
         handler = JournalHandler(program) if is_journal(stderr) else stream_handler(program, stderr)
     except (ImportError, OSError) as error:
-        failure = f"cannot reach the journal: {error}; writing plain lines without fields"
+        failure = f"cannot reach the journal: {error}; the log has plain lines without fields"
         handler = stream_handler(program, stderr, prefixed=True)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -49,9 +49,9 @@ _DROP_TEXTS: Final = {
     "clients_not_kept": "Clients whose connections a restart will close",
     "sources_not_kept": "Failed attempts to store the state of sources for the next daemon",
     "notifications_lost": "Notifications that the service manager did not accept",
-    "reports_refused": "Datagrams of reports that were not believed, by reason",
+    "reports_refused": "Datagrams of reports rejected, by reason",
     "fleet_hosts_evicted": "Hosts removed from the matrix of receivers and senders to make room",
-    "visitors_refused": "Connections to this listener that got no page, by reason",
+    "visitors_refused": "Connections to this listener that received no page, by reason",
     "log_lines_dropped": "Log lines dropped, by reason",
 }
 
@@ -102,17 +102,15 @@ class DaemonCollector(Collector):
         """Yield what hosts report about each other."""
         reports = self._daemon.reports
         yield _gauge(
-            "fleet_hosts", "Hosts that have reported within the last hour, this one among them", len(reports.matrix)
+            "fleet_hosts", "Hosts that have reported within the last hour, including this one", len(reports.matrix)
         )
-        silent = "Hosts that report, and of which nothing has come for three of their intervals"
+        silent = "Hosts whose reports have been missing for three of their intervals"
         yield _gauge("fleet_hosts_silent", silent, reports.count_silent())
         yield _counter_of("reports_sent", "Datagrams of reports sent", reports.sent)
         yield _counter_of("reports_received", "Datagrams of reports received", reports.received)
-        messages = (
-            "Messages that arrived as hosts report, by direction: of what this host sends, at all others, or here"
-        )
+        messages = "Messages arrived by reports of hosts, by direction: this host's at others, or others' here"
         yield _counters("reported_messages", messages, "direction", reports.messages)
-        lost = "Messages that were lost as hosts report, by direction: of what this host sends, at all others, or here"
+        lost = "Messages lost by reports of hosts, by direction: this host's at others, or others' here"
         yield _counters("reported_lost", lost, "direction", reports.lost)
 
     def _loop(self) -> Iterator[Metric]:
@@ -128,8 +126,10 @@ class DaemonCollector(Collector):
         drops = _counter("socket_drops", "Datagrams dropped by the kernel: the receive buffer was full", "segment")
         sent = _counter("datagrams_sent", "Datagrams sent to a segment", "segment")
         errors = _counter("send_errors", "Datagrams that the kernel refused to send, by error", "segment", "error")
-        up = _gauges("segment_up", "Whether a segment's interface is there and used: 1 or 0", "segment")
-        reopened = _counter("segment_reopened", "Interfaces of a segment that were made anew and are used", "segment")
+        up = _gauges("segment_up", "Whether a segment's interface exists and is used: 1 or 0", "segment")
+        reopened = _counter(
+            "segment_reopened", "Interfaces of a segment that were created again and are used", "segment"
+        )
         for counters in all_counters(self._daemon):
             received.add_metric([counters.name], counters.received)
             for name, count in zip(NAMES, counters.verdicts, strict=True):
@@ -179,7 +179,7 @@ class DaemonCollector(Collector):
         counters = bus.counters
         yield _counter_of("deliveries", "Messages delivered to clients", counters.deliveries)
         yield _counter_of("published", "Messages published by clients", counters.published)
-        held = "Times that a publisher was made to wait, by reason"
+        held = "Delays of publishers by the daemon, by reason"
         yield _counters("publishers_held", held, "reason", counters.held.all())
         yield self._forward()
 

@@ -83,8 +83,8 @@ class InterfaceWatch:
             if self._is_new("gone"):
                 log.event(
                     "interface_gone",
-                    f"segment {name}: interface {interface} is gone: nothing is received or sent there",
-                    remedy="see why it was removed (ip link, journalctl -k); the segment continues when it is back",
+                    f"segment {name}: interface {interface} no longer exists: nothing is received or sent there",
+                    remedy="find out why it was removed (ip link, journalctl -k); the daemon uses it when it is back",
                     segment=name,
                     interface=interface,
                 )
@@ -94,7 +94,7 @@ class InterfaceWatch:
                     "interface_renamed",
                     f"segment {name}: interface {interface} has another name now: the segment continues there until "
                     "the next start",
-                    remedy="set 'interface' of this segment to the new name (ip link), or give the old one back",
+                    remedy="set 'interface' of this segment to the new name (ip link), or restore the old name",
                     segment=name,
                     interface=interface,
                 )
@@ -112,23 +112,23 @@ class InterfaceWatch:
         except (StartError, OSError) as error:
             segment.up = False
             cause = error.detail if isinstance(error, StartError) else str(error.strerror)
-            remedy = error.remedy if isinstance(error, StartError) else "see whether it is there and up (ip link)"
+            remedy = error.remedy if isinstance(error, StartError) else "check that it exists and is up (ip link)"
             if segment.passed:
                 remedy = (
-                    "have systemd open the socket again: systemctl stop 'bccnd*'; systemctl start bccnd. With "
+                    "let systemd open the socket again: systemctl stop 'bccnd*'; systemctl start bccnd. With "
                     "AmbientCapabilities=CAP_NET_RAW and CapabilityBoundingSet=CAP_NET_RAW the daemon can do it itself"
                 )
             if self._is_new(cause):
                 log.event(
                     "interface_refused",
-                    f"segment {name}: interface {interface} was made anew, and its socket cannot use it yet: {cause}",
+                    f"segment {name}: interface {interface} was recreated, but its socket cannot use it yet: {cause}",
                     remedy=remedy,
                     segment=name,
                     interface=interface,
                 )
         else:
             self._logged = ""
-            text = f"segment {name}: interface {interface} was made anew: the segment continues there"
+            text = f"segment {name}: interface {interface} was recreated: the segment continues there"
             log.event("interface_back", text, segment=name, interface=interface)
         finally:
             self._watch()

@@ -107,7 +107,7 @@ def _locked(path: str) -> Iterator[None]:
             raise StartError(
                 "start_locked",
                 f"bus.path: another process has held {lock} for {LOCK_TIME:g} s",
-                f"end it: another daemon that hangs in its start ('fuser {lock}' shows its pid)",
+                f"end that daemon, which hangs in its start ('fuser {lock}' shows its pid)",
             )
         time.sleep(LOCK_RETRY)
     try:
@@ -229,7 +229,7 @@ def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
         raise StartError(
             "group_refused",
             f"bus.group: cannot give {path} to group {gid}: {error.strerror}",
-            "run the daemon as root or as a member of that group, or leave out bus.group",
+            "run the daemon as root or as a member of that group, or remove bus.group",
         ) from error
 
 
@@ -316,7 +316,7 @@ class Acceptor:
         if failure.errno in EXHAUSTED:
             log.event("out_of_descriptors", text, about=self._what, remedy="raise LimitNOFILE=", error=error)
         else:
-            remedy = "see what refuses it (journalctl -k)"
+            remedy = "find out what refuses it (journalctl -k)"
             log.event("accept_failed", text, about=self._what, remedy=remedy, error=error)
         self._loop.later(PAUSE, self._watch)
 

@@ -109,7 +109,7 @@ class ChildProcess:
         log.event(
             "gateway_ended",
             f"gateway {self.name} {what} ({why}); next attempt in {self._pause:g} s",
-            remedy="see the earlier log lines of this gateway",
+            remedy="read the earlier log lines of this gateway",
             gateway=self.name,
             reason=why,
         )

@@ -131,7 +131,7 @@ def adopt_udp(sock: socket.socket, options: UdpOptions) -> list[str]:
             if error.reason != "no_route":
                 raise
             # It receives, and local clients are served; sending works as soon as there is a route.
-            warnings.append(f"{error.detail}; nothing is sent until there is a route. Remedy: {error.remedy}")
+            warnings.append(f"{error.detail}; nothing is sent until the host has a route. Remedy: {error.remedy}")
     _share(sock)
     return warnings
 
@@ -277,7 +277,7 @@ def _pin_to_interface(sock: socket.socket, options: UdpOptions, *, passed: bool 
             f"segment {options.name}: cannot use interface {options.interface}: {error.strerror}",
             f"set BindToDevice={options.interface} in the socket unit, and restart it"
             if passed
-            else "run as root or with CAP_NET_RAW, or leave out 'interface'",
+            else "run as root or with CAP_NET_RAW, or remove 'interface'",
         ) from error
 
 
@@ -391,7 +391,7 @@ def _check_bind(options: UdpOptions) -> None:
         raise StartError(
             "bind_misses_broadcast",
             f"segment {options.name}: a socket bound to {options.bind} receives no broadcast and no multicast",
-            f"leave out 'bind', or bind to 0.0.0.0 or to {options.address} itself",
+            f"remove 'bind', or bind to 0.0.0.0 or to {options.address} itself",
         )
 
 

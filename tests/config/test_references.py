@@ -148,7 +148,7 @@ def test_files_of_root_and_of_other_users(tmp_path: Path) -> None:
     ("kind", "content", "reason", "remedy"),
     [
         # tests/test_key_files.py tries what else a secret or a private key cannot be.
-        ("hmac", b"x" * (MIN_KEY - 1) + b"\n", f"holds {MIN_KEY - 1} bytes", "keygen"),
+        ("hmac", b"x" * (MIN_KEY - 1) + b"\n", f"has {MIN_KEY - 1} bytes", "keygen"),
         ("sig", PUBLIC, "private key", "--algorithm sig"),
         *(("pub", content, "public key", "--algorithm sig") for content in (KEY, PRIVATE, PUBLIC[:60])),
     ],
@@ -253,7 +253,7 @@ def test_a_key_that_was_not_passed_or_is_bad_needs_a_restart(tmp_path: Path, cre
     key_file(credentials, b"short", 0o400, "keys_hmac.key")
     # The file itself may have been mended since.
     fault = key_fault(Path("/etc/bccnd/keys/hmac.key"))
-    assert "key /etc/bccnd/keys/hmac.key, as systemd has passed it, holds 5 bytes" in fault.reason
+    assert "key /etc/bccnd/keys/hmac.key, as passed by systemd, has 5 bytes" in fault.reason
     assert "bccn keygen" in fault.remedy
     assert "systemctl restart bccnd" in fault.remedy
     path = key_file(tmp_path, KEY, 0o644)

@@ -152,7 +152,7 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("access:\n- {}\n- zebra: 1\n", 3, "access[1].zebra", "unknown key", "user, group, program, publish, subscribe"),
     ("bus:\n", 1, "bus", "not ", "etc/bccnd.yaml"),
     ("bus:\n  user: 5\n", 2, "bus.user", "keys and values, not 5", "etc/bccnd.yaml"),
-    ("bus:\n  group: nosuchgroup\n", 2, "bus.group", "there is no group nosuchgroup", "groupadd --system nosuchgroup"),
+    ("bus:\n  group: nosuchgroup\n", 2, "bus.group", "no group is named nosuchgroup", "groupadd --system nosuchgroup"),
     ("bus:\n  sockets:\n  - mode: 0600\n", 3, "bus.sockets[0].path", "is missing", "etc/bccnd.yaml"),
     ("segments: [{name: nng}]\n", 1, "segments", "nng is the name of a link", "give this segment another name"),
     ("integrity:\n  algorithm: hmac\n", 1, "integrity", "hmac needs a key", "bccn keygen"),
@@ -161,7 +161,7 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("dedup: {late: deliver, freshness: monotonic}", 1, "dedup", "contradict each other", "set late: drop"),
     ("metrics:\n  groups: {'a b': x}\n", 2, "metrics.groups", "'a b' is not a name for a group", "letters, digits"),
     ("access: everybody\n", 1, "access", "must be a list, not 'everybody'", "etc/bccnd.yaml"),
-    ("access:\n- user: nosuchuser\n", 2, "access[0].user", "there is no user nosuchuser", "useradd --system nosuch"),
+    ("access:\n- user: nosuchuser\n", 2, "access[0].user", "no user is named nosuchuser", "useradd --system nosuch"),
     ("access:\n- program: cardsys-collector\n", 2, "access[0].program", "'cardsys-collector'", "cardsys-collect,"),
     ("access:\n- publish:\n  - a\n  - 7\n", 4, "access[0].publish[1]", "must be text, not 7", "etc/bccnd.yaml"),
     ("repeat: [{channels: x, copies: 3, spacing: 1s}]\n", 0, "", "repeat[0]: the last copy", "dedup.horizon"),
@@ -169,10 +169,10 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("gateways: {nng: {listen: [x]}}\n", 1, "gateways.nng.listen[0]", "'x' is not the URL of a link", "tls+tcp://"),
     ("gateways: {nng: {dial: ['tcp://a']}}\n", 1, "gateways.nng.dial[0]", "'tcp://a' has no port", "tcp://host:port"),
     ("gateways: {nng: {dial: ['tls+tcp://a:1']}}\n", 1, "gateways.nng", "tls+tcp needs certificates", "set tls"),
-    ("gateways: {nng: {dial: ['tcp://a:1', 'tcp://a:1']}}\n", 1, "gateways.nng", "is listed twice", "leave one"),
+    ("gateways: {nng: {dial: ['tcp://a:1', 'tcp://a:1']}}\n", 1, "gateways.nng", "is listed twice", "remove one"),
     ("gateways: {broker: {}}\n", 1, "gateways.broker", "a broker that listens nowhere", "set tcp or udp"),
     ("recorder: {payload: maybe}\n", 1, "recorder.payload", "is not a rule for payloads", "list of rules"),
-    ("recorder: {rotate_size: 1GiB}\n", 1, "recorder", "does not hold two logs", "spool_size to at least twice"),
+    ("recorder: {rotate_size: 1GiB}\n", 1, "recorder", "is too small for two logs", "spool_size to at least twice"),
 ]
 
 

@@ -42,11 +42,11 @@ def file(mode: int = 0o600, uid: int = 0, kind: int = stat.S_IFREG, folder: int 
         ({"stat": file(uid=1000)}, "wrong", "belongs to uid 1000", "chown 0 /etc"),
         ({"stat": file(folder=0o777)}, "wrong", "others can write to its folder", "chmod go-w /etc/bccnd/keys"),
         ({"stat": file(folder=0o1777)}, "ok", "mode 0600", ""),
-        ({"stat": file(kind=stat.S_IFIFO)}, "wrong", "no regular file", "bccn keygen"),
+        ({"stat": file(kind=stat.S_IFIFO)}, "wrong", "not a regular file", "bccn keygen"),
         ({"stat": MISSING}, "wrong", "No such file", "bccn keygen"),
-        ({"stat": DENIED}, "not checked", "may not look", "as root"),
+        ({"stat": DENIED}, "not checked", "may not read the folder", "as root"),
         ({"access": False}, "not checked", "may not read", "as root"),
-        ({"key_problem": "holds 3 bytes, at least 16 are needed"}, "wrong", "holds 3 bytes", "right file"),
+        ({"key_problem": "has 3 bytes, at least 16 are required"}, "wrong", "has 3 bytes", "right file"),
     ],
 )
 def test_keys(changes: dict[str, Any], state: str, text: str, remedy: str) -> None:
@@ -71,7 +71,7 @@ def test_public_keys_may_be_read_and_services_get_keys_from_their_folder_only() 
         (90 * 86_400.0, "ok", " expires in 90 days"),
         (3 * 86_400.0, "look", " expires in 3 days"),
         (-86_400.0, "wrong", " has expired"),
-        (ValueError(), "wrong", ": holds no certificate"),
+        (ValueError(), "wrong", ": has no certificate"),
     ],
 )
 def test_certificates(expires: object, state: str, text: str) -> None:

@@ -21,7 +21,7 @@ MAIN, SOCKET, RECORDER, NNG = "bccnd.service", "bccnd-bus.socket", "bccnd-record
         (MAIN, {}, "ok", "is active", ""),
         (MAIN, {"ActiveState": "failed", "Result": "exit-code"}, "wrong", "exit-code", f"systemctl status {MAIN}"),
         (MAIN, {"ActiveState": "activating", "SubState": "auto-restart"}, "wrong", "auto-restart", "systemctl status"),
-        (MAIN, {"UnitFileState": "disabled"}, "look", "will not after a boot (disabled)", f"systemctl enable {MAIN}"),
+        (MAIN, {"UnitFileState": "disabled"}, "look", "will not start at boot (disabled)", f"systemctl enable {MAIN}"),
         (MAIN, {"NRestarts": "3"}, "look", "3 times", "journalctl"),
         (MAIN, {"NeedDaemonReload": "yes"}, "look", "has changed", "daemon-reload"),
         (SOCKET, {"ActiveState": "inactive"}, "look", "is inactive", f"enable --now {SOCKET}"),

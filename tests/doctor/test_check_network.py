@@ -28,7 +28,7 @@ def interface(**changes: Any) -> list[Finding]:
     ("found", "state", "text", "remedy"),
     [
         (interface(), "ok", "lan0 is up, takes packets of 1500 bytes, and has 10.0.0.1/24", ""),
-        (interface(ifname="lo"), "wrong", "lan0 does not exist; there are: lo", "segments.interface"),
+        (interface(ifname="lo"), "wrong", "lan0 does not exist; the interfaces are: lo", "segments.interface"),
         (interface(flags=["BROADCAST"]), "wrong", "lan0 is down", "ip link set lan0 up"),
         (interface(flags=["BROADCAST", "UP"]), "wrong", "no carrier", "ip -s link show lan0"),
         (interface(flags=["UP", "LOWER_UP"]), "wrong", "cannot broadcast", "segments.interface"),
@@ -45,7 +45,7 @@ def test_without_ip_the_kernel_says_what_it_can() -> None:
     assert_found(check_network.check_interface(absent), "not checked", "ip is not installed", "iproute2")
     assert_found(check_network.check_route(absent), "ok", "segment lan: 10.0.0.255 has a route")
     unknown = probe(run_json=lambda *command: [] if "route" in command else [LAN])
-    assert_found(check_network.check_interface(unknown), "not checked", "not known by which interface")
+    assert_found(check_network.check_interface(unknown), "not checked", "the interface for")
 
 
 def test_route() -> None:
@@ -59,8 +59,8 @@ def test_route() -> None:
     ("changes", "state", "text", "remedy"),
     [
         ({}, "ok", "held by bccnd (pid 77), systemd (pid 1)", ""),
-        ({"udp_sockets": [OWN, UdpSocket({9: "perl"})]}, "look", "held by perl (pid 9) as well", "BCCN program"),
-        ({"udp_sockets": [OWN, UdpSocket({9: "bccnd"})]}, "look", "held by bccnd (pid 9) as well", "kill 9"),
+        ({"udp_sockets": [OWN, UdpSocket({9: "perl"})]}, "look", "also held by perl (pid 9)", "BCCN program"),
+        ({"udp_sockets": [OWN, UdpSocket({9: "bccnd"})]}, "look", "also held by bccnd (pid 9)", "kill 9"),
         ({"udp_sockets": []}, "look", "not held by the daemon", "container"),
         ({"udp_sockets": [UdpSocket({})]}, "not checked", "only root sees", "as root"),
         ({"udp_sockets": [], "daemon": DaemonAnswer("no_daemon")}, "ok", "is free", ""),
@@ -116,7 +116,7 @@ def test_round_trip(trip: RoundTrip, states: list[str], text: str) -> None:
         ([], TWO, "ok", "none is active"),
         (["inet filter input"], TWO, "ok", "active: inet filter input; our own broadcast passes"),
         (["inet filter input"], ONE, "look", "our own broadcast does not return"),
-        (["inet filter input"], RoundTrip(skipped="no keys"), "not checked", "cannot tell what it lets in"),
+        (["inet filter input"], RoundTrip(skipped="no keys"), "not checked", "unknown which traffic it accepts"),
         (ProbeError("nft is not installed"), TWO, "not checked", "cannot tell: nft is not installed; our own"),
     ],
 )

@@ -39,7 +39,7 @@ def test_keys_and_certificates_are_read(tmp_path: Path) -> None:
     assert probe_host.key_problem(str(key), "hmac") == ""
     key.chmod(0o600)
     key.write_bytes(b"abc")
-    assert probe_host.key_problem(str(key), "hmac").startswith("holds 3 bytes")
+    assert probe_host.key_problem(str(key), "hmac").startswith("has 3 bytes")
     assert probe_host.key_problem(str(key), "") != ""
     certificates.make(tmp_path)
     assert probe_host.certificate_expires(str(tmp_path / "relay01.pem")) > 0

@@ -109,7 +109,7 @@ def test_rules_by_user_group_and_program_hold_and_refusals_are_counted_and_logge
     ann.say(b"SUB ann/in", b"SUB news", b"SUB bob/", b"SUB ", b"SUB !/tap/")
     assert refusals(ann.receive()) == [b"not_permitted bob/", b"not_permitted ", b"not_permitted !/tap/"]
     assert daemon.metric("client_errors_total", reason="not_permitted") == before + 8
-    assert daemon.output().count(f"uid {ANN}) has asked for") == 1
+    assert daemon.output().count(f"uid {ANN}) requested") == 1
 
 
 def test_a_reload_takes_from_connected_clients_what_they_may_no_longer_have(daemon: Daemon, connect: Connect) -> None:

@@ -150,7 +150,7 @@ def test_the_output_for_people_has_remedies_and_a_summary(tmp_path: Path) -> Non
     daemon = Daemon(tmp_path / "a", start=False)
     done = run(daemon)
     assert done.returncode == 1
-    assert f"wrong        bus socket: {daemon.bus} is not there" in done.stdout
+    assert f"wrong        bus socket: {daemon.bus} does not exist" in done.stdout
     assert "    remedy: " in done.stdout
     assert "\x1b" not in done.stdout
     assert "wrong, " in done.stdout.splitlines()[-1]

@@ -120,5 +120,5 @@ def test_an_interface_that_is_deleted_and_made_anew_is_used_again(tmp_path: Path
         assert two.metric("datagrams_received_total") > 2
         assert one.metric("segment_reopened_total") == 0
     log = two.output()
-    assert log.count("interface lan0 is gone") == 1
+    assert log.count("interface lan0 no longer exists") == 1
     assert "bug" not in log

@@ -388,7 +388,7 @@ def test_lines_are_published_completely_each_at_once_and_refusals_are_told_while
             assert pub.stderr is not None
             pub.stdin.write(b"x\n" * 1000)
             pub.stdin.flush()
-            assert b"'no good' is no legal channel" in pub.stderr.readline()
+            assert b"'no good' is not a valid channel" in pub.stderr.readline()
             status, _, err = ended(pub)
             assert status == 3
             assert b"(999 more messages)" in err

@@ -23,7 +23,7 @@ def log_refusal(client: Client, reason: str, key: bytes) -> None:
         what = repr(key[:MAX_REPEATED].decode("ascii", "backslashreplace"))
         log.event(
             "not_permitted",
-            f"{client} has asked for {what} and may not",
+            f"{client} requested {what} without the right to it",
             about=f"not_permitted/{client.peer.uid}/{client.peer.program.decode('ascii')}",
             remedy="see access in the configuration",
             channel=key[:MAX_REPEATED],

@@ -87,7 +87,9 @@ class ClientRegistry:
 
     def end_after_bug(self, client: Client) -> None:
         """Log the exception being handled, and end the client that it concerns."""
-        log.bug(f"{client} has met a bug in this daemon", **log.peer_fields(client.peer, client.identity))
+        log.bug(
+            f"{client} caused an internal error of this daemon (a bug)", **log.peer_fields(client.peer, client.identity)
+        )
         self.end(client, "bug", BUG)
 
     def end(self, client: Client, reason: str = "", why: str = "") -> None:

@@ -102,7 +102,7 @@ def _print(found: Fleet, host: str, *, sent: bool) -> None:
     troubled = [link for link in links if link["lost"] or link["late"]]
     shown = links if sent else troubled[:_ROWS]
     if not findings and not sent:
-        click.echo(f"Nothing is wrong with {hosts} hosts.")
+        click.echo(f"No faults on {hosts} hosts.")
     if shown:
         click.echo()
         print_table(["receiver", "sender", "received", "lost", "rate", "late", "duplicate", "age"], map(_link, shown))
@@ -124,7 +124,7 @@ def _print_matrix(links: Sequence[Row]) -> None:
     print_table(["receiver \\ sender", *columns], rows)
     more = len(receivers) - len(rows), len(senders) - len(columns)
     if any(more):
-        click.echo(f"{more[0]} more receivers and {more[1]} more senders lose less; --json has them.")
+        click.echo(f"{more[0]} more receivers and {more[1]} more senders have lower losses; --json lists them.")
 
 
 def _rate(link: Row) -> str:

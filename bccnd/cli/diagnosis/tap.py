@@ -173,7 +173,7 @@ def explanation_lines(record: TapRecord, found: dict[str, Any]) -> Iterator[str]
         yield f"  not delivered: {found['reason']}"
         return
     if record.verdict == "looped":
-        yield "  our own broadcast; when it was published, it went"
+        yield "  our own broadcast; at its publication it was delivered"
     for one in found["receivers"]:
         if one["patterns"]:
             why = f"by {' '.join(repr(text) for text in one['patterns'])}"
@@ -294,13 +294,13 @@ def _subscribe(bus: Connection, verdicts: set[str]) -> None:
     bus.subscribe(*([tap] if not verdicts or verdicts >= set(NAMES) else [tap + name for name in sorted(verdicts)]))
     for refusal in bus.sync():
         if refusal.reason == "not_permitted":
-            refuse_to_tap("you may not tap: it shows what is meant for others")
+            refuse_to_tap("you may not tap: the tap shows messages for others")
         fail(explain(refusal), REFUSED)
 
 
 def refuse_to_tap(why: str) -> NoReturn:
     """End the command, as the user lacks the right to tap."""
-    allow = "have it allowed in the daemon's configuration (access: [{user: NAME, tap: true}])"
+    allow = "allow it in the daemon's configuration (access: [{user: NAME, tap: true}])"
     fail(f"{why}\n  remedy: be root or in the daemon's group, or {allow}", REFUSED)
 
 

@@ -293,7 +293,7 @@ def top(path: str | None, /, interval: float, once: bool, as_json: bool) -> None
     if as_json and not once:
         raise click.UsageError("--json needs --once")
     if not once and not sys.stdout.isatty():
-        raise click.UsageError("this is no terminal: take --once")
+        raise click.UsageError("standard output is not a terminal: use --once")
     with open_bus(path) as bus:
         list(fetch_listing(bus, "daemon"))  # so that errors are reported as by every other command
     with contextlib.closing(Collector(path)) as collector:
@@ -350,9 +350,9 @@ def _show(collector: Collector, interval: float) -> None:
             try:
                 after = collector.fetch()
                 if away:
-                    note, away = f"the daemon was away, and is back since {clock}", ""
+                    note, away = f"the daemon was away until {clock}", ""
                 if model.restarted(before, after):
-                    note = f"the daemon was restarted; back since {clock}"
+                    note = f"the daemon was restarted at {clock}"
                 shown = model.figures(before, after, *collector.take_traffic())
                 before = after
                 screen.update(render(shown, note))

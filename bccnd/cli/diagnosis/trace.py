@@ -57,17 +57,17 @@ def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_json: bool
         try:
             given = read_hex(given)
         except ValueError:
-            raise click.UsageError("this is not hexadecimal: two digits for each byte") from None
+            raise click.UsageError("not hexadecimal: write two digits for each byte") from None
     elif datagram is None:
         given = without_newline(given)
     if len(given) > bccn1.MAX_UDP:
-        fail(f"more than {bccn1.MAX_UDP} bytes are no datagram")
+        fail(f"more than {bccn1.MAX_UDP} bytes cannot be a datagram")
     with open_bus(path) as bus:
         try:
             answer = json.loads(bus.ask(frames.TRACE, given))
         except BusError as error:
             if error.reason == "not_permitted":
-                refuse_to_tap("you may not trace: it shows which programs subscribe to what")
+                refuse_to_tap("you may not trace: a trace shows the subscriptions of programs")
             raise
     if as_json:
         click.echo(to_json(answer))

@@ -36,7 +36,7 @@ _NAMED: Final = 10
 @click.group(
     cls=LazyGroup,
     entries={
-        "build": Entry("journals.pipeline:build", "Make all tables of a journal anew", socket=False),
+        "build": Entry("journals.pipeline:build", "Make all tables of a journal from scratch", socket=False),
         "stream": Entry("journals.pipeline:stream", "Keep the tables of a journal up to date", socket=False),
         "ingest": Entry("journals.pipeline_ingest:ingest", "Write packet captures to a journal", socket=False),
         "publish": Entry("journals.pipeline_publish:publish", "Publish the findings of the report as messages"),
@@ -67,7 +67,9 @@ def _days(_context: click.Context, _param: click.Parameter, value: str | None) -
         try:
             datetime.datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=datetime.UTC)
         except ValueError:
-            raise click.BadParameter(f"{day!r} is no day: write 2026-03-01, or several separated by commas") from None
+            raise click.BadParameter(
+                f"{day!r} is not a day: write 2026-03-01, or several separated by commas"
+            ) from None
     return found
 
 
@@ -193,7 +195,7 @@ def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession
         print_notice(str(error))
         sys.exit(2 if error.reason in _USAGE else 1)
     except KeyboardInterrupt:
-        fail("interrupted; the tables are as they were")
+        fail("interrupted; the tables are unchanged")
 
 
 def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
@@ -212,7 +214,7 @@ def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
     if outcome.late:
         days = ",".join(sorted({file.day for file in map(file_names.read_path, outcome.late) if file is not None}))
         click.echo(
-            f"to count such files ({len(outcome.late)}): bccn pipeline build JOURNAL --out {tables} --days {days}"
+            f"to include such files ({len(outcome.late)}): bccn pipeline build JOURNAL --out {tables} --days {days}"
         )
     for file in outcome.damaged[:_NAMED]:
         click.echo(f"left out: {file.why}")

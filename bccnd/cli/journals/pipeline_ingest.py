@@ -26,7 +26,7 @@ def require(modules: Sequence[str], remedy: str) -> None:
     """End the command if one of these modules is not installed."""
     for name in modules:
         if find_spec(name) is None:
-            fail(f"this takes {name}, which is not installed\n  remedy: {remedy}")
+            fail(f"this requires {name}, which is not installed\n  remedy: {remedy}")
 
 
 def check_host(host: str | None) -> None:
@@ -34,7 +34,7 @@ def check_host(host: str | None) -> None:
     from bccnd.journal import file_names
 
     if host is not None and not file_names.is_host(host):
-        raise click.UsageError(f"--host {host}: take letters, digits, '_', '.' and '-', at most 64")
+        raise click.UsageError(f"--host {host}: use letters, digits, '_', '.' and '-', at most 64")
 
 
 @click.command()
@@ -113,5 +113,5 @@ def _summary(done: Summary) -> str:
         (tally.malformed, "malformed"),
         (tally.unknown_link, f"of link types {sorted(tally.links)}"),
         (tally.dropped, "missed by the capturing host"),
-        (tally.cut_short, "captures that end within a packet"),
+        (tally.cut_short, "captures that end in the middle of a packet"),
     )

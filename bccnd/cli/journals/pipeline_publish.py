@@ -58,7 +58,7 @@ def publish(
     except JournalError as error:
         fail(str(error))
     except OSError as error:
-        fail(f"cannot note what was published: {error}\n  remedy: let this user write to {tables}")
+        fail(f"cannot record the published findings: {error}\n  remedy: let this user write to {tables}")
     left = f", {len(new) - len(some)} more wait for the next run" if len(new) > len(some) else ""
     done = "would be published" if dry_run else f"published on {channel}"
     print_notice(f"{len(some)} findings {done}, {len(findings) - len(new)} were before{left}")
@@ -74,4 +74,4 @@ def _send(path: str | None, channel: str, messages: Sequence[bytes], *, local: b
             bus.publish(channel, message)
         refused = bus.sync(60.0)
     if refused:
-        fail(f"{explain(refused[0])}\n  remedy: nothing was noted; the next run publishes them again", REFUSED)
+        fail(f"{explain(refused[0])}\n  remedy: the next run publishes all of them again", REFUSED)

@@ -74,7 +74,7 @@ def replay(
     from bccnd.journal.capture_import import CaptureSettings
 
     if (segment is None) != (not really):
-        raise click.UsageError("onto a segment only with both, --segment ADDRESS:PORT and --onto-the-network")
+        raise click.UsageError("a replay on a segment needs both --segment ADDRESS:PORT and --onto-the-network")
     if segment is None and (given := given_options(context, *endpoint)):
         raise click.UsageError(f"{given[0]} needs --segment")
     check_host(host)
@@ -87,10 +87,10 @@ def replay(
             # An unreadable journal is reported before anything is sent.
             message = next(messages, None)
             if message is None:
-                fail(f"nothing to replay in {journal_or_capture}: no message fits{_left_out(counts)}")
+                fail(f"nothing to replay in {journal_or_capture}: no message matches{_left_out(counts)}")
             if segment is not None and not yes and sys.stdin.isatty():
                 where = "{}:{}".format(*segment)
-                click.confirm(f"Everybody on {where} will receive it. Go on?", abort=True, err=True)
+                click.confirm(f"All hosts on {where} will receive it. Continue?", abort=True, err=True)
             paced = _pace(chain([message], messages), player.Clock(speed))
             if segment is None:
                 _publish_here(context.obj, paced)
@@ -105,7 +105,7 @@ def replay(
 
 def _left_out(counts: Counts) -> str:
     return count_left_out(
-        (counts.unrecorded, "of which the payload was not recorded"),
+        (counts.unrecorded, "whose payload was not recorded"),
         (counts.not_accepted, "that were not accepted"),
         (counts.reports, "that are reports of daemons"),
     )

@@ -59,7 +59,7 @@ def report(
             tables = os.path.join(out, "tables")
             with session(where, **spark_settings) as (spark, progress):
                 build(spark, where, tables, progress=progress)
-            print_notice(f"the tables are in {tables}; the next time, name them instead of the journal")
+            print_notice(f"the tables are in {tables}; use them instead of the journal next time")
             where = tables
         path, findings = make(where, out, time=TimeRange(since, until), title=title or "", progress=show_step)
     except PipelineError as error:

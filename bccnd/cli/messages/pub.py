@@ -37,10 +37,10 @@ def read_payload(
 ) -> Iterable[bytes] | None:
     """Return the payloads to publish; None for the lines of standard input. Raises click.UsageError."""
     if (payload is not None) + (file is not None) + whole > 1:
-        raise click.UsageError("name the message once: PAYLOAD, -f FILE or -s")
+        raise click.UsageError("give the message only once: PAYLOAD, -f FILE or -s")
     if payload is None and file is None and not whole:
         if repeat is not None or interval is not None:
-            raise click.UsageError("--repeat and --interval take a message: PAYLOAD, -f FILE or -s")
+            raise click.UsageError("--repeat and --interval need a message: PAYLOAD, -f FILE or -s")
         return None
     if interval is not None and repeat is None:
         raise click.UsageError("--interval needs --repeat")

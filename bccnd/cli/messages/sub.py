@@ -49,7 +49,7 @@ def print_messages(
     """Print messages, and exit as `print_items`. With ``count``, only those that the patterns ask for are printed.
     Raises click.UsageError."""
     if as_json + raw + (template is not None) > 1:
-        raise click.UsageError("take one of --json, --raw and --format")
+        raise click.UsageError("use only one of --json, --raw and --format")
     if raw and sys.stdout.isatty():
         raise click.UsageError("--raw is not for a terminal: send it to a file or a pipe")
     if count is not None:

@@ -49,13 +49,13 @@ def read_operation(line: bytes) -> Operation:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadLineError(f"this is no JSON: {error}") from None
+        raise BadLineError(f"the line is not JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise BadLineError("a line is a JSON object")
+        raise BadLineError("a line must be a JSON object")
     name = fields.pop("op", None)
     known = _OPERATIONS.get(name) if isinstance(name, str) else None
     if known is None:
-        raise BadLineError(f"op is one of {', '.join(_OPERATIONS)}")
+        raise BadLineError(f"op must be one of {', '.join(_OPERATIONS)}")
     answers = {"id": fields.pop("id")} if "id" in fields else {}
     required, optional = known
     for field in required:
@@ -71,11 +71,11 @@ def read_operation(line: bytes) -> Operation:
 
 def _payload(fields: dict[str, str]) -> bytes:
     if len([name for name in _PAYLOAD if name in fields]) > 1:
-        raise BadLineError("take payload or payload_base64")
+        raise BadLineError("use either payload or payload_base64")
     try:
         encoded = base64.b64decode(fields.get("payload_base64", ""), validate=True)
     except (binascii.Error, ValueError):
-        raise BadLineError("payload_base64 is no base64") from None
+        raise BadLineError("payload_base64 is not base64") from None
     return encoded or to_bytes(fields.get("payload", ""))
 
 

@@ -17,30 +17,30 @@ from bccnd.errors import BusError
 
 T = TypeVar("T")
 
-_LOCAL: Final = "; only programs of this host have got it"
+_LOCAL: Final = "; only programs of this host received it"
 #: what a refusal means, and what helps
 REFUSALS: Final = {
-    "bad_channel": f"is no legal channel (1 to 1024 graphic ASCII characters without : and |){_LOCAL}",
-    "bad_target": "is no legal target (it begins with ? or /); it was delivered to no program",
+    "bad_channel": f"is not a valid channel (1 to 1024 graphic ASCII characters without : and |){_LOCAL}",
+    "bad_target": "is not a valid target (it begins with ? or /); it was delivered to no program",
     "too_long": f"does not fit in a datagram of 1400 bytes{_LOCAL}",
-    "send_failed": "could not be broadcast on a segment; hosts there did not get it (see the daemon's log)",
+    "send_failed": "could not be broadcast on a segment; its hosts did not receive it (see the daemon's log)",
     "not_perl_safe": f"holds characters that readers of the Perl module discard (names: perl-safe){_LOCAL}",
     "no_signing_key": f"cannot be signed, because this host has no private key (integrity.keys){_LOCAL}",
     "reserved_key": "is reserved for the daemon",
     "not_permitted": "is not permitted to you (see access in the daemon's configuration)",
     "pattern_too_long": "is too long for a pattern (at most 1024 bytes and 64 levels)",
-    "too_many_subscriptions": "is one pattern too many, or too large a one (bus.max_subscriptions for each client, "
-    "bus.user.subscriptions for all of your user)",
+    "too_many_subscriptions": "exceeds the limit of patterns or of their memory (bus.max_subscriptions for each "
+    "client, bus.user.subscriptions for all of your user)",
     "frame_too_long": "is too long for the bus",
-    "bad_tag": "is no tag: that is one word of at most 32 characters that a name may hold",
-    "unknown_control": "is not known there: this bus has no segments (bccn-sbusd), or is older than this tool",
+    "bad_tag": "is not a valid tag: a tag is one word of at most 32 characters that are valid in names",
+    "unknown_control": "is unknown to this bus: it has no segments (bccn-sbusd), or is older than this tool",
 }
 #: the same for a refusal that is about no key: of everything, or of the connection
 CONNECTION_REFUSALS: Final = {
     "not_permitted": "you may not subscribe to everything (see access in the daemon's configuration)",
     "not_admitted": "you may not connect (see mode and group of the socket in the daemon's configuration)",
-    "too_many_clients": "the daemon serves as many clients as it may (bus.max_clients)",
-    "too_many_clients_of_user": "the daemon serves as many clients of your user as it may (bus.user.clients)",
+    "too_many_clients": "the daemon serves its maximum of clients (bus.max_clients)",
+    "too_many_clients_of_user": "the daemon serves its maximum of clients of your user (bus.user.clients)",
 }
 
 
@@ -64,7 +64,7 @@ def explain_unreachable(error: BusError) -> str:
         return error.detail
     remedy = "start it (systemctl start bccnd), or name its socket with --socket"
     if isinstance(error.__cause__, PermissionError):
-        remedy = "become a member of the socket's group (adduser NAME bccn), and log in anew"
+        remedy = "become a member of the socket's group (adduser NAME bccn), and log in again"
     return f"{error.detail}\n  remedy: {remedy}"
 
 
@@ -135,7 +135,7 @@ def receive_messages(
         elif not quiet and isinstance(event, Gap):
             print_notice(f"{event.lost} {what} were lost here: this reader is too slow")
         elif not quiet and isinstance(event, Reconnected):
-            report_absence(event, f"{what} of that time are missing here")
+            report_absence(event, f"{what} of that time are missing")
 
 
 def report_absence(event: Reconnected, effect: str) -> None:

@@ -35,7 +35,7 @@ _SOCKET: Final = click.Option(
     expose_value=False,
     callback=_set_socket,
     shell_complete=complete_files,
-    help="The daemon's socket, as of bccn.",
+    help="The daemon's socket, like that of bccn.",
 )
 
 

@@ -41,7 +41,7 @@ class Duration(ParamType):
         seconds = float(text) if _NUMBER.fullmatch(text) else parse_duration(text)
         if seconds is None or not self._least <= seconds <= self._most:
             bounds = f" from {self._least:g} to {self._most:g} s" if self._most < math.inf else ""
-            self.fail(f"{value!r} is no duration{bounds}: write 500ms, 30s, 5m or a number of seconds", param, ctx)
+            self.fail(f"{value!r} is not a duration{bounds}: write 500ms, 30s, 5m or a number of seconds", param, ctx)
         return seconds
 
 
@@ -69,7 +69,7 @@ class Moment(ParamType):
             return round(at.timestamp() * 1_000_000)
         except (ValueError, OverflowError):
             known = "2026-11-21, 2026-11-21T10:30 (UTC), ...+01:00, or 15m for how long ago"
-            self.fail(f"{value!r} is no time: write {known}", param, ctx)
+            self.fail(f"{value!r} is not a time: write {known}", param, ctx)
 
 
 class SegmentAddress(ParamType):
@@ -86,7 +86,7 @@ class SegmentAddress(ParamType):
         except ValueError:
             address = ""
         if not found or not address or not 0 < int(found[2] or 5400) < 65_536:
-            self.fail(f"{value!r} is no segment: write ADDRESS:PORT, like 255.255.255.255:5400", param, ctx)
+            self.fail(f"{value!r} is not a segment: write ADDRESS:PORT, like 255.255.255.255:5400", param, ctx)
         return address, int(found[2] or 5400)
 
 

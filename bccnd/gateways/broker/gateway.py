@@ -76,8 +76,8 @@ class BrokerGateway:
             raise StartError(error.reason, error.detail, "set bus.path to the daemon's socket") from error
         self._server = SubscriberServer(self.settings, self._bus, status, self.patience)
         self._udp: socket.socket | None = None
-        effect = "publishers reach subscribers without it, but not the bus"
-        remedy = "start it (systemctl start bccnd), or see whether this user may connect"
+        effect = "until then publishers reach subscribers, but not the bus"
+        remedy = "start it (systemctl start bccnd), or check whether this user may connect"
         self._away = base.AwayReporter("broker", effect, remedy)
         async with AsyncExitStack() as stack:
             stack.callback(base.log_drops, status, _LOGGED)
@@ -99,7 +99,7 @@ class BrokerGateway:
             stack.push_async_callback(store.close)
             if trouble := store.load():
                 self.status.drop("state_dropped")
-                text = f"subscriptions from before are lost: {trouble}"
+                text = f"earlier subscriptions are lost: {trouble}"
                 remedy = "subscribers have to subscribe again"
                 log.event("state_dropped", text, remedy=remedy, reason="unreadable", drop="state_dropped")
             stack.callback(server.close)
@@ -115,8 +115,8 @@ class BrokerGateway:
             stack.callback(self._count_kernel_drops)
             where.append(f"publishers at {base.format_address(settings.udp)}")
             if settings.broadcasts_for_strangers:
-                text = f"any program that reaches {where[-1]} can have this host broadcast with its key"
-                remedy = "listen at 127.0.0.1, or admit only trusted hosts there (docs/broker.md)"
+                text = f"any program that reaches {where[-1]} can make this host broadcast with its key"
+                remedy = "listen at 127.0.0.1, or accept only trusted hosts there (docs/broker.md)"
                 log.event("doubtful_setting", text, remedy=remedy, setting="gateways.broker.broadcast_strangers")
         stack.callback(self._bus.close)
         self._bus.open()

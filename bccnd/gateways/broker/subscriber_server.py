@@ -107,7 +107,7 @@ class SubscriberServer:
         for topic in topics:
             self._routes.subscribe(subscriber, channel_of(topic))
         self._change_bus(topics, wanted=True)
-        text = f"is connected as {subscriber.peer.name}, with {len(topics)} subscriptions from before"
+        text = f"is connected as {subscriber.peer.name}, with {len(topics)} earlier subscriptions"
         log_peer("peer_connected", "broker", subscriber.peer.peer, text)
         self.changed.set()
 

@@ -120,7 +120,7 @@ class Connection:
         if not data:
             self._end()
         elif not _GREETING.startswith(self._rest):
-            self.close("malformed", f"it greets with {self._rest!r}")
+            self.close("malformed", f"its greeting is {self._rest!r}")
         elif self._rest == _GREETING:
             self._timer.cancel()
             self._rest, self._step, self.open = b"", self._read_messages, True
@@ -146,7 +146,7 @@ class Connection:
         self.report.received += len(messages)
         self._owner.on_messages(self, messages, age)
         if fault:
-            self.close(fault, "it sends what is no message, or too large for one")
+            self.close(fault, "it sends invalid or too large messages")
 
     def _split(self, data: bytes) -> tuple[list[bytes], str]:
         """Take whole messages off what was read; returns them, and the reason to end the connection, if any."""

@@ -46,7 +46,7 @@ class NngGateway:
         #: these begin anywhere, as the daemon may still have messages of a gateway before this one
         self._numbers = itertools.count(1 + int.from_bytes(os.urandom(3), "big"))
         self._from_daemon = InputAge(horizon / 4, _BUS_ROOM)
-        effect = "links stay, and carry nothing until it is back"
+        effect = "links stay, but carry no messages until it is back"
         self._away = base.AwayReporter("nng", effect, "systemctl status bccnd")
         self._refused_at = self._reported = 0.0
 
@@ -70,7 +70,7 @@ class NngGateway:
                 endpoints.dial(url)
             for url in (*settings.listen, *settings.dial):
                 if not url.startswith(_SAFE):
-                    remedy = "use tls+tcp with certificates, or admit only trusted hosts there (docs/links.md)"
+                    remedy = "use tls+tcp with certificates, or accept only trusted hosts there (docs/links.md)"
                     text = f"every program that reaches {url} can read and send everything that the links carry"
                     log.event("doubtful_setting", text, remedy=remedy, setting="gateways.nng")
             listens, dials = (", ".join(urls) or "nothing" for urls in (settings.listen, settings.dial))
@@ -105,7 +105,7 @@ class NngGateway:
         if reason:
             self.status.drop(reason)
         if known is not None:
-            what = f"was ended: {detail}" if reason else f"has gone from {link.report.name}"
+            what = f"was ended: {detail}" if reason else f"was disconnected from {link.report.name}"
             base.log_peer("peer_ended" if reason else "peer_gone", "nng", link.report.peer, what, reason)
             self.status.drop("queue_full" if reason == "slow" else "not_connected", len(link.queue))
             self._subscribe()
@@ -159,7 +159,7 @@ class NngGateway:
         elif verb == frames.CMSG and key == frames.ERROR and frames.LINK in payload:
             if not self._refused_at:
                 reason = payload.decode("ascii", "replace")
-                text = f"the daemon at {self._bus} does not give this gateway what passes ({reason})"
+                text = f"the daemon at {self._bus} does not give this gateway the datagrams ({reason})"
                 remedy = "run this as root or in the daemon's group, or set access: [{user: NAME, link: true}]"
                 log.event("gateway_refused", text, about="nng", remedy=remedy, gateway="nng", reason="not_permitted")
             self._line.refused(payload.partition(b" ")[2])
@@ -178,7 +178,7 @@ class NngGateway:
             link.read()
             queued, sending = link.delay()
             if queued > self._horizon / 4 or sending > self._horizon / 2:
-                link.close("slow", f"it is {queued + sending:.1f} s behind, and what waits for it is dropped")
+                link.close("slow", f"it is {queued + sending:.1f} s behind, and its waiting messages are dropped")
         if moment - self._reported >= base.REPORT - _CHECK / 2:
             self._reported = moment
             self.status.peers = [link.report for link in self._links.values()]

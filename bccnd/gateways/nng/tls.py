@@ -12,7 +12,7 @@ from bccnd.config import TlsSettings
 from bccnd.errors import StartError
 from bccnd.key_files import passed_key
 
-_REMEDY: Final = "make it as docs/links.md says"
+_REMEDY: Final = "make it as described in docs/links.md"
 
 
 class Contexts:
@@ -59,5 +59,5 @@ def _check(path: str, kind: str) -> str:
         detail = f"{path} has mode {mode:04o}: others can {what} it"
         raise StartError("bad_certificate", detail, f"chmod {better} {path}")
     if b"-----BEGIN " not in text or f"{kind}-----".encode() not in text:
-        raise StartError("bad_certificate", f"{path} holds no {kind.lower()} in PEM", _REMEDY)
+        raise StartError("bad_certificate", f"{path} has no {kind.lower()} in PEM", _REMEDY)
     return source

@@ -78,13 +78,13 @@ def start(
     chosen = master or os.environ.get("MASTER") or LOCAL
     if chosen.startswith("sc://"):
         # Spark Connect sends plans, not files: it has no way to give this package to workers, or to broadcast.
-        why = f"{chosen} is a server of Spark Connect, which cannot give the workers what a build needs"
+        why = f"{chosen} is a server of Spark Connect, which cannot send the package to the workers"
         raise PipelineError("bad_master", why, "name the cluster itself: spark://host:7077, yarn or k8s://...")
     if not _MASTERS.fullmatch(chosen):
         remedy = "write local[2], spark://host:7077, yarn or k8s://..."
-        raise PipelineError("bad_master", f"{chosen!r} is no Spark master", remedy)
+        raise PipelineError("bad_master", f"{chosen!r} is not a Spark master", remedy)
     if not re.fullmatch(r"[1-9][0-9]*[mgMG]", memory):
-        raise PipelineError("bad_memory", f"{memory!r} is no size of memory", "write 512m or 2g")
+        raise PipelineError("bad_memory", f"{memory!r} is not a size of memory", "write 512m or 2g")
     version = _java_version()
     _check_network(chosen)
     own = {**(_TINY_SETTINGS if size is not None and size <= _TINY else {}), **(conf or {})}
@@ -173,7 +173,7 @@ def _check_network(master: str) -> None:
         else:
             return
     if why:
-        raise PipelineError("no_master", why, "see whether it runs, and at which address")
+        raise PipelineError("no_master", why, "check that it runs at this address")
 
 
 def _start(master: str, settings: Mapping[str, str], log: str) -> SparkSession:
@@ -211,7 +211,7 @@ def _prepare(session: SparkSession, master: str) -> None:
         if time.monotonic() > deadline:
             session.stop()
             why = f"{master} has had no free worker for {_WORKERS:.0f} s"
-            remedy = "start workers, or ask for less: --conf spark.executor.memory=1g --conf spark.cores.max=2"
+            remedy = "start workers, or request less: --conf spark.executor.memory=1g --conf spark.cores.max=2"
             raise PipelineError("no_workers", why, remedy)
         time.sleep(0.2)
     # How much is done side by side follows from how many there are: those that were started together come together.
@@ -282,7 +282,7 @@ def _explain(error: Exception, log: str) -> PipelineError:
         text = str(getattr(error, "java_exception", error))
         SparkSession.active().version  # noqa: B018 - fails if Java has ended
     except (Py4JError, OSError):
-        remedy = f"see whether the system has ended it for its memory (journalctl -k), or lower --memory; {remedy}"
+        remedy = f"check whether the system killed it for lack of memory (journalctl -k), or lower --memory; {remedy}"
         return PipelineError("failed", "Spark has failed: its Java process has ended", remedy)
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     raised = _PYTHON_ERROR.findall(text)

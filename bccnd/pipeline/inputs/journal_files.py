@@ -44,7 +44,7 @@ _TRIES: Final = 5
 _Result = TypeVar("_Result")
 
 #: what `gone` says, in whatever Spark says that a task has failed with
-_GONE: Final = re.compile(rf"({file_names.OBS}/host=\S+) went away while it was read")
+_GONE: Final = re.compile(rf"({file_names.OBS}/host=\S+) was removed while it was read")
 
 _START: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -81,7 +81,7 @@ class Journal:
             if file_names.OBS not in self._root.names():
                 raise PipelineError(
                     "no_journal",
-                    f"there is no journal at {where}: no folder {file_names.OBS} in it",
+                    f"no journal at {where}: it has no folder {file_names.OBS}",
                     "name the folder that a recorder writes to (recorder.journal), or make one: bccn pipeline ingest",
                 )
             files = []
@@ -89,7 +89,7 @@ class Journal:
             for path, size, _ in finished_files(self._root, file_names.OBS):
                 name = file_names.read_path(path)
                 if name is None:
-                    why = foreign(self._root.at(path), "its name is not one that a recorder gives").detail
+                    why = foreign(self._root.at(path), "its name is not that of a recorder's file").detail
                     self.foreign.append((path, size, why))
                 elif name.day > lost.get(name.host, ""):
                     files.append(Input(name, path, size))
@@ -101,7 +101,7 @@ class Journal:
                 raise self._twice(next_file.path, file.path)
         if not self.files and not may_be_empty:
             raise PipelineError(
-                "empty_journal", f"the journal at {where} has no records yet", "see whether the recorder runs"
+                "empty_journal", f"the journal at {where} has no records yet", "check that the recorder runs"
             )
         self.days = sorted({file.name.day for file in self.files})
 
@@ -192,8 +192,8 @@ def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) 
             shown = " to ".join(map(str, dict.fromkeys(values)))
             raise PipelineError(
                 "misplaced",
-                f"{where}/{path} lies in the wrong place: its column {column} has {shown}",
-                "move it to the place that its records name, or out of the journal if they are there already",
+                f"{where}/{path} is in the wrong folder: its column {column} has {shown}",
+                "move it to the folder of its records, or out of the journal if that folder already has them",
             )
 
 
@@ -235,7 +235,7 @@ def _ends(file: pq.ParquetFile, column: str) -> tuple[Any, Any]:
 
 def gone(path: str) -> PipelineError:
     """The error for a file that retention took while it was read: list the journal again."""
-    return PipelineError(CHANGED, f"{path} went away while it was read", "run it again")
+    return PipelineError(CHANGED, f"{path} was removed while it was read", "run it again")
 
 
 def repeated(run: Callable[[], _Result], on_lost: Callable[[file_names.ObsFile], object] | None = None) -> _Result:
@@ -259,5 +259,5 @@ def repeated(run: Callable[[], _Result], on_lost: Callable[[file_names.ObsFile],
 def foreign(path: str, why: str) -> PipelineError:
     """The error for a file that is not of a journal."""
     return PipelineError(
-        "foreign_file", f"{path} is no file of a journal: {why}", "move it out of the journal; what is there stays"
+        "foreign_file", f"{path} does not belong to a journal: {why}", "move it out of the journal; existing files stay"
     )

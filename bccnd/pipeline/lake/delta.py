@@ -305,18 +305,18 @@ def _explained(where: str) -> Iterator[None]:
         with usable(where):
             yield
     except CommitFailedError as error:
-        detail = f"another run has changed the tables in {where} meanwhile; this one has changed nothing"
-        raise PipelineError("in_use", detail, "run it again, and only one at a time") from error
+        detail = f"another run changed the tables in {where} at the same time; this run changed nothing"
+        raise PipelineError("in_use", detail, "run it again, and only one run at a time") from error
     except DeltaError as error:
         detail = f"the tables in {where} cannot be used: {str(error).splitlines()[0]}"
         raise PipelineError(
-            "no_place", detail, "see whether the disk or store is in order, and who wrote there"
+            "no_place", detail, "check the disk or store, and find the program that wrote there"
         ) from error
 
 
 def _old_tables(where: str) -> PipelineError:
     return PipelineError(
         "old_tables",
-        f"the tables in {where} were made by another version of bccn and have another form",
-        "make them anew in a new folder (bccn pipeline build JOURNAL --out FOLDER), or remove them",
+        f"the tables in {where} were made by another version of bccn with other columns",
+        "build them again in a new folder (bccn pipeline build JOURNAL --out FOLDER), or remove them",
     )

@@ -155,7 +155,7 @@ def read_table(spark: SparkSession, where: str, name: str) -> DataFrame:
     lake = Lake(where)
     if name not in lake.tables:
         names = ", ".join(sorted(lake.tables)) or "none"
-        detail = f"there is no table {name!r} in {where}; there are: {names}"
+        detail = f"no table {name!r} in {where}; its tables are: {names}"
         raise PipelineError("no_tables", detail, "make them with: bccn pipeline build JOURNAL --out TABLES")
     columns = from_arrow_schema(lake.columns(name))
     divided = parquet.DAY in columns.names

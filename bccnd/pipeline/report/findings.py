@@ -185,7 +185,7 @@ def _mostly(links: Iterable[Link], sender: str, host: str | None = None) -> str:
     worst = max(lost, key=lambda program: lost[program], default="")
     if len(lost) < 2 or not lost[worst] or lost[worst] < MOST * sum(lost.values()):
         return ""
-    return f" Nearly all of it was sent by {fmt.plain(worst)}."
+    return f" Nearly all of it came from {fmt.plain(worst)}."
 
 
 def _by_host(facts: Facts) -> dict[str, Link]:

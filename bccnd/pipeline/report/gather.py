@@ -88,7 +88,7 @@ class _Gathering:
             if rows.num_rows
         ]
         if not ends:
-            problem = f"{self._tables.where}: there is nothing in these tables"
+            problem = f"{self._tables.where}: these tables have no rows"
             if self._time != TimeRange():
                 raise PipelineError("empty", f"{problem} from that time", "name another time with --since and --until")
             raise PipelineError("empty", problem, "check whether anything was recorded")

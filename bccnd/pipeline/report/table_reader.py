@@ -87,7 +87,7 @@ class Tables:
             self._root = Root(where)
             exists = self._root.filesystem.get_file_info(self._root.path).type
             if exists != pafs.FileType.Directory:
-                problem = "there is no such folder" if exists == pafs.FileType.NotFound else "it is no folder"
+                problem = "no such folder" if exists == pafs.FileType.NotFound else "it is not a folder"
                 remedy = "name the output of bccn pipeline build, or a journal"
                 raise PipelineError("no_tables", f"{where}: {problem}", remedy)
             below = self._root.names()
@@ -126,7 +126,7 @@ class Tables:
         try:
             with pq.ParquetFile(f"{self._root.path}/{path}", filesystem=self._root.filesystem) as file:
                 if missing := sorted(COLUMNS[table].keys() - set(file.schema_arrow.names)):
-                    problem = f"{whole} is no file of the table {table}: it lacks {missing[0]}"
+                    problem = f"{whole} does not belong to the table {table}: it lacks {missing[0]}"
                     raise PipelineError("foreign", problem, _REMEDY)
                 yield file
         except FileNotFoundError as error:

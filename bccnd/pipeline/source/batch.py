@@ -79,7 +79,7 @@ class BatchReader(spark.DataSourceReader):
         place = reader.open_place(self._path)
         paths = reader.find_captures(place, self._path)
         if paths and self._captures is None:
-            raise bad_option(f"{self._path} has captures, and the option host is missing", "name their host")
+            raise bad_option(f"{self._path} has captures, but the option host is missing", "name their host")
         if paths:
             return [Partition(None, captures=tuple(paths))]
         return [Partition(file.name, file.end) for file in reader.find(place, self._wanted)]

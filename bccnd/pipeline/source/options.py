@@ -28,7 +28,7 @@ class Options:
     def one_of(self, name: str, choices: Collection[str], default: str) -> str:
         value = self.text(name, default)
         if value not in choices:
-            raise bad_option(f"the option {name} is {value!r}", f"take one of {', '.join(sorted(choices))}")
+            raise bad_option(f"the option {name} is {value!r}", f"use one of {', '.join(sorted(choices))}")
         return value
 
     def flag(self, name: str) -> bool:
@@ -39,7 +39,7 @@ class Options:
         with contextlib.suppress(ValueError):
             if not value or least <= float(value) <= most:
                 return float(value or default)
-        raise bad_option(f"the option {name} is {value!r}", f"take a number from {least:g} to {most:g}")
+        raise bad_option(f"the option {name} is {value!r}", f"use a number from {least:g} to {most:g}")
 
 
 def bad_option(detail: str, remedy: str) -> PipelineError:

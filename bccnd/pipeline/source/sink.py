@@ -105,10 +105,10 @@ def _check_row(chan: str, payload: bytes, key: str | None, identity: str, settin
     try:
         check_chan(chan.encode("utf-8", "replace"))
     except BadDatagram as error:
-        raise _bad_row(f"{chan[:200]!r} is no channel ({error.detail})", "publish on another") from None
+        raise _bad_row(f"{chan[:200]!r} is not a valid channel ({error.detail})", "publish on another") from None
     key = "x" * _KEY if key is None else key
     if not key.isascii() or not key.isprintable() or "|" in key or not 0 < len(key) <= _MAX_KEY:
-        raise _bad_row(f"{key[:200]!r} is no key", f"take 1 to {_MAX_KEY} ASCII characters without '|'")
+        raise _bad_row(f"{key[:200]!r} is not a valid key", f"use 1 to {_MAX_KEY} ASCII characters without '|'")
     length = len(payload) + (len(key) + 1 if settings.keyed else 0)
     most = MAX_SEND - _AROUND - settings.check - len(identity) - len(chan)
     if length > most:

@@ -129,7 +129,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         """List the files of each host and journal, in order."""
         place = reader.open_place(self._path)
         if place[0].get_file_info(place[1]).type == pafs.FileType.File:
-            raise reader.no_journal(self._path, "it is a file, and only the folder of a journal can be followed")
+            raise reader.no_journal(self._path, "it is a file, but only the folder of a journal can be followed")
         grouped: dict[str, dict[str, list[FoundFile]]] = defaultdict(lambda: defaultdict(list))
         for file in reader.find(place, Wanted()):
             grouped[file.name.host][file.name.journal_id].append(file)

@@ -44,7 +44,7 @@ def test_a_line_says_what_was_made_and_what_was_left_out(tmp_path: Path, capture
     assert (done.exit_code, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()
     assert line.startswith("3 datagrams in 1 files of journal 20231114T221321.")
-    for part in ("2 accepted, 1 duplicate", "1 cut off", "1 captures that end within a packet"):
+    for part in ("2 accepted, 1 duplicate", "1 cut off", "1 captures that end in the middle of a packet"):
         assert part in line
 
 

@@ -62,10 +62,10 @@ def test_what_is_wrong_is_told_in_a_line(tmp_path: Path, tables: Path) -> None:
     page.mkdir()
     (page / "index.html").write_text("earlier")
     for arguments, status, says in (
-        ((tmp_path / "nowhere", "--out", page), 1, "nowhere: there is no such folder\n  remedy: "),
+        ((tmp_path / "nowhere", "--out", page), 1, "nowhere: no such folder\n  remedy: "),
         ((tmp_path / "empty", "--out", page), 1, "no tables here"),
         ((tables, "--out", tmp_path / "file"), 1, "file cannot be used"),
-        ((tables, "--out", page, "--until", "2020-01-01"), 1, "nothing in these tables"),
+        ((tables, "--out", page, "--until", "2020-01-01"), 1, "these tables have no rows"),
         ((tables, "--out", page, "--from", "yesterday"), 2, "'yesterday'"),
         ((tables, "--out", page, "--from", "2026-11-22", "--to", "2026-11-21"), 2, "--since is not before --until"),
         ((tables,), 2, "'--out'"),

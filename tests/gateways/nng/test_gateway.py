@@ -327,9 +327,9 @@ def test_a_gateway_that_is_not_given_the_right_says_so_once_and_asks_again(tmp_p
         gateway.peers(1)
         for _ in range(2):
             gateway.bus.send(frames.error("not_permitted", frames.LINK_HERE))
-        wait(lambda: "does not give this gateway what passes" in gateway.output(), "the line", PATIENCE)
+        wait(lambda: "does not give this gateway the datagrams" in gateway.output(), "the line", PATIENCE)
         wait(lambda: gateway.bus.packets.count(b"SUB !/link/here") == 2, "another attempt", PATIENCE)
-        assert gateway.output().count("does not give this gateway what passes") == 1
+        assert gateway.output().count("does not give this gateway the datagrams") == 1
 
 
 def refusal(folder: Path, nng: Mapping[str, object], status: int = 2) -> str:
@@ -444,7 +444,7 @@ def test_files_that_are_missing_or_open_to_others_stop_the_start(tmp_path: Path,
         (key, None, 0o640, (f"{key} has mode 0640", f"chmod 600 {key}")),
         (key, None, 0o600, ()),
         (certificate, None, 0o666, (f"{certificate} has mode 0666",)),
-        (certificate, b"no certificate\n", 0o644, (f"{certificate} holds no certificate",)),
+        (certificate, b"no certificate\n", 0o644, (f"{certificate} has no certificate",)),
         (certificate, b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n", 0o644, ("remedy: ",)),
         (key, None, 0, (f"cannot read {key}: No such file",)),
     ):

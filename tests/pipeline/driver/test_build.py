@@ -208,7 +208,7 @@ def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
         with pytest.raises(PipelineError) as refused:
             journal_files.check_file(file, "j", moved, columns)
     assert refused.value.reason == "misplaced"
-    assert f"j/{moved} lies in the wrong place: {printed}" in str(refused.value)
+    assert f"j/{moved} is in the wrong folder: {printed}" in str(refused.value)
 
 
 def rows_of(source: journal_files.Journal) -> dict[str, int]:
@@ -303,7 +303,7 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
         printed, errors = running.communicate()
     assert running.returncode == 1
     assert printed == ""
-    assert errors.splitlines()[-1] == "bccn: interrupted; the tables are as they were"
+    assert errors.splitlines()[-1] == "bccn: interrupted; the tables are unchanged"
     assert "Traceback" not in errors
     assert Lake(str(tables)).tables == set()
 

@@ -145,4 +145,4 @@ def test_the_summary_names_files_that_came_too_late(capsys: pytest.CaptureFixtur
 def test_a_day_that_is_none_is_refused() -> None:
     result = CliRunner().invoke(main, ["pipeline", "build", "j", "--out", "t", "--days", "2026-03-01,yesterday"])
     assert result.exit_code == 2
-    assert "'yesterday' is no day" in result.output
+    assert "'yesterday' is not a day" in result.output

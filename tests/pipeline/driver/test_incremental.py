@@ -142,7 +142,7 @@ def test_a_foreign_file_is_named_until_it_is_taken_away(spark: SparkSession, sma
         outcome = once(spark, str(journal), str(tables))
         assert outcome.days == days
         (damaged,) = outcome.damaged
-        assert f"{bad} is no file of a journal" in damaged.why
+        assert f"{bad} does not belong to a journal" in damaged.why
     bad.unlink()
     outcome = once(spark, str(journal), str(tables))
     assert (outcome.days, outcome.damaged) == ([], [])

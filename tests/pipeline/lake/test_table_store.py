@@ -257,7 +257,7 @@ def test_a_reader_keeps_the_state_that_it_has_begun_with(spark: SparkSession, wh
     assert {file.day[-2:] for file in reader.files("t")} == {"01", "02", "03"}
     assert sorted(row.x for row in table.collect()) == [1, 2, 3]
     assert [row.x for row in bccnd.pipeline.read(spark, where, "t").collect()] == [4]
-    with pytest.raises(PipelineError, match=r"there is no table 'v' in .*; there are: t"):
+    with pytest.raises(PipelineError, match=r"no table 'v' in .*; its tables are: t"):
         bccnd.pipeline.read(spark, where, "v")
 
 

@@ -62,7 +62,7 @@ def test_only_the_time_that_was_asked_for_counts(tables: Path) -> None:
     links = {(link.host, link.program): link for link in facts.links}
     assert links["h02", "h01/app"].lost_here == 50
     assert facts.messages == 20 * 60 * 3
-    with pytest.raises(PipelineError, match="there is nothing in these tables from that time"):
+    with pytest.raises(PipelineError, match="these tables have no rows from that time"):
         gather(Tables(str(tables)), TimeRange(START + 100 * MINUTE, None))
 
 
@@ -271,9 +271,9 @@ def test_places_without_tables(tmp_path: Path) -> None:
         put(tmp_path / "tables", table, [])
     for place, part in (
         (tmp_path / "nowhere", "no such folder"),
-        (tmp_path / "file", "no folder"),
+        (tmp_path / "file", "not a folder"),
         (tmp_path / "empty", "link_loss does not exist"),
-        (tmp_path / "tables", "nothing in these tables"),
+        (tmp_path / "tables", "these tables have no rows"),
         ("no-such-scheme://x/y", "no-such-scheme"),
     ):
         assert part in refused(place)

@@ -218,9 +218,9 @@ def test_an_earlier_page_survives_what_goes_wrong(tmp_path: Path) -> None:
 
 
 def test_files_that_were_left_out_are_named() -> None:
-    why = tuple(f"/journal/obs/{number} is no file of a journal: {EVIL}" for number in range(23))
+    why = tuple(f"/journal/obs/{number} does not belong to a journal: {EVIL}" for number in range(23))
     page = made(replace(full(), damaged=why))
-    assert "/journal/obs/0 is no file" in page
+    assert "/journal/obs/0 does not belong" in page
     assert EVIL not in page
-    assert page.count("is no file of a journal") == 20
+    assert page.count("does not belong to a journal") == 20
     assert "3 more files" in page

@@ -81,7 +81,9 @@ def test_keys_stand_before_payloads_where_they_are_wanted(daemon: Daemon, listen
 
 def test_nothing_of_a_partition_is_sent_of_which_a_row_cannot_be(daemon: Daemon, listener: bccnd.Connection) -> None:
     rows: list[tuple[str | None, bytes]] = [("a/b", b"x" * 1400), ("two words", b"x"), ("", b"x"), (None, b"x")]
-    for row, message in zip(rows, ("a/b has 1400 bytes", "'two words'", "no channel", "no channel"), strict=True):
+    for row, message in zip(
+        rows, ("a/b has 1400 bytes", "'two words'", "not a valid channel", "not a valid channel"), strict=True
+    ):
         with refused("bad_row", message, kind=PipelineError):
             publish(iter([messages(1000), batch(row), messages(3)]), options(socket=str(daemon.bus)))
     for key in ("", "a|b", "x" * 129, "\xe4", "a\nb"):  # could not be distinguished from a payload
