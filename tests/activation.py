@@ -14,10 +14,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, NamedTuple
 
-from tests.support import PATIENCE, cannot_here
+from tests.support import PATIENCE, Closing, cannot_here
 
 #: puts the descriptors where they are looked for, and becomes the program; before that, bars it from other families of
 #: sockets than AF_UNIX, if it is to be: 0 is no, else what the kernel does to who tries
@@ -65,7 +64,7 @@ class Notification(NamedTuple):
         return next((line.partition("=")[2] for line in self.lines if line.startswith(f"{name}=")), None)
 
 
-class Notified:
+class Notified(Closing):
     """A service manager's end of NOTIFY_SOCKET."""
 
     def __init__(self, address: str | Path) -> None:
@@ -127,11 +126,3 @@ class Notified:
         self.sock.close()
         if self.address.startswith("/"):
             os.unlink(self.address)
-
-    def __enter__(self) -> Notified:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

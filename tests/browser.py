@@ -16,10 +16,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
-from tests.support import cannot_here
+from tests.support import Closing, cannot_here
 
 #: seconds that a browser may take for anything
 PATIENCE: Final = 40.0
@@ -42,7 +41,7 @@ def find_browser() -> str:
     return found
 
 
-class Browser:
+class Browser(Closing):
     """One browser with one page; ``said`` are errors and warnings of the page and of its console."""
 
     def __init__(self) -> None:
@@ -183,11 +182,3 @@ class Browser:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(PATIENCE)
         self._place.cleanup()
-
-    def __enter__(self) -> Browser:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support import ROOT, cannot_here, free_port
+from tests.support import ROOT, Closing, cannot_here, free_port
 
 #: seconds that the server may take to answer or end
 PATIENCE: Final = 20.0
@@ -31,7 +31,7 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-class Prometheus:
+class Prometheus(Closing):
     """A server with the given configuration, its files in ``folder``."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
@@ -78,10 +78,7 @@ class Prometheus:
         data = self._get("alerts")
         return list(data["alerts"]) if data else []
 
-    def __enter__(self) -> Prometheus:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._process.terminate()
         self._process.wait(PATIENCE)
         self._log.close()

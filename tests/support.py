@@ -295,7 +295,7 @@ def unhurried(bus: Bus) -> None:
     bus.quota.round_seconds = 3600.0
 
 
-class Hub:
+class Hub(Closing):
     """A real bus on a real loop, with nothing behind it: what it would broadcast is kept in ``sent``.
 
     Beside its path it listens at an abstract address for each of ``others``: the dialect that is spoken there and whom
@@ -401,10 +401,7 @@ class Hub:
             unread = bool(poll.poll(0))
         self.turn(1)
 
-    def __enter__(self) -> Hub:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for peer in self._peers:
             peer.close()
         self.bus.close()

@@ -14,23 +14,13 @@ from docs import figures, quotes
 from docs.figures import Figures, fraction
 from docs.site import DOCS, ROOT
 from tools.bench import figures as measured
+from tools.bench.scale_axes import AXES
 
 KNOWN = Figures()
-#: headings of docs/scaling.md, by the axis whose table is below
-TABLES = {
-    "clients": "What one core carries",
-    "shares": "Clients with few channels",
-    "patterns": "Clients with few channels",
-    "channels": "Channels",
-    "sources": "Sources",
-    "payload": "Payload",
-    "direct": "With a daemon and without",
-    "burst": "Bursts and the receive buffer",
-}
 
 
 def test_every_section_says_when_and_where_it_was_measured() -> None:
-    assert set(KNOWN.sections) == {"bench", "service", "idle", *(f"scale {axis}" for axis in TABLES)}
+    assert set(KNOWN.sections) == {"bench", "service", "idle", *(f"scale {axis}" for axis in AXES)}
     for name in KNOWN.sections:
         about = KNOWN.about(name)
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", about["date"]), name
@@ -38,11 +28,10 @@ def test_every_section_says_when_and_where_it_was_measured() -> None:
         assert about["daemon"]["version"], name
 
 
-@pytest.mark.parametrize("axis", TABLES)
+@pytest.mark.parametrize("axis", AXES)
 def test_the_tables_of_scaling_are_of_the_same_run(axis: str) -> None:
-    text = (DOCS / "scaling.md").read_text()
-    section = text.partition(f"\n## {TABLES[axis]}\n")[2].partition("\n## ")[0]
-    cells = {word for line in section.splitlines() if line.startswith("|") for word in re.findall(r"[\d,.]+", line)}
+    lines = (DOCS / "scaling.md").read_text().splitlines()
+    cells = {word for line in lines if line.startswith("|") for word in re.findall(r"[\d,.]+", line)}
     for costs in KNOWN.sections[f"scale {axis}"]["cpu_ns"].values():
         assert {f"{ns:,}" for ns in costs.values()} <= cells
 

@@ -261,10 +261,7 @@ class Site(Hub):
         for one in datagrams:
             self.program.sendto(one, (BROADCAST, self.options.port))
 
-    def __enter__(self) -> Site:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for peer in self._peers:
             peer.close()
         self.kill()

@@ -76,8 +76,8 @@ class Successor(Site):
             except BlockingIOError:
                 return packets
 
-    def __exit__(self, *rest: object) -> None:
-        super().__exit__(*rest)
+    def close(self) -> None:
+        super().close()
         for program in self.programs.values():
             program.close()
 

@@ -68,7 +68,7 @@ def _hub() -> Hub:
     hub = Hub(Path(folder), limits=_LIMITS)
 
     def close() -> None:
-        hub.__exit__(None, None, None)
+        hub.close()
         shutil.rmtree(folder)
 
     atexit.register(close)
