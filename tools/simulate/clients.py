@@ -12,10 +12,10 @@ from typing import Final
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.errors import BadFrame
+from tests.core.slow_matcher import matches
 from tools.simulate import edges
 from tools.simulate.host import Host
 from tools.simulate.ledger import Ledger
-from tools.simulate.patterns import matches
 from tools.simulate.violation import Violation
 
 #: begins channels of many levels
@@ -154,12 +154,12 @@ class Client:
         matched = self._matched.get(channel)
         if matched is None:
             patterns = [*self.deep, *self.patterns] if channel.startswith(DEEP) else self.patterns
-            matched = any(matches(pattern, channel, self.dialect) for pattern in patterns)
+            matched = any(matches(self.dialect, pattern, channel) for pattern in patterns)
             self._matched[channel] = matched
         if matched:
             return "must" if certain else "may"
         for pattern, until in self.given_up.items():
-            if step <= until and matches(pattern, channel, self.dialect):
+            if step <= until and matches(self.dialect, pattern, channel):
                 return "may"
         return "not"
 
