@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
 from timeit import repeat
@@ -55,6 +54,7 @@ from bccnd.monitoring.status_model import (
     to_json,
 )
 from bccnd.monitoring.status_page import CACHE_TIME, StatusPage
+from tests.html_reader import HtmlReader
 from tests.monitoring.pages import Daemon, finished, open_segment
 from tests.rules import bus_limits
 from tests.support import Hub
@@ -102,54 +102,17 @@ def full(text: str) -> Status:
     )
 
 
-class Read(HTMLParser):
-    """A page, taken apart: elements with the names of their attributes, and the texts in between, each with the
-    elements that it is in, by their tags and classes."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, tuple[str, ...]]] = []
-        self.found: list[tuple[str, dict[str, str]]] = []
-        self.texts: list[tuple[str, tuple[tuple[str, str], ...]]] = []
-        self._open: list[tuple[str, str]] = []
-        self.feed(page)
-        self.close()
-
-    @property
-    def text(self) -> str:
-        return "".join(text for text, _ in self.texts)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, tuple(name for name, _ in attrs)))
-        self.found.append((tag, {name: value or "" for name, value in attrs}))
-        if tag not in ("meta", "link", "img"):
-            self._open.append((tag, dict(attrs).get("class") or ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        self.elements.append((f"/{tag}", ()))
-        if self._open:  # what is hostile may end more than it has begun
-            self._open.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append((data, tuple(self._open)))
-
-    def _other(self, *_: object, **__: object) -> None:
-        self.elements.append(("other", ()))
-
-    handle_comment = handle_decl = unknown_decl = handle_pi = _other
-
-
-HARMLESS = Read(render(full("x"))).elements
+HARMLESS = HtmlReader(render(full("x"))).elements
 
 
 @given(st.one_of(st.text(min_size=1), st.text("<>&\"'/=! -[]?\n\0", min_size=1), st.just(EVIL)))
 def test_no_text_makes_an_element_or_an_attribute(text: str) -> None:
-    assert Read(render(full(text))).elements == HARMLESS
+    assert HtmlReader(render(full(text))).elements == HARMLESS
 
 
 def test_a_hostile_text_can_be_read_and_would_be_noticed_as_markup() -> None:
-    assert Read(render(full(Markup(EVIL)))).elements != HARMLESS
-    assert Read(render(full(EVIL))).text.count(EVIL) > 20
+    assert HtmlReader(render(full(Markup(EVIL)))).elements != HARMLESS
+    assert HtmlReader(render(full(EVIL))).text.count(EVIL) > 20
     facts = full(EVIL)
     data = json.loads(json.dumps(to_json(facts)))
     assert set(data) == set(Status._fields)
@@ -159,7 +122,7 @@ def test_a_hostile_text_can_be_read_and_would_be_noticed_as_markup() -> None:
 
 @pytest.mark.parametrize("facts", [full("x"), full("x")._replace(state=WELL, findings=[], drops=[], gateways=[])])
 def test_the_page_is_accessible(facts: Status) -> None:
-    found = Read(render(facts)).found
+    found = HtmlReader(render(facts)).found
     by_tag: dict[str, list[dict[str, str]]] = {}
     for tag, attributes in found:
         by_tag.setdefault(tag, []).append(attributes)
@@ -190,7 +153,7 @@ def test_the_script_updates_everything_that_a_restart_changes() -> None:
     script = folder.joinpath("status.js").read_text()
     (listed,) = re.findall(r"const UPDATED = \[(.*?)\]", script)
     updated = ["title", "main > section", *re.findall(r'"(.*?)"', listed)]
-    changing = [one for one in Read(folder.joinpath("status.html").read_text()).texts if "$" in one[0]]
+    changing = [one for one in HtmlReader(folder.joinpath("status.html").read_text()).texts if "$" in one[0]]
     assert len(changing) > 5
     for text, parents in changing:
         if text.strip() != "$sections":
@@ -198,7 +161,7 @@ def test_the_script_updates_everything_that_a_restart_changes() -> None:
 
 
 def test_nothing_in_the_page_is_forbidden_by_its_policy_and_no_address_leaves_its_place() -> None:
-    for tag, attributes in Read(render(full(EVIL))).found:
+    for tag, attributes in HtmlReader(render(full(EVIL))).found:
         assert not [name for name in attributes if name == "style" or name.startswith("on")]
         assert tag != "style"
         for name in ("href", "src"):
@@ -233,10 +196,10 @@ def test_the_summary_is_one_sentence(findings: list[tuple[str, bool]], state: st
 
 def test_a_drop_is_shown_with_its_times_place_and_remedy() -> None:
     one = DropRow("lost", "", "m", "here", 1234, 5.6, AT - 700, AT - 65, AT - 3, True, True, "Gone.", "Look.")
-    text = Read(render(full("x")._replace(drops=[one]))).text
+    text = HtmlReader(render(full("x")._replace(drops=[one]))).text
     for part in ("lost on here", "ongoing", "1,234", "5.6/s", "3 s ago", "Gone.", "What to do: Look.", "#lost"):
         assert part in text
-    past = Read(render(full("x")._replace(drops=[one._replace(now=False, since=None, first=None)]))).text
+    past = HtmlReader(render(full("x")._replace(drops=[one._replace(now=False, since=None, first=None)]))).text
     assert "over" in past
     assert "before the first sample" in past
 
@@ -275,7 +238,7 @@ def test_the_first_view_shows_what_has_happened_since_the_start(daemon: Daemon) 
         facts = daemon.facts()
         assert [(one.chan, one.messages, one.receivers) for one in facts.channels] == [("demo/1", 100, 1)]
         assert summary_of(facts.findings) == "1 thing needs attention: integrity_failed."
-        assert "within the last minute." not in Read(render(facts)).text
+        assert "within the last minute." not in HtmlReader(render(facts)).text
         daemon.clock += 1.0
     assert daemon.drop("integrity_failed").rate == pytest.approx(7 / 3)
 

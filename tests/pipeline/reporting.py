@@ -48,6 +48,11 @@ COLUMNS: Final[Mapping[str, pa.Schema]] = {
 }
 
 
+def spaced(text: str) -> str:
+    """A text of the page with plain spaces."""
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
 def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = DAY) -> Path:
     """Rows of a day as another file of a table, and a build that has it; times are given in microseconds."""
     full = [

@@ -26,7 +26,7 @@ from bccnd.pipeline.report.facts import (
     sending_host,
 )
 from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, findings, health
-from tests.pipeline.reporting import HOUR, MINUTE, START
+from tests.pipeline.reporting import HOUR, MINUTE, START, spaced
 from tests.support import examples
 
 HOSTS = tuple(f"h{number:02d}" for number in range(1, 9))
@@ -65,10 +65,6 @@ def only(facts: Facts) -> Finding:
 
 def course(lost: Callable[[int], int], due: int = 100) -> Course:
     return Course((due,) * 60, tuple(lost(step) for step in range(60)), (0,) * 60)
-
-
-def spaced(text: str) -> str:
-    return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def pairs(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:

@@ -10,13 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.pipeline.report import formatting as fmt
+from tests.pipeline.reporting import spaced
 
 #: 21 November 2026, 10:00:00 UTC
 TEN = 1_795_255_200_000_000
-
-
-def spaced(text: str) -> str:
-    return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 SHOWN: list[tuple[Callable[..., str], dict[Any, str]]] = [

@@ -192,13 +192,9 @@ def test_grouped_sums_are_right_however_often_a_group_returns(batches: list[list
     for name, number, top in (row for batch in batches for row in batch):
         sums[name] = sums.get(name, 0) + number
         tops[name] = max(tops.get(name, 0), top)
-    parts = (
-        pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in batch], schema=shape)
-        for batch in batches
-    )
     added = Sums(["name"], {"n": "sum", "top": "max"})
-    for part in parts:
-        added.add(part)
+    for batch in batches:
+        added.add(pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in batch], schema=shape))
     rows = added.table().to_pylist()
     assert {row["name"]: row["n"] for row in rows} == sums
     assert {row["name"]: row["top"] for row in rows} == tops
@@ -207,17 +203,13 @@ def test_grouped_sums_are_right_however_often_a_group_returns(batches: list[list
 
 def test_the_busiest_minute_is_that_of_every_channel_and_nothing_is_called_left_out(tables: Path) -> None:
     for day in range(2):
+        wins = range(START + day * 24 * HOUR, START + (day * 24 + 10) * HOUR, MINUTE)
         traffic = [
-            {
-                "win": START + day * 24 * HOUR + minute * MINUTE,
-                "chan": f"c/{chan:02}",
-                "src": "h01/app/7",
-                "msgs": 1 + chan,
-            }
+            {"win": win, "chan": f"c/{chan:02}", "src": "h01/app/7", "msgs": 1 + chan, "p99_len": 1}
             for chan in range(40)
-            for minute in range(600)
+            for win in wins
         ]
-        put(tables, "channel_traffic", [{**row, "p99_len": 1} for row in traffic], f"2026-11-{21 + day}")
+        put(tables, "channel_traffic", traffic, f"2026-11-{21 + day}")
     facts = gather(Tables(str(tables)))
     peaks = {channel.name: channel.peak for channel in facts.channels if channel.name.startswith("c/")}
     assert peaks == {f"c/{chan:02}": 1 + chan for chan in range(40)}

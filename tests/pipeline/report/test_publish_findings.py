@@ -43,15 +43,8 @@ def test_the_findings_are_those_of_the_report(tables: Path) -> None:
 
 
 def test_the_latest_days_count(tables: Path) -> None:
-    later = {
-        "host": "h01",
-        "src": "h02/app/7",
-        "win": START + 24 * 60 * MINUTE,
-        "expected": 9,
-        "any_seen": 9,
-        "seen": 9,
-    }
-    put(tables, "link_loss", [later], "2026-11-22")
+    later = {"host": "h01", "src": "h02/app/7", "win": START + 24 * 60 * MINUTE}
+    put(tables, "link_loss", [later | dict.fromkeys(("expected", "any_seen", "seen"), 9)], "2026-11-22")
     assert look(str(tables), NOTE, 1)[1] == []
     assert len(look(str(tables), NOTE, 2)[1]) == 3
 
