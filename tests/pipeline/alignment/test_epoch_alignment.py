@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -26,13 +27,9 @@ HOSTS = ("a", "b", "c")
 OLD = Source("a/old", "a", 10, start=1, own=False)
 
 
-def runs_of(simulation: Simulation, host: str, source: int, cuts: Sequence[int] = ()) -> list[Run]:
+def runs_of(simulation: Simulation, host: str, cuts: Sequence[int]) -> list[Run]:
     """The runs of a receiver, whose rows come in files that are cut after so many rows."""
-    heard = [
-        observed
-        for observed in simulation.heard(host)
-        if observed.message >= 0 and simulation.sent[observed.message].source == source
-    ]
+    heard = [observed for observed in simulation.heard(host) if observed.message >= 0]
     stretches_found: list[Stretch] = []
     for low, high in pairwise([0, *sorted(cut for cut in cuts if 0 < cut < len(heard)), len(heard)]):
         batch = frames.batch(
@@ -54,10 +51,14 @@ def runs_of(simulation: Simulation, host: str, source: int, cuts: Sequence[int] 
     return [run._replace(offset=offset) for run in runs(stretches_found)]
 
 
-def aligned(simulation: Simulation, source: int = 0, cuts: Sequence[int] = ()) -> Alignment:
-    return epoch_alignment.align(
-        [run for host in simulation.fleet.hosts for run in runs_of(simulation, host, source, cuts)]
-    )
+def all_runs(fleet: Fleet, cuts: Sequence[int] = ()) -> list[Run]:
+    """The runs of all receivers."""
+    simulation = Simulation(fleet)
+    return [run for host in fleet.hosts for run in runs_of(simulation, host, cuts)]
+
+
+def aligned(fleet: Fleet, cuts: Sequence[int] = ()) -> Alignment:
+    return epoch_alignment.align(all_runs(fleet, cuts))
 
 
 def epoch_of(alignment: Alignment, host: str, journal: str, rec_no: int, ts: int, key: int) -> int:
@@ -83,10 +84,10 @@ def check(fleet: Fleet, cuts: Sequence[int] = ()) -> list[str]:
         (host, observed.journal_id, observed.rec_no): observed
         for host in fleet.hosts
         for observed in simulation.heard(host)
-        if observed.message >= 0 and simulation.sent[observed.message].source == 0
+        if observed.message >= 0
     }
-    alignment = aligned(simulation, cuts=cuts)
-    assert aligned(simulation) == alignment
+    alignment = aligned(fleet, cuts)
+    assert aligned(fleet) == alignment
     order = sorted({(simulation.sent[observed.message].run, observed.row.seq_key or 0) for observed in heard.values()})
     numbers: dict[tuple[int, int], int] = {}
     epoch, before = 0, 0
@@ -109,14 +110,10 @@ def check(fleet: Fleet, cuts: Sequence[int] = ()) -> list[str]:
     return causes(alignment)
 
 
-def old(**changes: object) -> Source:
-    return OLD.__class__(**{**OLD.__dict__, **changes})
-
-
 def test_a_source_that_never_restarts_has_one_epoch_and_needs_no_pieces() -> None:
     fleet = Fleet(HOSTS, (OLD,), 60, losses=(Loss("b", probability=0.2),), offsets={"c": 7})
     assert check(fleet) == [FIRST]
-    assert aligned(Simulation(fleet)).pieces == []
+    assert aligned(fleet).pieces == []
 
 
 def test_the_clock_as_first_number_makes_a_restart_a_jump() -> None:
@@ -128,39 +125,35 @@ def test_the_clock_as_first_number_makes_a_restart_a_jump() -> None:
 
 
 def test_a_loss_of_more_than_a_jump_is_no_jump_where_it_is_what_was_sent_meanwhile() -> None:
-    source = old(rate=100)
+    source = replace(OLD, rate=100)
     for receiver in ("b", None):
         fleet = Fleet(HOSTS, (source,), 60, losses=(Loss(receiver, None, 10, 40, every=1),))
         assert check(fleet) == [FIRST]
     # Where it was not recorded it is not known for a loss, nor where the source would have taken longer for it.
-    every = [run for host in HOSTS for run in runs_of(Simulation(fleet), host, 0)]
+    every = all_runs(fleet)
     began = fleet.start * SECOND
     off = [(began, began + 10 * SECOND), (began + 40 * SECOND, began + 60 * SECOND)]
     for recorded, expected in ((ALWAYS, [FIRST]), (off, [FIRST, JUMP]), ([(began, began + 30 * SECOND)], [FIRST])):
         assert causes(epoch_alignment.align(every, recorded)) == expected
-    assert check(Fleet(HOSTS, (old(restarts=(Restart(20.05, 1300), Restart(60.05, 3100))),), 120)) == [
-        FIRST,
-        JUMP,
-        JUMP,
-    ]
+    twice = replace(OLD, restarts=(Restart(20.05, 1300), Restart(60.05, 3100)))
+    assert check(Fleet(HOSTS, (twice,), 120)) == [FIRST, JUMP, JUMP]
 
 
 def test_a_restart_that_no_daemon_noticed_is_masked() -> None:
     """The daemon forgets a dead source and begins anew with it; or it takes new numbers for copies until they pass the
     old ones, and only the port tells."""
-    died = old(heartbeat=2, until=90, restarts=(Restart(40.05, 1),), rate=5)
+    died = replace(OLD, heartbeat=2, until=90, restarts=(Restart(40.05, 1),), rate=5)
     silence = tuple(Loss(host, None, 15, 40.5, every=1) for host in HOSTS)
     assert check(Fleet(HOSTS, (died,), 90, losses=silence)) == [FIRST, MASKED]
-    quick = Source("a/old", "a", 50, start=1, own=False, restarts=(Restart(0.505, 1),))
+    quick = replace(OLD, rate=50, restarts=(Restart(0.505, 1),))
     assert check(Fleet(HOSTS, (quick,), 20)) == [FIRST, MASKED]
 
 
 def test_days_whose_rows_go_elsewhere_are_marked_otherwise() -> None:
     """The evening before shows when a source began that goes on in the morning."""
     fleet = Fleet(HOSTS, (OLD,), 60, recordings={host: (Recording(0, 20.05), Recording(30.05)) for host in HOSTS})
-    simulation = Simulation(fleet)
-    all_runs = [run for host in HOSTS for run in runs_of(simulation, host, 0)]
-    moved = [run._replace(day="2026-08-30") if run.from_ts > 1_788_000_025 * SECOND else run for run in all_runs]
+    evening = 1_788_000_025 * SECOND
+    moved = [run._replace(day="2026-08-30") if run.from_ts > evening else run for run in all_runs(fleet)]
     with_all = epoch_alignment.align(moved)
     morning = epoch_alignment.align([run for run in moved if run.day == "2026-08-30"])
     assert with_all.marks["2026-08-30"] != morning.marks["2026-08-30"]
@@ -189,15 +182,16 @@ def test_what_is_carried_of_days_stands_for_their_runs(again: float | None) -> N
     pause = tuple(Loss(host, None, 29, 33, every=1) for host in HOSTS)
     fleet = Fleet(
         HOSTS,
-        (Source("a/old", "a", 10, start=1, own=False, restarts=() if again is None else (Restart(again, 1),)),),
+        (OLD if again is None else replace(OLD, restarts=(Restart(again, 1),)),),
         60,
         losses=pause,
         recordings={"b": (Recording(0, 15.05), Recording(45.05))},
         offsets={"c": 2.0},
     )
-    all_runs = [run for host in HOSTS for run in runs_of(Simulation(fleet), host, 0)]
     cut = 1_788_000_031 * SECOND
-    days = [run._replace(day="2026-08-30" if run.from_ts - run.offset > cut else "2026-08-29") for run in all_runs]
+    days = [
+        run._replace(day="2026-08-30" if run.from_ts - run.offset > cut else "2026-08-29") for run in all_runs(fleet)
+    ]
     earlier = [run for run in days if run.day == "2026-08-29" and run.to_ts - run.offset < cut]
     later = [run for run in days if run not in earlier]
     whole = epoch_alignment.align(days)
@@ -213,7 +207,7 @@ def test_what_is_carried_of_days_stands_for_their_runs(again: float | None) -> N
 
 def test_an_epoch_that_only_the_runs_before_show_keeps_its_number() -> None:
     fleet = Fleet(HOSTS, (OLD,), 30)
-    runs = [run for host in HOSTS for run in runs_of(Simulation(fleet), host, 0)]
+    runs = all_runs(fleet)
     before = carried(runs, 1_787_000_000, following=1_787_999_999)
     later = [run._replace(from_ts=run.from_ts + 40 * SECOND, to_ts=run.to_ts + 40 * SECOND) for run in runs]
     higher = [
@@ -229,9 +223,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
     rate = draw(st.sampled_from((2, 7, 20)))
     moments = draw(st.lists(st.integers(1, 8), max_size=3, unique=True).map(sorted))
     restarts = tuple(Restart(12 * moment + 0.05 / rate, 1) for moment in moments)
-    source = Source(
-        "a/old", "a", rate, start=1, own=draw(st.booleans()), copies=draw(st.integers(1, 2)), restarts=restarts
-    )
+    source = replace(OLD, rate=rate, own=draw(st.booleans()), copies=draw(st.integers(1, 2)), restarts=restarts)
     losses = [
         Loss(
             draw(st.sampled_from(("b", "c", "d"))),
@@ -255,7 +247,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
 
 def test_a_restart_that_a_receiver_cannot_tell_leaves_nothing_to_look_at_twice() -> None:
     """From another port, with numbers above the last that it had heard."""
-    source = Source("a/old", "a", 2, start=1, own=False, copies=2, restarts=(Restart(12.025, 1),))
+    source = replace(OLD, rate=2, copies=2, restarts=(Restart(12.025, 1),))
     check(Fleet(HOSTS, (source,), 110, losses=(Loss("b", None, 1, 14, probability=1.0),)))
 
 
