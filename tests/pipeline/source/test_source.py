@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import datasource as ds
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.source.batch import BatchReader, Partition
@@ -95,8 +96,8 @@ def test_errors_name_the_path_or_option(spark: SparkSession, tmp_path: Path) -> 
             load(spark, path, **options).count()
 
 
-def reader(path: Path, **options: str) -> BatchReader:
-    batch_reader = BccnSource({"path": str(path), **options}).reader(OBS)
+def reader(path: Path, columns: StructType = OBS, /, **options: str) -> BatchReader:
+    batch_reader = BccnSource({"path": str(path), **options}).reader(columns)
     assert isinstance(batch_reader, BatchReader)
     return batch_reader
 
@@ -115,12 +116,8 @@ def at(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(T / 10**9 + seconds, datetime.UTC)
 
 
-A, B, C, D = (
-    ("relay01", "2023-11-14", 0),
-    ("relay01", "2023-11-14", 50),
-    ("relay01", "2023-11-15", 0),
-    ("relay02", "2023-11-14", 0),
-)
+A, B, C = (("relay01", day, first) for day, first in (("2023-11-14", 0), ("2023-11-14", 50), ("2023-11-15", 0)))
+D = ("relay02", "2023-11-14", 0)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +184,8 @@ def test_a_filter_that_is_not_understood_is_given_back(journal: Path, condition:
 
 
 def test_columns_can_be_chosen(journal: Path) -> None:
-    from pyspark.sql.types import LongType, StructField, StructType
-
-    columns = StructType([StructField("seq_key", LongType()), StructField("rec_no", LongType())])
-    batch_reader = BccnSource({"path": str(journal)}).reader(columns)
-    assert isinstance(batch_reader, BatchReader)
-    assert set(read(batch_reader)[0]) == {"seq_key", "rec_no"}
+    columns = StructType().add("seq_key", "long").add("rec_no", "long")
+    assert set(read(reader(journal, columns))[0]) == {"seq_key", "rec_no"}
 
 
 def test_a_file_that_is_no_journals_is_named(tmp_path: Path) -> None:
