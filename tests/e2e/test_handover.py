@@ -10,26 +10,26 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-import bccnd
 from bccnd.core.wire import frames
 from bccnd.native.buffers import scan
-from tests.e2e.harness import PATIENCE, Wire, datagram, seqpacket, wait
+from tests.e2e.harness import KEY, PATIENCE, Wire, datagram, seqpacket, wait
 from tests.e2e.supervisor import Supervisor
 from tests.support import BROADCAST, free_port, kernel_drops, need_root
+from tools.soak.streams import MARK, Load, Readers, Witness
 
 SO_RCVBUFFORCE = 33
 SO_TIMESTAMPNS = 35
 ROUNDS = 12
-#: messages that may be under way: a client's queue holds more
-MOST = 500
+#: kinds of messages: from the segment and from a client, to all, to this host, and too long for the segment
+KINDS = "rlgdL"
 
 
 @pytest.fixture
@@ -37,6 +37,7 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     if not scan.COMPILED:
         pytest.skip("a plain build keeps nothing over a restart")
     with Supervisor(tmp_path / "a") as one:
+        one.configure({"integrity": {**one.with_key(KEY), "required": False}})
         one.start()
         yield one
 
@@ -55,7 +56,7 @@ def test_a_plain_build_restarts_like_any_program(tmp_path: Path) -> None:
         with ours:
             ours.settimeout(PATIENCE)
             assert ours.recv(1) == b""
-        before = Witness(str(supervisor.bus), b"a/")
+        before = Witness("before", str(supervisor.bus), "")
         supervisor.again(signal.SIGTERM)
         with Wire(supervisor.port) as wire, supervisor.connect("a/") as client:
             client.sync(PATIENCE)
@@ -68,147 +69,53 @@ def test_a_plain_build_restarts_like_any_program(tmp_path: Path) -> None:
         assert supervisor.output().count("keeps no connections over a restart") == supervisor.starts == 2
 
 
-class Witness:
-    """A client that keeps what it gets; a slow one reads only now and then."""
+@contextmanager
+def under_load(supervisor: Supervisor, chance: random.Random, *more: Witness) -> Iterator[Counter[str]]:
+    """Publishers and clients; each client gets each message once and in order, or a slow one is told of its loss.
 
-    def __init__(self, path: str, *patterns: bytes, batch: bool = False, slow: bool = False) -> None:
-        self.slow = slow
-        self.sock = seqpacket(path)
-        for pattern in patterns:
-            self.sock.send(b"SUB " + pattern)
-        if batch:
-            self.sock.send(b"CMSG !/bccn/batch/on")
-        self.sock.send(b"CMSG !/bccn/sync\0")
-        while not self.sock.recv(65536).startswith(b"CMSG !/bccn/sync"):
-            pass
-        self.sock.setblocking(False)
-        #: what came: payloads, and numbers of messages that were lost in that place
-        self.got: list[bytes | int] = []
-        #: how many messages of the two publishers came or are known to be lost
-        self.count = 0
-        self.ended = False
+    Gives the numbers of messages that were sent, by kind.
+    """
+    path = str(supervisor.bus)
+    clients = [Witness(f"{n}", path, KINDS, batch=n % 3 == 1, slow=n % 4 == 3) for n in range(8)]
+    readers = Readers([*clients, *more])
+    load = Load(supervisor.port, {"l": path}, b"relay01", chance)
 
-    def take(self, most: int) -> bool:
-        """Read up to so many packets; whether there were that many."""
-        for _ in range(most):
-            try:
-                packet = self.sock.recv(500_000)
-            except BlockingIOError:
-                return False
-            if not packet:
-                self.ended = True
-                return False
-            self._keep(packet)
-        return True
+    def accounted() -> bool:
+        return all(one.missing(load.sent) == one.reported for one in clients)
 
-    def _keep(self, packet: bytes) -> None:
-        if packet.startswith(b"MSGS "):
-            for one in frames.read_batch(packet):
-                self._keep(one)
-        else:
-            key, _, payload = packet.partition(b"\0")
-            assert key.startswith(b"MSG ") or key == b"CMSG !/bccn/gap", packet
-            self.got.append(payload if key.startswith(b"MSG ") else int(payload))
-            self.count += int(payload) if key.startswith(b"CMSG ") else payload[:1] in (b"r", b"l")
-
-    def of(self, kind: bytes) -> list[int]:
-        """The numbers of the messages of one publisher, as they came."""
-        return [int(one[1:]) for one in self.got if isinstance(one, bytes) and one.startswith(kind)]
-
-    @property
-    def missing(self) -> int:
-        return sum(one for one in self.got if isinstance(one, int))
+    try:
+        load.begin(1 << 30)
+        yield load.sent
+    finally:
+        load.close()
+        readers.hurry = True
+        with suppress(AssertionError):
+            wait(accounted, "all messages")
+            time.sleep(0.5)  # what came twice would come now
+        readers.close()
+    assert load.fault == ""
+    for one in (*clients, *more):
+        assert (one.faults, one.ended) == ([], False), one.name
+    assert accounted()
+    assert [one.name for one in clients if one.reported and not one.slow] == []
+    assert kernel_drops(dict(supervisor.passed)["udp"]) == 0
 
 
-class Load:
-    """Two publishers, one on the segment and one on the bus, and witnesses of what they publish."""
+class Carrier(Witness):
+    """A client that carries what there is over links, and keeps it."""
 
-    def __init__(self, supervisor: Supervisor, chance: random.Random) -> None:
-        self._supervisor = supervisor
-        self._chance = chance
-        self._udp = dict(supervisor.passed)["udp"]
-        path = str(supervisor.bus)
-        self.witnesses = [
-            Witness(path, *patterns, batch=number % 3 == 1, slow=number % 4 == 3)
-            for number, patterns in enumerate([(b"a/", b"l/"), (b"a/*", b"a/b", b"l/x"), (b"",)] * 3)
-        ]
-        self._counted = list(self.witnesses)
-        self._quick = [one for one in self.witnesses if not one.slow]
-        # A client that connects in the very moment in which the daemon dies may have to connect again.
-        self._publisher = Witness(path).sock
-        self._publisher.setblocking(True)
-        self.sent = {b"r": 0, b"l": 0}
-        self._over = threading.Event()
+    def __init__(self, path: str) -> None:
+        self.carried: list[tuple[bytes, bytes, int]] = []
+        super().__init__("carrier", path, "", batch=True)
+        self.sock.send(frames.subscribe(frames.LINK))
 
-    def _may_go_on(self) -> bool:
-        """Wait until little is under way; false when the load is over."""
-        while not self._over.is_set():
-            if sum(self.sent.values()) - min(one.count for one in self._quick) < MOST:
-                return True
-            time.sleep(0.001)
-        return False
-
-    def _remote(self) -> None:
-        with Wire(self._supervisor.port) as wire:
-            while self._may_go_on():
-                for _ in range(self._chance.choice((1, 2, 3))):
-                    self.sent[b"r"] += 1
-                    one = datagram("relay02/x/1", self.sent[b"r"], "a/b", b"r%d" % self.sent[b"r"])
-                    wire.send(*[one] * self._chance.choice((1, 1, 2)))
-                time.sleep(self._chance.choice((0.002, 0.008)))
-
-    def _local(self) -> None:
-        while self._may_go_on():
-            for _ in range(self._chance.choice((1, 3, 8))):
-                self.sent[b"l"] += 1
-                self._publisher.send(b"MSG l/x\0l%d" % self.sent[b"l"])
-            time.sleep(self._chance.choice((0.01, 0.03)))
-
-    def _read(self) -> None:
-        while not self._over.is_set():
-            more = [one.take(50) for one in self.witnesses if not one.slow]
-            if self._chance.random() < 0.01:
-                more += [one.take(20) for one in self.witnesses if one.slow]
-            if not any(more):
-                time.sleep(0.001)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        threads = [threading.Thread(target=work) for work in (self._remote, self._local, self._read)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            for thread in threads:
-                thread.join()
-        self._read_the_rest()
-        assert kernel_drops(self._udp) == 0
-
-    def _read_the_rest(self) -> None:
-        """Read until everything is accounted for, and nothing more comes."""
-        deadline = time.monotonic() + PATIENCE
-        still = time.monotonic() + 0.5
-        while time.monotonic() < min(still, deadline):
-            more = [one.take(100) for one in self.witnesses]
-            if any(more) or any(one.count < sum(self.sent.values()) and not one.ended for one in self._counted):
-                still = time.monotonic() + 0.5
-        for one in self.witnesses:
-            one.sock.close()
-        self._publisher.close()
-
-    def check(self) -> None:
-        """Each message once and in order, and every one that is missing told."""
-        everything = sum(self.sent.values())
-        for number, one in enumerate(self.witnesses):
-            remote, local = one.of(b"r"), one.of(b"l")
-            assert not one.ended, number
-            assert remote == sorted(set(remote)), number
-            assert local == sorted(set(local)), number
-            assert len(remote) + len(local) + one.missing == everything, number
-            if not one.slow:
-                assert one.missing == 0, number
+    def count(self, frame: bytes) -> None:
+        """Keep way, kind and number of what is for links; the rest is as for others."""
+        if not frame.startswith(b"MSG " + frames.LINK):
+            super().count(frame)
+        elif MARK in frame:
+            kind, number, *_ = frame.partition(b"|" + MARK)[2].split(b" ")
+            self.carried.append((frame.partition(b"\0")[2].partition(b"|")[0], kind, int(number)))
 
 
 @pytest.mark.slow
@@ -217,18 +124,16 @@ class Load:
 )
 def test_clients_notice_nothing_whatever_the_daemon_dies_of(supervisor: Supervisor, how: list[int]) -> None:
     chance = random.Random(str(how))
-    load = Load(supervisor, chance)
     with Wire(supervisor.port) as wire:
         wire.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
-        with load.running():
+        with under_load(supervisor, chance) as sent:
             for _ in range(ROUNDS):
                 time.sleep(chance.random() * 0.15)
                 supervisor.again(chance.choice(how))
         heard = list(wire.rest())
-    load.check()
     # What was published here went out once: a second copy could come to others so late that it is news to them.
-    out = [int(one.partition(b"]")[2].split(b":")[1]) for one in heard if b":l/x|" in one]
-    assert out == list(range(out[0], out[0] + load.sent[b"l"]))
+    out = [int(one.split(b":")[2]) for one in heard if b"]relay01/" in one and b"|" + MARK in one]
+    assert out == list(range(out[0], out[0] + sent["l"] + sent["g"] + sent["d"]))
     assert supervisor.output().count("taken over: ") == ROUNDS
     assert "left out of what" not in supervisor.output()
 
@@ -239,48 +144,37 @@ def test_links_notice_nothing_either(supervisor: Supervisor) -> None:
     supervisor.configure({"dedup": {"horizon": "30s"}})
     supervisor.again(signal.SIGTERM)
     chance = random.Random(2)
-    load = Load(supervisor, chance)
     path = str(supervisor.bus)
-    bringer, carrier = Witness(path), Witness(path, frames.LINK, batch=True)
-    bringer.sock.setblocking(True)
-    load.witnesses += [carrier]
+    carrier, other = Carrier(path), Witness("other", path, "k")
     brought = 0
-    with Wire(supervisor.port) as wire:
+    with Wire(supervisor.port) as wire, seqpacket(path) as bringer:
         wire.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
-        with load.running():
+        with under_load(supervisor, chance, carrier, other) as sent:
             for _ in range(ROUNDS):
-                supervisor.end(signal.SIGKILL)
-                supervisor.start()
+                supervisor.again(signal.SIGKILL)
                 until = time.monotonic() + chance.random() * 0.15
                 while time.monotonic() < until:
                     brought += 1
-                    raw = datagram("relay09/y/1", brought, "a/b", b"k%d" % brought)
+                    raw = datagram("relay10/y/1", brought, "soak/a/k", b"soak k %d " % brought, KEY)
                     # Two ways bring the same, as in every mesh.
                     for way in (7, 8):
-                        bringer.sock.send(frames.arrived("nng", way, time.time_ns(), "192.0.2.1:1", raw))
+                        bringer.send(frames.arrived("nng", way, time.time_ns(), "192.0.2.1:1", raw))
                     time.sleep(0.003)
         heard = list(wire.rest())
-    bringer.sock.close()
     everything = list(range(1, brought + 1))
-    for one in load.witnesses[:-1]:
-        got = one.of(b"k")
-        assert got == sorted(set(got))
-        assert one.slow or got == everything
-    carried = [one.partition(b"|") for one in carrier.got if isinstance(one, bytes)]
-    assert len(carried) == len(carrier.got), "nothing was lost"
-    bodies = [(way, raw.partition(b"|")[2][:1], int(raw.partition(b"|")[2][1:])) for way, _, raw in carried]
-    for kind, last in ((b"k", brought), (b"r", load.sent[b"r"]), (b"l", load.sent[b"l"])):
-        assert [number for _, one, number in bodies if one == kind] == list(range(1, last + 1)), kind
-    assert {way for way, one, _ in bodies if one == b"k"} <= {b"7", b"8"}
-    assert {way for way, one, _ in bodies if one != b"k"} == {b"0"}
-    assert [int(one.rpartition(b"|k")[2]) for one in heard if b"relay09/y/1:" in one] == everything
+    assert other.got["k"] == brought
+    assert carrier.reported == other.reported == 0
+    for kind, last in (("k", brought), *((kind, sent[kind]) for kind in "rlgd")):
+        assert [number for _, one, number in carrier.carried if one == kind.encode()] == list(range(1, last + 1)), kind
+    assert {way for way, one, _ in carrier.carried if one == b"k"} <= {b"7", b"8"}
+    assert {way for way, one, _ in carrier.carried if one != b"k"} == {b"0"}
+    assert [int(one.split(b"soak k ")[1]) for one in heard if b"]relay10/y/1:" in one] == everything
 
 
 @pytest.mark.slow
 def test_a_daemon_that_dies_again_and_again_while_it_takes_over_loses_nothing(supervisor: Supervisor) -> None:
     chance = random.Random(1)
-    load = Load(supervisor, chance)
-    with load.running():
+    with under_load(supervisor, chance):
         for _ in range(3):
             supervisor.end(signal.SIGKILL)
             for _ in range(5):
@@ -289,7 +183,6 @@ def test_a_daemon_that_dies_again_and_again_while_it_takes_over_loses_nothing(su
                 supervisor.end(signal.SIGKILL)
             supervisor.start()
             time.sleep(0.1)
-    load.check()
 
 
 def soon_after_boot() -> list[str]:
@@ -324,34 +217,6 @@ def test_a_wall_clock_that_is_set_at_boot_leaves_the_trackers_intact(tmp_path: P
             supervisor.again(signal.SIGKILL)
             assert supervisor.metric("state_dropped_total") == 0
             assert supervisor.metric("sources") == 2
-
-
-def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -> None:
-    with supervisor.connect("a/", "a/", "!/bccn/liveness/") as client, Wire(supervisor.port) as wire:
-        client.tag("blue")
-        client.echo(False)
-        client.local(True)
-        client.unsubscribe("a/")
-        before = client.identity()
-        assert supervisor.metric("clients_taken_over") == 0
-        supervisor.again(signal.SIGKILL)
-        assert supervisor.metric("clients_taken_over") == 1
-        assert supervisor.metric("state_dropped_total") == supervisor.metric("clients_not_kept_total") == 0
-        assert client.identity() == before
-        assert before.endswith("/blue")
-        client.publish("a/mine", b"not for me, and not for the segment")
-        assert client.sync(PATIENCE) == []
-        assert list(wire.rest()) == []
-        wire.send(datagram("relay02/x/1", 1, "a/b", b"for me"))
-        found = client.receive(PATIENCE)
-        assert isinstance(found, bccnd.Message)
-        assert (found.src, found.payload) == ("relay02/x/1", b"for me")
-        client.unsubscribe("a/")
-        assert client.sync(PATIENCE) == []
-        supervisor.again(signal.SIGTERM)
-        wire.send(datagram("relay02/x/1", 2, "a/b", b"no longer"))
-        assert client.sync(PATIENCE) == []
-        assert client.receive(0.2) is None
 
 
 def test_files_in_memory_that_cannot_be_written_are_no_leak(supervisor: Supervisor) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import bccnd
-from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, payloads, wait
 from tests.e2e.listener import Listener
 from tests.e2e.network import PORT, Net
 from tests.e2e.shared import Since, in_force, new_src
@@ -121,13 +120,6 @@ def named_client(folder: Path, name: str, daemon: Daemon, frame: bytes) -> None:
     run(program, "-t", str(PATIENCE), "-", f"UNIX-CONNECT:{daemon.bus},type=5", stdin=frame)
 
 
-def so_far(listener: Listener, port: int) -> list[bytes]:
-    """All lines of what has been sent until now; a last datagram, which every reader takes, shows the end."""
-    with Wire(port) as wire:
-        wire.send(datagram("mark", time.time_ns(), "mark", "the end"))
-    return listener.until(b" mark the end\n").split(b"\n")[:-2]
-
-
 def message_of(client: bccnd.Connection) -> bccnd.Message:
     message = client.receive(PATIENCE)
     assert isinstance(message, bccnd.Message)
@@ -212,12 +204,8 @@ def test_peers_on_other_hosts_hear_and_are_heard(tmp_path: Path, net: Net, peers
                 wait(lambda: since.verdicts() == {"accepted": 1, "looped": 1})  # noqa: B023
 
 
-def test_perl_safe_names_reach_the_perl_reader_and_no_others_leave_this_host(tmp_path: Path, peers: Peers) -> None:
-    with (
-        Daemon(tmp_path / "a", {"host": "relay-01", "names": "perl-safe"}) as daemon,
-        daemon.connect("") as client,
-        peers.listen("c", daemon.port) as c,
-    ):
+def test_perl_safe_names_reach_the_perl_reader(tmp_path: Path, peers: Peers) -> None:
+    with Daemon(tmp_path / "a", {"host": "relay-01", "names": "perl-safe"}) as daemon, daemon.connect("") as client:
         with peers.listen("perl", daemon.port, "--habits") as perl:
             named_client(tmp_path, "card-sys+2", daemon, b"MSG demo/x\0hello")
             assert re.fullmatch(rb"relay_01/card_sys_2/\d+ \d+ demo/x hello\n", perl.until(b"\n"))
@@ -225,19 +213,8 @@ def test_perl_safe_names_reach_the_perl_reader_and_no_others_leave_this_host(tmp
         assert client.identity().startswith("relay_01/")
         peers.report("perl", daemon.port, new_src(), 1, f"!{client.identity()}", b"for you")
         assert payloads(client, 2) == [b"hello", b"for you"]
-        chans = ["log-1", "a+b", "demo/@x", "caf\u00e9"]
-        for chan in chans:
-            client.publish(chan, chan)
-        reported = [(refusal.reason, refusal.key) for refusal in client.sync()]
-        assert reported[:3] == [("not_perl_safe", chan) for chan in chans[:3]]
-        assert reported[3] in (("not_perl_safe", chans[3]), ("bad_channel", chans[3]))  # it is neither
-        assert payloads(client, 4) == [chan.encode() for chan in chans]
-        # Forms for all and for some are no names.
-        safe = ("log_1", "!", "!relay-99", "!relay-99/card-sys/*")
-        for chan in safe:
-            client.publish(chan, b"")
-        assert client.sync() == []
-        assert [line.split(b" ")[2] for line in so_far(c, daemon.port)[2:]] == [chan.encode() for chan in safe]
+        client.publish("log-1", b"")
+        assert [(refusal.reason, refusal.key) for refusal in client.sync()] == [("not_perl_safe", "log-1")]
 
 
 # -- signatures and OpenSSL

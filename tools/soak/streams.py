@@ -103,7 +103,7 @@ class Running:
 
 
 class Load(Running):
-    """Publishers on the segment and on the buses of three hosts, in a thread of their own."""
+    """Publishers on the segment and on buses, in a thread of their own; the bus called ``l`` gets most."""
 
     def __init__(self, port: int, buses: dict[str, str], directed: bytes, chance: random.Random) -> None:
         self.sent: Counter[str] = Counter()
@@ -153,8 +153,9 @@ class Load(Running):
         for _ in range(4):
             self._broadcast()
             self._client_sends("l", "l", LOCAL + b"x")
-        for kind in ("b", "c"):
-            self._client_sends(kind, kind, LOCAL + kind.encode())
+        for kind in self._clients:
+            if kind != "l":
+                self._client_sends(kind, kind, LOCAL + kind.encode())
         if number % 5 == 0:
             self._client_sends("l", "g", b"!")
             self._client_sends("l", "d", self._directed)
