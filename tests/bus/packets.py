@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.wire import frames
@@ -11,6 +12,12 @@ from tests.support import Hub, Peer, gaps, messages
 
 #: a few of them are more than the kernel keeps for one client, whatever it has been asked to keep
 LARGE: Final = b"x" * 30_000
+
+
+def page(peer: Peer, topic: bytes) -> dict[str, Any]:
+    """A page of a listing."""
+    peer.send(frames.request(frames.STATS, topic))
+    return dict(json.loads(peer.receive().partition(b"\0")[2]))
 
 
 def is_batch(packet: bytes) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import json
-import os
 import select
 import socket
 import time
@@ -148,14 +146,6 @@ def test_a_sync_gives_what_was_refused_since_the_last_one_and_leaves_the_message
     assert one.receive(0) is None
     one.publish("two words")  # without a sync, a refusal is an event
     assert one.receive(PATIENCE) == Refusal("bad_channel", "two words")
-
-
-def test_a_listing_can_be_asked_for_and_a_question_that_is_refused_is_an_error(one: Connection) -> None:
-    page = json.loads(one.ask(frames.STATS, b"clients"))
-    assert ([row["pid"] for row in page["items"]], page["more"]) == ([os.getpid()], False)
-    with refused("unknown_listing"):
-        one.ask(frames.STATS, b"nosuch")
-    assert one.identity()
 
 
 def test_a_daemon_that_does_not_answer_is_an_error_and_a_late_answer_is_not_taken_for_another(hub: Hub) -> None:

@@ -601,14 +601,13 @@ def test_much_can_be_restored_while_much_comes(bare: Bare, bus: Connection) -> N
 
 
 @both
-@pytest.mark.parametrize("batched", [False, True])
 def test_a_client_that_is_turned_away_is_told_once_and_tries_again(
-    bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch, batched: bool
+    bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient(monkeypatch)
     monkeypatch.setattr("bccnd.client.session.LONGEST", 0.02)
     bare.refuses = frames.error("too_many_clients", b"")
-    with join(bare.address, batch=batched) as bus:
+    with join(bare.address, batch=True) as bus:
         assert bus.receive(PATIENCE) == Refusal("too_many_clients", "")
         assert bus.receive(0.1) is None
         with refused("connection_lost", "too_many_clients"):

@@ -13,14 +13,8 @@ from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
 from bccnd.bus.requests.control import MAX_UNFINISHED, PAGE
 from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.wire import frames
-from tests.support import ANN, BOB, Hub, Peer, messages, own_identity, refusals, turn_until
-
-
-def page(peer: Peer, topic: bytes) -> dict[str, Any]:
-    """A page of a listing."""
-    peer.send(frames.request(frames.STATS, topic))
-    return dict(json.loads(peer.receive().partition(b"\0")[2]))
-
+from tests.bus.packets import page
+from tests.support import ANN, BOB, Hub, messages, own_identity, refusals, turn_until
 
 WRONG = [
     *b", ,echo,echo/,echo/ON,echo/on/,echo/on , echo/on,echo/yes,echo/\xff,!/echo/on".split(b","),
