@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
-from pathlib import Path
 from statistics import median
 from typing import Final
+
+from tools.bench.procs import cpu_of, kib_of
 
 #: with fewer rounds growth is not judged, since tables are not full yet
 ENOUGH: Final = 24
@@ -21,8 +22,6 @@ MEMORY_SHARE: Final = 0.05
 COUNTED: Final = 1.0
 #: relative growth of CPU time a message; generous, since other programs use the machine as well
 CPU_SHARE: Final = 0.5
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass
@@ -70,11 +69,7 @@ def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
 def sample(pid: int) -> Sample | None:
     """What a process takes now; nothing if it has just ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        here = Path(f"/proc/{pid}")
-        rss = int((here / "statm").read_text().split()[1]) * _PAGE
-        words = (here / "stat").read_text().rpartition(")")[2].split()
-        cpu = (int(words[11]) + int(words[12])) / _TICKS
-        return Sample(pid, rss, len(os.listdir(here / "fd")), cpu)
+        return Sample(pid, kib_of(pid) << 10, len(os.listdir(f"/proc/{pid}/fd")), cpu_of(pid) / 1e9)
     return None
 
 
