@@ -41,7 +41,6 @@ os.execvp(command[0], command)
 _SOCKET: Final = {"x86_64": 41, "aarch64": 198}
 #: what the kernel does to who opens a socket of another family than AF_UNIX
 KILL: Final = 0x8000_0000
-REFUSE: Final = 0x0005_0000 + 97  # EAFNOSUPPORT, as RestrictAddressFamilies= has it
 
 
 def launch(passed: Sequence[tuple[str, int]], *, barred: int = 0) -> list[str]:

@@ -21,8 +21,6 @@ from tools.simulate.violation import Violation
 #: begins channels of many levels
 DEEP: Final = b"d/d/"
 _serials = iter(range(1, 1 << 62))
-#: of the keys of a client's own requests that are answered
-_ANSWERS: Final = (frames.STATS, frames.TRACE, frames.RECEIVERS, frames.WHOAMI, frames.CRED_WHOAMI, frames.GATEWAY)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +66,6 @@ class Client:
         self.may_end = False
         self.published: dict[bytes, list[Publish]] = {}
         self.unsynced: list[Publish] = []
-        self.answers: Counter[bytes] = Counter()
-        self.refused: Counter[bytes] = Counter()
         self._in_flight = in_flight
         self._syncs = 0
         self._waiting_sync: dict[bytes, bool] = {}
@@ -200,10 +196,6 @@ class Client:
             self.ledger.lose(int(payload))
         elif key == frames.SYNC:
             return self._synced(payload)
-        elif key == frames.ERROR:
-            self.refused[payload.partition(b" ")[0]] += 1
-        elif key in _ANSWERS:
-            self.answers[key] += 1
         return []
 
     def _synced(self, echo: bytes) -> list[Publish]:

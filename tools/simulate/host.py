@@ -57,16 +57,12 @@ class Host:
         self.out_of_descriptors = False
         self._epoll = -1
         self._spinning = 0
-        #: rounds of its loops in all lives
-        self.rounds = 0
         #: at which call of the next step it is killed; 0: it is not
         self.kill_at = 0
         #: whether a daemon has lost what it should know of sources and messages, since it could not be stored
         self.lenient = False
         #: why its last start was refused
         self.refused = ""
-        #: how often it was killed and stopped
-        self.kills = self.stops = 0
 
     def configure(self, settings: dict[str, Any]) -> None:
         """Write the configuration."""
@@ -127,7 +123,6 @@ class Host:
         """Let the daemon's loop go round once."""
         daemon = self.serving
         kill_at, self.kill_at = self.kill_at, 0
-        self.rounds += 1
         with self._step(kill_at):
             daemon.loop.soon(daemon.loop.stop)
             daemon.loop.run()
@@ -168,10 +163,8 @@ class Host:
     def _after_step(self) -> None:
         """Bury a daemon that was killed or has stopped."""
         if interposer.dead():
-            self.kills += 1
             self._bury()
         elif self.store.stopping and self.daemon is not None:
-            self.stops += 1
             self._bury(kept=False)
         interposer.disarm()
 
@@ -205,7 +198,6 @@ class Host:
     def kill_now(self) -> None:
         """Kill the daemon between two steps."""
         interposer.arm(0, self.process.shared)
-        self.kills += 1
         self._bury()
 
     # -- what it is up to

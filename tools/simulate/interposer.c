@@ -41,7 +41,7 @@ static uint64_t set;
 static int armed, dead, fail_kinds, fail_errno;
 static long kill_at, fail_left;
 static uint64_t calls, failed_calls;
-static int ready, polled_fd = -1, blocked;
+static int polled_fd = -1, blocked;
 /* the calls of a step as text, if they are asked for */
 static char trace[1 << 16];
 static int tracing, traced;
@@ -85,7 +85,7 @@ void sim_share(void *at, size_t size, int fd)
 
 void sim_arm(long at_call)
 {
-    armed = 1, dead = 0, kill_at = at_call, calls = 0, ready = 0, blocked = 0, traced = 0, trace[0] = 0;
+    armed = 1, dead = 0, kill_at = at_call, calls = 0, blocked = 0, traced = 0, trace[0] = 0;
 }
 
 void sim_trace_calls(void) { tracing = 1; }
@@ -97,7 +97,6 @@ void sim_disarm(void) { armed = dead = 0, kill_at = 0, shared_count = 0; }
 void sim_stay_dead(void) { armed = dead = 1; }
 
 int sim_dead(void) { return dead; }
-int sim_ready(void) { return ready; }
 int sim_polled_fd(void) { return polled_fd; }
 int sim_blocked(void) { return blocked; }
 uint64_t sim_calls(void) { return calls; }
@@ -376,7 +375,7 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
         return 0;
     if (timeout)
         blocked |= 1;
-    ready = real(fd, events, most, 0);
+    int ready = real(fd, events, most, 0);
     for (int i = 0; tracing && i < ready; i++)
         note("ready", events[i].data.fd);
     return ready;

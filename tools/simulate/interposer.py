@@ -79,15 +79,15 @@ if is_active():
     wall_ns = _function("sim_wall_ns", _i64)
     #: nanoseconds of the machine's own monotonic clock
     kernel_ns = _function("sim_kernel_ns", _i64)
-    _share = _function("sim_share", None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    #: name memory that outlives the host being stepped: what it writes there after a kill is private
+    share = _function("sim_share", None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     _arm = _function("sim_arm", None, ctypes.c_long)
     #: the call that follows and all later ones have their effect again
     disarm = _function("sim_disarm", None)
     #: from now on calls have no effect, as in a process that was killed
     stay_dead = _function("sim_stay_dead", None)
     dead = _function("sim_dead", ctypes.c_int)
-    #: how many descriptors the last poll of the event loop found ready, and its epoll instance
-    ready = _function("sim_ready", ctypes.c_int)
+    #: the epoll instance of the last poll of the event loop
     polled_fd = _function("sim_polled_fd", ctypes.c_int)
     #: whether a step has made a call that would have waited
     blocked = _function("sim_blocked", ctypes.c_int)
@@ -101,13 +101,8 @@ if is_active():
     fail = _function("sim_fail", None, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 
 
-def share(at: int, size: int, fd: int) -> None:
-    """Name memory that outlives the host being stepped: what it writes there after a kill is private."""
-    _share(at, size, fd)
-
-
 def arm(kill_at: int, shared: Iterable[tuple[int, int, int]]) -> None:
     """Begin a step; it is killed at its ``kill_at``-th call (0: never)."""
     _arm(kill_at)
     for at, size, fd in shared:
-        _share(at, size, fd)
+        share(at, size, fd)

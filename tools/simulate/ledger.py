@@ -25,7 +25,6 @@ class Ledger:
         self._taken: Counter[bytes] = Counter()
         #: messages lost, as gaps have told, since the account was last balanced
         self.lost = 0
-        self.received = 0
         self.gaps = 0
         self._order: dict[bytes, int] = {}
         #: the highest number of a sender that came before a message of which it is not known yet whether it must come
@@ -58,7 +57,6 @@ class Ledger:
 
     def receive(self, token: bytes, *, ordered: bool) -> None:
         """The client got a message; ``ordered`` if those of one sender must come in order."""
-        self.received += 1
         certain = False
         for expected in (self._must, self._may):
             if expected.get(token, 0) > 0:

@@ -50,9 +50,6 @@ class Port:
         self.host = host
         #: datagrams that its daemon has not been seen to process
         self.arrivals: deque[Arrival] = deque()
-        #: how many it got in all, and how many its daemons have broadcast
-        self.delivered = 0
-        self.broadcasts = 0
         self.tap = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.tap.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         enlarge_receive_buffer(self.tap)
@@ -106,7 +103,6 @@ class Network:
         self.on_broadcast: Callable[[Host, Datagram], None] = lambda _host, _datagram: None
         #: called for each datagram that is put into a host's socket
         self.on_deliver: Callable[[Host, Datagram], None] = lambda _host, _datagram: None
-        self.lost = 0
 
     def broadcast(self, datagram: Datagram, origin: str = "") -> None:
         """Carry a datagram from a host, or from another machine, to all (other) hosts."""
@@ -115,7 +111,6 @@ class Network:
             if name == origin:
                 continue
             if rng.random() < weather.loss:
-                self.lost += 1
                 continue
             for _ in range(2 if rng.random() < weather.copy else 1):
                 delay = rng.random() * weather.delay
@@ -129,7 +124,6 @@ class Network:
         port = self.ports[name]
         self._sender.sendto(datagram.raw, (_BROADCAST, port.host.port))
         port.arrivals.append(Arrival(datagram, self._now(), self._step()))
-        port.delivered += 1
         self.on_deliver(port.host, datagram)
         self.collect(name)
 
@@ -147,7 +141,6 @@ class Network:
 
     def _on_broadcast(self, port: Port, raw: bytes) -> None:
         datagram = datagrams.read(raw)
-        port.broadcasts += 1
         self.on_broadcast(port.host, datagram)
         self.broadcast(datagram, port.host.name)
 

@@ -45,7 +45,6 @@ class Simulation:
 
     def __init__(self, seed: int, folder: Path) -> None:
         self._rng = random.Random(seed)
-        self.seed = seed
         settings = fleet.draw_settings(self._rng, folder)
         self.world = World(self._rng.randrange(1 << 62), folder, self._rng.choice([1, 2, 2, 3]), settings, FIRST_PORT)
         self.senders: list[Sender] = []

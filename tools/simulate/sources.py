@@ -15,8 +15,6 @@ MAY: Final = "may"
 NOT: Final = "not"
 #: seconds around a limit within which either is right
 _MARGIN: Final = 0.3
-#: seconds after which a source may have been removed
-FORGOTTEN: Final = 4.0
 #: bounds of seqs that are clocks in microseconds
 _CLOCK: Final = range(10**15, 4 * 10**15)
 

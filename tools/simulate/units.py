@@ -72,9 +72,8 @@ class DescriptorStore:
 
     def __init__(self) -> None:
         self._kept: dict[str, list[int]] = {}
-        #: whether a notification says that the daemon is ending, and when it is ready
+        #: whether a notification says that the daemon is ending
         self.stopping = False
-        self.ready = 0
         #: whether it answers at all, and whether it takes descriptors
         self.stalled = False
         self.refuses = False
@@ -100,7 +99,6 @@ class DescriptorStore:
             for fd in self._kept.pop(name, ()):
                 os.close(fd)
         self.stopping = self.stopping or "STOPPING" in words
-        self.ready += "READY" in words
         return True
 
     def passed(self) -> list[tuple[str, int]]:

@@ -96,7 +96,6 @@ class World:
         self._left: Counter[str] = Counter()
         #: hosts whose daemon has lost what it knew, since the last rest: its own message may come back as a new one
         self.forgot: Counter[str] = Counter()
-        self.log: Counter[str] = Counter()
         self._handler = _LogWatcher(self)
         logging.getLogger("bccnd").addHandler(self._handler)
         #: called when a daemon has ended
@@ -386,7 +385,7 @@ class World:
 
 
 class _LogWatcher(logging.Handler):
-    """Counts the events that daemons log; one that tells of a bug is a violation."""
+    """Adds what daemons log to the digest; an event that tells of a bug is a violation."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.INFO)
@@ -397,7 +396,6 @@ class _LogWatcher(logging.Handler):
         name = str(getattr(record, "event", ""))
         if interposer.dead():
             return
-        self._world.log[name] += 1
         self._world.digest.update(name.encode())
         self._world.trace(f"{self._world.now:.6f} log: {record.getMessage()}")
         if name in _BUGS:
