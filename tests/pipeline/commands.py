@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.pipeline.threedays import SMALL
 from tests.support import ROOT
 
 
-def bccn(*words: str | Path, **environment: str) -> subprocess.Popen[str]:
-    """Start the command with settings for little data."""
+def bccn(
+    *words: str | Path,
+    step: str | None = None,
+    then: Callable[[subprocess.Popen[str]], object] = lambda _: None,
+    **environment: str,
+) -> tuple[int, str, str]:
+    """Run the command with settings for little data, and do something when it says that it has reached a step.
+
+    Returns its status, what it has printed, and its messages; of one that was killed, those up to that step.
+    """
     settings = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
     code = "import sys; from bccnd.cli.main import main; sys.argv[0] = 'bccn'; main()"
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words), *settings],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as running:
+        assert running.stdout
+        assert running.stderr
+        errors = ""
+        for line in running.stderr:
+            errors += line
+            if step and step in line:
+                step = None
+                then(running)
+                if running.poll() is not None:  # its Java may keep the pipes for a while
+                    return running.returncode, "", errors
+        printed = running.stdout.read()
+    return running.returncode, printed, errors
+
+
+def kill_after(seconds: float) -> Callable[[subprocess.Popen[str]], object]:
+    """Kill the command so long after it has reached a step."""
+
+    def kill(running: subprocess.Popen[str]) -> None:
+        time.sleep(seconds)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+
+    return kill

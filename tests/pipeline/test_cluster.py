@@ -80,15 +80,12 @@ def test_a_worker_that_is_killed_at_work_changes_nothing(
     address, workers = cluster
     tables = tmp_path / "tables"
     words = ("--master", address, "--conf", "spark.executor.memory=600m")
-    with bccn("pipeline", "build", small, "--out", tables, *words) as running:
-        assert running.stderr
-        output = ""
-        for line in running.stderr:
-            output += line
-            if "writing tables" in line:
-                # with what it has started: a machine that is gone
-                os.killpg(workers[0].pid, signal.SIGKILL)
-        running.wait()
-    assert running.returncode == 0, output
+
+    def kill(_: object) -> None:
+        # with what it has started: a machine that is gone
+        os.killpg(workers[0].pid, signal.SIGKILL)
+
+    status, _, errors = bccn("pipeline", "build", small, "--out", tables, *words, step="writing tables", then=kill)
+    assert status == 0, errors
     assert workers[0].wait() == -signal.SIGKILL
     assert content(tables) == content(built)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -14,7 +13,7 @@ from bccnd.journal.files import open_root
 from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.incremental import once
 from tests.pipeline import object_store
-from tests.pipeline.commands import bccn
+from tests.pipeline.commands import bccn, kill_after
 from tests.pipeline.threedays import content, files
 
 
@@ -32,18 +31,11 @@ def test_readers_see_whole_runs_only(spark: SparkSession, small: Path, built: Pa
     where = f"s3a://{object_store.BUCKET}/{tmp_path.name}"
     words = ("pipeline", "stream", f"{where}/journal", "--out", f"{where}/tables", "--checkpoint", "unused", "--once")
     for step in ("writing tables", "committing the tables", None):
-        with bccn(*words, AWS_ENDPOINT_URL=f"http://{s3}", **object_store.KEYS) as running:
-            assert running.stderr
-            output = ""
-            for line in running.stderr:
-                output += line
-                if step and step in line:
-                    time.sleep(0.2)
-                    running.send_signal(signal.SIGKILL)
-                    break
-            running.wait()
+        status, _, errors = bccn(
+            *words, step=step, then=kill_after(0.2), AWS_ENDPOINT_URL=f"http://{s3}", **object_store.KEYS
+        )
         assert content(tables) in (old, new)
-        assert running.returncode == (-signal.SIGKILL if step else 0), output
+        assert status == (-signal.SIGKILL if step else 0), errors
     assert content(tables) == new
     build(spark, journal, tables)
     assert content(tables) == new

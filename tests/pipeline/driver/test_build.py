@@ -64,35 +64,6 @@ def copy_as(name: str) -> Callable[[Path], object]:
     return spoil
 
 
-def rewrite(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], object]:
-    """Spoil a journal by a change to its second file."""
-
-    def spoil(journal: Path) -> None:
-        path = files(journal)[1]
-        pq.write_table(change(pq.read_table(path, partitioning=None)), path)
-
-    return spoil
-
-
-def adopt(journal: Path) -> None:
-    """Copy the journal of a host to another one."""
-    shutil.copytree(journal / "obs/host=h1", journal / "obs/host=h9")
-
-
-def unsigned(table: pa.Table) -> pa.Table:
-    index = table.schema.get_field_index("rec_no")
-    return table.set_column(index, "rec_no", table["rec_no"].cast(pa.uint64()))
-
-
-def cut(journal: Path) -> None:
-    path = files(journal)[2]
-    path.write_bytes(path.read_bytes()[:-10])
-
-
-def foreign_sessions(journal: Path) -> None:
-    pq.write_table(pa.table({"host": ["x"]}), next((journal / "sessions").rglob("*.parquet")))
-
-
 def empty(journal: Path) -> None:
     for path in files(journal):
         path.unlink()
@@ -125,10 +96,12 @@ def test_files_that_cannot_be_used_cost_themselves_and_are_named(
 ) -> None:
     where = (str(journal), str(tmp_path / "tables"))
     _, second, third, *_ = files(journal)
-    rewrite(unsigned)(journal)
-    cut(journal)
-    foreign_sessions(journal)
-    adopt(journal)
+    table = pq.read_table(second, partitioning=None)
+    numbers = table["rec_no"].cast(pa.uint64())
+    pq.write_table(table.set_column(table.schema.get_field_index("rec_no"), "rec_no", numbers), second)
+    third.write_bytes(third.read_bytes()[:-10])
+    pq.write_table(pa.table({"host": ["x"]}), next((journal / "sessions").rglob("*.parquet")))
+    shutil.copytree(journal / "obs/host=h1", journal / "obs/host=h9")
     copy_as("copy.parquet")(journal)
     copy_as("{journal}-{on:012d}.parquet")(journal)
     outcome = build(spark, *where)
@@ -293,16 +266,14 @@ def test_a_system_without_localhost_gets_the_line_to_add(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: Path, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
-    with bccn("pipeline", "build", small, "--out", tables, "--master", "local[1]") as running:
-        assert running.stderr
-        for line in running.stderr:
-            if "reading the journal" in line:
-                break
+
+    def interrupt(running: subprocess.Popen[str]) -> None:
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
-        printed, errors = running.communicate()
-    assert running.returncode == 1
-    assert printed == ""
+
+    words = ("pipeline", "build", small, "--out", tables, "--master", "local[1]")
+    status, printed, errors = bccn(*words, step="reading the journal", then=interrupt)
+    assert (status, printed) == (1, "")
     assert errors.splitlines()[-1] == "bccn: interrupted; the tables are unchanged"
     assert "Traceback" not in errors
     assert Lake(str(tables)).tables == set()
@@ -310,9 +281,8 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
 
 def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
     words = ("pipeline", "build", small, "--out", tmp_path / "tables", "--master", "local[2]", "--json")
-    with bccn(*words) as running:
-        printed, errors = running.communicate()
-    assert running.returncode == 0, errors
+    status, printed, errors = bccn(*words)
+    assert status == 0, errors
     summary = json.loads(printed)
     assert summary["days"] == ["2026-03-01", "2026-03-02", "2026-03-03"]
     # Nothing but what the command itself is doing: no word of Java.
