@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.incremental import once
 from examples.simulation import Burst, Down, Fleet, Late, Loss, Recording, Restart, Simulation, Source, write
-from tests.pipeline.fleets import causes, check, computed
+from tests.pipeline.fleets import causes, check
 from tests.pipeline.threedays import DAY, START, arrive, content, files
 from tests.pipeline.truth import Truth
 
@@ -56,17 +56,6 @@ def test_the_lost_end_of_a_burst_and_an_outage_are_counted_exactly(spark: SparkS
     assert links["a", "a/burst/1"].lost_everywhere == 500
     assert links["c", "b/outage/1"].lost_everywhere > 20_000
     assert set(causes(result).values()) == {"first"}
-
-
-def test_without_reports_such_an_outage_is_a_jump(spark: SparkSession, tmp_path: Path) -> None:
-    fleet = Fleet(
-        ("a", "b"),
-        (Source("b/outage/1", "b", 10, bursts=(Burst(20, 1, 3000),)),),
-        duration=40,
-        losses=(Loss(None, None, 20, 21, every=1),),
-    )
-    write(fleet, str(tmp_path))
-    assert causes(computed(spark, tmp_path)) == {("b/outage/1", 1): "first", ("b/outage/1", 2): "jump"}
 
 
 @pytest.mark.parametrize("seed", range(3))

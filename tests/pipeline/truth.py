@@ -18,8 +18,6 @@ ARRIVED = {"accepted", "reordered", "restart", "duplicate", "stale", "looped", "
 ACCEPTED = {"accepted", "reordered", "restart"}
 LATE = {"stale", "duplicate"}
 
-Row = dict[str, Any]
-
 
 @dataclass
 class Message:
@@ -65,6 +63,7 @@ class Truth:
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
+        self.sources = {source.src: index for index, source in enumerate(simulation.fleet.sources)}
         self.messages: dict[Place, Message] = {}
         self.dup: Counter[tuple[str, str, int, int]] = Counter()
         self.hosts: dict[str, set[str]] = defaultdict(set)
@@ -199,7 +198,7 @@ class Truth:
 
     def _lost_tails(self) -> list[tuple[str, int, str, Tail]]:
         """List the tails of which something is lost: src, epoch, day."""
-        names = [source.src for source in self.simulation.fleet.sources]
+        names = list(self.sources)
         return [(names[key[0]], *key[1:], tail) for key, tail in self.tails.items() if tail.lost]
 
     def audience(self, day: str, source: int) -> set[str]:
@@ -288,11 +287,10 @@ class Truth:
 
     def _link_loss(self) -> set[tuple[Any, ...]]:
         """Without the ratio."""
-        sources = {source.src: index for index, source in enumerate(self.simulation.fleet.sources)}
         cells: dict[tuple[str, str, int, int], Counter[str]] = defaultdict(Counter)
         for place, message in self.messages.items():
             day = day_of(message.first)
-            for host in self.audience(day, sources[place.src]) | message.seen:
+            for host in self.audience(day, self.sources[place.src]) | message.seen:
                 cell = cells[host, place.src, place.epoch, message.first // MINUTE]
                 cell["any_seen"] += 1
                 cell["lost_everywhere"] += message.gap * (host in message.listening)
@@ -306,7 +304,7 @@ class Truth:
             cells[key]["dup"] += count
         for src, epoch, day, tail in self._lost_tails():
             for host in self.hosts[day]:
-                if self._listens(host, day, sources[src], tail.at):
+                if self._listens(host, day, self.sources[src], tail.at):
                     cells[host, src, epoch, tail.first // MINUTE]["lost_everywhere"] += tail.lost
         return {
             (
@@ -318,10 +316,9 @@ class Truth:
         }
 
     def _channel_loss(self) -> set[tuple[Any, ...]]:
-        sources = {source.src: index for index, source in enumerate(self.simulation.fleet.sources)}
         cells: dict[tuple[str, str, int], Counter[str]] = defaultdict(Counter)
         for place, message in self.messages.items():
-            for host in self.audience(day_of(message.first), sources[place.src]) | message.seen:
+            for host in self.audience(day_of(message.first), self.sources[place.src]) | message.seen:
                 cell = cells[host, message.chan, message.first // MINUTE]
                 cell["seen"] += host in message.seen
                 cell["here"] += host in message.listening - message.seen

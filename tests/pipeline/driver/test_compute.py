@@ -19,7 +19,6 @@ from tests.pipeline.truth import Truth
 #: a moment before midnight, and the start of a day
 BEFORE_MIDNIGHT = 1_788_047_880
 DAY = 1_787_961_600
-DAY_SECONDS = 86_400
 
 
 def test_a_fleet_with_every_fault(spark: SparkSession, tmp_path: Path) -> None:

@@ -24,14 +24,6 @@ GOLDEN: Final = ROOT / "tests/golden/version_1_0"
 JOURNAL: Final = GOLDEN / "journal"
 
 
-def test_its_losses_and_refusals_are_counted(spark: SparkSession) -> None:
-    tables = computed(spark, JOURNAL).tables
-    links = tables["link_loss"].select("src", "expected", "seen", "lost_everywhere", "dup", "late").collect()
-    assert sorted(map(tuple, links)) == [("far/app/1", 9, 7, 2, 1, 1), ("near/cafe/2", 1, 1, 0, 0, 0)]
-    refused = tables["integrity"].select("host", "verdict", "n").collect()
-    assert list(map(tuple, refused)) == [("relay01", "bad_envelope", 1)]
-
-
 def test_its_tables_are_made_again_with_all_their_rows_and_columns(spark: SparkSession) -> None:
     tables = computed(spark, JOURNAL).tables
     rows = dict.fromkeys(schema.TABLES, 0)
