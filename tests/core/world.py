@@ -73,6 +73,7 @@ class World:
             self.routes.set_meta(receiver, meta)
         self.bugs: list[bytes] = []
         self.beats: list[tuple[bytes, float]] = []
+        self.reports: list[tuple[bytes, int, bytes, bytes, float]] = []
         self.conflicts: list[tuple[bytes, str]] = []
         self.ingress = Ingress(
             checker,
@@ -81,6 +82,7 @@ class World:
             self.routes,
             ceiling=ceiling,
             on_heartbeat=lambda src, now: self.beats.append((src, now)),
+            on_report=lambda *report: self.reports.append(report),
             on_conflict=lambda src, peer: self.conflicts.append((src, peer)),
             on_bug=self.bugs.append,
         )

@@ -229,6 +229,7 @@ def test_late_datagrams_stay_on_this_host() -> None:
     assert host.bring(datagram(), late=True) == ("accepted", True)
     assert host.carried(host.delivered) == []
     assert host.delivered
+    assert all(CARRIER not in receivers.all for receivers, _ in host.delivered)
     assert host.world.verdict(datagram()) == "duplicate"
 
 

@@ -97,6 +97,7 @@ WHERE: list[tuple[str, IntegrityChecker, bytes, str, str, str]] = [
     ("for two", OPEN, datagram(chan=b"!own/p/1"), "accepted", "match", "2 clients"),
     ("for four, signed", SIGNED, datagram(key=KEY), "accepted", "match", "4 clients"),
     ("after a restart", OPEN, datagram(src=b"old", seq=7 + 2 * 10**6), "accepted", "match", "clients"),
+    ("of a sender that begins anew", OPEN, datagram(src=b"far", seq=1), "restart", "match", "4 clients"),
     ("for subscribers only", OPEN, datagram(chan=b"zzz"), "accepted", "match", "1 client"),
 ]
 
@@ -108,7 +109,7 @@ def test_a_trace_ends_where_the_datagram_does(
     name: str, checker: IntegrityChecker, raw: bytes, verdict: str, stage: str, finding: str
 ) -> None:
     world = World(checker)
-    world.feed(datagram(src=b"old", seq=7), datagram(src=b"?", seq=7))
+    world.feed(datagram(src=b"old", seq=7), datagram(src=b"?", seq=7), datagram(src=b"far", seq=10**6))
     found = world.traced(raw)
     assert found.verdict == verdict
     assert (found.stages[-1].name, found.stages[-1].passed) == (stage, verdict in ACCEPTING)
@@ -125,3 +126,9 @@ def test_a_trace_uses_the_receivers_and_the_check_of_now() -> None:
     assert world.traced(raw).verdict == "integrity_unknown"
     world.ingress.checker = SIGNED
     assert world.traced(raw).verdict == "accepted"
+
+
+def test_a_trace_says_of_a_new_source_that_it_is_new() -> None:
+    world = World()
+    assert world.traced(datagram()).stages[4].finding == "accepted: a new source"
+    assert world.traced(datagram(src=b"?")).stages[4].finding == "accepted"

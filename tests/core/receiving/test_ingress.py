@@ -196,8 +196,25 @@ def test_the_ceiling_is_exact(ceiling: int) -> None:
     head = len(datagram(payload=b"x" * (ceiling - 30))) - (ceiling - 30)
     raw = datagram(payload=b"x" * (ceiling - head))
     assert len(raw) == ceiling
-    assert World(ceiling=ceiling).verdict(raw) == "accepted"
-    assert World(ceiling=ceiling - 1).verdict(raw) == "oversize"
+    for most, verdict in ((ceiling, "accepted"), (ceiling - 1, "oversize")):
+        world = World(ceiling=most)
+        assert world.traced(raw).verdict == verdict
+        assert world.verdict(raw) == verdict
+
+
+def test_each_channel_counts_what_it_carried() -> None:
+    world = World()
+    world.feed(*(datagram(seq=seq) for seq in (1, 2, 2, 3)), datagram(seq=4, chan=b"d"))
+    assert [world.routes.find(chan).carried for chan in (b"c/1", b"d")] == [3, 1]
+
+
+def test_a_copy_counts_for_the_host_of_its_sender() -> None:
+    world = World()
+    raws = [*(datagram(seq=seq) for seq in (1, 9, 9, 3)), *[datagram(b"?", 1)] * 2]
+    verdicts, _ = world.take(raws, [PEER] * len(raws), 0.0)
+    assert verdicts == ["accepted", "accepted", "duplicate", "stale", "accepted", "duplicate"]
+    (sender,) = world.sources.senders
+    assert (sender.host, sender.received, sender.duplicate) == (b"a", 2, 1)
 
 
 def test_new_checker_applies_from_the_next_batch() -> None:
@@ -354,6 +371,13 @@ def test_a_heartbeat_is_reported_in_order_and_when_its_source_is_tracked_already
     world.beats = Look()
     world.feed(*(datagram(src, chan=b"heartbeat/" + src) for src in (b"b", b"a", b"c")), now=7.0)
     assert seen == [(src, 7.0, True) for src in (b"b", b"a", b"c")]
+
+
+def test_an_accepted_report_is_passed_on_with_its_parts() -> None:
+    world = World(SIGNED)
+    raws = [datagram(b"a", seq, b"bccn/report/a", b"{}", key) for seq, key in ((1, KEY), (1, KEY), (2, OTHER_KEY))]
+    world.feed(*raws, datagram(b"a", 3, b"bccn/reports/a", b"{}", KEY), now=5.0)
+    assert world.reports == [(b"a", 1, b"bccn/report/a", b"{}", 5.0)]
 
 
 def test_nothing_is_tapped_without_a_subscription_to_the_verdict() -> None:
