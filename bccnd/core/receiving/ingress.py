@@ -243,7 +243,7 @@ class Ingress:
         set. ``wall_ns`` is the current wall clock: datagrams older than ``max_age_ns`` do not go to links.
         """
         for start, end, after in spans(stamps):
-            stamp = stamps[start] or stamps[0]
+            stamp = stamps[start]
             link_head = FORWARDED if wall_ns - stamp <= self.max_age_ns else b""
             some, senders = datagrams[start:end], peers[start:end]
             verdicts = self.feed(deliveries, counters, some, senders, min(now + after, latest), stamp, link_head)

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core.matching.patterns import DIALECTS
+from bccnd.core.matching.receivers import NO_RECEIVERS
 from bccnd.core.matching.routes import Route, Routes
 from bccnd.core.observing.counters import GroupCounters, SegmentCounters
 from bccnd.core.receiving import ingress
@@ -394,6 +395,29 @@ def test_nothing_is_tapped_without_a_subscription_to_the_verdict() -> None:
     assert tapped(b"noise", datagram(seq=22), datagram(seq=21)) == ["stale"]
     world.routes.leave(1)
     assert tapped(datagram(seq=21), b"noise") == []
+
+
+def test_a_tap_tells_the_epoch_of_a_source_that_addresses_nobody_here() -> None:
+    world = World()
+    world.routes.subscribe(1, b"!/tap/not_addressed")
+    (frame,) = [frame for _, frame in world.feed(datagram(chan=b"!nobody"))]
+    _, key, payload = frames.read(frame)
+    assert frames.read_tapped(key, payload)[:3] == ("not_addressed", "one", 1)
+
+
+def test_a_message_that_receivers_may_have_missed_is_reported() -> None:
+    world = World()
+    reported: list[tuple[bytes, object]] = []
+    world.routes.on_cut = lambda chan, owners: reported.append((chan, owners))
+    world.routes.known.put(b"c/1", Route(b"c/1", directed_targets.PLAIN, NO_RECEIVERS, NO_RECEIVERS, (), ("user",)))
+    world.feed(datagram(), datagram(seq=21, chan=b"c/2"))
+    assert reported == [(b"c/1", ("user",))]
+
+
+def test_without_links_an_anonymous_message_is_remembered_once() -> None:
+    world = World()
+    world.feed(datagram(b"?", 1), datagram(b"?", 1), datagram(b"?", 2))
+    assert len(world.anonymous._young) == 2
 
 
 # -- another sender under an identity of this host
