@@ -292,6 +292,7 @@ def test_what_does_not_come_back_is_forgotten_after_a_while() -> None:
         host.bring(raw, now=number / 1000)
     ingress = host.world.ingress
     assert not ingress.sweep(RELAY_PATIENCE)
+    assert host.world.verdict(raws[0], RELAY_PATIENCE) == "looped"
     later = RELAY_PATIENCE + 0.2505
     calls = 1
     while ingress.sweep(later):
@@ -299,4 +300,14 @@ def test_what_does_not_come_back_is_forgotten_after_a_while() -> None:
     assert 1 < calls < 5
     # Only those that are still waited for are known as one's own.
     host.passed(raws[249:253], now=later)
-    assert host.world.totals() == {"accepted": 2, "looped": 2}
+    assert host.world.totals() == {"accepted": 2, "looped": 3}
+
+
+def test_what_is_broadcast_again_is_waited_for_from_then_on() -> None:
+    host = Host()
+    again, other = datagram(src=b"?", seq=1), datagram(src=b"?", seq=2)
+    for now, raw in ((0.0, again), (1.0, other), (3.0, again)):
+        assert host.bring(raw, now=now) == ("accepted", True)
+    later = RELAY_PATIENCE + 2.0
+    host.world.ingress.sweep(later)
+    assert [host.world.verdict(raw, later) for raw in (other, again)] == ["accepted", "looped"]
