@@ -49,6 +49,31 @@ def test_no_look_up_takes_more_steps_than_it_may(dialect: str, data: st.DataObje
     assert left < 0 or found == whole
 
 
+#: texts with nodes in common, at which patterns end, go on and take the rest
+SHARED = st.sampled_from([b"a", b"a/", b"a/>", b"a/b", b"a*", b"a*/b", b"*", b"*/b", b"+", b""])
+
+
+@given(
+    st.sampled_from(naive.DIALECT_NAMES),
+    st.lists(st.tuples(SHARED, st.integers(1, 2)), min_size=1, max_size=12),
+    st.lists(st.tuples(SHARED, st.integers(1, 2)), max_size=12),
+)
+@examples(200)
+def test_what_is_removed_leaves_the_others_as_if_they_were_alone(
+    dialect: str, removed: list[tuple[bytes, int]], kept: list[tuple[bytes, int]]
+) -> None:
+    tree, alone = filled(dialect, []), filled(dialect, [])
+    for text, receiver in (*removed, *kept):
+        tree.add(tree.compile(text), receiver)
+    for text, receiver in removed:
+        tree.remove(tree.compile(text), receiver)
+    for text, receiver in kept:
+        alone.add(alone.compile(text), receiver)
+    assert (bool(tree), tree.bytes) == (bool(alone), alone.bytes)
+    for key in (b"a", b"a/b", b"ab", b"ab/b", b"a/c/d", b"b"):
+        assert set(tree.match(key)) == set(alone.match(key))
+
+
 @pytest.mark.parametrize(
     ("dialect", "text", "matches"),
     [
