@@ -70,6 +70,7 @@ def test_what_is_removed_leaves_the_others_as_if_they_were_alone(
     for text, receiver in kept:
         alone.add(alone.compile(text), receiver)
     assert (bool(tree), tree.bytes) == (bool(alone), alone.bytes)
+    assert bool(tree) == (tree.bytes > 0)
     for key in (b"a", b"a/b", b"ab", b"ab/b", b"a/c/d", b"b"):
         assert set(tree.match(key)) == set(alone.match(key))
 
@@ -85,6 +86,11 @@ def test_a_key_of_very_many_levels_is_matched_by_what_takes_everything_below(
     dialect: str, text: bytes, matches: bool
 ) -> None:
     assert bool(filled(dialect, [text]).match(b"/".join([b"a"] * 20_000))) == matches
+
+
+def test_a_key_of_the_most_levels_is_matched_to_its_last_token() -> None:
+    tree = filled("broker", [b"*/a", b"*/b"])
+    assert set(tree.match(b"/".join([b"a"] * MAX_TOKENS))) == {0}
 
 
 def test_a_long_token_is_compared_with_no_more_of_it_than_the_longest_prefix() -> None:
