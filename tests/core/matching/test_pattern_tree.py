@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bccnd.core.matching import pattern_tree
 from bccnd.core.matching.pattern_tree import LEAST_STEPS, MAX_STEPS, MAX_TOKENS, PatternTree, TreesByOwner
-from bccnd.core.matching.patterns import DIALECTS, MAX_LEVELS, compile_pattern
+from bccnd.core.matching.patterns import DIALECTS, MAX_LEVELS, Pattern, compile_pattern
 from bccnd.core.matching.routes import Routes
 from tests.core import naive
 from tests.core.material import examples
@@ -73,6 +74,37 @@ def test_what_is_removed_leaves_the_others_as_if_they_were_alone(
     assert bool(tree) == (tree.bytes > 0)
     for key in (b"a", b"a/b", b"ab", b"ab/b", b"a/c/d", b"b"):
         assert set(tree.match(key)) == set(alone.match(key))
+
+
+def test_a_look_up_stops_as_soon_as_its_steps_are_used_up() -> None:
+    # Each level doubles the nodes that match.
+    patterns = [b"/".join([b"*" if number >> level & 1 else b"a" for level in range(10)]) for number in range(2**10)]
+    tree, key = filled("path", patterns), b"/".join([b"a"] * 10)
+    whole = 1_000_000 - tree.collect(key, {}, 1_000_000)
+    assert tree.collect(key, {}, whole) == 0
+    for limit in (*range(0, whole, 97), *range(whole - 20, whole)):
+        assert -3 <= tree.collect(key, {}, limit) < 0
+
+
+def test_of_the_prefixes_and_the_lengths_of_a_token_the_fewer_are_tried() -> None:
+    many, long = filled("path", [b"p%d*" % number for number in range(5000)]), filled("path", [b"a" * 900 + b"*"])
+    assert many.collect(b"a", {}, 100) > 90
+    assert long.collect(b"a" * 300_000, {}, 100) > 90
+
+
+def test_an_owner_has_all_steps_while_it_is_alone_and_leaves_nothing() -> None:
+    trees: TreesByOwner[int] = TreesByOwner(DIALECTS["broker"])
+    costly, never = compile_pattern(b"/".join([b"*/a"] * 8), trees.dialect), Pattern(None, False, False)
+    for pattern in (costly, never):
+        trees.add("costly", pattern, 1)
+    key = b"/".join([b"a"] * 600)
+    assert MAX_STEPS // 2 < MAX_STEPS - filled("broker", [b"/".join([b"*/a"] * 8)]).collect(key, {}, MAX_STEPS)
+    assert trees.collect(key, {}) == ()
+    trees.add("other", never, 1)
+    assert not trees.remove("other", never, 1)
+    trees.add("costly", costly, 2)
+    assert [trees.remove("costly", costly, receiver) for receiver in (1, 2)] == [False, True]
+    assert not trees._trees
 
 
 @pytest.mark.parametrize(
@@ -162,6 +194,21 @@ def test_an_owner_has_one_allowance_between_two_refills(again: bool) -> None:
     assert not all(complete(number) for number in range(200))
     trees.refill()
     assert complete(0)
+
+
+def test_steps_beyond_the_free_ones_are_charged_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, key = b"/".join([b"*/a"] * 4), b"/".join([b"a"] * 50)
+    whole = MAX_STEPS - filled("broker", [text]).collect(key, {}, MAX_STEPS)
+    for name, value in {"MAX_STEPS": whole, "LEAST_STEPS": 1, "FREE_STEPS": whole - 10, "ALLOWANCE": 20}.items():
+        monkeypatch.setattr(pattern_tree, name, value)
+    trees: TreesByOwner[int] = TreesByOwner(DIALECTS["broker"])
+    trees.add("costly", compile_pattern(text, trees.dialect), 1)
+    trees.refill()
+    for used, spent in ((b"b", False), (key, False), (b"b", False), (key, True)):
+        assert trees.collect(used, {}) == ()
+        assert trees.has_spent("costly") == spent
+    trees.refill()
+    assert not trees.has_spent("costly")
 
 
 def test_each_of_very_many_owners_has_some_steps() -> None:
