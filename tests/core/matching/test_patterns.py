@@ -94,6 +94,14 @@ def cases(most_patterns: int) -> st.SearchStrategy[Case]:
     )
 
 
+@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
+def test_a_pattern_without_wildcards_is_literal_and_has_as_many_levels_as_tokens(dialect: str) -> None:
+    rules, mark = DIALECTS[dialect], naive.separator(dialect)
+    assert [rules.levels_of(mark.join([b"a"] * levels)) for levels in (1, 2, 9)] == [1, 2, 9]
+    assert compile_pattern(mark.join([b"a", b"b"]), rules).literal
+    assert not any(compile_pattern(text, rules).literal for text in (mark.join([b"a", b"*"]), b"*", b""))
+
+
 @given(cases(8))
 @examples(300)
 def test_a_literal_pattern_matches_its_text_only_and_one_without_steps_nothing(case: Case) -> None:
