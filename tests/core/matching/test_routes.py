@@ -472,3 +472,34 @@ def test_a_channel_that_takes_more_than_its_share_of_steps_is_looked_up_again_wh
     for owner in owners[1:]:
         routes.leave(owner)
     assert routes.find(chan).plain.all == (0,)
+
+
+def test_the_patterns_of_a_receiver_that_has_left_go_in_portions() -> None:
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    routes.join(1, b"h/p/1", owner=1000)
+    for text in (b"a", b"b", b"a", b"c"):
+        routes.subscribe(1, text)
+    assert routes.find(b"c").plain.all == (1,)
+    routes.retire(1)
+    assert routes.present(routes.find(b"c").plain.all) == ()
+    assert not routes.forget_some(1, 2)
+    assert (routes.subscriptions, routes.find(b"a").plain.all) == (1, ())
+    assert routes.forget_some(1, 2)
+    assert (routes.subscriptions, routes.bytes_of(1000), routes.find(b"c").plain.all) == (0, 0, ())
+
+
+def test_groups_that_are_set_count_channels_that_were_seen_before() -> None:
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    assert routes.find(b"a/b").groups == ()
+    routes.set_groups([b"b/", b"a/"])
+    assert routes.find(b"a/b").groups == (1,)
+
+
+def test_what_a_receiver_has_chosen_can_be_asked_for() -> None:
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    for receiver, dialect in ((1, "path"), (2, "sbus-dot")):
+        routes.join(receiver, b"h/p/%d" % receiver, DIALECTS[dialect])
+    routes.set_meta(1, True)
+    assert [routes.wants_meta(receiver) for receiver in (1, 2)] == [True, False]
+    assert [routes.levels_of(receiver, b"a.b/c") for receiver in (1, 2)] == [2, 2]
+    assert [routes.levels_of(receiver, b"a.b.c") for receiver in (1, 2)] == [1, 3]
