@@ -431,6 +431,25 @@ def test_a_channel_first_seen_without_an_allowance_has_all_receivers_after_the_n
     assert routes.carried() == []
 
 
+def test_a_channel_that_is_looked_up_again_keeps_its_count() -> None:
+    routes = costly_routes()
+    chan = next(chan for chan in map(costly_channel, range(200)) if routes.find(chan).cut)
+    routes.find(chan).carried += 2
+    routes.refill()
+    assert routes.find(chan).carried == 2
+
+
+def test_without_forms_addressed_channels_are_keys_of_the_bus_only() -> None:
+    routes: Routes[int] = Routes(DIALECTS["sbus"], forms=False)
+    routes.join(1, b"h/p/1")
+    routes.subscribe(1, b"!h")
+    assert routes.local(b"!h").all == (1,)
+    for chan in (b"!", b"!h"):
+        with pytest.raises(BadDatagram) as refused:
+            routes.find(chan)
+        assert refused.value.reason == "bad_channel"
+
+
 def test_a_refill_has_a_bounded_number_of_channels_looked_up_again_and_all_get_their_turn() -> None:
     routes = costly_routes()
     channels = [costly_channel(number) for number in range(300)]
