@@ -450,6 +450,26 @@ def test_without_forms_addressed_channels_are_keys_of_the_bus_only() -> None:
         assert refused.value.reason == "bad_channel"
 
 
+def test_a_key_of_the_bus_goes_to_those_who_ask_for_it_and_is_not_cut() -> None:
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    reported: list[bytes] = []
+    routes.on_cut = lambda key, _owners: reported.append(key)
+    for receiver, text in ((1, b"!/own/"), (2, b"")):
+        routes.join(receiver, b"h/p/%d" % receiver)
+        routes.subscribe(receiver, text)
+    assert (routes.local(b"!/own/x").all, routes.local(b"a b").all, reported) == ((1,), (2,), [])
+
+
+def test_carried_messages_are_listed_with_all_receivers() -> None:
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    for receiver in (1, 2, 3):
+        routes.join(receiver, b"h/p/%d" % receiver)
+        routes.subscribe(receiver, b"a")
+        routes.set_meta(receiver, receiver == 3)
+    routes.find(b"a").carried += 5
+    assert routes.carried() == [(b"a", 5, 3)]
+
+
 def test_a_refill_has_a_bounded_number_of_channels_looked_up_again_and_all_get_their_turn() -> None:
     routes = costly_routes()
     channels = [costly_channel(number) for number in range(300)]
