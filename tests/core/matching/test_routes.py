@@ -538,7 +538,10 @@ def test_what_a_receiver_has_chosen_can_be_asked_for() -> None:
     routes: Routes[int] = Routes(DIALECTS["path"])
     for receiver, dialect in ((1, "path"), (2, "sbus-dot")):
         routes.join(receiver, b"h/p/%d" % receiver, DIALECTS[dialect])
+    routes.subscribe(1, b"a")
+    assert routes.find(b"a").plain.all == (1,)
     routes.set_meta(1, True)
+    assert routes.find(b"a").meta.all == (1,)
     assert [routes.wants_meta(receiver) for receiver in (1, 2)] == [True, False]
     assert [routes.levels_of(receiver, b"a.b/c") for receiver in (1, 2)] == [2, 2]
     assert [routes.levels_of(receiver, b"a.b.c") for receiver in (1, 2)] == [1, 3]

@@ -110,6 +110,9 @@ def test_the_ceiling_is_exact(checker: IntegrityChecker, ceiling: int) -> None:
     out = egress(checker, ceiling=ceiling) if ceiling != 1400 else egress(checker)
     fits = room(checker, ceiling)
     assert len(out.emit(ME, b"c", b"x" * fits, CLOCK)[1]) == ceiling
+    if ceiling == 1400:  # what is said to fit does so with the longest seq
+        body = bccn1.build_body(ME, 2**64 - 1, b"c", b"x" * out.room(ME, b"c"))
+        assert len(bccn1.build(body, checker.sign(body))) == ceiling
     for size in (fits + 1, 1400, 1401, 70_000):
         assert reason_of(out.emit, ME, b"c", b"x" * size, CLOCK) == "too_long"
 
@@ -240,7 +243,30 @@ def test_runs_of_released_identities_are_kept_only_for_reports(local: Local) -> 
     assert local.out.take_ended() == []
     local.out.keep_ended(True)
     told = use(2)
+    local.out.open(OTHER)
+    local.out.close(OTHER, 0.0)  # it has sent nothing
     assert local.out.take_ended() == [(told, CLOCK, CLOCK + 1)]
+    assert local.out.take_ended() == []
     use(3)
     local.out.keep_ended(False)
     assert local.out.take_ended() == []
+
+
+def test_a_seq_may_be_fixed_before_it_is_used_and_runs_are_those_of_identities_that_have_sent(local: Local) -> None:
+    out = local.out
+    assert (out.next_seq(ME), out.next_seq(OTHER), out.runs()) == (0, 0, [])
+    assert out.fix_seq(ME, CLOCK) == CLOCK
+    assert (out.next_seq(ME), out.runs()) == (CLOCK, [])
+    assert seq_of(out, clock=CLOCK + 9) == CLOCK
+    out.open(ME)
+    assert seq_of(out, clock=CLOCK + 9) == CLOCK + 1
+    assert (out.next_seq(ME), out.runs()) == (CLOCK + 2, [(ME, CLOCK, CLOCK + 2)])
+
+
+def test_an_identity_continues_where_the_daemon_before_has_ended(local: Local) -> None:
+    local.out.resume(ME, 0)
+    assert local.out.next_seq(ME) == 0
+    local.out.resume(ME, 77)
+    assert (local.out.next_seq(ME), local.out.runs()) == (77, [])
+    assert seq_of(local.out) == 77
+    assert (local.given, local.out.runs()) == ((0, 78), [(ME, 77, 78)])
