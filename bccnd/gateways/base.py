@@ -1,4 +1,4 @@
-"""What all gateways share: their interface, listening, and the log of their peers and drops.
+"""What all gateways share: their interface, the connection to the daemon, listening, and the log of peers and drops.
 
 A gateway is a client of the bus in a process of its own, so that its faults stay its own.
 """
@@ -16,6 +16,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from bccnd import log
 from bccnd.client.session import Session
+from bccnd.client.transport import Transport
+from bccnd.core.wire import frames
 from bccnd.drops.catalog import BY_NAME
 from bccnd.errors import StartError
 from bccnd.gateways.status import Status
@@ -47,6 +49,44 @@ class Gateway(Protocol):
 
         Raises StartError if it cannot even begin: address_taken, cannot_listen, a certificate that cannot be read.
         """
+
+
+class DaemonConnection:
+    """A gateway's connection to the daemon, made again whenever it is lost. Nothing waits for the daemon."""
+
+    def __init__(self, session: Session, **transport: Any) -> None:
+        self.session = session
+        self._transport = Transport(session, asyncio.get_running_loop(), self._on_turn, **transport)
+
+    @property
+    def up(self) -> bool:
+        """Whether the daemon serves this gateway."""
+        return self.session.ready
+
+    def start(self) -> None:
+        """Connect to the daemon; if it is not there, again and again."""
+        self._transport.open()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def subscribe(self, pattern: bytes) -> None:
+        self.session.change(pattern, wanted=True)
+        self._transport.flush()
+
+    def unsubscribe(self, pattern: bytes) -> None:
+        self.session.change(pattern, wanted=False)
+        self._transport.flush()
+
+    def send_report(self, report: bytes) -> None:
+        """Send the daemon the state of this gateway, in place of an earlier one that it has not taken."""
+        if self.up:
+            self.session.report = frames.request(frames.GATEWAY, report)
+            self._transport.flush()
+
+    def _on_turn(self) -> None:
+        """Called when something was read or sent, or the connection has come or gone."""
+        raise NotImplementedError
 
 
 class AwayReporter:

@@ -7,15 +7,14 @@ up to a limit, beyond which the newest is dropped. Queued messages go to the nex
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from bccnd.client.session import Outgoing, Session
-from bccnd.client.transport import Transport
 from bccnd.core.wire import frames
+from bccnd.gateways.base import DaemonConnection
 
 #: packets read before others have their turn; each may hold some hundreds of messages
 _TURN: Final = 4
@@ -35,7 +34,7 @@ class _Timed(Outgoing):
         self.given = given
 
 
-class FrameConnection:
+class FrameConnection(DaemonConnection):
     """``on_frames`` is called with the frames that the daemon sends, many at a time; ``on_emptied`` when nothing is
     left to be read, and ``on_up`` when a daemon serves this gateway; ``room`` frames may wait."""
 
@@ -49,46 +48,22 @@ class FrameConnection:
         on_up: Callable[[], None],
     ) -> None:
         self.room, self._on_frames, self._on_up = room, on_frames, on_up
-        self.session = Session(path, batch=True, meta=False, restores=True, longest=_LONGEST)
-        self._transport = Transport(
-            self.session,
-            asyncio.get_running_loop(),
-            self._on_turn,
-            feed=self._feed,
-            on_empty=on_emptied,
-            send_buffer=_SEND_BUFFER,
-            turn=_TURN,
-        )
+        session = Session(path, batch=True, meta=False, restores=True, longest=_LONGEST)
+        super().__init__(session, feed=self._feed, on_empty=on_emptied, send_buffer=_SEND_BUFFER, turn=_TURN)
         self._size = 0
         self._refused: set[bytes] = set()
         self._was_up = False
-
-    @property
-    def up(self) -> bool:
-        """Whether the daemon serves this gateway."""
-        return self.session.ready
 
     @property
     def waiting(self) -> deque[Outgoing]:
         """Messages that the daemon has not taken yet."""
         return self.session.queue
 
-    def start(self) -> None:
-        self._transport.open()
-
-    def close(self) -> None:
-        self._transport.close()
-
     # -- patterns
 
-    def subscribe(self, pattern: bytes) -> None:
-        self.session.change(pattern, wanted=True)
-        self._transport.flush()
-
     def unsubscribe(self, pattern: bytes) -> None:
-        self.session.change(pattern, wanted=False)
         self._refused.discard(pattern)
-        self._transport.flush()
+        super().unsubscribe(pattern)
 
     def refused(self, pattern: bytes) -> None:
         """The daemon has refused a pattern, or taken it away."""
@@ -102,12 +77,6 @@ class FrameConnection:
         self._transport.flush()
 
     # -- out
-
-    def send_report(self, report: bytes) -> None:
-        """Send the daemon a report, in place of an earlier one that it has not taken."""
-        if self.up:
-            self.session.report = report
-            self._transport.flush()
 
     def send(self, frame: bytes, now: float) -> bool:
         """Send a message, now or as soon as the daemon takes it; False where too many wait already."""

@@ -65,14 +65,14 @@ def test_each_daemon_is_sent_what_is_held_and_then_what_waits(bare: Bare) -> Non
         assert line.send(b"MSG x\0early", 1.0)
         line.start()
         await until(lambda: line.up)
-        line.send_report(report(b"one"))
+        line.send_report(b"one")
         bare.heard(report(b"one"))
         bare.send(batch(b"1", b"2"), frames.gap(3), batch(b"4")[12:])
         await until(lambda: len(calls.frames) >= 4 and calls.empty)
         await asyncio.to_thread(bare.stop)
         await until(lambda: not line.up)
         lost = line.session.why
-        line.send_report(report(b"of no daemon"))
+        line.send_report(b"of no daemon")
         for number in range(4):
             assert line.send(b"MSG x\0%d" % number, float(number))
         assert line.forget(2.0) == 2

@@ -6,22 +6,21 @@ with a reason.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
 from bccnd.client.events import Gap, Refusal
 from bccnd.client.message import Message
 from bccnd.client.session import Outgoing, Session
-from bccnd.client.transport import Transport
 from bccnd.core.wire import frames
 from bccnd.errors import BusError
+from bccnd.gateways.base import DaemonConnection
 
 #: messages that wait for a daemon that is busy; more are dropped
 MAX_WAITING: Final = 1024
 
 
-class BusClient:
+class BusClient(DaemonConnection):
     """``on_messages`` is called with what has come at once, ``on_refusal`` with what the daemon refused, ``on_gap``
     with the number of messages that it has dropped because they were not read, ``on_lost`` with the reason why
     publications were dropped after all, and their number. With ``local`` what is published stays on this host.
@@ -40,41 +39,22 @@ class BusClient:
         local: bool,
     ) -> None:
         self._on_messages, self._on_refusal, self._on_gap, self._on_lost = on_messages, on_refusal, on_gap, on_lost
-        self.session = Session(path, batch=True, dialect="broker", restores=True)
+        super().__init__(Session(path, batch=True, dialect="broker", restores=True))
         self.session.modes["echo"] = frames.request(frames.ECHO + b"off")
         self.session.modes["local"] = frames.request(frames.LOCAL_ON if local else frames.LOCAL_OFF)
-        self._transport = Transport(self.session, asyncio.get_running_loop(), self._on_turn)
-
-    def open(self) -> None:
-        """Connect to the daemon; if it is not there, again and again."""
-        self._transport.open()
 
     def close(self) -> None:
-        self._transport.close()
+        super().close()
         self._drop_waiting()
-
-    def subscribe(self, pattern: bytes) -> None:
-        self.session.change(pattern, wanted=True)
-        self._transport.flush()
-
-    def unsubscribe(self, pattern: bytes) -> None:
-        self.session.change(pattern, wanted=False)
-        self._transport.flush()
 
     def publish(self, chan: bytes, payload: bytes) -> str:
         """Publish a message; returns why it was dropped (not_connected, bus_full), or nothing."""
-        if not self.session.ready:
+        if not self.up:
             return "not_connected"
         if len(self.session.queue) >= MAX_WAITING:
             return "bus_full"
         self._transport.send(_Publication(frames.message(chan, payload), self._on_lost))
         return ""
-
-    def report(self, text: bytes) -> None:
-        """Send the daemon the state of this gateway, in place of an earlier one that it has not taken."""
-        if self.session.ready:
-            self.session.report = frames.request(frames.GATEWAY, text)
-            self._transport.flush()
 
     def _on_turn(self) -> None:
         messages: list[Message] = []
@@ -88,7 +68,7 @@ class BusClient:
                 self._on_refusal(event)
         if messages:
             self._on_messages(messages)
-        if not self.session.ready:
+        if not self.up:
             self._drop_waiting()
 
     def _drop_waiting(self) -> None:

@@ -119,7 +119,7 @@ class BrokerGateway:
                 remedy = "listen at 127.0.0.1, or accept only trusted hosts there (docs/broker.md)"
                 log.event("doubtful_setting", text, remedy=remedy, setting="gateways.broker.broadcast_strangers")
         stack.callback(self._bus.close)
-        self._bus.open()
+        self._bus.start()
         self._start(stack, self._report_changes())
         log.event("gateway_ready", f"the broker serves {' and '.join(where)}", gateway="broker")
 
@@ -195,4 +195,4 @@ class BrokerGateway:
 
     def _report(self) -> None:
         self._server.update_status()
-        self._bus.report(self.status.report())
+        self._bus.send_report(self.status.report())

@@ -182,7 +182,7 @@ class NngGateway:
         if moment - self._reported >= base.REPORT - _CHECK / 2:
             self._reported = moment
             self.status.peers = [link.report for link in self._links.values()]
-            self._line.send_report(frames.control(frames.GATEWAY, self.status.report()))
+            self._line.send_report(self.status.report())
             base.log_drops(self.status, _LOGGED)
             if self._refused_at and moment - self._refused_at > _AGAIN:
                 self._line.again()

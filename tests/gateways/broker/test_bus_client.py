@@ -31,8 +31,8 @@ async def fill_and_kill(daemon: Daemon, lost: Counter[str]) -> None:
     link = BusClient(
         str(daemon.bus), lambda _messages: None, lambda _refusal: None, lambda _lost: None, on_lost, local=True
     )
-    link.open()
-    while not link.session.ready:
+    link.start()
+    while not link.up:
         await asyncio.sleep(0.01)
     daemon.signal(signal.SIGSTOP)
     while not (reason := link.publish(b"a", b"x" * 100)):
@@ -73,12 +73,12 @@ def test_a_daemon_that_goes_while_patterns_change_is_replaced_by_one_that_is_sen
         )
         for pattern in (b"a", b"b"):
             link.subscribe(pattern)
-        link.open()
-        while not link.session.ready:
+        link.start()
+        while not link.up:
             await asyncio.sleep(0.001)
         bare.send(frame(b"a"))
         bare.restart()
-        while len(bare.received) < 2 or not link.session.ready:
+        while len(bare.received) < 2 or not link.up:
             await asyncio.sleep(0.001)
         link.close()
 
@@ -96,7 +96,7 @@ def test_what_strangers_change_while_the_daemon_takes_nothing_does_not_grow(tmp_
 
         async def scenario() -> list[bytes]:
             link = BusClient(path, lambda _: None, lambda _: None, lambda _: None, lambda *_: None, local=True)
-            link.open()
+            link.start()
             daemon, _ = listener.accept()
             with daemon:
                 for number in range(20_000):
