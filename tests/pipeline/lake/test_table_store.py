@@ -21,6 +21,7 @@ from bccnd.pipeline.lake import delta, parquet, table_store
 from bccnd.pipeline.lake.delta import Lake
 from bccnd.pipeline.lake.place import Root
 from tests.pipeline import object_store
+from tests.refusals import refused
 
 THREE = ((1, "01"), (2, "02"), (3, "03"))
 
@@ -39,10 +40,17 @@ def frame(spark: SparkSession, *rows: tuple[int, str]) -> DataFrame:
     return spark.sql(f"SELECT * FROM VALUES {values} AS t(x, day)").coalesce(1)
 
 
-def run(spark: SparkSession, where: str, *rows: tuple[int, str], days: list[str] | None = None) -> None:
+def run(
+    spark: SparkSession,
+    where: str,
+    *rows: tuple[int, str],
+    days: list[str] | None = None,
+    table: str = "t",
+    **how: float,
+) -> None:
     """A run that writes these rows."""
-    with table_store.opened(spark, where) as tables:
-        tables.write("t", frame(spark, *rows))
+    with table_store.opened(spark, where, **how) as tables:
+        tables.write(table, frame(spark, *rows))
         tables.commit(None if days is None else [f"2026-01-{day}" for day in days])
 
 
@@ -207,24 +215,17 @@ def test_a_first_run_that_dies_while_it_commits_is_followed_by_one_that_does_not
 
 def test_what_runs_keep_for_later_ones_is_replaced_by_the_next_run(spark: SparkSession, where: str) -> None:
     for number in (1, 2):
-        with table_store.opened(spark, where) as tables:
-            tables.write(f"{delta.STATE}/kept", frame(spark, (number, "01")))
-            tables.commit(None)
+        run(spark, where, (number, "01"), table=f"{delta.STATE}/kept")
         assert content(where, f"{delta.STATE}/kept") == {"01": [number]}
 
 
 def meet(spark: SparkSession, where: str, table: str, *rows: tuple[int, str], days: list[str] | None = None) -> None:
     """While one run writes to a table, another begins and ends; the first one is refused."""
 
-    def late() -> None:
-        with table_store.opened(spark, where) as tables:
-            tables.write(table, frame(spark, (20, "02")))
-            run(spark, where, *rows, days=days)
-            tables.commit(["2026-01-02"])
-
-    with pytest.raises(PipelineError) as refused:
-        late()
-    assert refused.value.reason == "in_use"
+    with refused("in_use", kind=PipelineError), table_store.opened(spark, where) as tables:
+        tables.write(table, frame(spark, (20, "02")))
+        run(spark, where, *rows, days=days)
+        tables.commit(["2026-01-02"])
 
 
 def test_of_two_runs_that_meet_one_is_refused_and_nothing_is_deleted(spark: SparkSession, where: str) -> None:
@@ -235,17 +236,13 @@ def test_of_two_runs_that_meet_one_is_refused_and_nothing_is_deleted(spark: Spar
     assert content(where) == {"01": [10], "02": [2], "03": [30]}
 
 
-def test_two_runs_that_change_other_tables_are_no_build_together(spark: SparkSession, where: str) -> None:
-    """Each has read what the other replaces."""
-    run(spark, where, *THREE)
+def test_two_first_runs_or_two_that_change_other_tables_are_no_build_together(spark: SparkSession, where: str) -> None:
+    meet(spark, where, "t", *THREE)
+    assert content(where) == {"01": [1], "02": [2], "03": [3]}
+    # Each has read what the other replaces.
     meet(spark, where, "u", (10, "01"), days=["01"])
     assert content(where) == {"01": [10], "02": [2], "03": [3]}
     assert content(where, "u") == {}
-
-
-def test_two_first_runs_are_no_build_together(spark: SparkSession, where: str) -> None:
-    meet(spark, where, "t", *THREE)
-    assert content(where) == {"01": [1], "02": [2], "03": [3]}
 
 
 def test_a_reader_keeps_the_state_that_it_has_begun_with(spark: SparkSession, where: str) -> None:
@@ -277,17 +274,13 @@ def test_old_versions_and_what_failed_runs_left_are_removed_after_their_time(
     assert not {file.path for file in first} & {file.path for file in Lake(where).files("t")}
     # once an hour a run does so itself
     monkeypatch.setattr(table_store, "_CLEANING", 1e-6)
-    with table_store.opened(spark, where, keep=0) as tables:
-        tables.write("t", frame(spark, (6, "06")))
-        tables.commit(None)
+    run(spark, where, (6, "06"), keep=0)
     assert files(where) == {f"t/{file.path}" for file in Lake(where).files("t")}
 
 
 def test_builds_name_the_versions_of_the_time_that_is_kept(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(3):
-        with table_store.opened(spark, str(tmp_path), keep=3600) as tables:
-            tables.write("t", frame(spark, (number, "01")))
-            tables.commit(None)
+        run(spark, str(tmp_path), (number, "01"), keep=3600)
     builds = DeltaTable(tmp_path / "builds").to_pyarrow_table().sort_by("finished_ts").to_pylist()
     assert [dict(row["versions"]) for row in builds] == [{"t": 0}, {"t": 1}, {"t": 2}]
     assert len({row["build_id"] for row in builds}) == 3
@@ -303,18 +296,17 @@ def test_tables_of_an_earlier_version_are_refused(
             run(spark, where, *THREE)
     else:
         Root(where).put(older, "2")
-    with pytest.raises(PipelineError) as refused, table_store.opened(spark, where):
+    with refused("old_tables", kind=PipelineError), table_store.opened(spark, where):
         pass
-    assert refused.value.reason == "old_tables"
 
 
 def test_a_place_that_cannot_be_written_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (f"{tmp_path}/file/tables", "nonsense://x/y", "s3://x/y?endpoint_override=127.0.0.1:1&scheme=http"):
-        with pytest.raises(PipelineError) as refused, table_store.opened(spark, place):
+        with pytest.raises(PipelineError) as caught, table_store.opened(spark, place):
             pass
-        assert refused.value.reason == "no_place"
-        assert len(str(refused.value).splitlines()) == 2
+        assert caught.value.reason == "no_place"
+        assert len(str(caught.value).splitlines()) == 2
 
 
 def test_a_table_that_was_damaged_by_hand_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
@@ -322,10 +314,8 @@ def test_a_table_that_was_damaged_by_hand_is_one_line(spark: SparkSession, tmp_p
     log = tmp_path / "t/_delta_log"
     for path in log.iterdir():
         path.write_text("{")
-    with pytest.raises(PipelineError) as refused:
+    with refused("no_place", kind=PipelineError):
         content(str(tmp_path))
-    assert refused.value.reason == "no_place"
     pafs.LocalFileSystem().delete_dir(str(log))
-    with pytest.raises(PipelineError) as refused:
+    with refused("renewed", kind=PipelineError):
         content(str(tmp_path))
-    assert refused.value.reason == "renewed"
