@@ -131,7 +131,8 @@ def traffic(draw: st.DrawFn) -> bytes:
     )  # fmt: skip
     chan = draw(
         st.sampled_from([b"c/1"] * 6 + [b"c/2", b"d", b"!", b"!own", b"!own/p/1", b"!own/p/1/*", b"!nobody", b"!*"]
-            + [b"!?", b"!/x", b"", b"c 1", b"c/1:", b"c\xe9"])
+            + [b"!?", b"!/x", b"", b"c 1", b"c/1:", b"c\xe9", b"heartbeat/own/p/1"]
+            + [b"heartbeat/a/p/1"] * 3 + [b"heartbeat/b", b"heartbeat/?", b"heartbeat/", b"heartbeat/a"])
     )  # fmt: skip
     payload = draw(st.one_of(st.sampled_from([b"x", b"", b"|", b":c/1|", b"x" * 1500]), st.binary(max_size=6)))
     bar = draw(st.sampled_from([b"|"] * 12 + [b""]))

@@ -132,12 +132,6 @@ def test_a_long_token_is_compared_with_no_more_of_it_than_the_longest_prefix() -
     assert len(found) == 900
 
 
-def test_prefixes_that_are_not_there_are_passed_over() -> None:
-    tree = filled("path", [b"k" * n + b"*" for n in range(0, 80, 2)])
-    for length in range(12):
-        assert set(tree.match(b"k" * length)) == set(range(length // 2 + 1))
-
-
 def test_patterns_that_are_too_costly_leave_those_of_others_alone() -> None:
     """All sequences of ``a`` and ``*`` match at once: more nodes than a look-up may visit."""
     routes: Routes[int] = Routes(DIALECTS["path"])
@@ -158,23 +152,6 @@ def test_patterns_that_are_too_costly_leave_those_of_others_alone() -> None:
     assert routes.local(chan + b" ").all == (2,)
     assert cut == [(chan, ("costly",)), (chan + b" ", ("costly",))]
     assert routes.find(b"b/b").cut == ()
-
-
-def test_costly_look_ups_have_an_allowance_that_is_refilled() -> None:
-    routes: Routes[int] = Routes(DIALECTS["broker"])
-    for receiver, owner, text in ((1, "costly", b"/".join([b"*/a"] * 8)), (2, "other", b"*")):
-        routes.join(receiver, b"h/p/%d" % receiver, owner=owner)
-        routes.subscribe(receiver, text)
-
-    def takers(number: int) -> set[int]:
-        return set(routes.find(b"/".join([b"a"] * 300) + b"/%d/a" % number).plain.all)
-
-    routes.refill()
-    assert takers(0) == {1, 2}
-    spent = next(number for number in range(1, 200) if takers(number) == {2})
-    assert takers(spent + 1) == {2}
-    routes.refill()
-    assert takers(spent + 2) == {1, 2}
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new owner", "all patterns removed and added again"])

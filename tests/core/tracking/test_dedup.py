@@ -255,11 +255,6 @@ def test_alive_counts_recently_active_sources(history: list[Touch], half_seconds
             assert sources.alive(then, span) == sum(1 for when in heard.values() if when + span >= then)
 
 
-def test_the_default_rules_are_those_of_the_example_configuration() -> None:
-    # etc/bccnd.yaml
-    assert dedup_rules() == dedup_rules()
-
-
 def test_eviction_and_expiry_give_up_what_is_missing() -> None:
     sources = TrackerTable(dedup_rules(max_sources=1, expire=10.0, horizon=50.0))
     receive(sources, b"a", 1, 0.0)

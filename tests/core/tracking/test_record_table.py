@@ -33,15 +33,3 @@ def test_records_are_an_ordered_dictionary(steps: list[tuple[str, int, float]]) 
         again = RecordTable(memory, slot_layout.DEATH, "=dQ")
         assert list(again.load()) == list(naive.items())
     assert list(RecordTable(memory, slot_layout.ENDED, "=d").load()) == []
-
-
-def test_without_room_a_record_is_not_kept() -> None:
-    memory = private_memory(3)  # the ends of the list take one
-    table = RecordTable(memory, slot_layout.DEATH, "=d")
-    for number in range(4):
-        table.put(b"%d" % number, 1.0)
-    table.drop(b"3")
-    table.drop(b"0")
-    table.put(b"4", 2.0)
-    again = RecordTable(memory, slot_layout.DEATH, "=d")
-    assert list(again.load()) == [(b"1", (1.0,)), (b"4", (2.0,))]

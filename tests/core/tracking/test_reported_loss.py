@@ -83,25 +83,6 @@ def test_what_a_report_shows_is_missing_until_it_arrives_or_is_lost() -> None:
     assert (count_missing(receiver.sources), receiver.counts) == (0, (53, 5050, 0))
 
 
-def test_an_outage_of_any_length_is_lost_exactly_however_the_reports_fall() -> None:
-    receiver = Receiver()
-    receiver.hear(FIRST)
-    receiver.wait(10)
-    receiver.hear(FIRST + 20_001)
-    receiver.report(FIRST + 20_002)
-    receiver.wait(HORIZON + 1)
-    assert receiver.counts == (2, 20_000, 0)
-    assert receiver.sources.counted["jumps"] == 0
-    receiver.wait(20)
-    receiver.report(FIRST + 50_000)  # arrives before the source is heard again
-    receiver.wait(1)
-    receiver.hear(FIRST + 60_000)
-    receiver.wait(HORIZON)
-    receiver.report(FIRST + 60_001)
-    receiver.wait(HORIZON + 1)
-    assert receiver.counts == (3, 60_001 - 3, 0)
-
-
 def test_what_arrives_after_it_was_lost_is_late_and_nothing_falls() -> None:
     receiver = Receiver()
     receiver.hear(FIRST)
@@ -224,7 +205,7 @@ def test_a_restart_forgets_what_was_owed() -> None:
     st.lists(
         st.one_of(
             st.tuples(st.just("arrives"), st.integers(1, 30)),
-            st.tuples(st.just("lost"), st.sampled_from([1, 2, 10, 1000, 1023, 1024, 1025, 5000])),
+            st.tuples(st.just("lost"), st.sampled_from([1, 2, 10, 1000, 1023, 1024, 1025, 5000, 20_000])),
             st.tuples(st.just("report"), st.just(0)),
             st.tuples(st.just("time"), st.integers(0, 5)),
         ),

@@ -46,16 +46,6 @@ def test_a_gap_is_lost_after_the_horizon_and_what_comes_between_is_late_only_if_
     assert counts(delivering, b"a") == (3, 2, 0, 0)
 
 
-def test_what_arrives_after_it_was_lost_is_late_and_nothing_falls() -> None:
-    sources = table(deliver_late=True)
-    for seq in (1, 3):
-        judge(sources, b"a/x/1", seq, 0.0)
-    sources.sweep(2.5)
-    judge(sources, b"a/x/1", 4, 2.6)
-    assert judge(sources, b"a/x/1", 2, 2.7) == REORDERED
-    assert counts(sources, b"a") == (4, 1, 1, 0)
-
-
 def test_the_host_heard_least_recently_is_evicted_and_begins_anew() -> None:
     sources = table(max_hosts=2)
     judge(sources, b"a/x/1", 1, 0.0)
