@@ -60,7 +60,7 @@ class Supervisor(Service):
         ready = self._ready
         self.process = self.spawn()
         self.starts += 1
-        wait(lambda: self._ready > ready or self.ended(), "the daemon to be ready")
+        wait(lambda: self._ready > ready or self.ended(), "the daemon to be ready", self.patience)
         assert not self.ended(), f"the daemon ended:\n{self.output()}"
 
     def end(self, number: int) -> None:

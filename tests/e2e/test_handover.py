@@ -36,7 +36,7 @@ KINDS = "rlgdL"
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     if not scan.COMPILED:
         pytest.skip("a plain build keeps nothing over a restart")
-    with Supervisor(tmp_path / "a") as one:
+    with Supervisor(tmp_path / "a", patience=120.0) as one:  # the machine may have much else to do
         one.configure({"integrity": {**one.with_key(KEY), "required": False}})
         one.start()
         yield one
@@ -141,7 +141,7 @@ def test_clients_notice_nothing_whatever_the_daemon_dies_of(supervisor: Supervis
 @pytest.mark.slow
 def test_links_notice_nothing_either(supervisor: Supervisor) -> None:
     # What waits for longer than the horizon stays on this host; on a busy machine a start may take as long.
-    supervisor.configure({"dedup": {"horizon": "30s"}})
+    supervisor.configure({"dedup": {"horizon": "5m"}})
     supervisor.again(signal.SIGTERM)
     chance = random.Random(2)
     path = str(supervisor.bus)
