@@ -45,6 +45,7 @@ def test_new_counter_rises_from_zero_and_a_removed_one_is_forgotten() -> None:
     assert made.rate("new", T0 + 10, 3, 10.0) == pytest.approx(0.3)
     assert made.rise("x") is None
     made.sample(T0 + 15, {"x": 2})
+    assert made.chart("x", T0 + 15)[-1] == 2
     assert made.rise("x") == Rise(T0 + 15, T0 + 15, T0 + 15)
 
 

@@ -21,6 +21,10 @@ def test_a_stall_is_as_long_as_it_was_beyond_the_pause_and_seen_while_it_lasts()
     assert (loop_lag.total, loop_lag.longest(1004.75)) == (4.0, 3.0)
 
 
+def test_nothing_is_late_before_the_first_call() -> None:
+    assert LoopLag().longest(5.0) == LoopLag().longest(1000.0) == 0.0
+
+
 def test_the_longest_is_shown_for_a_minute_at_least_and_two_at_most() -> None:
     loop_lag = LoopLag()
     loop_lag.observe(1000.0, PAUSE)

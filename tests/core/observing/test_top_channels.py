@@ -29,7 +29,7 @@ def test_only_what_was_carried_within_the_window_counts() -> None:
 def test_many_other_channels_do_not_fill_memory_or_hide_a_busy_one() -> None:
     busy = TopChannels(remembered=16)
     for look in range(20):
-        others = [(b"x/%d/%d" % (look, number), 2, 0) for number in range(1000)]
+        others = [(b"x/%d/%d" % (look, number), 2, 9) for number in range(1000)]
         busy.add(look * 5.0, [*others, (b"ours", 50, 3)])
         assert len(busy) <= 16
     assert busy.busiest(1) == [Channel(b"ours", 50 * 12, 3)]

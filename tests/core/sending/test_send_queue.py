@@ -131,6 +131,9 @@ def apply(deed: Deed, queue: SendQueue, naive: Naive) -> None:
 
 @given(DEEDS, st.sampled_from([0, 30, 64, MAX_PORTION]))
 @example([Deed("put", b"MSG a\0"), Deed("add_gap", number=4), Deed("skip")], 64)
+@example([Deed("put", b"MSG a\0"), Deed("put", b"MSG b\0"), Deed("skip")], 64)
+@example([Deed("put", b"MSG a\0"), Deed("put", b"MSG b\0"), Deed("put", b"MSG c\0")], 2 * (LENGTH + 6))
+@example([Deed("put", b"MSG a\0"), Deed("put", b"MSG b\0"), Deed("put", b"MSG c\0")], 2 * (LENGTH + 6) - 1)
 @example(
     [Deed("set_order", number=STACK), Deed("put", b"MSG a\0"), Deed("add_gap", number=2), Deed("take"), Deed("skip")],
     64,
@@ -145,7 +148,10 @@ def test_an_outbox_agrees_with_a_list(history: list[Deed], limit: int) -> None:
             assert queue.bytes == sum(map(len, naive.frames))
             assert queue.messages == sum(frame.startswith(b"MSG") for frame in naive.frames)
             assert (queue.order, len(queue)) == (naive.order, len(naive.line))
-            assert not naive.line or queue.head() == naive.line[naive.at_head()]
+            if naive.line:
+                head = naive.line[naive.at_head()]
+                assert queue.head() == head
+                assert queue.has_message_next == (not isinstance(head, int) and head.startswith(b"MSG"))
             assert queue.next_batch() == queue.next_batch() == naive.next_batch(limit)
         while naive.line:
             # All of a portion can be taken, and what comes next where there is none.

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.sending.user_quota import BURST, MAX_DEBT, Quota, UserAccount
+from bccnd.core.sending.user_quota import (
+    BURST,
+    LEAST_PATTERN_BYTES,
+    MAX_DEBT,
+    PATTERN_BYTES,
+    Quota,
+    UserAccount,
+    pattern_bytes,
+)
 from tests.core.material import examples
 from tests.rules import user_limits
 
@@ -176,3 +184,28 @@ def test_debt_is_bounded() -> None:
     account.charge(1, 5.0, 1e9)
     served = [number for number in range(1, 100) if account.left_of(number, 5.0) > 0.0]
     assert served[0] == 1 + MAX_DEBT + 1
+
+
+def test_a_message_waits_behind_those_that_wait_already() -> None:
+    quota = Quota(user_limits(rate=2.0))
+    account = opened(quota)
+    assert [quota.must_wait(account, 0.0) for _ in range(3)] == [False, False, True]
+    account.waiting["client"] = None
+    assert quota.must_wait(account, 100.0)
+    del account.waiting["client"]
+    assert [quota.must_wait(account, 100.0) for _ in range(3)] == [False, False, True]
+    quota.limits = user_limits()
+    account.waiting["client"] = None
+    assert not quota.must_wait(account, 100.0)
+
+
+def test_clients_from_before_a_restart_are_charged_whatever_the_limit() -> None:
+    quota = Quota(user_limits(clients=1))
+    assert [quota.reopen(1000).clients for _ in range(3)] == [1, 2, 3]
+    assert [account.uid for account in quota] == [1000]
+    assert quota.open(1000, 0.0) is None
+
+
+def test_the_memory_for_patterns_follows_their_number() -> None:
+    assert pattern_bytes(user_limits(subscriptions=65_536)) == 65_536 * PATTERN_BYTES
+    assert pattern_bytes(user_limits(subscriptions=1)) == LEAST_PATTERN_BYTES
