@@ -52,7 +52,7 @@ def test_read(text: str, meant: str | bytes | int) -> None:
 
 HEX = "/dev/unix/abstract/"
 #: digits of an abstract address that are not all hexadecimal, or that name nothing
-BAD_HEX = ["", "0", "00", "0000", "6100", "00zz", "006", "0x61", "00\u0666\u0661", "00 61", "00\t61", "0061\n"]
+BAD_HEX = ["", "0", "00", "0000", "6100", "6162", "00zz", "006", "0x61", "00\u0666\u0661", "00 61", "00\t61", "0061\n"]
 NO_ADDRESS = ["", "/run/a\0b", "\0bccn", "@", "@\0", "@\0\0\0", "\ud800", "/run/\ud800", "@\ud800"]
 TOO_LONG = [
     *("@" + "x" * SUN_PATH, "@" + "ü" * (SUN_PATH // 2), "/" + "x" * MAX_PATH, "/" + "ü" * (MAX_PATH // 2 + 1)),
