@@ -149,6 +149,9 @@ def test_of_several_faults_the_first_decides(faults: set[str]) -> None:
 #: behind datagrams of two sources on a channel some that begin like them and are in no order
 HEARD_BEFORE = (*(datagram(), datagram(b"b"), b"BCCN1[7]a/p/1:|", b"BCCN1[15]a/p/1:1|x:c/1|x", b"BCCN1[9]b:1:c/1:|"),)
 
+#: heartbeats, and what is sent on the channel of another source's heartbeats
+BEATS = [datagram(src, chan=b"heartbeat/" + of) for src in (b"a", b"heartbeat/a", b"?", OWN) for of in (src, b"a", b"")]
+
 
 @given(
     BATCHES,
@@ -158,6 +161,7 @@ HEARD_BEFORE = (*(datagram(), datagram(b"b"), b"BCCN1[7]a/p/1:|", b"BCCN1[15]a/p
     st.booleans(),
 )
 @example([Batch(0, [(raw, PEER) for raw in HEARD_BEFORE])], None, dedup_rules(), 4, False)
+@example([Batch(0, [(raw, PEER) for raw in BEATS])], None, dedup_rules(), 4, False)
 @examples(400)
 def test_ingress_follows_the_rules(
     fed: list[Batch], key: bytes | None, rules: DedupRules, cache: int, tapped: bool
