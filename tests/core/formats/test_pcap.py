@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bccnd.core.formats.pcap import (
     MAX_BLOCK,
     MAX_INTERFACES,
+    MAX_PACKET,
     MAX_STAMP,
     CaptureCounts,
     Datagram,
@@ -109,6 +110,16 @@ def test_every_format_is_read_in_pieces_of_any_size(name: str, piece: int) -> No
         found[1] = found[1]._replace(stamp=exact[1].stamp)
     assert found == exact
     assert counts(tally) == {"packets": 3, "datagrams": 3}
+
+
+def test_the_first_moment_the_largest_packet_and_the_smallest_block_are_read() -> None:
+    largest = Frame(0, b"\0" * MAX_PACKET)
+    for data in (pcap([largest]), pcapng([largest]) + block(99, b"")):
+        found, tally = read(data)
+        assert [(one.stamp, len(one.data)) for one in found] == [(0, MAX_PACKET)]
+        assert counts(tally) == {}
+    with pytest.raises(JournalError, match="is not a packet capture"):
+        next(Reader("x.pcap", CaptureCounts()).feed(b"BCCN"), None)
 
 
 def test_nanoseconds_are_kept() -> None:
