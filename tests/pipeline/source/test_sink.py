@@ -81,13 +81,11 @@ def test_keys_stand_before_payloads_where_they_are_wanted(daemon: Daemon, listen
 
 def test_nothing_of_a_partition_is_sent_of_which_a_row_cannot_be(daemon: Daemon, listener: bccnd.Connection) -> None:
     rows: list[tuple[str | None, bytes]] = [("a/b", b"x" * 1400), ("two words", b"x"), ("", b"x"), (None, b"x")]
-    for row, message in zip(
-        rows, ("a/b has 1400 bytes", "'two words'", "not a valid channel", "not a valid channel"), strict=True
-    ):
-        with refused("bad_row", message, kind=PipelineError):
+    for row, named in zip(rows, ("1400", "'two words'", "''", "no channel"), strict=True):
+        with refused("bad_row", named, kind=PipelineError):
             publish(iter([messages(1000), batch(row), messages(3)]), options(socket=str(daemon.bus)))
     for key in ("", "a|b", "x" * 129, "\xe4", "a\nb"):  # could not be distinguished from a payload
-        with pytest.raises(PipelineError, match="is no key"):
+        with refused("bad_row", "key", kind=PipelineError):
             publish(iter([batch(("a", b"x"), keys=[key])]), options(KEYED, socket=str(daemon.bus)))
     assert heard(listener) == []
 
