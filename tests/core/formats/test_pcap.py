@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.formats.pcap import (
+    _MAX_TAGS,
     MAX_BLOCK,
     MAX_INTERFACES,
     MAX_PACKET,
@@ -23,7 +24,7 @@ from bccnd.core.formats.pcap import (
 )
 from bccnd.errors import JournalError
 from tests.core import captures
-from tests.core.captures import MICRO, NANO, Frame, block, ether, ipv4, ipv6, null, pcap, pcapng, sll, sll2, udp
+from tests.core.captures import MICRO, NANO, Frame, block, ether, ipv4, ipv6, null, option, pcap, pcapng, sll, sll2, udp
 from tests.core.material import reason_of
 
 PORT = 5400
@@ -120,6 +121,17 @@ def test_the_first_moment_the_largest_packet_and_the_smallest_block_are_read() -
         assert counts(tally) == {}
     with pytest.raises(JournalError, match="is not a packet capture"):
         next(Reader("x.pcap", CaptureCounts()).feed(b"BCCN"), None)
+
+
+def test_only_the_options_up_to_the_end_and_of_their_length_count() -> None:
+    fine, other = option(9, b"\x09"), struct.pack("<q", 1000)
+    interface = struct.pack("<HHI", 1, 0, 0) + option(1, b"") + option(3, other) + fine + option(0, b"")
+    data = block(1, interface + option(14, other))
+    packet = struct.pack("<IIIII", 0, T >> 32, T & 0xFFFFFFFF, 4, 4) + b"data"
+    found, _ = read(captures.section() + data + block(6, packet))
+    assert found == [Packet(T, 1, b"data", 4)]
+    head = struct.pack("<IIIII", 0, 0, 0, 5, 5)
+    assert "a packet of 5 bytes" in refused(captures.section() + data + block(6, head + b"data"))
 
 
 def test_nanoseconds_are_kept() -> None:
@@ -223,11 +235,12 @@ def test_any_bytes_are_read_or_refused_as_a_bad_capture(noise: bytes, name: str,
 
 INSIDE4 = ipv4(udp(BODY))
 INSIDE6 = ipv6(udp(BODY))
-HOP = (0, b"\0" + b"\x01\x04\0\0\0\0")
-ROUTING = (43, b"\x02" + b"\0" * 22)
-DESTINATION = (60, b"\0" + b"\0" * 6)
-AUTHENTICATION = (51, b"\x04" + b"\0" * 22)
-ATOMIC = (44, b"\0" + b"\0\0" + b"\0\0\0\x07")
+# filled with bytes that are no headers
+HOP = (0, b"\0" + b"\xff" * 6)
+ROUTING = (43, b"\x02" + b"\xff" * 22)
+DESTINATION = (60, b"\0" + b"\xff" * 6)
+AUTHENTICATION = (51, b"\x04" + b"\xff" * 22)
+ATOMIC = (44, b"\xff" + b"\0\0" + b"\x07" * 4)
 
 PEER4, PEER6 = "10.0.0.1:4000", "[fe80::1]:4000"
 EXTENDED = ipv6(udp(BODY), extensions=[HOP, DESTINATION, ROUTING, AUTHENTICATION, ATOMIC, DESTINATION])
@@ -239,11 +252,13 @@ WRAPPED: dict[str, tuple[int, bytes, str]] = {
     "ethernet, tagged": (1, ether(INSIDE4, tags=TAGS[2:]), PEER4),
     "ethernet, tagged twice": (1, ether(INSIDE4, tags=TAGS[1:]), PEER4),
     "ethernet, tagged three times": (1, ether(INSIDE6, tags=TAGS), PEER6),
+    "ethernet, tagged as often as may be": (1, ether(INSIDE4, tags=TAGS[2:] * _MAX_TAGS), PEER4),
     "options": (1, ether(ipv4(udp(BODY), options=b"\x94\x04\0\0" * 10)), PEER4),
     "must not be fragmented": (1, ether(ipv4(udp(BODY), fragment=0x4000)), PEER4),
     "no payload": (1, ether(ipv4(udp(b""))), PEER4),
     "ipv6": (1, ether(INSIDE6), PEER6),
     "ipv6, extended": (1, ether(EXTENDED), PEER6),
+    "ipv6, no payload": (1, ether(ipv6(udp(b""))), PEER6),
     "raw": (101, INSIDE4, PEER4),
     "raw, of old": (12, INSIDE6, PEER6),
     "ipv4 alone": (228, INSIDE4, PEER4),
@@ -264,7 +279,7 @@ WRAPPED: dict[str, tuple[int, bytes, str]] = {
 def test_a_datagram_is_found_however_it_is_wrapped_and_never_if_it_was_cut_off(name: str) -> None:
     link, data, peer = WRAPPED[name]
     tally = CaptureCounts()
-    body = b"" if name == "no payload" else BODY
+    body = b"" if "no payload" in name else BODY
     assert unwrap(Packet(T, link, data, len(data)), PORT, tally) == Datagram(T, peer, body)
     assert counts(tally) == {"packets": 1, "datagrams": 1}
     whole = len(data) - 20 if "padded" in name else len(data)
@@ -286,6 +301,11 @@ LEFT_OUT: dict[str, tuple[int, bytes, str]] = {
     "arp": (1, ether(b"\0" * 28, 0x0806), "other"),
     "802.3": (1, ether(b"\0" * 60, 60), "other"),
     "nothing": (1, b"", "other"),
+    "something that looks like a tag": (1, ether(b"\x12\x34\x08\0" + INSIDE4, 0x0806), "other"),
+    "a tag too many": (1, ether(INSIDE4, tags=TAGS[2:] * (_MAX_TAGS + 1)), "other"),
+    "a head alone": (1, ether(ipv4(b"")), "malformed"),
+    "ipv6, a head alone": (1, ether(ipv6(b"")), "malformed"),
+    "ipv6, longer than the packet": (1, ether(INSIDE6[:4] + b"\x03\0" + INSIDE6[6:]), "malformed"),
     "tags without end": (1, ether(INSIDE4, tags=[0x8100] * 20), "other"),
     "ip of another version": (101, b"\x50" + INSIDE4[1:], "other"),
     "icmp of version 6": (1, ether(ipv6(b"\0" * 20, proto=58)), "other"),
