@@ -52,6 +52,8 @@ def test_keys_fit_in_64_signed_bits_and_keep_the_order(one: int, other: int) -> 
 def test_a_peer_is_an_address_and_a_port() -> None:
     assert split_peer("10.0.0.1:5400") == ("10.0.0.1", 5400)
     assert split_peer("[fe80::1]:5400") == ("fe80::1", 5400)
+    assert split_peer("10.0.0.1:65535") == ("10.0.0.1", 65_535)
+    assert split_peer("10.0.0.1:123456") == ("10.0.0.1:123456", 0)
     assert split_peer("local") == ("local", 0)
     assert split_peer("10.0.0.1:") == ("10.0.0.1:", 0)
 
