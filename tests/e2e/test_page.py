@@ -141,7 +141,7 @@ def test_focus_selection_and_announcements_stay_while_it_changes(browser: Browse
     for _ in range(4):
         browser.press("Tab", 9)
         order.append(browser.see(where))
-    assert order[1:3] == ["Pause", "messages_lost"]
+    assert order[order.index("Pause") + 1] == "messages_lost"
     assert browser.see("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     browser.see("getSelection().selectAllChildren(document.querySelector('#segments tbody tr')), true")
     browser.see(
