@@ -125,8 +125,10 @@ def test_the_first_moment_the_largest_packet_and_the_smallest_block_are_read() -
 
 def test_only_the_options_up_to_the_end_and_of_their_length_count() -> None:
     fine, other = option(9, b"\x09"), struct.pack("<q", 1000)
-    interface = struct.pack("<HHI", 1, 0, 0) + option(1, b"") + option(3, other) + fine + option(0, b"")
-    data = block(1, interface + option(14, other))
+    interface = struct.pack("<HHI", 1, 0, 0) + option(1, b"") + option(3, other) + fine
+    for rest in (b"", b"\0" * 3, option(0, b""), option(0, b"") + option(14, other)):
+        data = block(1, interface + rest)
+        assert read(captures.section() + data)[0] == []
     packet = struct.pack("<IIIII", 0, T >> 32, T & 0xFFFFFFFF, 4, 4) + b"data"
     found, _ = read(captures.section() + data + block(6, packet))
     assert found == [Packet(T, 1, b"data", 4)]
@@ -290,6 +292,13 @@ def test_a_datagram_is_found_however_it_is_wrapped_and_never_if_it_was_cut_off(n
     assert counts(tally) == {"packets": 1, "truncated": 1}
 
 
+def test_a_packet_that_is_cut_off_behind_its_port_is_known_to_be_for_it() -> None:
+    for size, why in ((25, "other"), (26, "truncated")):
+        tally = CaptureCounts()
+        assert unwrap(Packet(T, 101, INSIDE4[:size], len(INSIDE4)), PORT, tally) is None
+        assert counts(tally) == {"packets": 1, why: 1}
+
+
 FRAGMENT = (44, b"\0" + b"\x01\x80" + b"\0\0\0\x07")
 FIRST = (44, b"\0" + b"\0\x01" + b"\0\0\0\x07")
 
@@ -305,6 +314,7 @@ LEFT_OUT: dict[str, tuple[int, bytes, str]] = {
     "a tag too many": (1, ether(INSIDE4, tags=TAGS[2:] * (_MAX_TAGS + 1)), "other"),
     "a head alone": (1, ether(ipv4(b"")), "malformed"),
     "ipv6, a head alone": (1, ether(ipv6(b"")), "malformed"),
+    "ipv6, an extension alone": (1, ether(ipv6(b"", extensions=[HOP])), "malformed"),
     "ipv6, longer than the packet": (1, ether(INSIDE6[:4] + b"\x03\0" + INSIDE6[6:]), "malformed"),
     "tags without end": (1, ether(INSIDE4, tags=[0x8100] * 20), "other"),
     "ip of another version": (101, b"\x50" + INSIDE4[1:], "other"),
