@@ -184,6 +184,16 @@ def test_identities_stay_local_until_their_broadcasts_cannot_come_any_more(host:
     assert not successor_of(heir).sources.local.has(LOCAL[0])
 
 
+def test_what_a_report_has_shown_to_be_lost_is_counted_once(host: Host) -> None:
+    host.receive(SRCS[0], 1)
+    daemon = host
+    for _ in range(3):
+        assert daemon.sources.take_report(SRCS[0], 1, 4, daemon.now)
+        daemon.until(daemon.now + 3 * RULES.horizon)
+        assert (daemon.sources.missing, daemon.sources.counted["lost"]) == (0, 2)
+        daemon = successor_of(daemon)
+
+
 def test_anonymous_datagrams_stay_known_for_the_horizon(host: Host) -> None:
     raw = datagram(b"?", 1)
     assert host.feed(raw) == ["accepted"]
