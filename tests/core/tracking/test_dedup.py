@@ -17,6 +17,7 @@ from bccnd.core.tracking.local_identities import LocalIdentity
 from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
+from bccnd.native.memory.private_memory import private_memory
 from tests.core import scenario
 from tests.core.material import examples
 from tests.core.scenario import COUNTERS, SRC, counter, receive
@@ -419,3 +420,13 @@ def test_the_unknown_sender_has_no_tracker() -> None:
         assert receive(sources, b"?", seq, 0.0) == UNKNOWN_SENDER
     assert (len(sources), sources.missing) == (0, 0)
     assert receive(sources, b"??", 1, 0.0) == ACCEPTED
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])  # the list of sources takes one
+def test_without_memory_the_latest_sources_are_tracked_and_all_are_let_in(slots: int) -> None:
+    sources = TrackerTable(dedup_rules(), private_memory(slots))
+    assert [receive(sources, b"a/%d" % number, 5, 0) for number in range(10)] == [ACCEPTED] * 10
+    tracked = [number for number in range(10) if b"a/%d" % number in sources]
+    assert tracked == list(range(10))[11 - slots :]
+    assert sources.counted["evicted"] == (10 - len(tracked) if tracked else 0)
+    assert [sender.received for sender in sources.senders] == ([10] if tracked else [])
