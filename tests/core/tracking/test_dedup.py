@@ -430,3 +430,9 @@ def test_without_memory_the_latest_sources_are_tracked_and_all_are_let_in(slots:
     assert tracked == list(range(10))[11 - slots :]
     assert sources.counted["evicted"] == (10 - len(tracked) if tracked else 0)
     assert [sender.received for sender in sources.senders] == ([10] if tracked else [])
+
+
+def test_numbers_that_are_missing_are_lost_at_once_without_memory_for_them() -> None:
+    sources = TrackerTable(dedup_rules(), private_memory(2))
+    assert [receive(sources, SRC, seq, 0) for seq in (1, 100, 50)] == [ACCEPTED, ACCEPTED, DUPLICATE]
+    assert (sources.missing, sources.counted["lost"], sources.losses.by_src) == (0, 98, {SRC: 98})
