@@ -77,9 +77,11 @@ class _Bccn(LazyGroup):
 def main(context: click.Context, path: str | None) -> None:
     """Use the bccnd of this host: publish, subscribe, watch it and find faults, make keys.
 
-    \b bccn sub 'demo/' &                   print messages as they arrive bccn pub demo/hello 'hello, world'   publish a
-    message bccn top                             rates, losses, clients and senders bccn tap --refused datagrams that
-    are not delivered, and why
+    \b
+      bccn sub 'demo/' &                   print messages as they arrive
+      bccn pub demo/hello 'hello, world'   publish a message
+      bccn top                             rates, losses, clients and senders
+      bccn tap --refused                   datagrams that are not delivered, and why
 
     Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 the daemon refused a request; 4 no daemon can be
     reached, or it has ended; 5 no answer, or fewer messages than -n, in time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import pty
@@ -187,3 +188,22 @@ def test_bash_completes_the_file_of_a_signer(tmp_path: Path, monkeypatch: pytest
         args, incomplete = complete.get_completion_args()
         found = [complete.format_completion(one) for one in complete.get_completions(args, incomplete)]
         assert found == wanted, line
+
+
+def every_command(context: click.Context) -> Iterator[click.Context]:
+    yield context
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            command = context.command.get_command(context, name)
+            assert command is not None
+            yield from every_command(click.Context(command, info_name=name, parent=context))
+
+
+def test_examples_in_help_texts_keep_their_lines() -> None:
+    texts = {
+        one.command_path: inspect.cleandoc(one.command.help or "")
+        for one in every_command(click.Context(main, info_name="bccn"))
+    }
+    assert sum("\b\n" in text for text in texts.values()) > 10
+    # click keeps the lines of a paragraph that this mark begins, if it stands on a line of its own.
+    assert [name for name, text in texts.items() if text.count("\b") != text.count("\b\n")] == []

@@ -230,10 +230,12 @@ def tap(
 ) -> None:  # fmt: skip
     """Show every datagram that arrives on the segments, and its verdict.
 
-    \b bccn tap                              all of them bccn tap --refused -s relay02         datagrams of relay02 that
-    are not delivered, and why bccn tap -v integrity -v bad          forged, without a check, or not BCCN bccn tap
-    --explain -n 1 -s relay02    the next datagram of relay02, and the clients that received it bccn tap -c 'cardsys/>'
-    --json -n 10  ten datagrams, as JSON
+    \b
+      bccn tap                              all of them
+      bccn tap --refused -s relay02         datagrams of relay02 that are not delivered, and why
+      bccn tap -v integrity -v bad          forged, without a check, or not BCCN
+      bccn tap --explain -n 1 -s relay02    the next datagram of relay02, and the clients that received it
+      bccn tap -c 'cardsys/>' --json -n 10  ten datagrams, as JSON
 
     A line has the time, the verdict, the segment (on a terminal only if the host has several), the peer's address, src,
     seq, channel and payload. For a datagram that cannot be parsed, the line has its beginning. On a terminal, lines are
