@@ -74,14 +74,12 @@ class Trial:
         self._reach = reach
 
     def survives(self, case: Case) -> bool:
-        own = mirrored(case.path)
-        of_module = [test for test in self._reach.seconds if test.partition("::")[0] == own]
         reaching = self._reach.tests_of(case.path, case.mutant.function)
-        chosen = set(reaching)
+        of_module = [test for test in self._reach.seconds if test.partition("::")[0] == mirrored(case.path)]
         stages = (
-            [test for test in reaching if test in set(of_module)],
-            [test for test in reaching if test not in set(of_module)],
-            [test for test in of_module if test not in chosen],
+            [test for test in reaching if test in of_module],
+            [test for test in reaching if test not in of_module],
+            [test for test in of_module if test not in reaching],
         )
         module = case.path.removesuffix(".py").replace("/", ".")
         overlay = Overlay(module, self._tree / case.path, case.mutant.text)

@@ -77,9 +77,8 @@ def record(tree: Path, tests: Sequence[str]) -> Reach:
     def run(out: int) -> int:
         recorder = Recorder(str(tree))
         status = _pytest(tests, recorder)
-        reach = Reach(dict(recorder.reach.functions), recorder.reach.seconds)
         with open(out, "wb", closefd=False) as file:
-            pickle.dump(reach, file)
+            pickle.dump(recorder.reach, file)
         return status
 
     out = os.memfd_create("reach")

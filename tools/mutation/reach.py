@@ -20,12 +20,12 @@ class Reach:
     each test takes. What runs while a file is imported, or a fixture of several tests is set up, counts for each test
     of that file."""
 
-    functions: dict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+    functions: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     def tests_of(self, path: str, function: str) -> list[str]:
         """Return the tests that run a function, the quickest first."""
-        tests = [test for test in self.seconds if (path, function) in self.functions[test]]
+        tests = [test for test in self.seconds if (path, function) in self.functions.get(test, ())]
         return sorted(tests, key=self.seconds.__getitem__)
 
 
@@ -36,12 +36,10 @@ class Recorder:
         self.reach = Reach()
         self._prefix: Final = os.path.join(tree, "")
         self._of_file: dict[str, set[tuple[str, str]]] = defaultdict(set)
-        self._seen: dict[int, CodeType] = {}
 
     @contextmanager
     def _recorded(self, into: set[tuple[str, str]]) -> Iterator[None]:
-        outer, self._seen = self._seen, {}
-        seen = self._seen
+        seen: dict[int, CodeType] = {}
 
         def on_call(frame: FrameType, event: str, _argument: Any) -> None:
             if event == "call":
@@ -53,7 +51,6 @@ class Recorder:
             yield
         finally:
             sys.setprofile(before)
-            self._seen = outer
             for code in seen.values():
                 if code.co_filename.startswith(self._prefix):
                     function = code.co_qualname.partition(".<locals>")[0]
@@ -73,7 +70,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        with self._recorded(self.reach.functions[item.nodeid]):
+        with self._recorded(self.reach.functions.setdefault(item.nodeid, set())):
             return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
