@@ -175,6 +175,12 @@ def without_syncs(output: list[bytes]) -> list[bytes]:
     return [packet for packet in output if not packet.startswith(b"CMSG !/bccn/sync")]
 
 
+async def until(done: Callable[[], object]) -> None:
+    """Wait for something to be so, within the time that the caller allows."""
+    while not done():
+        await asyncio.sleep(0.002)
+
+
 def restarted(bare: Bare, bus: Any) -> None:
     """Let another daemon come, and the client be told."""
     bare.restart()

@@ -20,7 +20,7 @@ from bccnd.client.session import Event, Reconnected, Refusal
 from bccnd.client.transport import dial
 from bccnd.core.wire import frames
 from bccnd.errors import BusError
-from tests.client.sessions import Bare, batch, frame, without_syncs
+from tests.client.sessions import Bare, batch, frame, until, without_syncs
 from tests.refusals import refused
 from tests.support import PATIENCE, ROOT, Hub, turning, wait
 
@@ -56,11 +56,6 @@ def played(scene: Callable[[AsyncConnection, Bare], Awaitable[None]]) -> Callabl
 def payload(event: Event | None) -> bytes:
     assert isinstance(event, Message)
     return event.payload
-
-
-async def until(done: Callable[[], object]) -> None:
-    while not done():
-        await asyncio.sleep(0.002)
 
 
 # -- several tasks

@@ -10,7 +10,7 @@ import pytest
 from bccnd.core.wire import frames
 from bccnd.gateways import frame_connection as module
 from bccnd.gateways.frame_connection import FrameConnection
-from tests.client.sessions import BATCH, Bare, batch, without_syncs
+from tests.client.sessions import BATCH, Bare, batch, until, without_syncs
 from tests.support import PATIENCE
 
 
@@ -33,11 +33,6 @@ class Calls:
 
     def _on_up(self) -> None:
         self.ups += 1
-
-
-async def until(done: Callable[[], object]) -> None:
-    while not done():
-        await asyncio.sleep(0.002)
 
 
 def run(bare: Bare, scenario: Callable[[Calls], Awaitable[None]]) -> None:
