@@ -12,6 +12,8 @@ from typing import Final
 #: compiled from the same `.py` that runs uncompiled, or from the `.pyx` beside it
 COMPILED: Final = (
     "bccnd.native.memory.counts",
+    "bccnd.native.memory.undo_memory",
+    "bccnd.native.memory.source_view",
     "bccnd.native.memory.slots",
     "bccnd.native.buffers.dict_by_slice",
     "bccnd.native.buffers.header",

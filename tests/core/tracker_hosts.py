@@ -25,7 +25,8 @@ from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.native.memory import slot_layout
 from bccnd.native.memory.private_memory import private_memory
-from bccnd.native.memory.slots import SlotMemory, Source
+from bccnd.native.memory.slots import SlotMemory
+from bccnd.native.memory.source_view import Source
 from tests.core.world import datagram
 from tests.rules import dedup_rules, heartbeat_rules
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
+from functools import cache
 from types import ModuleType
 from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,14 +27,21 @@ def builds(name: str) -> list[ModuleType]:
     """The builds of a module that there are here."""
     (path,) = (support.ROOT / "bccnd/native").glob(f"*/{name}.py")
     module = importlib.import_module(f"bccnd.native.{path.parent.name}.{name}")
-    if not is_compiled(module):
-        return [module]
-    spec = importlib.util.spec_from_file_location(f"plain_{name}", path)
+    return [module, _plain(module.__name__)] if is_compiled(module) else [module]
+
+
+@cache
+def _plain(name: str) -> ModuleType:
+    """Load the plain build of a module, with that of each module of `native` whose names it imports."""
+    path = support.ROOT / name.replace(".", "/")
+    spec = importlib.util.spec_from_file_location(f"plain_{path.name}", path.with_suffix(".py"))
     assert spec is not None
     assert spec.loader is not None
     twin = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(twin)
-    return [module, twin]
+    needed = re.findall(r"^from (bccnd\.native\.\w+\.\w+) import", path.with_suffix(".py").read_text(), re.MULTILINE)
+    with patch.dict(sys.modules, {one: _plain(one) for one in needed}):
+        spec.loader.exec_module(twin)
+    return twin
 
 
 def is_compiled(module: Any) -> bool:

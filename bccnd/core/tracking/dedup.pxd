@@ -3,7 +3,9 @@ from bccnd.core.observing.counters cimport NamedCounts
 from bccnd.core.tracking.local_identities cimport LocalIdentities
 from bccnd.core.tracking.sender_counts cimport SenderCounts, SenderTable
 from bccnd.core.tracking.source_table cimport SourceTable
-from bccnd.native.memory.slots cimport SlotMemory, SlotPointer, Source
+from bccnd.native.memory.slots cimport SlotMemory
+from bccnd.native.memory.source_view cimport Source
+from bccnd.native.memory.undo_memory cimport SlotPointer
 
 cdef int ACCEPTED
 cdef int LAST_ACCEPTED

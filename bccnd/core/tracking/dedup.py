@@ -34,7 +34,8 @@ from bccnd.core.wire.bccn1 import UNKNOWN_SRC
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
 from bccnd.native.memory import slot_layout as layout
 from bccnd.native.memory.private_memory import private_memory
-from bccnd.native.memory.slots import SlotMemory, Source
+from bccnd.native.memory.slots import SlotMemory
+from bccnd.native.memory.source_view import Source
 
 #: open gaps: a few MB at one gap per datagram at line rate; an evicted gap is only counted as lost early
 MAX_GAPS: Final = 65_536

@@ -21,7 +21,7 @@ from bccnd.core.tracking.source_table import DEAD as DEAD
 from bccnd.core.tracking.source_table import SILENT as SILENT
 from bccnd.core.tracking.source_table import UNWATCHED as UNWATCHED
 from bccnd.native.memory import slot_layout as layout
-from bccnd.native.memory.slots import Source
+from bccnd.native.memory.source_view import Source
 
 STATE_NAMES: Final = ("", "alive", "silent", "dead")
 

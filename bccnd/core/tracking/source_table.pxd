@@ -1,5 +1,7 @@
 cimport cython
-from bccnd.native.memory.slots cimport SlotMemory, SlotPointer, Source
+from bccnd.native.memory.slots cimport SlotMemory
+from bccnd.native.memory.source_view cimport Source
+from bccnd.native.memory.undo_memory cimport SlotPointer
 
 cdef int _SOURCE
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from bccnd.native.memory import slot_layout as layout
-from bccnd.native.memory.slots import SlotMemory, Source
+from bccnd.native.memory.slots import SlotMemory
+from bccnd.native.memory.source_view import Source
 
 _SOURCE = layout.SOURCE
 

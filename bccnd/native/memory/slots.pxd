@@ -1,31 +1,7 @@
 cimport cython
 
-ctypedef unsigned long long u64
-
-cdef struct Slot:
-    unsigned char kind
-    unsigned char state
-    unsigned char key_size
-    unsigned char unused
-    unsigned int epoch
-    u64 saved
-    u64 last
-    double heard
-    double rank
-    unsigned int window
-    unsigned short absent_size
-    unsigned short missing_size
-    unsigned int older
-    unsigned int newer
-    u64 serial
-    char key[128]
-    u64 first
-    double beat
-    float gap
-    float interval
-    char rest[40]
-
-ctypedef Slot *SlotPointer
+from bccnd.native.memory.source_view cimport Source
+from bccnd.native.memory.undo_memory cimport Slot, UndoMemory, u64
 
 cdef struct Cell:
     u64 value
@@ -33,11 +9,8 @@ cdef struct Cell:
 
 
 @cython.final
-cdef class SlotMemory:
-    cdef readonly object memory
-    cdef object _view
+cdef class SlotMemory(UndoMemory):
     cdef object _reserve
-    cdef char *_base
     cdef Cell *_cells
     cdef Slot *_slots
     cdef Py_ssize_t _room
@@ -46,8 +19,6 @@ cdef class SlotMemory:
     cdef dict _labels
     cdef list _free_cells
     cdef set _wanted
-    cdef readonly bint recording
-    cdef bint _open
     cdef readonly Py_ssize_t refused
     cdef unsigned int *_index
     cdef size_t _mask
@@ -56,19 +27,12 @@ cdef class SlotMemory:
     cdef unsigned int *_recent
 
     cdef Slot *at(self, Py_ssize_t number) noexcept
-    cdef void _save(self, void *address, Py_ssize_t size) noexcept
-    cdef void save_head(self, Slot *slot) noexcept
-    cdef void save(self, Slot *slot) noexcept
-    cpdef begin(self, u64 serial)
-    cpdef commit(self)
-    cpdef bint start(self) except -1
     cdef _label(self, cell, bytes text)
     cpdef int add(self, Py_ssize_t cell, u64 amount=*) except -1
     cpdef u64 value(self, Py_ssize_t cell) except? 0xFFFFFFFF
     cpdef Py_ssize_t take(self, int kind, bytes key) except -2
     cpdef free(self, Py_ssize_t number)
     cdef bint _mark_chain(self, Slot *slot, bytearray used) except -1
-    cdef object _bits(self, Slot *slot, Py_ssize_t start, Py_ssize_t size)
     cpdef object absent(self, Py_ssize_t number)
     cpdef object missing(self, Py_ssize_t number)
     cpdef bint set_window(self, Py_ssize_t number, object absent, object missing) except -1
@@ -80,14 +44,3 @@ cdef class SlotMemory:
     cdef _grow(self)
     cpdef unindex(self, Py_ssize_t number)
     cpdef Source source(self, Py_ssize_t number)
-
-
-@cython.final
-@cython.freelist(32)
-cdef class Source:
-    cdef SlotMemory _memory
-    cdef Slot *at
-    cdef readonly Py_ssize_t number
-    cdef public object sender
-    cdef unsigned char _kind
-    cdef u64 _serial

@@ -1,8 +1,6 @@
 """Slots of fixed size and counters in one piece of memory, which may outlive the process; see slot_layout.py.
 
-Invariant: between `begin` and `commit`, what is overwritten is saved first, so that a successor can take a change back
-that the writer could not finish. Without `recording` nothing is saved. The compiled twin gives compiled callers
-pointers to slots (slots.pyx).
+The compiled twin gives compiled callers pointers to slots (slots.pyx).
 """
 
 from __future__ import annotations
@@ -10,11 +8,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from mmap import mmap
-from typing import Any, Final
 
 from bccnd.native.memory import slot_layout as layout
-
-_PAIR: Final = struct.Struct("=QQ")
+from bccnd.native.memory.source_view import Source
+from bccnd.native.memory.undo_memory import PAIR, UndoMemory
 
 
 def _always(_start: int, _size: int) -> bool:
@@ -22,19 +19,17 @@ def _always(_start: int, _size: int) -> bool:
     return True
 
 
-class SlotMemory:
+class SlotMemory(UndoMemory):
     """``reserve`` gets the start and size of what is about to be used, and returns whether the system has it;
     ``expected`` is the approximate number of sources."""
 
     def __init__(self, memory: mmap, reserve: Callable[[int, int], bool] = _always, expected: int = 0) -> None:
         """Take over ``memory``: all zeros, or what another `SlotMemory` has left. `restore` must follow then."""
         del expected  # a dictionary grows
-        self.memory = memory
-        self.recording = False
+        super().__init__(memory)
         #: how often there was no memory for a slot
         self.refused = 0
         self._reserve = reserve
-        self._open = False
         self._room = (len(memory) - layout.SLOTS) // layout.SLOT
         self._free: list[int] = []
         self._taken = 0
@@ -58,89 +53,11 @@ class SlotMemory:
             else:
                 self._free_cells.append(cell)
 
-    def _read(self, at: int) -> int:
-        number: int = struct.unpack_from("=Q", self.memory, at)[0]
-        return number
-
-    def _write(self, at: int, number: int) -> None:
-        struct.pack_into("=Q", self.memory, at, number)
-
-    # -- changes
-
-    def record(self) -> None:
-        """From now on, save what changes."""
-        self.recording = True
-
-    def begin(self, serial: int) -> None:
-        """Begin a change that belongs to an input; 0: to none."""
-        if not self.recording:
-            return
-        self._write(layout.AT_UNDO, 0)
-        self._write(layout.AT_OVERFLOW, 0)
-        self._write(layout.AT_CHANGE, self._read(layout.AT_CHANGE) + 1)
-        self._write(layout.AT_SERIAL, serial)
-        self._open = True
-
-    def start(self) -> bool:
-        """Begin a change that belongs to no input, unless one is in progress; whether it is to be committed."""
-        if self._open or not self.recording:
-            return False
-        self.begin(0)
-        return True
-
-    def commit(self) -> None:
-        """End a change: nothing of it is taken back any more."""
-        if self._open:
-            self._write(layout.AT_UNDO, 0)
-            self._write(layout.AT_OVERFLOW, 0)
-            self._open = False
-
-    def _save(self, at: int, size: int) -> None:
-        used = self._read(layout.AT_UNDO)
-        if used + _PAIR.size + size > layout.UNDO_SIZE:
-            self._write(layout.AT_OVERFLOW, 1)
-            return
-        start = layout.UNDO + used
-        self.memory[start : start + _PAIR.size + size] = _PAIR.pack(at, size) + self.memory[at : at + size]
-        self._write(layout.AT_UNDO, used + _PAIR.size + size)
-
-    def save_head(self, source: Source) -> None:
-        """Save the head of a slot, unless this change has."""
-        change = self._read(layout.AT_CHANGE)
-        if self._open and self._read(source.start + 8) >> 1 != change:
-            self._save(source.start, layout.HEAD)
-            self._write(source.start + 8, change << 1)
-
-    def save(self, source: Source) -> None:
-        """Save a slot, unless this change has."""
-        if self._open:
-            self._save_slot(source.start)
-
-    def _save_slot(self, start: int) -> None:
-        change, saved = self._read(layout.AT_CHANGE), self._read(start + 8)
-        if saved >> 1 != change:
-            self._save(start, layout.SLOT)
-        elif not saved & 1:
-            self._save(start + layout.HEAD, layout.SLOT - layout.HEAD)
-        self._write(start + 8, change << 1 | 1)
-
     def restore(self, serial: int) -> int:
         """Take back the last change if it belongs to no input or to the unfinished one; return the number of slots that
         had to be dropped, since they could not be taken back or make no sense."""
-        change, of, used = (self._read(at) for at in (layout.AT_CHANGE, layout.AT_SERIAL, layout.AT_UNDO))
-        torn = self._read(layout.AT_OVERFLOW) and of in (0, serial)
-        if of in (0, serial):
-            at, end = layout.UNDO, layout.UNDO + min(used, layout.UNDO_SIZE)
-            while at + _PAIR.size <= end:
-                start, size = _PAIR.unpack_from(self.memory, at)
-                at += _PAIR.size
-                if size > end - at or start + size > len(self.memory):
-                    break
-                self.memory[start : start + size] = self.memory[at : at + size]
-                at += size
-        self._write(layout.AT_UNDO, 0)
-        self._write(layout.AT_OVERFLOW, 0)
-        return self._load(change if torn else -1)
+        torn = self._undo(serial)
+        return self._load(self._read(layout.AT_CHANGE) if torn else -1)
 
     def _load(self, torn: int) -> int:
         """Find out what the slots hold; those that were saved in the change ``torn`` hold nothing reliable."""
@@ -232,7 +149,7 @@ class SlotMemory:
         if not 0 <= cell < layout.MAX_CELLS:
             raise IndexError(cell)
         at = layout.CELLS + layout.CELL * cell
-        value, saved = _PAIR.unpack_from(self.memory, at)
+        value, saved = PAIR.unpack_from(self.memory, at)
         change = self._read(layout.AT_CHANGE)
         if self._open and saved != change:
             self._save(at, layout.CELL)
@@ -321,21 +238,10 @@ class SlotMemory:
 
     def absent(self, number: int) -> int:
         """Return the seqs of a source that were not seen: see `Source`."""
-        source = self.at(number)
-        return self._bits(source.window, 0, source.absent_size)
+        return self.at(number).absent
 
     def missing(self, number: int) -> int:
-        source = self.at(number)
-        return self._bits(source.window, source.absent_size, source.missing_size)
-
-    def _bits(self, link: int, first: int, size: int) -> int:
-        """Return a number of so many bytes of a window."""
-        found = b""
-        while link:
-            start = layout.SLOTS + layout.SLOT * link
-            found += self.memory[start + layout.CHUNK : start + layout.SLOT]
-            (link,) = struct.unpack_from("=I", self.memory, start + 4)
-        return int.from_bytes(found[first : first + size], "little")
+        return self.at(number).missing
 
     def set_window(self, number: int, absent: int, missing: int) -> bool:
         """Set the seqs that were not seen; False if there is no memory for that: then all were."""
@@ -386,76 +292,3 @@ class SlotMemory:
 
     def unindex(self, number: int) -> None:
         self._index.pop(self.key(number), None)
-
-
-def _field(at: int, form: str) -> Any:
-    """Return an attribute of a slot at an offset."""
-    packed = struct.Struct("=" + form)
-
-    def read(self: Source) -> Any:
-        return packed.unpack_from(self._memory.memory, self.start + at)[0]
-
-    def write(self: Source, value: float) -> None:
-        if at < layout.HEAD:
-            self._memory.save_head(self)
-        else:
-            self._memory.save(self)
-        packed.pack_into(self._memory.memory, self.start + at, value)
-
-    return property(read, write)
-
-
-class Source:
-    """View of a slot, valid as long as the slot is used for the same record.
-
-    Of a source, bit i of ``absent`` is set if the seq ``last - i`` was not seen; ``missing`` has those that are neither
-    lost nor before ``first``. ``rank`` is when its place in the order is due for an update. ``beat``, ``gap``,
-    ``interval`` and ``state`` belong to liveness.py. ``older`` and ``newer`` are the neighbours in the order.
-    """
-
-    state: int = _field(1, "B")
-    epoch: int = _field(4, "I")
-    last: int = _field(16, "Q")
-    heard: float = _field(24, "d")
-    rank: float = _field(32, "d")
-    window: int = _field(40, "I")
-    absent_size: int = _field(44, "H")
-    missing_size: int = _field(46, "H")
-    older: int = _field(48, "I")
-    newer: int = _field(52, "I")
-    first: int = _field(192, "Q")
-    beat: float = _field(200, "d")
-    gap: float = _field(208, "f")
-    interval: float = _field(212, "f")
-
-    def __init__(self, memory: SlotMemory, number: int) -> None:
-        self._memory = memory
-        #: the counters of its host, which the tracker table sets
-        self.sender: Any = None
-        self.number = number
-        self.start = layout.SLOTS + layout.SLOT * number
-        self._used = self._use()
-
-    def _use(self) -> tuple[int, int]:
-        """Return what no other use of the slot has."""
-        memory = self._memory.memory
-        return memory[self.start], struct.unpack_from("=Q", memory, self.start + 56)[0]
-
-    @property
-    def valid(self) -> bool:
-        """Whether the slot is still used for what it was."""
-        return self._used == self._use()
-
-    @property
-    def src(self) -> bytes:
-        """The key."""
-        memory, start = self._memory.memory, self.start
-        return memory[start + layout.KEY : start + layout.KEY + memory[start + 2]]
-
-    @property
-    def absent(self) -> int:
-        return self._memory.absent(self.number)
-
-    @property
-    def missing(self) -> int:
-        return self._memory.missing(self.number)

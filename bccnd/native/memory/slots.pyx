@@ -1,28 +1,21 @@
 """Compiled twin of slots.py."""
 
 cimport cython
-from cpython.buffer cimport PyBUF_WRITABLE, PyObject_GetBuffer, PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from bccnd.native.memory import slot_layout as layout
+from bccnd.native.memory.source_view cimport CHUNK_SIZE, Chunk, absent_bits, missing_bits, view_of
+from bccnd.native.memory.undo_memory cimport Header, in_order, save_bytes
 
-cdef extern from *:
-    """
-    /* A kill may come at any instruction: writes happen in the order in which they are written down. */
-    #define in_order() __asm__ __volatile__("" ::: "memory")
-    """
-    void in_order() noexcept
+from bccnd.native.memory import slot_layout as layout
 
 cdef extern from "Python.h":
     ctypedef struct PyHash_FuncDef:
         Py_hash_t (*const hash)(const void *, Py_ssize_t) noexcept
     PyHash_FuncDef *PyHash_GetFuncDef()
 
-cdef Py_ssize_t UNDO = layout.UNDO
-cdef u64 UNDO_SIZE = layout.UNDO_SIZE
 cdef Py_ssize_t SLOTS = layout.SLOTS
 cdef Py_ssize_t LABELS = layout.LABELS
 cdef Py_ssize_t LABEL = layout.LABEL
@@ -31,47 +24,22 @@ cdef Py_ssize_t MAX_CELLS = layout.MAX_CELLS
 cdef int SOURCE = layout.SOURCE
 cdef int WINDOW = layout.WINDOW
 cdef enum:
-    HEAD = 64
     MAX_KEY = 128
-    CHUNK = 16
-    CHUNK_SIZE = 240
     # slots found lately, by the ends of their keys
     RECENT_BITS = 10
 
-if sizeof(Slot) != layout.SLOT or sizeof(Cell) != layout.CELL or layout.HEAD != HEAD or layout.CHUNK != CHUNK:
+if sizeof(Cell) != layout.CELL:
     raise ImportError("the layout of slots is not the expected one")
 
 cdef PyHash_FuncDef *_hashing = PyHash_GetFuncDef()
-
-
-cdef struct Header:
-    char magic[8]
-    u64 change
-    u64 serial
-    u64 undo
-    u64 overflow
-    u64 slots
-    u64 cells
-
-
-cdef struct Chunk:
-    unsigned char kind
-    char unused[3]
-    unsigned int link
-    u64 saved
-    char data[240]
 
 
 def _always(_start, _size):
     return True
 
 
-cdef inline Header *_header(SlotMemory memory) noexcept:
-    return <Header *> memory._base
-
-
 @cython.final
-cdef class SlotMemory:
+cdef class SlotMemory(UndoMemory):
     """Slots of fixed size and counters in one piece of memory."""
 
     def __cinit__(self, memory, reserve=_always, Py_ssize_t expected=0):
@@ -84,14 +52,8 @@ cdef class SlotMemory:
             raise MemoryError
 
     def __init__(self, memory, reserve=_always, Py_ssize_t expected=0):
-        cdef Py_buffer view
         cdef Header *header
-        self.memory = memory
-        self._view = memoryview(memory)
-        PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
-        self._base = <char *> view.buf
-        # the view above keeps the memory mapped
-        PyBuffer_Release(&view)
+        UndoMemory.__init__(self, memory)
         self._cells = <Cell *> (self._base + <Py_ssize_t> layout.CELLS)
         self._slots = <Slot *> (self._base + SLOTS)
         self._room = (len(memory) - SLOTS) // sizeof(Slot)
@@ -100,7 +62,7 @@ cdef class SlotMemory:
         self._labels = {}
         self._free_cells = []
         self._wanted = set()
-        header = _header(self)
+        header = self._header
         if memory[: len(layout.MAGIC)] != layout.MAGIC:
             header.slots = 1
             header.cells = 1
@@ -121,94 +83,16 @@ cdef class SlotMemory:
         free(self._recent)
         free(self._index)
 
-    # -- changes
-
-    def record(self):
-        self.recording = True
-
-    cpdef begin(self, u64 serial):
-        cdef Header *header = _header(self)
-        if not self.recording:
-            return
-        header.undo = 0
-        header.overflow = 0
-        in_order()
-        header.change += 1
-        header.serial = serial
-        in_order()
-        self._open = True
-
-    cpdef bint start(self) except -1:
-        if self._open or not self.recording:
-            return False
-        self.begin(0)
-        return True
-
-    cpdef commit(self):
-        if self._open:
-            in_order()
-            _header(self).undo = 0
-            _header(self).overflow = 0
-            in_order()
-            self._open = False
-
-    cdef void _save(self, void *address, Py_ssize_t size) noexcept:
-        cdef Header *header = _header(self)
-        cdef u64 *entry = <u64 *> (self._base + UNDO + header.undo)
-        if header.undo + 16 + <u64> size > UNDO_SIZE:
-            header.overflow = 1
-            return
-        entry[0], entry[1] = <u64> (<char *> address - self._base), <u64> size
-        memcpy(entry + 2, address, <size_t> size)
-        in_order()
-        header.undo += 16 + <u64> size
-        in_order()
-
-    cdef void save_head(self, Slot *slot) noexcept:
-        cdef u64 change
-        if self._open:
-            change = _header(self).change
-            if slot.saved >> 1 != change:
-                self._save(slot, HEAD)
-                slot.saved = change << 1
-                in_order()
-
-    cdef void save(self, Slot *slot) noexcept:
-        cdef u64 change
-        if self._open:
-            change = _header(self).change
-            if slot.saved >> 1 != change:
-                self._save(slot, sizeof(Slot))
-            elif not slot.saved & 1:
-                self._save(<char *> slot + HEAD, sizeof(Slot) - HEAD)
-            slot.saved = change << 1 | 1
-            in_order()
-
     def restore(self, u64 serial):
-        cdef Header *header = _header(self)
-        cdef u64 at = 0
-        cdef u64 *entry
-        cdef bint mine = header.serial == 0 or header.serial == serial
-        cdef bint torn = header.overflow != 0 and mine
-        if mine:
-            while at + 16 <= header.undo and header.undo <= UNDO_SIZE:
-                entry = <u64 *> (self._base + UNDO + at)
-                if entry[1] > UNDO_SIZE - at - 16 or entry[0] > <u64> len(self.memory) - entry[1]:
-                    break
-                memcpy(self._base + entry[0], entry + 2, entry[1])
-                at += 16 + entry[1]
-        in_order()
-        header.undo = 0
-        header.overflow = 0
-        return self._load(torn, header.change)
+        return self._load(self._undo(serial), self._header.change)
 
     def _load(self, bint torn, u64 change):
         cdef u64 number
         cdef Slot *slot
         cdef Py_ssize_t dropped = 0
         cdef bytearray used
-        used = bytearray(_header(self).slots)
-        for number in range(1, _header(self).slots):
+        used = bytearray(self._header.slots)
+        for number in range(1, self._header.slots):
             slot = self._slots + number
             if slot.kind == WINDOW or not slot.kind:
                 continue
@@ -222,7 +106,7 @@ cdef class SlotMemory:
                 else:
                     slot.kind = 0
                     dropped += 1
-        for number in range(_header(self).slots - 1, 0, -1):
+        for number in range(self._header.slots - 1, 0, -1):
             slot = self._slots + number
             if slot.kind == WINDOW and not used[number]:
                 slot.kind = 0
@@ -237,7 +121,7 @@ cdef class SlotMemory:
         cdef Chunk *chunk
         while link:
             chunk = <Chunk *> (self._slots + link)
-            if link >= _header(self).slots or chunk.kind != WINDOW or size <= 0 or used[link]:
+            if link >= self._header.slots or chunk.kind != WINDOW or size <= 0 or used[link]:
                 return False
             used[link] = 1
             size -= CHUNK_SIZE
@@ -250,11 +134,11 @@ cdef class SlotMemory:
         cell = self._labels.get(label)
         if cell is None:
             text = label.encode()
-            used = _header(self).cells
+            used = self._header.cells
             if len(text) > LABEL or not (self._free_cells or used < <u64> MAX_CELLS):
                 return 0
             cell = self._free_cells.pop() if self._free_cells else used
-            _header(self).cells = max(used, cell + 1)
+            self._header.cells = max(used, cell + 1)
             self._cells[<Py_ssize_t> cell].value = 0
             in_order()
             self._label(cell, text)
@@ -278,7 +162,7 @@ cdef class SlotMemory:
 
     def clear_counters(self):
         cdef u64 cell
-        for cell in range(_header(self).cells):
+        for cell in range(self._header.cells):
             self._cells[cell].value = 0
 
     cpdef int add(self, Py_ssize_t cell, u64 amount=1) except -1:
@@ -286,9 +170,9 @@ cdef class SlotMemory:
         if not 0 <= cell < MAX_CELLS:
             raise IndexError(cell)
         found = self._cells + cell
-        if self._open and found.saved != _header(self).change:
-            self._save(found, sizeof(Cell))
-            found.saved = _header(self).change
+        if self._open and found.saved != self._header.change:
+            save_bytes(self, found, sizeof(Cell))
+            found.saved = self._header.change
             in_order()
         found.value += amount
         return 0
@@ -304,14 +188,14 @@ cdef class SlotMemory:
         cdef Py_ssize_t number, end
         if self._free:
             return self._free.pop()
-        number = <Py_ssize_t> _header(self).slots
+        number = <Py_ssize_t> self._header.slots
         end = SLOTS + <Py_ssize_t> sizeof(Slot) * (number + 1)
         if number >= self._room or (end > self._reserved and not self._reserve(self._reserved, STEP)):
             self.refused += 1
             return -1
         while end > self._reserved:
             self._reserved += STEP
-        _header(self).slots += 1
+        self._header.slots += 1
         return number
 
     cpdef Py_ssize_t take(self, int kind, bytes key) except -2:
@@ -338,7 +222,7 @@ cdef class SlotMemory:
 
     cpdef free(self, Py_ssize_t number):
         cdef Slot *slot
-        if not 0 < number < <Py_ssize_t> _header(self).slots:
+        if not 0 < number < <Py_ssize_t> self._header.slots:
             raise IndexError(number)
         slot = self._slots + number
         if slot.window:
@@ -351,20 +235,13 @@ cdef class SlotMemory:
         return self._slots + number
 
     cpdef Source source(self, Py_ssize_t number):
-        cdef Source found
-        if not 0 <= number < <Py_ssize_t> _header(self).slots:
+        if not 0 <= number < <Py_ssize_t> self._header.slots:
             raise IndexError(number)
-        found = Source.__new__(Source)
-        found._memory = self
-        found.number = number
-        found.at = self._slots + number
-        found._kind = found.at.kind
-        found._serial = found.at.serial
-        return found
+        return view_of(self, self._slots, number)
 
     def numbers(self, int kind):
         cdef Py_ssize_t number
-        return [number for number in range(1, <Py_ssize_t> _header(self).slots) if self._slots[number].kind == kind]
+        return [number for number in range(1, <Py_ssize_t> self._header.slots) if self._slots[number].kind == kind]
 
     def key(self, Py_ssize_t number):
         return self.source(number).src
@@ -379,34 +256,13 @@ cdef class SlotMemory:
 
     # -- windows
 
-    cdef object _bits(self, Slot *slot, Py_ssize_t start, Py_ssize_t size):
-        """Return a number of so many bytes of a window."""
-        cdef bytes data
-        cdef char *to
-        cdef Chunk *chunk = <Chunk *> (self._slots + slot.window)
-        cdef Py_ssize_t part
-        if not size:
-            return 0
-        data = PyBytes_FromStringAndSize(NULL, size)
-        to = PyBytes_AS_STRING(data)
-        while start >= CHUNK_SIZE:
-            start -= CHUNK_SIZE
-            chunk = <Chunk *> (self._slots + chunk.link)
-        while size:
-            part = min(size, CHUNK_SIZE - start)
-            memcpy(to, chunk.data + start, <size_t> part)
-            to, size, start = to + part, size - part, 0
-            if size:
-                chunk = <Chunk *> (self._slots + chunk.link)
-        return int.from_bytes(data, "little")
-
     cpdef object absent(self, Py_ssize_t number):
         cdef Slot *slot = self._slots + number
-        return self._bits(slot, 0, slot.absent_size)
+        return absent_bits(self._slots, slot)
 
     cpdef object missing(self, Py_ssize_t number):
         cdef Slot *slot = self._slots + number
-        return self._bits(slot, slot.absent_size, slot.missing_size)
+        return missing_bits(self._slots, slot)
 
     cpdef bint set_window(self, Py_ssize_t number, object absent, object missing) except -1:
         return self._set_window(self._slots + number, absent, missing)
@@ -539,128 +395,3 @@ cdef class SlotMemory:
                     break
             self._index[at] = self._index[following]
             at = following
-
-
-@cython.final
-@cython.freelist(32)
-cdef class Source:
-    """View of a slot."""
-
-    @property
-    def valid(self):
-        return self.at.kind == self._kind and self.at.serial == self._serial
-
-    @property
-    def src(self):
-        return PyBytes_FromStringAndSize(self.at.key, self.at.key_size)
-
-    @property
-    def absent(self):
-        return self._memory.absent(self.number)
-
-    @property
-    def missing(self):
-        return self._memory.missing(self.number)
-
-    @property
-    def state(self):
-        return self.at.state
-
-    @state.setter
-    def state(self, unsigned char value):
-        self._memory.save_head(self.at)
-        self.at.state = value
-
-    @property
-    def epoch(self):
-        return self.at.epoch
-
-    @epoch.setter
-    def epoch(self, unsigned int value):
-        self._memory.save_head(self.at)
-        self.at.epoch = value
-
-    @property
-    def last(self):
-        return self.at.last
-
-    @last.setter
-    def last(self, u64 value):
-        self._memory.save_head(self.at)
-        self.at.last = value
-
-    @property
-    def heard(self):
-        return self.at.heard
-
-    @heard.setter
-    def heard(self, double value):
-        self._memory.save_head(self.at)
-        self.at.heard = value
-
-    @property
-    def rank(self):
-        return self.at.rank
-
-    @rank.setter
-    def rank(self, double value):
-        self._memory.save_head(self.at)
-        self.at.rank = value
-
-    @property
-    def older(self):
-        return self.at.older
-
-    @older.setter
-    def older(self, unsigned int value):
-        self._memory.save_head(self.at)
-        self.at.older = value
-
-    @property
-    def newer(self):
-        return self.at.newer
-
-    @newer.setter
-    def newer(self, unsigned int value):
-        self._memory.save_head(self.at)
-        self.at.newer = value
-
-    @property
-    def first(self):
-        return self.at.first
-
-    @first.setter
-    def first(self, u64 value):
-        self._memory.save(self.at)
-        self.at.first = value
-
-    @property
-    def beat(self):
-        return self.at.beat
-
-    @beat.setter
-    def beat(self, double value):
-        self._memory.save(self.at)
-        self.at.beat = value
-
-    @property
-    def gap(self):
-        return self.at.gap
-
-    @gap.setter
-    def gap(self, float value):
-        self._memory.save(self.at)
-        self.at.gap = value
-
-    @property
-    def interval(self):
-        return self.at.interval
-
-    @interval.setter
-    def interval(self, float value):
-        self._memory.save(self.at)
-        self.at.interval = value
-
-    @property
-    def window(self):
-        return self.at.window

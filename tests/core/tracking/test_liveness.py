@@ -15,7 +15,7 @@ from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, HeartbeatRules, Liveness
 from bccnd.core.wire.verdicts import ACCEPTED
-from bccnd.native.memory.slots import Source
+from bccnd.native.memory.source_view import Source
 from tests.core.material import examples
 from tests.core.scenario import receive
 from tests.rules import dedup_rules, heartbeat_rules
