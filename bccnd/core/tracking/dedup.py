@@ -222,10 +222,11 @@ class TrackerTable:
     def start(self, src: bytes, seq: int, now: float) -> int:
         """Track a legal src that is neither tracked nor local from this datagram on, whatever the cap; return its slot,
         or -1 if there is no memory for it."""
-        number = self.table.add(src, seq, now, now + RANK_SECONDS)
+        rank = now + RANK_SECONDS
+        number = self.table.add(src, seq, now, rank)
         if number < 0 and self.table.count:
             self._evict()
-            number = self.table.add(src, seq, now, now + RANK_SECONDS)
+            number = self.table.add(src, seq, now, rank)
         if number >= 0:
             self._set_sender(number, src, now)
         return number

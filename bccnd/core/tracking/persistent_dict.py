@@ -28,7 +28,6 @@ class PersistentDict(dict[bytes, V]):
     ) -> None:
         """``kind`` and ``form`` are those of the records; ``make`` gets the fields of one and returns its value;
         ``evicted`` is called after an entry was removed because of the cap."""
-        super().__init__()
         self._records = RecordTable(memory, kind, form)
         self._make = make
         self._cap = cap

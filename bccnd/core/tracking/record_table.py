@@ -28,7 +28,6 @@ class RecordTable:
     def load(self) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
         """Yield the records that the memory has, in the order in which they were put."""
         memory = self._memory
-        self._numbers.clear()
         for source in sorted(map(memory.source, memory.numbers(self._kind)), key=lambda one: one.last):
             number = source.number
             if source.src in self._numbers:

@@ -111,6 +111,7 @@ class ReportedLoss(Generic[S]):
         self.is_reported: Callable[[bytes], bool] = lambda _src: False
         #: by src; the next daemon finds it in ``memory``, so that it counts nothing again
         self.settled = PersistentDict(memory, layout.SETTLED, "=QQ", _Settled, MAX_SETTLED)
+        #: by src, the one whose last hole has waited longest at the front
         self._holes: dict[bytes, list[Hole]] = {}
         #: the last hole of each source without reports, the one to be decided first at the front
         self._rated: dict[bytes, _RatedHole] = {}
@@ -157,8 +158,9 @@ class ReportedLoss(Generic[S]):
         if not self.is_reported(source.src):
             self._measure(source, fresh, seq - 1, now)
             return
-        holes = self._holes.setdefault(source.src, [])
+        holes = self._holes.pop(source.src, [])
         holes.append(Hole(seq - fresh, seq - 1, now))
+        self._holes[source.src] = holes
         if len(holes) > MAX_HOLES_OF_SOURCE:
             del holes[0]
             self._jumped()
@@ -195,13 +197,18 @@ class ReportedLoss(Generic[S]):
         if last - source.last > MAX_SEQS_A_SECOND * (1 + max(0.0, now - source.heard)):
             return False
         explained = 0
-        for hole in self._holes.pop(source.src, ()):
+        waiting = []
+        for hole in self._holes.get(source.src, ()):
             if first < hole.low and hole.high <= last:
                 explained += hole.high - hole.low + 1
             elif first >= hole.low:  # it is another run: the source began anew, or went on at another number
                 self._jumped()
             else:
-                self._holes.setdefault(source.src, []).append(hole)
+                waiting.append(hole)
+        if waiting:
+            self._holes[source.src] = waiting
+        else:
+            self._holes.pop(source.src, None)
         tail = last if first <= source.last < last and self.settled_up_to(source) < last else 0
         if explained or tail:
             self._due.append(_Due(now + horizon, source.src, source.epoch, explained, tail))
@@ -269,13 +276,13 @@ class ReportedLoss(Generic[S]):
             self._lose(source, lost)
 
     def _give_up(self, src: bytes) -> None:
-        for _ in self._holes.pop(src):
+        for _ in self._holes.pop(src, ()):
             self._jumped()
 
     def forget(self, src: bytes) -> None:
         """Forget a source that is not tracked any more."""
         self.settled.remove(src)
-        self._holes.pop(src, None)
+        self._give_up(src)
         self._forget_measurement(src)
 
 

@@ -72,11 +72,6 @@ class SenderTable:
             counts = self._by_host[host] = SenderCounts(host, self.since_ms + self.evicted, now)
         return counts
 
-    def reset(self) -> None:
-        """Begin all counters at 0: what was counted so far was received by the daemon before."""
-        for counts in self._by_host.values():
-            counts.received = counts.lost = counts.late = counts.duplicate = 0
-
     def get(self, src: bytes) -> SenderCounts | None:
         """Return the counters of the host of a src, if it was heard."""
         return self._by_host.get(sending_host(src))

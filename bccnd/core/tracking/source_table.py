@@ -90,7 +90,6 @@ class SourceTable:
         for number in numbers:
             at = memory.at(number)
             ranks[number] = at.rank
-        self._link_ends()
         for number in sorted(numbers, key=ranks.__getitem__):
             self._link(number)
         self.count = len(numbers)

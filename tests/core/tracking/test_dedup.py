@@ -14,7 +14,7 @@ from bccnd.core.tracking import dedup, local_identities, reported_loss
 from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.local_identities import LocalIdentity
-from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE
+from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE, LossBySource
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from bccnd.native.memory.private_memory import private_memory
@@ -298,6 +298,36 @@ def test_sources_with_most_losses_are_listed() -> None:
     assert sources.counted["lost"] == 28 + len(crowd)
     assert sources.losses.by_src[b"worst"] == 28
     assert MAX_LOST_BY_SOURCE <= len(sources.losses.by_src) <= 2 * MAX_LOST_BY_SOURCE
+
+
+def test_as_many_sources_again_are_kept_before_those_that_lost_least_are_forgotten() -> None:
+    memory = private_memory()
+    losses = LossBySource(memory)
+    for number in range(2 * MAX_LOST_BY_SOURCE):
+        losses.add(b"%d" % number, number + 1)
+    assert len(losses.by_src) == 2 * MAX_LOST_BY_SOURCE
+    losses.add(b"worst", 10_000)
+    heir = LossBySource(memory)
+    heir.load()
+    assert heir.by_src == losses.by_src
+    assert sorted(losses.by_src.values()) == [*range(MAX_LOST_BY_SOURCE + 2, 2 * MAX_LOST_BY_SOURCE + 1), 10_000]
+
+
+def test_an_identity_that_goes_on_where_another_daemon_was_owns_all_seqs_below() -> None:
+    sources = TrackerTable(dedup_rules())
+    own = sources.claim(SRC)
+    assert not own.has_sent()
+    own.use(100, 101)
+    own.resume(101)
+    assert (own.has_sent(), own.next) == (True, 101)
+    assert not sources.local.check_conflict(SRC, 50)
+
+
+def test_a_copy_from_just_beyond_the_window_is_a_duplicate_when_it_comes_over_a_link() -> None:
+    sources = TrackerTable(dedup_rules(sanity=16, deliver_late=True))
+    sources.judge(SRC, 100, 0.0)
+    assert sources.judge(SRC, 84, 0.0, from_link=True) == DUPLICATE
+    assert sources.judge(SRC, 85, 0.0, from_link=True) == REORDERED
 
 
 def test_forgotten_source_is_new() -> None:

@@ -117,6 +117,15 @@ def test_silence_does_not_count_during_a_longer_pause_without_sweeps(
     assert world.changes() == [(SRC, "alive"), *[(SRC, "silent")] * (not sleeps)]
 
 
+def test_a_message_of_any_kind_makes_a_silent_source_alive_half_an_interval_later() -> None:
+    world = World()
+    world.beat()
+    world.until(7.0)
+    world.receive_message()
+    world.until(9.0)
+    assert world.changes() == [(SRC, "alive"), (SRC, "silent"), (SRC, "alive")]
+
+
 def test_expired_and_local_sources_are_not_watched() -> None:
     world = World(dedup=dedup_rules(expire=5.0))
     world.beat()

@@ -33,3 +33,11 @@ def test_records_are_an_ordered_dictionary(steps: list[tuple[str, int, float]]) 
         again = RecordTable(memory, slot_layout.DEATH, "=dQ")
         assert list(again.load()) == list(naive.items())
     assert list(RecordTable(memory, slot_layout.ENDED, "=d").load()) == []
+
+
+def test_of_two_records_with_one_key_the_first_is_kept_and_the_other_is_freed() -> None:
+    memory = private_memory(20)
+    for order, key in enumerate((b"a", b"a", b"b")):
+        memory.source(memory.take(slot_layout.DEATH, key)).last = order
+    assert [key for key, _ in RecordTable(memory, slot_layout.DEATH, "=d").load()] == [b"a", b"b"]
+    assert len(memory.numbers(slot_layout.DEATH)) == 2

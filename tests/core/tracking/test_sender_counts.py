@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.sender_counts import SenderTable
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, REORDERED, STALE
@@ -60,6 +62,33 @@ def test_the_host_heard_least_recently_is_evicted_and_begins_anew() -> None:
     assert counts(sources, b"b") == (3, 0, 0, 0)
     (anew,) = [one for one in sources.senders if one.host == b"b"]
     assert anew.since_ms > first[b"a"]
+
+
+def test_hosts_beyond_a_lowered_cap_are_evicted() -> None:
+    senders = SenderTable(max_hosts=3)
+    for number in range(3):
+        senders.of(b"host%d/x/1" % number, float(number))
+    senders.configure(2)
+    assert ([one.host for one in senders], senders.evicted) == ([b"host1", b"host2"], 1)
+
+
+def test_one_host_is_evicted_where_all_were_heard_since_they_were_placed() -> None:
+    sources = table(max_hosts=2)
+    for now in (0.0, 10.0):
+        for src in (b"a/x/1", b"b/x/1"):
+            judge(sources, src, int(now) + 1, now)
+    judge(sources, b"c/x/1", 1, 11.0)
+    assert {one.host for one in sources.senders} == {b"b", b"c"}
+
+
+def test_the_counters_of_a_host_are_not_held_by_sources_that_have_gone() -> None:
+    sources = table()
+    judge(sources, b"a/x/1", 1, 0.0)
+    judge(sources, b"b/x/1", 1, 0.0)
+    one = next(iter(sources.senders))
+    before = sys.getrefcount(one)
+    sources.drop(b"a/x/1")
+    assert sys.getrefcount(one) < before
 
 
 def test_a_flood_of_names_takes_no_more_room() -> None:

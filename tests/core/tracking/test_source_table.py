@@ -77,6 +77,19 @@ def test_a_table_that_is_loaded_is_ordered_by_rank(ranks: list[int]) -> None:
     assert [source.rank for source in again.newest_first()] == sorted(map(float, ranks), reverse=True)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 4)), max_size=30).map(sorted),
+    st.integers(0, 20),
+)
+@examples(200)
+def test_sources_that_were_heard_since_a_time_are_counted(heard: list[tuple[int, int]], since: int) -> None:
+    table = SourceTable(private_memory(40))
+    for number, (rank, before) in enumerate(heard):
+        table.add(b"host/%d" % number, 1, float(rank - before), float(rank))
+    naive = sum(rank - before >= since for rank, before in heard)
+    assert table.count_heard_since(float(since), 4.0) == naive
+
+
 def name(number: int) -> bytes:
     return b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
 

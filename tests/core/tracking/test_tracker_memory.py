@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bccnd.core.tracking.dedup import RELEASE_DELAY
 from bccnd.core.tracking.liveness import ALIVE, SILENT
+from bccnd.core.tracking.local_identities import SPARE
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.verdicts import DUPLICATE
 from bccnd.native.memory import slot_layout as layout
@@ -123,6 +124,19 @@ def test_a_change_by_time_is_taken_back_without_an_input(host: Host) -> None:
     assert (heir.sources.missing, heir.sources.counted["expired"], heir.sources.counted["lost"]) == (3, 0, 0)
 
 
+def test_a_tracker_that_is_dropped_stays_dropped_unless_its_input_is_taken_back(host: Host) -> None:
+    host.memory.record()
+    host.receive(SRCS[0], 1)
+    host.receive(SRCS[1], 1)
+    host.sources.drop(SRCS[0])
+    host.memory.begin(7)
+    host.sources.drop(SRCS[1])
+    for serial, left in ((0, []), (7, [SRCS[1]])):
+        memory = copied(host.memory)
+        assert memory.restore(serial) == 0
+        assert [memory.key(number) for number in memory.numbers(layout.SOURCE)] == left
+
+
 def test_missing_seqs_have_the_horizons_time_from_the_restart(host: Host) -> None:
     host.receive(SRCS[0], 1, 5)
     host.now += 0.9
@@ -151,16 +165,46 @@ def test_windows_of_any_size_are_kept() -> None:
 def test_liveness_goes_on(host: Host) -> None:
     host.heartbeat(SRCS[0], 1, 2)
     host.heartbeat(SRCS[1], 1)
+    host.heartbeat(SRCS[2], 1)
     host.until(host.now + 1.4)
     host.receive(SRCS[1], 2)
+    host.receive(SRCS[2], 2)
     host.until(host.now + 0.75)
     assert host.source().state == SILENT
     heir = successor_of(host)
     assert (heir.source().state, heir.source(SRCS[1]).state, heir.liveness.silent) == (SILENT, ALIVE, 1)
     heir.until(heir.now + 4.0)
-    assert heir.liveness.counted["deaths"] == 2
+    assert heir.liveness.counted["deaths"] == 3
     assert list(successor_of(heir).liveness.dead) == list(heir.liveness.dead)
-    assert successor_of(heir).liveness.counted["deaths"] == 2
+    assert successor_of(heir).liveness.counted["deaths"] == 3
+
+
+def silent_with_a_longer_interval(host: Host) -> Host:
+    """Return the successor of a host, for which a source that sends each 2 s instead of each second is silent."""
+    for seq in (1, 2, 3):
+        host.heartbeat(SRCS[0], seq)
+        host.until(host.now + 2.0)
+    host.until(host.now + 2.0)
+    assert host.source().state == SILENT
+    heir = successor_of(host)
+    assert heir.source().interval == 2.0
+    return heir
+
+
+def test_a_silent_source_stays_silent_after_a_restart_until_it_is_heard(host: Host) -> None:
+    heir = silent_with_a_longer_interval(host)
+    heir.until(heir.now + 2.0)
+    assert (heir.changes(), heir.source().state) == ("", SILENT)
+    heir.receive(SRCS[0], 4)
+    heir.until(heir.now + 2.0)
+    assert (heir.changes(), heir.source().state) == ("alive", ALIVE)
+
+
+def test_a_silent_source_is_taken_for_alive_after_a_sleep_behind_a_restart(host: Host) -> None:
+    heir = silent_with_a_longer_interval(host)
+    heir.now += 60.0
+    heir.sweep()
+    assert (heir.changes(), heir.source().state) == ("alive", ALIVE)
 
 
 def test_heartbeats_above_the_cap_are_not_watched(host: Host) -> None:
@@ -168,6 +212,7 @@ def test_heartbeats_above_the_cap_are_not_watched(host: Host) -> None:
         host.heartbeat(src, 1)
     heir = successor_of(host, watching=dedup_rules(max_sources=1))
     assert sorted(source.state for source in heir.sources.latest(9)) == [0, 0, ALIVE]
+    assert heir.liveness.counted["unwatched"] == 2
 
 
 def test_identities_stay_local_until_their_broadcasts_cannot_come_any_more(host: Host) -> None:
@@ -182,6 +227,14 @@ def test_identities_stay_local_until_their_broadcasts_cannot_come_any_more(host:
     heir.until(heir.now + 1.0)
     assert heir.feed(raw) == ["accepted"]
     assert not successor_of(heir).sources.local.has(LOCAL[0])
+
+
+def test_seqs_that_the_daemon_before_may_have_used_are_no_conflict(host: Host) -> None:
+    host.claim()
+    host.send()
+    heir = successor_of(host)
+    assert heir.feed(datagram(LOCAL[0], heir.clock_us + SPARE // 2)) == ["looped"]
+    assert heir.sources.counted["conflicts"] == 0
 
 
 def test_what_a_report_has_shown_to_be_lost_is_counted_once(host: Host) -> None:
