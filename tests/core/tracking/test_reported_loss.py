@@ -119,6 +119,20 @@ def test_late_messages_count_once_and_nothing_is_remembered_once_all_have_passed
     assert not receiver.sources.reported.settled
 
 
+def test_the_last_of_what_was_lost_is_late_and_what_follows_is_not() -> None:
+    receiver = Receiver()
+    receiver.hear(FIRST)
+    receiver.report(FIRST + 10)
+    receiver.wait(HORIZON + 1)
+    receiver.hear(FIRST + 9)
+    assert receiver.counts == (2, 9, 1)
+    receiver.report(FIRST + 5000)
+    receiver.wait(HORIZON + 1)
+    receiver.hear(FIRST + 5000)
+    receiver.wait(HOLE_PATIENCE + 1)
+    assert (receiver.counts, receiver.jumps) == ((3, 4999, 1), 0)
+
+
 def test_what_arrives_in_time_behind_late_messages_is_not_late() -> None:
     receiver = Receiver()
     receiver.hear(FIRST)
@@ -273,6 +287,19 @@ def test_the_rate_is_measured_for_its_time_after_a_burst() -> None:
     go_on(receiver, FIRST + 1502, 100, 9)
     receiver.wait(RATE_SECONDS)
     assert (receiver.sources.counted["lost"], receiver.jumps) == (1499, 0)
+
+
+def test_a_hole_is_decided_before_the_next_one() -> None:
+    receiver = Receiver(reported=False)
+    following = FIRST
+    for _ in range(2):
+        following = go_on(receiver, following, 100, 5)
+        receiver.wait(15 if following < FIRST + 1000 else 4)
+        following += 1500 if following < FIRST + 1000 else 20_000
+        receiver.hear(following)
+    assert (receiver.sources.counted["lost"], receiver.jumps) == (1500, 0)
+    receiver.wait(HOLE_PATIENCE + RATE_SECONDS)
+    assert (receiver.sources.counted["lost"], receiver.jumps) == (1500, 1)
 
 
 def test_a_slow_source_does_not_hold_back_the_measurement_of_another() -> None:
