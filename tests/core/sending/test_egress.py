@@ -271,3 +271,10 @@ def test_an_identity_continues_where_the_daemon_before_has_ended(local: Local) -
     assert (local.out.next_seq(ME), local.out.runs()) == (77, [])
     assert seq_of(local.out) == 77
     assert (local.given, local.out.runs()) == ((0, 78), [(ME, 77, 78)])
+
+
+def test_an_identity_in_use_continues_there_too_and_owns_all_seqs_below(local: Local) -> None:
+    seq = seq_of(local.out)
+    local.out.resume(ME, seq + 1)
+    assert (local.out.next_seq(ME), local.out.runs()) == (seq + 1, [(ME, seq, seq + 1)])
+    assert local.conflicts(0, seq - 1, seq + 1) == [False, False, True]

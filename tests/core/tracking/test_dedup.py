@@ -313,16 +313,6 @@ def test_as_many_sources_again_are_kept_before_those_that_lost_least_are_forgott
     assert sorted(losses.by_src.values()) == [*range(MAX_LOST_BY_SOURCE + 2, 2 * MAX_LOST_BY_SOURCE + 1), 10_000]
 
 
-def test_an_identity_that_goes_on_where_another_daemon_was_owns_all_seqs_below() -> None:
-    sources = TrackerTable(dedup_rules())
-    own = sources.claim(SRC)
-    assert not own.has_sent()
-    own.use(100, 101)
-    own.resume(101)
-    assert (own.has_sent(), own.next) == (True, 101)
-    assert not sources.local.check_conflict(SRC, 50)
-
-
 def test_a_copy_from_just_beyond_the_window_is_a_duplicate_when_it_comes_over_a_link() -> None:
     sources = TrackerTable(dedup_rules(sanity=16, deliver_late=True))
     sources.judge(SRC, 100, 0.0)
