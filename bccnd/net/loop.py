@@ -129,8 +129,8 @@ class Loop:
             except OSError as error:
                 log.event(
                     "out_of_descriptors",
-                    f"the kernel watches no more descriptors: {error.strerror}; {len(self._unregistered)} wait",
-                    remedy="raise fs.epoll.max_user_watches (sysctl), or see what takes the memory (slabtop)",
+                    f"the kernel cannot watch more descriptors: {error.strerror}; {len(self._unregistered)} wait",
+                    remedy="raise fs.epoll.max_user_watches (sysctl), or find out what takes the memory (slabtop)",
                     error=errno.errorcode.get(error.errno or 0, "unknown"),
                 )
                 self.later(RETRY, self._register_rest)

@@ -150,7 +150,7 @@ class SendQueues:
 
     def _end_slow(self, client: Client) -> None:
         self.counters.dropped.add("client_ended")
-        why = "it does not read fast enough and has chosen to be disconnected then (blocking/.../error)"
+        why = "it does not read fast enough, and asked to be disconnected in that case (blocking/.../error)"
         self._registry.end(client, "slow", why)
 
     def drop(self, client: Client, reason: str) -> None:

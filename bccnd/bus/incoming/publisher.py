@@ -123,10 +123,10 @@ class Publisher:
         users = ", ".join(str(uid) for uid in uids[:3])
         log.event(
             "dropped",
-            f"the patterns of user {users} are too many and too deep to be matched for every message: programs of this "
-            "user may have missed some",
+            f"the patterns of user {users} are too many and too deep to be compared with each message: programs of "
+            "this user may have missed some",
             about=("match_limit", users),
-            remedy="have it hold fewer patterns with wildcards in the middle",
+            remedy="let these programs use fewer patterns with wildcards in the middle",
             drop="match_limit",
             count=1,
             channel=key[:MAX_REPEATED],

@@ -118,7 +118,7 @@ class SegmentReader(Handler):
             "receive_failed",
             f"segment {name}: cannot receive: {error.strerror}",
             about=f"receive/{name}",
-            remedy="see whether the interface is there and up (ip link)",
+            remedy="check that the interface exists and is up (ip link)",
             segment=name,
             error=errno.errorcode.get(error.errno or 0, "UNKNOWN"),
         )
