@@ -5,40 +5,32 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterable
-from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from docs import site
 from tests.browser import find_browser
+from tests.html_reader import HtmlReader
 from tests.support import ROOT
 
 #: attributes by which a browser fetches something
 FETCHING = {"src", "srcset", "poster", "data", "action", "background"}
 
 
-class Page(HTMLParser):
+class Page:
     """What a page fetches, its links, and the texts of its images."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
         self.path = path
-        self.fetches: list[str] = []
-        self.links: list[str] = []
-        self.alts: list[str] = []
-        self.feed(path.read_text())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "img":
-            self.alts.append(dict(attrs).get("alt") or "")
-        for name, value in attrs:
-            if value and (name in FETCHING or (name == "href" and tag == "link")):
-                self.fetches.append(value)
-            elif value and name == "href":
-                self.links.append(value)
-            elif value and name == "style":
-                self.fetches += re.findall(r"url\(([^)]*)\)", value)
+        found = HtmlReader(path.read_text()).found
+        self.alts = [attributes.get("alt", "") for tag, attributes in found if tag == "img"]
+        self.links = [attributes["href"] for tag, attributes in found if tag != "link" and attributes.get("href")]
+        self.fetches = [
+            *(attributes["href"] for tag, attributes in found if tag == "link" and "href" in attributes),
+            *(value for _, attributes in found for name, value in attributes.items() if name in FETCHING and value),
+            *(one for _, attributes in found for one in re.findall(r"url\(([^)]*)\)", attributes.get("style", ""))),
+        ]
 
 
 def lost(pages: Iterable[Page]) -> list[tuple[str, str]]:
