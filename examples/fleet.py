@@ -21,7 +21,8 @@ from rich.markup import escape
 
 from bccnd.errors import JournalError
 from bccnd.pipeline.report.findings import Finding
-from examples.simulation import Burst, Down, Fleet, Forged, Loss, Recording, Restart, Source, write
+from examples.fleet_model import Burst, Down, Fleet, Forged, Loss, Recording, Restart, Source
+from examples.simulation import write
 
 #: seconds that are simulated; a test takes fewer
 HOUR = 3600.0

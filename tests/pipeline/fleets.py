@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from bccnd.pipeline.driver.compute import Result, compute
 from bccnd.pipeline.inputs.session_files import open_journal
 from bccnd.pipeline.tables import schema
-from examples.simulation import SECOND, Fleet, Simulation, write
+from examples.fleet_model import Fleet
+from examples.simulation import SECOND, Simulation, write
 from tests.pipeline.truth import Truth
 
 #: tables that the truth has every column of, but for the ratio and the cause

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 import bccnd.pipeline
 from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.tables import schema
-from examples.simulation import Fleet, Forged, Loss, Restart, Source, write
+from examples.fleet_model import Fleet, Forged, Loss, Restart, Source
+from examples.simulation import write
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs/pipeline.md").read_text()

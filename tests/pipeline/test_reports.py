@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.incremental import once
-from examples.simulation import Burst, Down, Fleet, Late, Loss, Recording, Restart, Simulation, Source, write
+from examples.fleet_model import Burst, Down, Fleet, Late, Loss, Recording, Restart, Source
+from examples.simulation import Simulation, write
 from tests.pipeline.fleets import causes, check
 from tests.pipeline.threedays import DAY, START, arrive, content, files
 from tests.pipeline.truth import Truth

@@ -12,7 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from bccnd.pipeline.lake import parquet
 from bccnd.pipeline.lake.delta import Lake
 from bccnd.pipeline.tables import schema
-from examples.simulation import Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
+from examples.fleet_model import Down, Fleet, Forged, Late, Loss, Recording, Restart, Source
+from examples.simulation import write
 
 #: 2026-03-01, at midnight
 START = int(datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC).timestamp())

@@ -19,7 +19,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from examples.simulation import Fleet, Loss, Source, write
+from examples.fleet_model import Fleet, Loss, Source
+from examples.simulation import write
 from tests.support import ROOT
 from tools.bench.fleet_rows import Truth, cells, make
 from tools.bench.procs import Highest, family, kib_of

@@ -18,7 +18,8 @@ from bccnd.pipeline.alignment.joined_runs import Stretch, runs
 from bccnd.pipeline.records import task_records
 from bccnd.pipeline.records.source_runs import FIRST, JUMP, MASKED, RESTART, Carried, Run, went_back
 from bccnd.pipeline.scanning.stretches import stretches
-from examples.simulation import SECOND, Fleet, Loss, Recording, Restart, Simulation, Source
+from examples.fleet_model import Fleet, Loss, Recording, Restart, Source
+from examples.simulation import SECOND, Simulation
 from tests.pipeline import frames
 from tests.support import examples
 

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bccnd.pipeline.driver.compute import Result
-from examples.simulation import Burst, Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
+from examples.fleet_model import Burst, Down, Fleet, Forged, Late, Loss, Recording, Restart, Source
+from examples.simulation import write
 from tests.pipeline.fleets import causes, check, computed, differences, tables_of
 from tests.pipeline.journals import T, put, row
 from tests.pipeline.truth import Truth

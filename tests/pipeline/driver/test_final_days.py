@@ -21,7 +21,8 @@ from bccnd.pipeline.lake.delta import Change, Lake
 from bccnd.pipeline.lake.table_store import opened
 from bccnd.pipeline.records.task_records import date_of
 from bccnd.pipeline.tables import schema
-from examples.simulation import Down, Fleet, Late, Loss, Recording, Restart, Source, write
+from examples.fleet_model import Down, Fleet, Late, Loss, Recording, Restart, Source
+from examples.simulation import write
 from tests.pipeline.threedays import DAY, START, content, files
 
 

@@ -12,7 +12,8 @@ from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.incremental import once
 from bccnd.pipeline.hosts import clocks
 from bccnd.pipeline.hosts.clocks import Clock, KeptClocks, Skew
-from examples.simulation import Fleet, Loss, Source, write
+from examples.fleet_model import Fleet, Loss, Source
+from examples.simulation import write
 from tests.pipeline.threedays import arrive, content, files
 
 MINUTE = 60_000_000

@@ -7,7 +7,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bccnd.pipeline.hosts import clocks
-from examples.simulation import Fleet, Source, write
+from examples.fleet_model import Fleet, Source
+from examples.simulation import write
 from tests.pipeline.fleets import computed
 
 

@@ -14,7 +14,7 @@ from bccnd.journal.file_names import ObsFile
 from bccnd.pipeline.driver import compute
 from bccnd.pipeline.inputs.journal_files import CHANGED, Journal, gone, repeated
 from bccnd.pipeline.scanning import journal_scan
-from examples.simulation import Fleet, Loss, Source
+from examples.fleet_model import Fleet, Loss, Source
 from tests.pipeline.fleets import check
 from tests.pipeline.journals import put, rows
 
