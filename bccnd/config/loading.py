@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from bccnd.config.document import Document
 from bccnd.config.faults import config_error
 from bccnd.config.recorder_schema import RecorderSettings
-from bccnd.config.references import References
 from bccnd.config.schema import Settings
+from bccnd.config.users_and_keys import References
 from bccnd.errors import ConfigError, Fault
 from bccnd.paths import DEFAULT_PATH
 

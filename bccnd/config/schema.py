@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from bccnd.config.gateway_schema import GatewaySettings
 from bccnd.config.recorder_schema import RecorderSettings
-from bccnd.config.references import Group, KeyFile, PublicKeyFile, User
+from bccnd.config.users_and_keys import Group, KeyFile, PublicKeyFile, User
 from bccnd.config.values import (
     Address,
     BusAddress,

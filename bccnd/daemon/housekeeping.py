@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from bccnd import log
-from bccnd.daemon import memory
+from bccnd.daemon import memory_pages
 from bccnd.net.loop import Loop
 
 #: seconds between two collections of cyclic garbage
@@ -37,13 +37,13 @@ class Housekeeping:
         # what is new is collected once a minute. What the start has made stays, but for a few hundred objects.
         gc.disable()
         gc.freeze()
-        for _ in memory.tidy():
+        for _ in memory_pages.tidy():
             pass
         self.every(GC_INTERVAL, _collect_garbage)
 
     def tidy_memory(self) -> None:
         """Order the memory, a step in a round of the loop."""
-        steps = memory.tidy()
+        steps = memory_pages.tidy()
 
         def take_step() -> None:
             if next(steps, None) is not None:

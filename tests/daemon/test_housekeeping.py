@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bccnd.daemon import housekeeping, memory
+from bccnd.daemon import housekeeping, memory_pages
 from bccnd.daemon.housekeeping import Housekeeping
 from bccnd.net.loop import Loop
 from tests.hubs import loop
@@ -41,7 +41,7 @@ def test_memory_is_tidied_a_step_at_a_time(loop: Loop, monkeypatch: pytest.Monke
             steps.append(number)
             yield 0
 
-    monkeypatch.setattr(memory, "tidy", tidy)
+    monkeypatch.setattr(memory_pages, "tidy", tidy)
     Housekeeping(loop).tidy_memory()
     assert steps == [0]
     turn_until(loop, lambda: len(steps) == 3)

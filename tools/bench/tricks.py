@@ -63,15 +63,17 @@ TRICKS: Final = {
         (Change("setup.py", 'extra_link_args=[f"-Wl,-T,{LINKER_SCRIPT}"]', "extra_link_args=[]"),),
     ),
     "give_back": Trick(
-        "memory that only the start needs is given back (`daemon/memory.py`)",
+        "memory that only the start needs is given back (`daemon/memory_pages.py`)",
         (
-            Change("bccnd/daemon/memory.py", "        trim(0)\n", "        pass\n"),
-            Change("bccnd/daemon/memory.py", "mapping.end - mapping.start, _MADV_DONTNEED)", "0, _MADV_DONTNEED)"),
+            Change("bccnd/daemon/memory_pages.py", "        trim(0)\n", "        pass\n"),
+            Change(
+                "bccnd/daemon/memory_pages.py", "mapping.end - mapping.start, _MADV_DONTNEED)", "0, _MADV_DONTNEED)"
+            ),
         ),
     ),
     "large_pages": Trick(
-        "memory is joined to large pages (`daemon/memory.py`)",
-        (Change("bccnd/daemon/memory.py", "if not _large_pages_permitted():", "if True:"),),
+        "memory is joined to large pages (`daemon/memory_pages.py`)",
+        (Change("bccnd/daemon/memory_pages.py", "if not _large_pages_permitted():", "if True:"),),
     ),
 }
 

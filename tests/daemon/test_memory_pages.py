@@ -13,7 +13,7 @@ import pytest
 # the kernel has no large pages, or none left.
 PROGRAM = """
 import mmap, sys
-from bccnd.daemon import memory
+from bccnd.daemon import memory_pages
 
 def large():
     with open("/proc/self/smaps_rollup") as file:
@@ -25,16 +25,16 @@ def filled():
     return area
 
 SIZE, CONTENT = 16 << 20, bytes(range(256)) * (16 << 12)
-memory._POLICY = sys.argv[1]
+memory_pages._POLICY = sys.argv[1]
 first = filled()
 before = large()
-steps = list(memory.tidy())
+steps = list(memory_pages.tidy())
 by_tidy = large() - before
 second = filled()
 before = large()
-for mapping in memory._mappings():
+for mapping in memory_pages._mappings():
     if mapping.rights == "rw-p" and not mapping.inode:
-        memory._libc.madvise(mapping.start, mapping.end - mapping.start, 25)
+        memory_pages._libc.madvise(mapping.start, mapping.end - mapping.start, 25)
 print(first[:] == CONTENT, by_tidy, large() - before, max(steps))
 """
 
@@ -43,19 +43,19 @@ print(first[:] == CONTENT, by_tidy, large() - before, max(steps))
 # changes addresses.
 CHANGED = """
 import ctypes, mmap, sys
-from bccnd.daemon import memory
+from bccnd.daemon import memory_pages
 
 file = open(sys.argv[1], "r+b")
 area = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
 if sys.argv[2]:
     area[mmap.PAGESIZE] = ord("y")
 place = ctypes.addressof(ctypes.c_char.from_buffer(area))
-assert memory._libc.mprotect(ctypes.c_void_p(place), ctypes.c_size_t(len(area)), 1) == 0
+assert memory_pages._libc.mprotect(ctypes.c_void_p(place), ctypes.c_size_t(len(area)), 1) == 0
 area[:]
-before = memory._resident(place, len(area))
-for _ in memory.tidy():
+before = memory_pages._resident(place, len(area))
+for _ in memory_pages.tidy():
     pass
-print(before, memory._resident(place, len(area)), area[mmap.PAGESIZE :: mmap.PAGESIZE].decode())
+print(before, memory_pages._resident(place, len(area)), area[mmap.PAGESIZE :: mmap.PAGESIZE].decode())
 """
 
 
