@@ -96,7 +96,7 @@ def _end_child(pidfd: int, number: int) -> None:
 
 def install() -> None:
     """Replace them; to be called once, before the first daemon is made."""
-    from bccnd.daemon import gateway_processes, memory
+    from bccnd.daemon import gateway_processes, memory_pages
     from bccnd.daemon.configuration_loader import ConfigurationLoader
     from bccnd.handover import memfd, stored_state
     from bccnd.net import peer, service_manager
@@ -139,7 +139,7 @@ def install() -> None:
         (peer, "_is_same_process", lambda _sock: True),
         (peer, "_groups", lambda _sock: frozenset()),
         # takes milliseconds of every start, for the memory of a process that is shared here
-        (memory, "tidy", lambda: iter(())),
+        (memory_pages, "tidy", lambda: iter(())),
         (service_manager, "libsystemd_timeout", nullcontext),
         (gateway_processes, "python_command", lambda *_words: CHILD),
         (stored_state, "map_whole", map_whole),
