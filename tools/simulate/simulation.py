@@ -108,7 +108,7 @@ class Simulation:
             (3, programs.bring),
             (2, self._burst),
             (0.7, operators.stop),
-            (1, self._stop_with_backlog),
+            (2, self._stop_with_backlog),
             (0.7, operators.kill),
             (1, operators.reload),
             (1, operators.replace_child),
