@@ -35,7 +35,7 @@ BROADCAST = "127.255.255.255"
 #: seconds between two steps, so that people can follow; a test sets it to 0
 PAUSE = float(os.environ.get("DEMO_PAUSE", "1.2"))
 #: seconds that anything may take before the demo gives up
-PATIENCE = 10.0
+PATIENCE = 30.0
 #: seconds for Spark, which takes its time to start, and more on a busy machine
 PATIENCE_WITH_SPARK = 300.0
 #: where the page stays
