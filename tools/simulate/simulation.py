@@ -113,14 +113,18 @@ class Simulation:
             (1, operators.reload),
             (1, operators.replace_child),
             (0.5, operators.look),
-            (0.5, disturbances.no_descriptors),
-            (1, disturbances.calls_fail),
             (1, disturbances.stall),
-            (0.5, disturbances.manager_stalls),
-            (0.5, disturbances.store_refuses),
             (0.5, disturbances.clock_steps),
             (0.5, disturbances.child_dies),
         ]
+        # These excuse losses: some episodes have none of them.
+        if rng.random() < 0.5:
+            sometimes += [
+                (0.5, disturbances.no_descriptors),
+                (1, disturbances.calls_fail),
+                (0.5, disturbances.manager_stalls),
+                (0.5, disturbances.store_refuses),
+            ]
         if self.interface is not None:
             always.append((2, self._send_on_interface))
             sometimes.append((0.5, self.interface.delete))

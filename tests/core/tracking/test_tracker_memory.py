@@ -128,13 +128,17 @@ def test_a_tracker_that_is_dropped_stays_dropped_unless_its_input_is_taken_back(
     host.memory.record()
     host.receive(SRCS[0], 1)
     host.receive(SRCS[1], 1)
-    host.sources.drop(SRCS[0])
-    host.memory.begin(7)
-    host.sources.drop(SRCS[1])
-    for serial, left in ((0, []), (7, [SRCS[1]])):
+
+    def left(serial: int) -> list[bytes]:
         memory = copied(host.memory)
         assert memory.restore(serial) == 0
-        assert [memory.key(number) for number in memory.numbers(layout.SOURCE)] == left
+        return [memory.key(number) for number in memory.numbers(layout.SOURCE)]
+
+    host.sources.drop(SRCS[0])
+    assert left(0) == [SRCS[1]]
+    host.memory.begin(7)
+    host.sources.drop(SRCS[1])
+    assert (left(0), left(7)) == ([], [SRCS[1]])
 
 
 def test_missing_seqs_have_the_horizons_time_from_the_restart(host: Host) -> None:
