@@ -194,9 +194,20 @@ def test_a_report_explains_the_holes_of_its_run_up_to_its_end() -> None:
     assert (receiver.counts, receiver.jumps) == ((2, 4999, 0), 0)
     receiver.hear(FIRST + 10_000)
     receiver.report(FIRST + 10_001, first=FIRST + 5001)  # a run that begins with the hole
+    assert receiver.jumps == 1
     receiver.report(FIRST + 10_100, first=FIRST + 10_001)  # and one that begins behind what was heard
     receiver.wait(HORIZON + 1)
     assert (receiver.counts, receiver.jumps) == ((3, 4999, 0), 1)
+
+
+def test_each_hole_is_explained_once() -> None:
+    receiver = Receiver()
+    for seq in (0, 5000, 10_000):
+        receiver.hear(FIRST + seq)
+    receiver.report(FIRST + 5001)
+    receiver.report(FIRST + 10_001)
+    receiver.wait(HORIZON + 1)
+    assert receiver.counts == (3, 2 * 4999, 0)
 
 
 def test_without_an_answer_who_reports_none_is_taken_to() -> None:
@@ -366,7 +377,6 @@ def test_holes_are_decided_together_and_those_of_a_source_that_goes_are_jumps(re
     receiver.sources.drop(names[0])
     assert receiver.jumps == 1
     receiver.wait(HOLE_PATIENCE + RATE_SECONDS)
-    receiver.wait(HOLE_PATIENCE + RATE_SECONDS)
     assert receiver.jumps == 3
 
 
@@ -396,6 +406,8 @@ def test_the_sources_with_holes_are_capped_and_the_first_gives_way(
         receiver.hear(5000, src)
         jumps.append(receiver.jumps)
     assert jumps == [0, 0, 0, 1]
+    receiver.wait(HOLE_PATIENCE + RATE_SECONDS)
+    assert receiver.jumps == 4
 
 
 def test_the_checks_that_wait_are_capped_and_the_first_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
