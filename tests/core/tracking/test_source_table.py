@@ -7,7 +7,7 @@ import tracemalloc
 from collections import OrderedDict
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core.tracking.dedup import TrackerTable
@@ -81,6 +81,7 @@ def test_a_table_that_is_loaded_is_ordered_by_rank(ranks: list[int]) -> None:
     st.lists(st.tuples(st.integers(0, 20), st.integers(1, 4)), max_size=30).map(sorted),
     st.integers(0, 20),
 )
+@example([(5, 1), (6, 4)], 3)
 @examples(200)
 def test_sources_that_were_heard_since_a_time_are_counted(heard: list[tuple[int, int]], since: int) -> None:
     table = SourceTable(private_memory(40))
