@@ -23,13 +23,16 @@ from tests.support import BROADCAST, Hub, free_port
 def test_commands_have_a_timeout_and_say_why_they_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probe_host.run("echo", "well") == "well\n"
     assert probe_host.run_json("echo", '[{"a": 1}]') == [{"a": 1}]
-    monkeypatch.setattr(probe_host, "TIMEOUT", 0.05)
     for command, why in (
-        *((["nosuchprogram"], "not installed"), (["sh", "-c", "echo oh dear >&2; exit 3"], "sh: oh dear")),
-        *((["sleep", "60"], "timed out"), (["echo", "{"], "no JSON")),
+        (["nosuchprogram"], "not installed"),
+        (["sh", "-c", "echo oh dear >&2; exit 3"], "sh: oh dear"),
+        (["echo", "{"], "no JSON"),
     ):
         with pytest.raises(ProbeError, match=why):
             probe_host.run_json(*command)
+    monkeypatch.setattr(probe_host, "TIMEOUT", 0.05)
+    with pytest.raises(ProbeError, match="timed out"):
+        probe_host.run_json("sleep", "60")
 
 
 def test_keys_and_certificates_are_read(tmp_path: Path) -> None:
