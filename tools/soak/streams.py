@@ -124,6 +124,9 @@ class Load(Running):
         # The kernel's own limit: with one of Python's, MSG_DONTWAIT waits.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
         sock.connect(path)
+        # A daemon that is killed in the moment in which it accepts a connection does not keep it.
+        sock.send(frames.request(frames.WHOAMI))
+        sock.recv(1 << 16)
         return sock
 
     def begin(self, beats: int) -> None:
