@@ -104,6 +104,7 @@ def test_one_that_never_answers_is_given_up_and_its_late_answer_is_not_used(
         with pytest.raises(ConfigError, match="more than"):
             loading.outcomes.pop()()
     turn_until(loop, lambda: directory.asked, "the question")  # a thread may be slower than the patience
+    assert directory.asked == ["bccn"], "one thread at most"
     directory.answer()
     turn_until(loop, lambda: not loading.loader._running, "the late answer")
     turn(loop, 3)

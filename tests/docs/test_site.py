@@ -27,7 +27,7 @@ class Page:
         self.alts = [attributes.get("alt", "") for tag, attributes in found if tag == "img"]
         self.links = [attributes["href"] for tag, attributes in found if tag != "link" and attributes.get("href")]
         self.fetches = [
-            *(attributes["href"] for tag, attributes in found if tag == "link" and "href" in attributes),
+            *(attributes["href"] for tag, attributes in found if tag == "link" and attributes.get("href")),
             *(value for _, attributes in found for name, value in attributes.items() if name in FETCHING and value),
             *(one for _, attributes in found for one in re.findall(r"url\(([^)]*)\)", attributes.get("style", ""))),
         ]

@@ -302,12 +302,11 @@ def test_the_rate_is_measured_for_its_time_after_a_burst() -> None:
 
 def test_a_hole_is_decided_before_the_next_one() -> None:
     receiver = Receiver(reported=False)
-    following = FIRST
-    for _ in range(2):
-        following = go_on(receiver, following, 100, 5)
-        receiver.wait(15 if following < FIRST + 1000 else 4)
-        following += 1500 if following < FIRST + 1000 else 20_000
-        receiver.hear(following)
+    following = go_on(receiver, FIRST, 100, 5)
+    receiver.wait(15)
+    following = go_on(receiver, following + 1500, 100, 5)
+    receiver.wait(4)
+    receiver.hear(following + 20_000)
     assert (receiver.sources.counted["lost"], receiver.jumps) == (1500, 0)
     receiver.wait(HOLE_PATIENCE + RATE_SECONDS)
     assert (receiver.sources.counted["lost"], receiver.jumps) == (1500, 1)
