@@ -6,12 +6,12 @@ successor can tell for each message whether it was sent. inflight.py declares th
 
 import os
 cimport cython
-from cpython.buffer cimport PyBUF_WRITABLE, PyObject_GetBuffer, PyBuffer_Release
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, errno
 from libc.string cimport memcpy, memset
 
+from bccnd.native.memory.undo_memory cimport address_of
 from bccnd.native.system cimport sockio
 from bccnd.native.system.sockio cimport MSG_DONTWAIT, MSG_NOSIGNAL, c_send, iovec, mmsghdr, recvmmsg, sendmmsg
 from bccnd.native.memory import inflight_layout as layout
@@ -58,13 +58,9 @@ cdef class InflightState:
     """The input in progress, and how many of its messages each client got."""
 
     def __init__(self, memory):
-        cdef Py_buffer view
         self.memory = memory
         self._view = memoryview(memory)
-        PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
-        self._base = <char *> view.buf
-        # the view above keeps the memory mapped
-        PyBuffer_Release(&view)
+        self._base = address_of(memory)
         self._slots = bytearray()
 
     def attach(self, SlotMemory slots):

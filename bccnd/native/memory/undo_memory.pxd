@@ -1,3 +1,4 @@
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.string cimport memcpy
 
 ctypedef unsigned long long u64
@@ -62,6 +63,14 @@ cdef class UndoMemory:
     cpdef commit(self)
     cpdef bint start(self) except -1
     cdef bint _undo(self, u64 serial) except -1
+
+
+cdef inline char *address_of(object memory) except NULL:
+    """Return where memory begins. The caller keeps a memoryview of it, so that it stays mapped."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
+    PyBuffer_Release(&view)
+    return <char *> view.buf
 
 
 cdef inline void save_bytes(UndoMemory memory, void *address, size_t size) noexcept:

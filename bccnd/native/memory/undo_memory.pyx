@@ -1,6 +1,5 @@
 """Compiled twin of undo_memory.py."""
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyObject_GetBuffer, PyBuffer_Release
 from libc.string cimport memcpy
 
 from bccnd.native.memory import slot_layout as layout
@@ -13,13 +12,9 @@ cdef class UndoMemory:
     """Memory in which what an unfinished change has overwritten can be put back."""
 
     def __init__(self, memory):
-        cdef Py_buffer view
         self.memory = memory
         self._view = memoryview(memory)
-        PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
-        self._base = <char *> view.buf
-        # the view above keeps the memory mapped
-        PyBuffer_Release(&view)
+        self._base = address_of(memory)
         self._header = <Header *> self._base
 
     def record(self):
