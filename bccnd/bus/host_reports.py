@@ -17,6 +17,7 @@ from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.sender_counts import sending_host
 from bccnd.core.wire import frames
+from bccnd.errors import BadMessage
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.fleet.report_format import CHANNEL, REASONS, BadReport, HeardHost, SentRun, read_report, reporting_host
 from bccnd.fleet.report_planner import ReportPlanner
@@ -96,12 +97,18 @@ class HostReports:
 
     def _report(self) -> None:
         self._schedule()
+        self._publish()
+
+    def _publish(self) -> None:
         try:
-            self._publish()
+            self._send_report()
+        except BadMessage as bad:
+            self._count_refused(bad.reason)
         except Exception:  # noqa: BLE001 - the daemon can do without it
             log.bug("a report failed because of a bug in this daemon; the next one will be tried")
 
-    def _publish(self) -> None:
+    def _send_report(self) -> None:
+        """Send all datagrams of a report. Raises BadMessage: no_signing_key."""
         self.refresh()
         chan = CHANNEL + self.host.encode("ascii")
         room = self._egress.room(self._identity, chan)

@@ -49,7 +49,7 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
     """
     gc.disable()  # what a start makes is no garbage, and the daemon collects when it suits
     from bccnd import log
-    from bccnd.config import load
+    from bccnd.config import RECEIVE_ONLY, load
 
     try:
         configuration = load(path, resolve=gateway is None)
@@ -64,7 +64,8 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
         # While a file is edited it may be bad for a while: the daemon that started this gateway tries again.
         sys.exit(1 if bound else 2)
     if check:
-        click.echo(f"{path or (DEFAULT_PATH if os.path.exists(DEFAULT_PATH) else 'the defaults')}: ok")
+        note = f"; {RECEIVE_ONLY}" if configuration.settings.integrity.receive_only else ""
+        click.echo(f"{path or (DEFAULT_PATH if os.path.exists(DEFAULT_PATH) else 'the defaults')}: ok{note}")
         return
     if gateway is not None:
         from bccnd.cli.gateway import run

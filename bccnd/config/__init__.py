@@ -8,9 +8,10 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 from bccnd.config.gateway_schema import BrokerSettings, NngSettings, TlsSettings
 from bccnd.config.loading import Configuration, load, read, read_recorder
 from bccnd.config.recorder_schema import RecorderSettings
-from bccnd.config.schema import SegmentSettings, Settings
+from bccnd.config.schema import RECEIVE_ONLY, SegmentSettings, Settings
 
 __all__ = [
+    "RECEIVE_ONLY",
     "BrokerSettings",
     "Configuration",
     "NngSettings",

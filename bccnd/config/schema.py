@@ -47,6 +47,12 @@ RESTART_KEYS: Final = (
     *("metrics.listen", "metrics.hosts"),
 )
 
+#: said of a configuration whose `IntegritySettings.receive_only` holds
+RECEIVE_ONLY: Final = (
+    "integrity.keys names no private key to sign with: this host only receives. What its programs publish reaches only "
+    "programs here, and it sends no reports"
+)
+
 
 class SegmentSettings(Section):
     """One broadcast domain."""
@@ -99,6 +105,11 @@ class IntegritySettings(Section):
     #: drop datagrams without a check; ignored without an algorithm
     required: bool = True
     unverifiable: Literal["drop", "accept"] = "drop"
+
+    @property
+    def receive_only(self) -> bool:
+        """Whether this host verifies, and cannot sign anything that it would send."""
+        return self.algorithm == "sig" and not self.keys
 
     @model_validator(mode="after")
     def _check_keys(self) -> IntegritySettings:
@@ -322,7 +333,7 @@ class Settings(Section):
                     f"repeat[{number}]: the last copy, {last:g} s after the first, would be taken for a restart",
                     f"stay below dedup.horizon ({self.dedup.horizon:g} s) with fewer copies or less spacing",
                 )
-        if self.heartbeat.interval and self.integrity.algorithm == "sig" and not self.integrity.keys:
+        if self.heartbeat.interval and self.integrity.receive_only:
             raise refuse(
                 "heartbeats cannot be signed without a key",
                 "name a private key under integrity.keys, or set interval: 0",

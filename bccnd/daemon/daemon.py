@@ -22,7 +22,7 @@ from bccnd.bus.incoming.segment_reader import SegmentReader
 from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
-from bccnd.config import Configuration, load
+from bccnd.config import RECEIVE_ONLY, Configuration, Settings, load
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counter_history import STEP
@@ -351,6 +351,9 @@ class Daemon:
         """Apply a configuration that was loaded; a bad one changes nothing."""
         try:
             configuration = loaded()
+            # The dialect is one of the settings that need a restart.
+            dialect = DIALECTS[self._settings.bus.dialect]
+            made = rules.reloaded_rules(configuration, self.identity.partition(b"/")[0], dialect)
         except ConfigError as error:
             self._refuse(str(error.faults[0]))
             text = f"reload refused, nothing has changed:\n{error}"
@@ -360,13 +363,15 @@ class Daemon:
             self._refuse(str(error))
             log.bug("reload refused, nothing has changed: the configuration could not be loaded")
             return
-        self._apply(configuration)
+        self._apply(configuration.settings, made)
         self.config_reloads["applied"] += 1
         self.refused = ""
         integrity = configuration.settings.integrity
         keys = f"{len(configuration.keys)} keys"
         if integrity.algorithm == "sig":
             keys += f" and the public keys of {len(configuration.signers)} signers"
+        if integrity.receive_only:
+            keys += f"; {RECEIVE_ONLY}"
         self._housekeeping.tidy_memory()
         log.event("reload_applied", f"reloaded: integrity {integrity.algorithm} with {keys}")
 
@@ -374,26 +379,25 @@ class Daemon:
         self.config_reloads["refused"] += 1
         self.refused = f"reload refused: {why}"
 
-    def _apply(self, configuration: Configuration) -> None:
-        new, horizon = configuration.settings, configuration.settings.dedup.horizon
+    def _apply(self, new: Settings, made: rules.ReloadedRules) -> None:
+        horizon, interval = new.dedup.horizon, rules.report_interval(new)
         rules.report_restart_keys(self._settings, new)
-        checker = rules.integrity_checker(configuration, self.identity.partition(b"/")[0])
-        checker.adopt_counts(self.ingress.checker)
-        self.ingress.checker = self._egress.checker = checker
+        if not interval:  # the last report is signed with the key that other hosts know, which may be gone now
+            self.reports.set_interval(0.0)
+        made.checker.adopt_counts(self.ingress.checker)
+        self.ingress.checker = self._egress.checker = made.checker
         self.keys_since = time.monotonic()
-        self.sources.configure(rules.dedup_rules(new))
+        self.sources.configure(made.dedup)
         self.liveness.configure(new.heartbeat)
-        # The dialect is one of the settings that need a restart.
-        dialect = DIALECTS[self._settings.bus.dialect]
-        self.repeater.configure(rules.repeat_rules(new), dialect, horizon)
+        self.repeater.configure(made.repeat, DIALECTS[self._settings.bus.dialect], horizon)
         self._heartbeats.set_interval(new.heartbeat.interval)
         self.sources.senders.configure(new.reports.max_hosts)
         self.reports.matrix.configure(new.reports.max_hosts)
-        self.reports.set_interval(rules.report_interval(new))
+        self.reports.set_interval(interval)
         self.anonymous.horizon = horizon
         self.ingress.max_age_ns = int(horizon * 1e9)
         self._gateways.apply(new)
-        self.bus.configure(new.bus, rules.access_rules(configuration, dialect))
+        self.bus.configure(new.bus, made.access)
         if new.metrics.groups != self._groups:
             self._set_groups(new.metrics.groups)
 

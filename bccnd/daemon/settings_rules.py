@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from operator import attrgetter
+from typing import NamedTuple
 
 from bccnd import log
 from bccnd.bus.clients.access import Access, Rule
@@ -16,6 +17,26 @@ from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.wire.identity_format import token
 from bccnd.net.peer import MAX_PROGRAM
 from bccnd.net.segment import SegmentOptions
+
+
+class ReloadedRules(NamedTuple):
+    """What a reload puts in force, made before it changes anything: making it may fail, putting it in force may not."""
+
+    checker: IntegrityChecker
+    dedup: DedupRules
+    repeat: list[RepeatRule]
+    access: Access
+
+
+def reloaded_rules(configuration: Configuration, host: bytes, dialect: Dialect) -> ReloadedRules:
+    """Make the rules of a configuration; for ``host`` and ``dialect`` see `integrity_checker` and `access_rules`."""
+    settings = configuration.settings
+    return ReloadedRules(
+        checker=integrity_checker(configuration, host),
+        dedup=dedup_rules(settings),
+        repeat=repeat_rules(settings),
+        access=access_rules(configuration, dialect),
+    )
 
 
 def dedup_rules(settings: Settings) -> DedupRules:
@@ -35,8 +56,7 @@ def report_restart_keys(before: Settings, after: Settings) -> None:
 
 def report_interval(settings: Settings) -> float:
     """Return the seconds between reports; 0 for none, as where nothing can be signed."""
-    unsigned = settings.integrity.algorithm == "sig" and not settings.integrity.keys
-    return 0.0 if unsigned else settings.reports.interval
+    return 0.0 if settings.integrity.receive_only else settings.reports.interval
 
 
 def segment_options(settings: Settings) -> list[SegmentOptions]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bccnd.config import Settings
+from bccnd.config import RECEIVE_ONLY, Settings
 from bccnd.native.buffers import scan
 from bccnd.net.segment import Segment
 from bccnd.net.socket_activation import ActivatedSockets
@@ -19,6 +19,8 @@ def start_summary(
         f"integrity {settings.integrity.algorithm}",
         f"metrics {', '.join(metrics_urls) or 'off'}",
     ]
+    if settings.integrity.receive_only:
+        parts.append(RECEIVE_ONLY)
     if sockets.served:
         parts.append(f"from systemd: {', '.join(sockets.served)}")
     if not scan.COMPILED:

@@ -240,6 +240,11 @@ class Daemon(Program):
         self.signal(signal.SIGHUP)
         wait(lambda: self.output().count("reload") > before, "the reload", self.patience)
 
+    def check(self) -> str:
+        """Check the configuration, which is good; return what is said of it."""
+        command = [*self.prefix, str(BIN / "bccnd"), "--check", "--config", str(self.config)]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=self.patience).stdout
+
     def memory(self) -> int:
         """Resident bytes."""
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]

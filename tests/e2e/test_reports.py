@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from bccnd.core.trust.integrity_algorithms import fingerprint
-from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
+from bccnd.core.trust.signatures import generate, public_of
+from tests.e2e.harness import KEY, Daemon, Wire, datagram, payloads, wait
 
 HOSTS = ("relay01", "relay02", "relay03")
 INTERVAL = "200ms"
@@ -168,3 +169,40 @@ def test_without_an_interval_nothing_is_sent_and_reports_of_others_are_read(flee
     wait(lambda: quiet.metric("reports_received_total") > received + 4)
     assert quiet.metric("reports_sent_total") == sent
     assert seen_by(fleet[1])["findings"] == []  # it has said that it stops
+
+
+def with_signature(daemon: Daemon, private: bytes) -> dict[str, Any]:
+    """The integrity section of a host that signs with a key of its own, and knows no other one."""
+    key, public = daemon.folder / "own", daemon.folder / "own.pub"
+    key.write_bytes(private)
+    key.chmod(0o600)
+    public.write_bytes(public_of(private))
+    return {"algorithm": "sig", "keys": [str(key)], "signers": {"relay01": [str(public)]}}
+
+
+@pytest.mark.parametrize("before", ["sig", "hmac"])
+def test_a_reload_without_a_key_to_sign_with_ends_the_reports_and_nothing_else(tmp_path: Path, before: str) -> None:
+    daemon = Daemon(tmp_path / "a", {"reports": {"interval": INTERVAL}}, start=False)
+    signs = with_signature(daemon, generate())
+    daemon.configure({"integrity": signs if before == "sig" else daemon.with_key(KEY)})
+    daemon.start()
+    with daemon, daemon.connect("x/") as client, Wire(daemon.port) as wire:
+        wait(lambda: daemon.metric("reports_sent_total") > 0)
+        daemon.configure({"integrity": {**signs, "keys": []}, "dedup": {"horizon": "3s"}})
+        assert "receives" in daemon.check()
+        daemon.reload()
+        # The last report is signed, so that others believe that no other follows.
+        last = wire.receive(b" 0 1 1\n")
+        assert f":{before}=".encode() in last.partition(b"]")[0]
+        assert daemon.metric("config_reloads_total", result="applied") == 1
+        assert "receives" in daemon.output().splitlines()[-1]
+        client.publish("x/y", b"here only")
+        assert payloads(client, 1) == [b"here only"]
+        assert daemon.metric("client_errors_total", reason="no_signing_key") == 1
+        sent = daemon.metric("reports_sent_total")
+        # As soon as there is a key again, both go on.
+        daemon.configure({"integrity": signs})
+        daemon.reload()
+        wait(lambda: daemon.metric("reports_sent_total") > sent)
+        client.publish("x/y", b"for all")
+        assert b":sig=" in wire.receive(b"|for all")
