@@ -188,7 +188,7 @@ class HostReports:
             host = reporting_host(src, chan)
             if host == self.host:
                 raise BadReport("wrong_sender")
-            report = read_report(payload)
+            report = read_report(host, payload)
             received, lost = self.matrix.update(host, src, seq, report, now, self.host)
         except BadReport as bad:
             self.refused[bad.reason] += 1

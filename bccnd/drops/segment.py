@@ -152,7 +152,8 @@ DROPS: Final = (
         ),
         serious(
             "wrong_sender",
-            "Report about a host whose daemon did not send it; or another daemon has the name of this host.",
+            "Report about a host or its programs that the daemon of another host sent; or another daemon has the name "
+            "of this host.",
             "Give every host its own 'host'. If they have, find the sender: somebody forges reports.",
         ),
         serious(

@@ -38,8 +38,8 @@ class BadReport(ValueError):
         self.reason = reason
 
 
-#: why a report is not believed: it has no or another form; its channel and its sender differ; its numbers cannot be;
-#: a later one has arrived before it; its host sends too many
+#: why a report is not believed: it has no or another form; its channel or one of its sources is of another host than
+#: its sender; its numbers cannot be; a later one has arrived before it; its host sends too many
 REASONS: Final = ("bad_format", "wrong_sender", "impossible", "outdated", "too_many")
 
 
@@ -125,8 +125,8 @@ def reporting_host(src: bytes, chan: bytes) -> str:
     return host.decode("ascii")
 
 
-def read_report(payload: bytes) -> Report:
-    """Read one datagram of a report. Raises BadReport."""
+def read_report(host: str, payload: bytes) -> Report:
+    """Read one datagram of the report of a host, which tells the numbers of its own sources only. Raises BadReport."""
     try:
         text = payload.decode("ascii")
         if text.count("\n") > MAX_LINES:
@@ -142,6 +142,8 @@ def read_report(payload: bytes) -> Report:
             keys = algorithm, tuple(_name(one) for one in names.split(",")) if names else ()
     except ValueError:
         raise BadReport("bad_format") from None
+    if any(run.src.partition("/")[0] != host for run in sent):
+        raise BadReport("wrong_sender")
     return Report(version, interval, part, parts, keys, sent, heard)
 
 

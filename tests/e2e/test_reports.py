@@ -153,6 +153,20 @@ def test_a_forged_report_changes_nothing_and_is_counted(fleet: list[Daemon]) -> 
     assert not any(one["lost"] for one in found["links"])
 
 
+def test_a_host_cannot_report_for_sources_of_another_and_their_losses_still_count(fleet: list[Daemon]) -> None:
+    daemon = fleet[0]
+    first = 10**15
+    lines = f"report 1 9.9.9 200 1 1\nsent other/app/1 5 9\nsent plant/app/7 {first} {first + 1_000_000}\n"
+    with Wire(daemon.port) as wire:
+        wire.send(datagram("plant/app/7", first, "demo/x", b"x", KEY))
+        wire.send(datagram("other/bccnd/1", 1, "bccn/report/other", lines.encode(), KEY))
+        wait(lambda: daemon.metric("reports_refused_total", reason="wrong_sender") == 1)
+        wire.send(datagram("plant/app/7", first + 3, "demo/x", b"x", KEY))
+        wait(lambda: daemon.metric("messages_lost_total") >= 2)
+    assert daemon.metric("messages_lost_total") == 2
+    assert {one["host"] for one in seen_by(daemon)["hosts"]} == set(HOSTS)
+
+
 def test_no_client_may_report_for_its_host(fleet: list[Daemon]) -> None:
     done = fleet[0].tool("pub", "bccn/report/relay01", "report 1 1.0.0 200 1 1")
     assert done.returncode == 3

@@ -27,14 +27,14 @@ def test_what_is_written_is_read() -> None:
     run = SentRun("relay01/app/7", 5, 1 << 63)
     heard = HeardHost("relay02", 1_700_000_000_000, 9, 2, 1, 3)
     text = head_line("1.0.0", 10_000, 1, 2) + keys_line("hmac", ["aa", "bb"]) + sent_line(run) + heard_line(heard)
-    report = read_report(text)
+    report = read_report("relay01", text)
     assert report[:4] == ("1.0.0", 10_000, 1, 2)
     assert (report.keys, report.sent, report.heard.rows) == (("hmac", ("aa", "bb")), [run], [heard])
 
 
 def test_lines_and_fields_of_later_versions_are_ignored() -> None:
     report = read_report(
-        HEAD.replace(b" 2\n", b" 2 x y\n") + b"weather fine\nsent a 1 2 extra\nheard b 1 2 3 4 5 6 7\n"
+        "a", HEAD.replace(b" 2\n", b" 2 x y\n") + b"weather fine\nsent a 1 2 extra\nheard b 1 2 3 4 5 6 7\n"
     )
     assert (report.sent, report.heard.rows) == ([SentRun("a", 1, 2)], [HeardHost("b", 1, 2, 3, 4, 5)])
 
@@ -60,7 +60,7 @@ def test_lines_and_fields_of_later_versions_are_ignored() -> None:
 )
 def test_what_is_no_report_is_refused(payload: bytes) -> None:
     with pytest.raises(BadReport) as refused:
-        read_report(payload)
+        read_report("a", payload)
     assert refused.value.reason == "bad_format"
 
 
@@ -68,7 +68,15 @@ def test_what_is_no_report_is_refused(payload: bytes) -> None:
 def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
     for text in (payload, HEAD + payload, HEAD + b"heard " + payload, HEAD + b"sent " + payload):
         with suppress(BadReport):
-            read_report(text)
+            read_report("a", text)
+
+
+@pytest.mark.parametrize("src", ["b/app/7", "b", "aa/app/7", "?"])
+def test_a_report_speaks_for_sources_of_its_own_host_only(src: str) -> None:
+    assert read_report("a", HEAD + b"sent a/app/7 1 9\nsent a 1 9\nheard b 1 2 3 4 5\n").sent
+    with pytest.raises(BadReport) as refused:
+        read_report("a", HEAD + f"sent a/app/7 1 9\nsent {src} 1 9\n".encode())
+    assert refused.value.reason == "wrong_sender"
 
 
 def test_only_the_daemon_of_a_host_may_report_for_it() -> None:

@@ -15,7 +15,7 @@ def heard(number: int, received: int = 0, lost: int = 0) -> HeardHost:
 def write(planner: ReportPlanner, sent: list[SentRun], heard: list[HeardHost]) -> list[Report]:
     payloads = planner.write("1.0.0", 10_000, ("hmac", ("aa",)), sent, heard, ROOM)
     assert all(len(payload) <= ROOM for payload in payloads)
-    reports = [read_report(payload) for payload in payloads]
+    reports = [read_report("relay01", payload) for payload in payloads]
     assert [(one.part, one.parts) for one in reports] == [(part, len(reports)) for part in range(1, len(reports) + 1)]
     return reports
 
@@ -35,7 +35,7 @@ def test_a_small_fleet_fits_into_one_datagram_which_tells_all() -> None:
 def test_two_hundred_hosts_are_told_within_the_budget() -> None:
     planner = ReportPlanner()
     for turn in range(4):
-        reports = write(planner, [SentRun("r/app/1", 1, turn)], [heard(one, 10**8 + turn) for one in range(200)])
+        reports = write(planner, [SentRun("relay01/app/1", 1, turn)], [heard(one, 10**8 + turn) for one in range(200)])
         assert len(reports) <= MAX_DATAGRAMS
         assert len(hosts(reports)) == 200
 
@@ -66,5 +66,5 @@ def test_many_busy_sources_do_not_keep_what_was_received_from_being_told() -> No
 
 def test_what_was_forgotten_by_others_is_not_remembered_here() -> None:
     planner = ReportPlanner()
-    write(planner, [SentRun("r/app/1", 1, 2)], [])
+    write(planner, [SentRun("relay01/app/1", 1, 2)], [])
     assert [one.sent for one in write(planner, [], [])] == [[]]

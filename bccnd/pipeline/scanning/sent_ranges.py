@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bccnd.core.formats.tap_record import seq_key
-from bccnd.core.tracking.sender_counts import sending_host
 from bccnd.fleet.report_format import CHANNEL, BadReport, SentRun, read_report, reporting_host
 from bccnd.pipeline.records.source_runs import SentRange
 from bccnd.pipeline.records.task_records import ACCEPTED, DAY, day_of, make_records
@@ -54,11 +53,10 @@ def read_runs(src: str, chan: str, payload: bytes) -> tuple[SentRun, ...]:
     if _SENT_LINE not in payload:
         return ()
     try:
-        host = reporting_host(src.encode(), chan.encode())
-        runs = read_report(payload).sent
+        runs = read_report(reporting_host(src.encode(), chan.encode()), payload).sent
     except (BadReport, UnicodeDecodeError):
         return ()
-    if any(run.next < run.first or sending_host(run.src.encode("ascii")) != host.encode("ascii") for run in runs):
+    if any(run.next < run.first for run in runs):
         return ()
     return tuple(run for run in runs if run.next > run.first)
 
