@@ -243,13 +243,15 @@ class FleetMatrix:
 
     def _count(self, row: HostRow, heard: HeardHosts, now: float, senders: set[str]) -> tuple[int, int]:
         """Take the counters of a host; return what was received and lost of some senders since the last time."""
-        if not self._columns.keys() >= set(heard.hosts):
+        known = self._columns.keys() & heard.hosts
+        # First, so that no sender of this report gives its column to another one of it.
+        self._updated.update(dict.fromkeys(known, now))
+        if len(known) < len(heard.hosts):
             shown = [one for one in heard.rows if self._find_column(one.host, now)]
             self.cells_ignored += len(heard.hosts) - len(shown)
             heard = heard_hosts(shown)
         if not heard.hosts:
             return 0, 0
-        self._updated.update(dict.fromkeys(heard.hosts, now))
         columns = [self._columns[sender] for sender in heard.hosts]
         if not row.continues(heard):
             for column, since_ms in zip(columns, heard.since_ms, strict=True):
@@ -334,7 +336,12 @@ class FleetMatrix:
             if any(due):
                 hosts[row.host] = Loss(row.host, "", *map(sum, told))
         columns = list(zip(*by_column, strict=True))
-        senders = {name: Loss("", name, *columns[at]) for name, at in names.items() if columns[at][0]}
+        senders = {
+            name: Loss("", name, *columns[at])
+            for name, at in names.items()
+            # A column may have been given to another sender meanwhile.
+            if columns[at][0] and self._columns.get(name) == at
+        }
         return Sums(Loss("", "", *map(sum, by_column)), hosts, senders)
 
     def suspect_cells(self, sums: Sums, minutes: int) -> Steps[list[Cell]]:
@@ -351,12 +358,13 @@ class FleetMatrix:
         return suspects
 
     def recent_counts(self, row: HostRow, senders: Iterable[str], minutes: int) -> list[list[int] | None]:
-        """Return each counter of a host in the last minutes, in the order of ``senders``; None if it is all 0."""
-        columns = [self._columns[sender] for sender in senders]
+        """Return each counter of a host in the last minutes, in the order of ``senders``; None if it is all 0. One that
+        has no column any more has counted nothing."""
+        columns = [self._columns.get(sender, -1) for sender in senders]
         counts: list[list[int] | None] = []
         for counter in row.counters:
             sums = counter.recent(minutes)
-            shown = [sums[column] if column < len(sums) else 0 for column in columns]
+            shown = [sums[column] if 0 <= column < len(sums) else 0 for column in columns]
             counts.append(shown if any(shown) else None)
         return counts
 

@@ -7,6 +7,7 @@ Invariant: requests within two seconds share one answer, so that the cost does n
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from bccnd.fleet import view
@@ -36,23 +37,27 @@ class FleetPage:
         if self._job is None or now >= self._expires:
             reports = self._daemon.reports
             reports.refresh()
-            self._job = FleetJob(self._make(reports.matrix, reports.host, now))
+            self._job = FleetJob(partial(self._make, reports.matrix, reports.host, now))
             self._expires = now + CACHE_TIME
         return self._job.answer or self._job
 
 
 class FleetJob:
-    """One answer, which all that wait for it make together."""
+    """One answer, which all that wait for it make together. A failure costs the one that met it; the next begins it
+    again."""
 
-    def __init__(self, steps: Steps[bytes]) -> None:
-        self._steps = steps
+    def __init__(self, make: Callable[[], Steps[bytes]]) -> None:
+        self._make = make
+        self._steps: Steps[bytes] | None = None
         self.answer: Answer | None = None
 
     def step(self) -> Answer | None:
         """Do one step; return the answer once it is made."""
         if self.answer is None:
+            steps, self._steps = self._steps or self._make(), None
             try:
-                next(self._steps)
+                next(steps)
+                self._steps = steps
             except StopIteration as end:
                 self.answer = 200, "application/json", end.value
         return self.answer

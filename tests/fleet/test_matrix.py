@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections import deque
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bccnd.fleet import view
 from bccnd.fleet.cell_counters import MINUTES
 from bccnd.fleet.matrix import BURST, FORGET, MAX_SEQS_A_SECOND, STEP, Cell, FleetMatrix
 from bccnd.fleet.report_format import BadReport, HeardHost, Report, SentRun, heard_hosts
@@ -139,6 +143,60 @@ def test_a_sender_that_nobody_reports_any_more_gives_its_column_to_another() -> 
     assert sorted(fleet.cells()) == [Cell("a", "b", 4, 0, 0, 0), Cell("a", "new", 1, 0, 0, 0)]
     fleet.matrix.configure(1)
     assert len(fleet.matrix) == 1
+
+
+@pytest.mark.parametrize("order", [("old", "new"), ("new", "old")])
+def test_a_report_never_takes_the_column_of_a_sender_that_it_names(order: tuple[str, str]) -> None:
+    fleet = Fleet(max_hosts=2)
+    fleet.tell("a", report([counts("old", 5), counts("b", 3)]), 0.0)
+    fleet.tell("a", report([counts("b", 4)]), 5.0)
+    fleet.tell("a", report([counts(name, 6) for name in order]), MINUTES * STEP + 1)
+    assert sorted(fleet.cells()) == [Cell("a", "b", 4, 0, 0, 0), Cell("a", "old", 6, 0, 0, 0)]
+    assert fleet.matrix.cells_ignored == 1
+    fleet.tell("a", report([counts("new", 7)]), MINUTES * STEP + 6)
+    assert sorted(fleet.cells()) == [Cell("a", "new", 7, 0, 0, 0), Cell("a", "old", 6, 0, 0, 0)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcdef"),
+            st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=5),
+            st.sampled_from([0.1, 5.0, 300.0, 700.0]),
+        ),
+        max_size=12,
+    ),
+    st.integers(2, 4),
+)
+def test_any_reports_are_taken_while_answers_are_made(told: list[tuple[str, list[str], float]], max_hosts: int) -> None:
+    fleet = Fleet(max_hosts)
+    now, total = 0.0, 0
+    answers: list[view.Rows] = []
+    for host, senders, pause in told:
+        now += pause
+        total += 20
+        fleet.matrix.sweep(now)
+        fleet.tell(host, report([counts(sender, total, total) for sender in senders]), now)
+        answers += [view.fleet(fleet.matrix, "a", now, 10), view.table(fleet.matrix, "a", now)]
+        for answer in answers:
+            next(answer, None)
+    for answer in answers:
+        deque(answer, maxlen=0)
+    assert len(fleet.matrix) <= max_hosts
+    assert len(fleet.matrix.senders) <= max_hosts
+
+
+def test_a_sender_whose_column_was_freed_while_a_table_is_made_has_counted_nothing() -> None:
+    fleet = Fleet(max_hosts=2)
+    fleet.tell("a", report([counts("b", 3), counts("old", 5)]), 0.0)
+    table = view.table(fleet.matrix, "a", 1.0)
+    rows = [next(table), next(table)]
+    fleet.tell("a", report([counts("b", 4)]), 5.0)
+    fleet.tell("a", report([counts("new", 9)]), MINUTES * STEP + 1)
+    rows += table
+    assert [row["senders"] for row in rows if row and "senders" in row] == ["b", "old"]
+    (receiver,) = [row["receivers"] for row in rows if row and "receivers" in row]
+    assert receiver["counts"][0] == [4, 0]
 
 
 def test_a_host_is_silent_after_three_of_its_intervals_and_forgotten_after_an_hour() -> None:
