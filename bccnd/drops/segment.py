@@ -162,7 +162,12 @@ DROPS: Final = (
             "were.",
             "Check that only one daemon runs under that host's name; if so, find who forges its reports.",
         ),
-        usual("outdated", "Report that arrived after a later one of the same host.", "Nothing."),
+        usual(
+            "outdated",
+            "Report that arrived after a later one of the same host. So do those of a daemon that has restarted under "
+            "the same pid behind a clock that was set back, for three intervals.",
+            "Nothing.",
+        ),
         serious(
             "too_many",
             "Report of a host that sends more of them than a daemon does.",

@@ -167,9 +167,12 @@ class FleetMatrix:
         if row is not None:
             if not row.admit(now):
                 raise BadReport("too_many")
-            if row.last[0] == src and seq <= row.last[1]:
+            earlier = row.last[0] == src and seq <= row.last[1]
+            # A new daemon may have the same pid, and a clock that was set back. While the old one reports, or of the
+            # same seq, it is a report that is late or was sent again.
+            if earlier and (row.reports(now) or seq == row.last[1]):
                 raise BadReport("outdated")
-            if row.last[0] == src:
+            if row.last[0] == src and not earlier:
                 self._check(row, report, now)
             else:  # a new daemon, which has numbers of its own
                 _check_runs(report.sent)
@@ -210,7 +213,8 @@ class FleetMatrix:
         for run in report.sent:
             known = row.runs.get(run.src)
             if known is not None and (
-                run.next < known.next or (run.first <= known.next and run.next - known.next > possible)
+                (run.first == known.first and run.next < known.next)
+                or (run.first <= known.next and run.next - known.next > possible)
             ):
                 raise BadReport("impossible")
         heard = report.heard

@@ -105,6 +105,42 @@ def test_an_old_report_that_arrives_late_is_refused() -> None:
     matrix.update("a", b"a/bccnd/2", 1, report(), 1.0)  # a new daemon
 
 
+def test_a_new_daemon_of_the_same_name_is_believed_once_the_old_one_is_gone_whatever_its_clock() -> None:
+    matrix = FleetMatrix(10, 0.0)
+    src, old, new = b"a/bccnd/1", 1_700_000_000_000_000, 1_600_000_000_000_000
+    own = [SentRun("a/bccnd/1", old, old + 8), SentRun("a/app/7", old, old + 50)]
+    matrix.update("a", src, old + 7, report([counts("b", 100, 5)], own), 1.0)
+    again = report([counts("b", 3, 1, SINCE - 10**9)], [SentRun("a/bccnd/1", new, new + 1)])
+    with pytest.raises(BadReport) as refused:  # an old one that is sent again
+        matrix.update("a", src, new, again, 11.0)
+    assert refused.value.reason == "outdated"
+    with pytest.raises(BadReport) as refused:  # a copy of the last one
+        matrix.update("a", src, old + 7, report([counts("b", 100, 5)], own), 60.0)
+    assert refused.value.reason == "outdated"
+    matrix.update("a", src, new, again, 60.0)
+    (row,) = matrix.rows
+    assert (list(matrix.cells(row)), list(row.runs.values())) == ([Cell("a", "b", 3, 1, 0, 0)], list(again.sent))
+    assert not row.silent(61.0)
+    matrix.update("a", src, new + 9, report([counts("b", 4, 1, SINCE - 10**9)]), 70.0)
+    with pytest.raises(BadReport):
+        matrix.update("a", src, new + 8, again, 71.0)
+
+
+def test_a_daemon_that_has_said_that_it_stops_may_begin_anew_at_once() -> None:
+    matrix = FleetMatrix(10, 0.0)
+    matrix.update("a", b"a/bccnd/1", 900, report([counts("b", 9)])._replace(interval_ms=0), 1.0)
+    matrix.update("a", b"a/bccnd/1", 500, report([counts("b", 2, 0, SINCE - 5)]), 2.0)
+    assert [cell.received for cell in matrix.cells(matrix.rows[0])] == [2]
+
+
+def test_a_program_that_begins_anew_at_a_lower_number_is_no_reason_to_refuse_a_report() -> None:
+    fleet = Fleet()
+    fleet.tell("a", report(sent=[SentRun("a/app/1", 1000, 2000)]), 1.0)
+    fleet.tell("a", report(sent=[SentRun("a/app/1", 100, 150)]), 11.0)
+    with pytest.raises(BadReport):
+        fleet.tell("a", report(sent=[SentRun("a/app/1", 100, 149)]), 21.0)
+
+
 def test_a_host_that_floods_with_reports_is_not_read() -> None:
     fleet = Fleet()
     for _ in range(int(BURST) + 1):
