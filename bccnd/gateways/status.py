@@ -1,6 +1,7 @@
 """The status that a gateway reports to the daemon.
 
-Reports are bounded: reasons come from a list, numbers fit in 64 bits, and only some peers are named.
+Reports are bounded: reasons come from a list, numbers fit in 64 bits, times are those that calendars have, and only
+some peers are named.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 from dataclasses import field
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, FiniteFloat, StringConstraints, TypeAdapter
+from pydantic import BeforeValidator, Field, StringConstraints, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from bccnd.core.observing.counters import read_count
@@ -26,6 +27,8 @@ _STARTED: Final = time.monotonic()
 
 _Count = Annotated[int, BeforeValidator(read_count)]
 _Text = Annotated[str, StringConstraints(max_length=512)]
+#: until the year 5138: calendars end at 9999, where the time is shown
+_Seconds = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 
 
 @dataclass(config={"extra": "forbid", "strict": True, "defer_build": True})
@@ -35,7 +38,7 @@ class Peer:
 
     peer: _Text
     name: _Text = ""
-    since: FiniteFloat = 0.0
+    since: _Seconds = 0.0
     received: _Count = 0
     sent: _Count = 0
     dropped: _Count = 0
@@ -57,7 +60,7 @@ class Status:
     connects: _Count = 0
     dropped: dict[str, _Count] = field(default_factory=dict)
     peers_connected: _Count = 0
-    started: FiniteFloat = 0.0
+    started: _Seconds = 0.0
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count drops for one of `REASONS`."""

@@ -64,6 +64,8 @@ def test_without_a_report_all_is_zero() -> None:
         *({"gateway": None}, {"gateway": ["nng"]}, {"received": "many"}, {"received": None}),
         *({"dropped": 5}, {"dropped": {"late": []}}, {"received": math.inf}, {"received": 2**63}),
         *({"peers": [{"peer": "x" * 600}]}, {"peers": [{"peer": "x", "since": math.nan}]}, {"sent": 1.5}),
+        *({"peers": [{"peer": "x", "since": since}]} for since in (1e300, 1e12, -1.0)),
+        *({"started": 1e300}, {"started": -1.0}, {"started": math.inf}),
         *({"peers": 5}, {"peers": [5]}, {"peers": [{"peer": "x", "more": 1}]}, {"peers": [{}]}),
     ],
 )

@@ -75,7 +75,10 @@ class GatewayLinks:
         counters = self._by_name.get(name)
         if counters is None:
             return False
-        waited = min(max(0, time.time_ns() - received_ns), MAX_WAIT_NS)
+        # The gateway's clock is this one, and may have been set since.
+        wall_ns = time.time_ns()
+        received_ns = min(received_ns, wall_ns)
+        waited = min(wall_ns - received_ns, MAX_WAIT_NS)
         now = max(0.0, time.monotonic() - waited * 1e-9)  # a clock may have been set since the boot
         late = waited > self._ingress.max_age_ns
         self._transaction.begin(now)

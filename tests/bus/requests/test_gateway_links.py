@@ -72,6 +72,19 @@ def test_what_is_published_here_is_carried_once_with_its_number(bridge: Bridge) 
     assert taken(carrier) == []
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, 10**20 - 1])
+def test_no_time_or_way_that_a_gateway_names_is_a_bug(bridge: Bridge, number: int) -> None:
+    carrier, client = bridge.hub.connect(frames.LINK), bridge.hub.connect(b"a/")
+    client.send(b"CMSG !/bccn/meta/on")
+    carrier.send(frames.arrived("nng", 7, number, "192.0.2.1:5410", datagram(1)))
+    (packet,) = client.all()
+    received_ns = frames.read_meta(frames.read(packet)[2])[2]
+    assert received_ns <= time.time_ns()  # it is not in the future
+    carrier.send(frames.arrived("nng", number, 5, "192.0.2.1:5410", datagram(2)))
+    assert len(client.all()) == 1
+    assert bridge.verdicts() == {"accepted": 2}
+
+
 def test_what_a_link_brings_reaches_clients_the_segments_and_the_other_links(bridge: Bridge) -> None:
     carrier, client = bridge.hub.connect(frames.LINK), bridge.hub.connect(b"a/")
     raw = datagram(1)
