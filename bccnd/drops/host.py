@@ -42,7 +42,8 @@ DROPS: Final = (
         "`ss -tnp sport = :9540` (the port of metrics.listen): which programs are connected",
         serious(
             "too_many_visitors",
-            "A connection to the metrics listener was refused: 32 are open.",
+            "32 connections to the metrics listener were open, and one more came: the oldest one without a request was "
+            "closed, or, if all had sent one, the new one.",
             "Find the program that holds them; one Prometheus needs one connection.",
         ),
         usual(

@@ -89,7 +89,8 @@ class HttpServer:
         self.loop = loop
         self.pages = pages
         self.names = HostNames(hosts)
-        self._connections: set[HttpConnection] = set()
+        #: the oldest first
+        self._connections: dict[HttpConnection, None] = {}
         self._count_refused = count_refused
         #: what requests share of a round of the loop, as the clients of one user of the bus do
         self._account = UserAccount(-1)
@@ -99,15 +100,24 @@ class HttpServer:
         self._acceptor = Acceptor(loop, listener, "HTTP connections", self._serve)
 
     def _serve(self, sock: socket.socket) -> None:
-        if len(self._connections) >= MAX_CONNECTIONS:
+        if not self._has_room():
             self._count_refused("too_many_visitors")
             sock.close()
             return
         try:
-            self._connections.add(HttpConnection(self, sock))
+            self._connections[HttpConnection(self, sock)] = None
         except Exception as error:  # noqa: BLE001 - no connection is worth the daemon
             self._count(failure_of(error))
             sock.close()
+
+    def _has_room(self) -> bool:
+        """Whether one more connection may be open; if need be, end the oldest one that has sent no whole request."""
+        for connection in list(self._connections):
+            if len(self._connections) < MAX_CONNECTIONS:
+                break
+            if not connection.has_request():
+                connection.end("too_many_visitors")
+        return len(self._connections) < MAX_CONNECTIONS
 
     def has_time(self) -> bool:
         """Whether requests have not used up their share of this round; the others wait for one of the next."""
@@ -131,7 +141,7 @@ class HttpServer:
 
     def discard(self, connection: HttpConnection, reason: str) -> None:
         """Forget a closed connection; count it if there is a ``reason``."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._count(reason)
 
     def _count(self, reason: str) -> None:
@@ -160,6 +170,18 @@ class HttpConnection:
         self._reason = ""
         self._timer: Timer = self._loop.later(TIMEOUT, lambda: self.end("slow_visitor"))
         self._loop.watch(sock.fileno(), READABLE, self._on_event)
+
+    def has_request(self) -> bool:
+        """Whether a whole request has arrived, or may have; what has arrived is read, if there is time."""
+        if not self._out and self._job is None and self._has_unread():
+            self._on_event(READABLE)
+        return bool(self._out) or self._job is not None or self._has_unread()
+
+    def _has_unread(self) -> bool:
+        try:
+            return bool(self._sock.recv(1, socket.MSG_PEEK))
+        except OSError:  # nothing, or the connection has ended
+            return False
 
     def _on_event(self, events: int) -> None:
         if not self._server.has_time():

@@ -316,17 +316,47 @@ def test_a_slow_visitor_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) 
     assert len(site.server._connections) == 1
 
 
-def test_connections_are_limited_and_a_closed_one_makes_room(site: Site) -> None:
-    held = [site.visit() for _ in range(MAX_CONNECTIONS)]
+def test_connections_are_limited_and_a_new_one_takes_the_place_of_the_oldest_without_a_request(site: Site) -> None:
+    # The oldest has asked, and has not taken its answer.
+    asked = site.visit(get("/large"))
+    held = [site.visit(b"" if number % 2 else b"GET / HTTP/1.1\r\n") for number in range(MAX_CONNECTIONS - 1)]
+    for number in range(3):
+        assert split(site.ask(get("/")))[0] == 200
+        assert site.rest(held[number]) == b""
+        assert refused(site) == {"too_many_visitors": number + 1}
+        held.append(site.visit())
+        assert len(site.server._connections) == MAX_CONNECTIONS
+    held[4].sendall(b"Host: localhost\r\n\r\n")
+    held[5].sendall(get("/"))
+    assert [split(site.rest(visitor))[0] for visitor in held[4:6]] == [200, 200]
+    assert split(site.rest(asked))[2] == LARGE
+    assert refused(site) == {"too_many_visitors": 3}
+
+
+def test_no_connection_that_has_asked_gives_its_place_to_another(site: Site) -> None:
+    held = [site.visit(get("/large")) for _ in range(MAX_CONNECTIONS)]
     assert len(site.server._connections) == MAX_CONNECTIONS
-    assert site.rest(site.visit()) == b""
-    assert len(site.server._connections) == MAX_CONNECTIONS
+    assert site.rest(site.visit(get("/"))) == b""
     assert refused(site) == {"too_many_visitors": 1}
     held[0].close()
     turn_until(site.loop, lambda: len(site.server._connections) < MAX_CONNECTIONS, "a free place")
     assert split(site.ask(get("/")))[0] == 200
-    held[1].sendall(get("/"))
-    assert split(site.rest(held[1]))[0] == 200
+    assert split(site.rest(held[1]))[2] == LARGE
+
+
+@pytest.mark.parametrize("seconds", [3600.0, 1e-9])
+def test_a_request_that_has_arrived_keeps_its_place_before_it_is_read(site: Site, seconds: float) -> None:
+    site.server._round_seconds = seconds
+    visitors = []
+    for _ in range(MAX_CONNECTIONS):
+        visitor = socket.create_connection(site.address)
+        visitor.setblocking(False)
+        site._visitors.append(visitor)
+        visitor.sendall(get("/"))
+        visitors.append(visitor)
+    idle = [socket.create_connection(site.address) for _ in range(MAX_CONNECTIONS)]
+    site._visitors += idle
+    assert [split(site.rest(visitor))[0] for visitor in visitors] == [200] * MAX_CONNECTIONS
 
 
 def test_close_ends_every_visit_and_the_listening(site: Site) -> None:
