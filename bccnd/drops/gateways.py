@@ -79,7 +79,8 @@ DROPS: Final = (
         ),
         serious(
             "no_id",
-            "A connection was closed: it did not send an id (to the broker) or a greeting (to a link) in time.",
+            "A connection was closed: it did not send an id (to the broker) or a greeting (to a link) in time, or "
+            "before another needed its place.",
             "Find the program that connects to the gateway.",
         ),
         usual(

@@ -79,6 +79,8 @@ class SubscriberServer:
                 continue
             self._status.connects += 1
             peer = format_address(address)
+            if len(self.subscribers) >= room:
+                self._end_nameless()
             if len(self.subscribers) < room:
                 sock = CountingSocket(fileno=accepted.detach())
                 subscriber = Subscriber(sock, peer, self, self._settings.queue)
@@ -88,6 +90,12 @@ class SubscriberServer:
                 self._status.drop("too_many_peers")
                 log_peer("peer_refused", "broker", peer, "was refused", "too_many_peers")
                 await asyncio.sleep(0)
+
+    def _end_nameless(self) -> None:
+        """End the oldest connection without an id, if there is one, to make room for another."""
+        oldest = next((subscriber for subscriber in self.subscribers if not subscriber.name), None)
+        if oldest is not None:
+            oldest.end("no_id")
 
     def close(self) -> None:
         """End all connections."""

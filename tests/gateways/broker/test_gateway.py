@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -255,6 +255,22 @@ def test_a_flood_of_requests_waits_its_turn(nowhere: Running) -> None:
         # The first thousands are free, as is what was read with them.
         assert time.monotonic() - began > 2.0
         nowhere.serves(other)
+
+
+def test_connections_without_an_id_give_their_places_to_others_the_oldest_first(tmp_path: Path) -> None:
+    with Running(tmp_path, max_connections=3, hello=600.0) as broker, ExitStack() as stack:
+        first = stack.enter_context(broker.ready(b"C1"))
+        address = "127.0.0.1", broker.tcp
+        silent = [stack.enter_context(socket.create_connection(address, PATIENCE)) for _ in range(2)]
+        wait(lambda: broker.gateway.status.connects == 3, "all to be there")
+        for number, one in enumerate(silent):
+            stack.enter_context(broker.ready(b"LATE%d" % number))
+            assert one.recv(1) == b""
+        broker.serves(first)
+        with broker.sub(b"C4") as refused_one, suppress(ConnectionResetError):
+            assert refused_one.recv(1) == b""
+        dropped = broker.gateway.status.dropped
+        wait(lambda: (dropped.get("no_id"), dropped.get("too_many_peers")) == (2, 1), "the counts")
 
 
 def test_messages_are_not_held_back_to_fill_a_segment() -> None:
