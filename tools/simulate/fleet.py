@@ -31,6 +31,7 @@ def draw_settings(rng: random.Random, folder: Path) -> dict[str, Any]:
         },
         "metrics": {"groups": {"a": "a/>"} if rng.random() < 0.5 else {}},
         "heartbeat": {"interval": rng.choice([0, 0, 5])},
+        "reports": {"max_hosts": rng.choice([2, 4, 1000])},
         # by user, as in a host's configuration; root may do anything
         "access": [
             {"user": "nobody", "publish": ["a/", "b/", "d/", "e/", "!", "rep/"], "tag": True},

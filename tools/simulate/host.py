@@ -73,7 +73,7 @@ class Host:
             "bus": {**settings.get("bus", {}), "path": str(self.path), "mode": "0666"},
             "metrics": {**settings.get("metrics", {}), "listen": f"127.0.0.1:{self.http_port}"},
             # The model expects every datagram.
-            "reports": {"interval": 0},
+            "reports": {"interval": 0, **settings.get("reports", {})},
         }
         own = {key: value for key, value in settings.items() if key != "more"}
         self.config.write_text(json.dumps({**own, **fixed}))

@@ -128,6 +128,22 @@ _ALL: Final = (
         ("net/loop.py", "if error.errno not in EXHAUSTED:", "if True:"),
     ),
     _fault(
+        "report_of_others",
+        "a report is believed about sources of another host",
+        ("fleet/report_format.py", """if any(run.src.partition("/")[0] != host for run in sent):""", "if False:"),
+    ),
+    _fault(
+        "outdated_for_good",
+        "a new daemon with the pid of the one before is not believed while its clock is behind",
+        ("fleet/matrix.py", "if earlier and (row.reports(now) or seq == row.last[1]):", "if earlier:"),
+    ),
+    _fault(
+        "reload_unsigned",
+        "a reload that takes away the signing key fails when it is half applied",
+        ("daemon/daemon.py", "        if not interval:  # the last", "        if False:  # the last"),
+        ("bus/host_reports.py", "        except BadMessage as bad:\n            self._count_refused(bad.reason)\n", ""),
+    ),
+    _fault(
         "trace_of_gone",
         "a trace meets a client whose patterns are being removed, and ends its own client",
         ("bus/clients/receiver_listing.py", "receivers = routes.present(found)", "receivers = tuple(found)"),

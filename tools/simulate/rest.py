@@ -12,6 +12,7 @@ from tools.simulate import interposer
 from tools.simulate.host import Host
 from tools.simulate.local_programs import LocalPrograms
 from tools.simulate.operators import Operators
+from tools.simulate.reporting import Reporting
 from tools.simulate.violation import Violation
 from tools.simulate.world import World
 
@@ -50,6 +51,7 @@ class Rest:
         self._world = world
         self._programs = programs
         self._operators = operators
+        self._reporting = Reporting(world, operators)
         self._base: dict[str, Counter[str]] = {}
         self._base_fds: dict[str, int] = {}
         #: calls that were made to fail before the last rest
@@ -81,6 +83,7 @@ class Rest:
         for clients in list(world.clients.values()):
             for client in list(clients):
                 world.remove(client)
+        self._reporting.check()
         world.run(EMPTY)
         for host in world.hosts:
             self._check_given_back(host)
