@@ -17,6 +17,7 @@ import click
 
 from bccnd.cli.shared import completion as completion  # bash completes as this says
 from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
+from bccnd.cli.shared.standard_streams import make_streams_wait
 from bccnd.cli.shared.stream_errors import fill_closed_streams, reported_streams
 from bccnd.paths import DEFAULT_SOCKET
 from bccnd.version import VERSION
@@ -45,6 +46,7 @@ COMMANDS: Final = {
 
 class _Bccn(LazyGroup):
     def main(self, *args: Any, **extra: Any) -> Any:
+        make_streams_wait()
         with reported_streams(fill_closed_streams()):
             return super().main(*args, **extra)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import signal
 import sys
@@ -22,6 +21,7 @@ from bccnd.cli.diagnosis.top_model import Figures, Row, Snapshot, TrafficCount
 from bccnd.cli.shared.connection import explain, fetch_listing, open_bus
 from bccnd.cli.shared.options import Duration, json_option
 from bccnd.cli.shared.output import cell_width, cut, fail, to_json, visible
+from bccnd.cli.shared.standard_streams import read_input
 from bccnd.client.bus import Connection, Gap, connect
 from bccnd.client.message import Message
 from bccnd.errors import BusError
@@ -108,7 +108,7 @@ class Collector:
         while (left := until - time.monotonic()) > 0:
             for fd, _ in poll.poll(max(1, left * 1000)):
                 if fd == keyboard:
-                    typed = os.read(fd, 64)
+                    typed = read_input(fd, 64)
                     if not typed or _QUIT.intersection(typed):
                         return True
                 elif bus is not None:

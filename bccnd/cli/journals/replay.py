@@ -90,7 +90,7 @@ def replay(
                 fail(f"nothing to replay in {journal_or_capture}: no message matches{_left_out(counts)}")
             if segment is not None and not yes and sys.stdin.isatty():
                 where = "{}:{}".format(*segment)
-                click.confirm(f"All hosts on {where} will receive it. Continue?", abort=True, err=True)
+                _confirm(f"All hosts on {where} will receive it. Continue?")
             paced = _pace(chain([message], messages), player.Clock(speed))
             if segment is None:
                 _publish_here(context.obj, paced)
@@ -101,6 +101,14 @@ def replay(
     except EndpointError as error:
         fail(error.detail)
     click.echo(f"{counts.replayed} messages replayed{_left_out(counts)}")
+
+
+def _confirm(question: str) -> None:
+    """End the command unless the answer is yes. click.confirm reads with the C library, which does not wait if the
+    terminal is non-blocking."""
+    click.echo(f"{question} [y/N]: ", nl=False, err=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise click.Abort
 
 
 def _left_out(counts: Counts) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import time
 from collections import Counter
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bccnd.cli.shared.connection import explain, report_absence
 from bccnd.cli.shared.output import print_notice
+from bccnd.cli.shared.standard_streams import read_input
 from bccnd.client.bus import Connection, Reconnected, Refusal
 from bccnd.core.wire.frames import MAX_PACKET
 from bccnd.errors import BusError
@@ -112,7 +112,7 @@ def _read_lines(bus: Connection, fd: int, reports: RefusalReports) -> Iterator[l
             poll.register(bus.fileno(), select.POLLIN)
             alone = False
         elif fd in ready:
-            chunk = os.read(fd, _CHUNK)
+            chunk = read_input(fd, _CHUNK)
             yield splitter.feed(chunk)
             if not chunk:
                 return

@@ -4,12 +4,12 @@ waits for the other."""
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from bccnd.cli.pipe.operations import MAX_LINE
+from bccnd.cli.shared.standard_streams import read_input, write_output
 
 _CHUNK: Final = 65_536
 #: bytes that may wait to be written before nothing more is read
@@ -38,7 +38,7 @@ class LineReader:
         while chunk:
             self._may_read.acquire()
             try:
-                chunk = os.read(self._fd, _CHUNK)
+                chunk = read_input(self._fd, _CHUNK)
             except OSError:  # a terminal that has gone, or a closed descriptor
                 chunk = b""
             lines = self._split(chunk)
@@ -104,11 +104,11 @@ class LineWriter:
                     self._changed.wait()
                 if not self._lines:
                     return
-                data, self._lines = b"".join(self._lines), []
+                data, self._lines = memoryview(b"".join(self._lines)), []
             size = len(data)
             try:
                 while data:
-                    data = data[os.write(self._fd, data) :]
+                    data = data[write_output(self._fd, data) :]
             except OSError as error:
                 self.error = error
                 self._tell(self._on_broken, error)

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import click
 
+from bccnd.cli.shared.standard_streams import make_streams_wait
+
 #: names by descriptor
 _NAMES: Final = ("standard input", "standard output", "standard error")
 #: what writing to a full or broken file ends with
@@ -67,11 +69,11 @@ class ServerCommand(click.Command):
     """A command that serves, after it may have printed something; any error but one of printing is passed on."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
+        make_streams_wait()
         try:
             return super().main(*args, **extra)
         except OSError as error:
-            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-            if frame.f_code is not click.echo.__code__:
+            if all(frame.f_code is not click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
                 raise
             with reported_streams((), os.path.basename(sys.argv[0])):
                 raise

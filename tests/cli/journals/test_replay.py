@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 import bccnd
 from bccnd.cli.main import main
 from tests.e2e.harness import Daemon, Wire
+from tests.idle import wait_until_idle
 from tests.pipeline.journals import put, row, rows
-from tests.support import BROADCAST, ROOT, free_port
+from tests.support import BROADCAST, PATIENCE, ROOT, free_port
 
 ONE = "20231114T000000Z-00000001"
 
@@ -94,10 +95,12 @@ def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
     command += ["--segment", f"{BROADCAST}:{port}", "--onto-the-network"]
     for answer, status in ((b"n\n", 1), (b"y\n", 0)):
         ours, theirs = pty.openpty()
+        os.set_blocking(theirs, False)  # as a parent may leave it
         with Wire(port) as wire:
-            process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+            process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, cwd=ROOT)
+            wait_until_idle(process)
             os.write(ours, answer)
-            _, output = process.communicate()
+            _, output = process.communicate(timeout=PATIENCE)
             assert (process.returncode, b"All hosts on" in output) == (status, True)
             # On the loopback, what was sent before the process ended is there.
             assert bool(list(wire.rest())) == (not status)

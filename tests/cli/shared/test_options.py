@@ -67,6 +67,7 @@ def test_help_and_completion_name_every_command_in_full_and_load_none() -> None:
         "bccnd.cli.main",
         "bccnd.compiled_modules",
         "bccnd.cli.shared.lazy_group",
+        "bccnd.cli.shared.standard_streams",
         "bccnd.cli.shared.stream_errors",
         "bccnd.core",
         "bccnd.core.wire",

@@ -1,0 +1,86 @@
+"""Standard streams that wait, also where their descriptor is non-blocking: reading for input, writing for room.
+
+O_NONBLOCK is a flag of the open file, which the parent shares and may set at any time, as Node, asyncio and ssh do. So
+it is never changed here, and every read and write expects it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+
+def read_input(fd: int, size: int) -> bytes:
+    """Read at most ``size`` bytes as soon as there are any; none at the end. Raises OSError."""
+    while True:
+        try:
+            return os.read(fd, size)
+        except BlockingIOError:
+            _wait(fd, select.POLLIN)
+
+
+def write_output(fd: int, data: ReadableBuffer) -> int:
+    """Write as much as there is room for, as soon as there is any; return the number of bytes. Raises OSError."""
+    while True:
+        try:
+            return os.write(fd, data)
+        except BlockingIOError:
+            _wait(fd, select.POLLOUT)
+
+
+def _wait(fd: int, events: int) -> None:
+    poll = select.poll()
+    poll.register(fd, events)
+    poll.poll()
+
+
+class _WaitingFile(io.RawIOBase):
+    """A standard stream, below its buffer. Closing it leaves the descriptor open."""
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self.name = name
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def isatty(self) -> bool:
+        return os.isatty(self._fd)
+
+    def readable(self) -> bool:
+        return self._fd == 0
+
+    def writable(self) -> bool:
+        return self._fd != 0
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        data = read_input(self._fd, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def write(self, data: ReadableBuffer) -> int:
+        return write_output(self._fd, data)
+
+
+def make_streams_wait() -> None:
+    """Replace `sys.stdin`, `sys.stdout` and `sys.stderr`, except those that are closed or were replaced before."""
+    if sys.stdin is sys.__stdin__ and isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin = _rebuilt(sys.stdin, 0)
+    if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = _rebuilt(sys.stdout, 1)
+    if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr = _rebuilt(sys.stderr, 2)
+
+
+def _rebuilt(stream: io.TextIOWrapper, fd: int) -> io.TextIOWrapper:
+    raw = _WaitingFile(fd, stream.name)
+    buffer = io.BufferedWriter(raw) if fd else io.BufferedReader(raw)
+    lines = stream.line_buffering or stream.write_through  # the latter with python -u, which has no buffer
+    return io.TextIOWrapper(buffer, stream.encoding, stream.errors, line_buffering=lines)

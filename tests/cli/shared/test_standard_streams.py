@@ -1,0 +1,222 @@
+"""Standard streams that a parent has made non-blocking: every command waits for input, and for room for output."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+
+import bccnd
+from tests.e2e.harness import BIN, Daemon, Wire, datagram
+from tests.idle import wait_until_idle
+from tests.support import BROADCAST, PATIENCE, wait
+
+PIECES: Final = (b"one\n", b"tw", b"o\nthree\n")
+#: messages, of a size of which few fit in a pipe
+MESSAGES: Final = 40
+PAYLOAD: Final = b"x" * 1000
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("streams") / "d") as one:
+        yield one
+
+
+@contextmanager
+def non_blocking_pipe(*, full: bool = False) -> Iterator[tuple[int, int]]:
+    """A pipe of one page, with a file for each end."""
+    ends = os.pipe2(os.O_NONBLOCK)
+    os.write(ends[1], b"-" * (full * fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, 1)))
+    try:
+        yield ends
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+@contextmanager
+def started(
+    daemon: Daemon, *words: str, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE, program: str = "bccn",
+) -> Iterator[subprocess.Popen[bytes]]:  # fmt: skip
+    """A command, which is gone at the end."""
+    socket = ["--socket", str(daemon.bus)] if program == "bccn" else []
+    command = [str(BIN / program), *socket, *words]
+    with subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def feed(process: subprocess.Popen[bytes], writer: int, pieces: Sequence[bytes]) -> None:
+    """Write pieces, each when the one before has been read, and more is waited for."""
+    for piece in pieces:
+        wait_until_idle(process)
+        os.write(writer, piece)
+    wait_until_idle(process)
+
+
+def read_slowly(process: subprocess.Popen[bytes], reader: int) -> bytes:
+    """Read until a process ends, and only when it waits for room."""
+    found = b""
+    deadline = time.monotonic() + 2 * PATIENCE
+    while time.monotonic() < deadline:
+        wait_until_idle(process)
+        ended = process.poll() is not None
+        # A page, even if there is room for more after it: so the command waits for room again and again.
+        while waiting := int.from_bytes(fcntl.ioctl(reader, termios.FIONREAD, bytes(4)), "little"):
+            found += os.read(reader, waiting)
+            if not ended:
+                break
+        if ended:
+            return found
+    raise AssertionError("a command did not end")
+
+
+def outcome(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """The exit status, and what standard error holds."""
+    status = process.wait(PATIENCE)
+    return status, process.stderr.read().decode() if process.stderr else ""
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["pub"], ["one", "two", "three"]),
+        (["pub", "-s"], ["one\ntwo\nthree\n"]),
+        (["pub", "-f", "-"], ["one\ntwo\nthree\n"]),
+    ],
+)
+def test_what_is_published_waits_for_input(daemon: Daemon, words: list[str], wanted: list[str], direct: bool) -> None:
+    words = ["direct", *words, "--segment", f"{BROADCAST}:{daemon.port}"] if direct else words
+    with daemon.connect() as bus, non_blocking_pipe() as (reader, writer):
+        bus.subscribe("in")
+        bus.sync()
+        with started(daemon, *words, "in", stdin=reader) as process:
+            feed(process, writer, PIECES)
+            os.dup2(reader, writer)  # the end of the input
+            assert outcome(process) == (0, "")
+        assert not os.get_blocking(reader), "the flag belongs to the parent"
+        got = [bus.receive(PATIENCE) for _ in wanted]
+        assert [one.text for one in got if isinstance(one, bccnd.Message)] == wanted
+        assert bus.receive(0) is None
+
+
+def test_a_pipe_for_programs_waits_for_input_and_for_room(daemon: Daemon) -> None:
+    line = b'{"op": "publish", "chan": "p/x", "payload": "%s", "id": %d}\n'
+    lines = [b'{"op": "subscribe", "pattern": "p/", "id": 0}\n', *(line % (PAYLOAD, one) for one in range(1, 13))]
+    with (
+        non_blocking_pipe() as (reader, writer),
+        non_blocking_pipe() as (ours, theirs),
+        started(daemon, "pipe", stdin=reader, stdout=theirs) as process,
+    ):
+        feed(process, writer, lines)
+        os.dup2(reader, writer)
+        answers = [json.loads(one) for one in read_slowly(process, ours).splitlines()]
+        assert outcome(process) == (0, "")
+    assert [one["id"] for one in answers if one["event"] == "done"] == list(range(13))
+    assert sum(one["event"] == "message" for one in answers) == 12
+
+
+def test_trace_waits_for_input(daemon: Daemon) -> None:
+    given = b"BCCN1[23]relay02/x/1:1:a|payload"
+    with non_blocking_pipe() as (reader, writer), started(daemon, "trace", stdin=reader) as process:
+        feed(process, writer, [given[:10], given[10:]])
+        os.dup2(reader, writer)
+        assert process.stdout is not None
+        assert b"relay02/x/1" in process.stdout.read()
+        assert outcome(process) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["sub", "out"], ["sub", "--raw", "out"], ["tap", "--json", "-c", "out"]])
+def test_each_message_is_printed_however_slow_the_reader(daemon: Daemon, words: list[str]) -> None:
+    with non_blocking_pipe() as (reader, writer), daemon.connect() as bus, Wire(daemon.port) as wire:
+        before = subscribed(bus)
+        with started(daemon, *words, "-n", str(MESSAGES), stdout=writer) as process:
+            wait(lambda: subscribed(bus) > before or process.poll() is not None, "a subscription")
+            for number in range(MESSAGES):
+                wire.send(datagram(f"{'-'.join(words)}/{number}", 1, "out", PAYLOAD))
+            found = read_slowly(process, reader)
+            assert outcome(process) == (0, "")
+    assert found.count(PAYLOAD) == MESSAGES
+
+
+def subscribed(bus: bccnd.Connection) -> int:
+    return sum(row["subscriptions"] for row in json.loads(bus.ask("!/bccn/stats", "clients"))["items"])
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("bccn", "--help"),
+        ("bccn", "clients"),
+        ("bccn", "sources --json"),
+        ("bccn", "top --once --interval 100ms"),
+        ("bccn", "pub"),
+        ("bccn", "pub bad:channel x"),
+        ("bccnd", "--help"),
+        ("bccnd", "--check --config /nowhere"),
+        ("bccn-sbusd", "-u nobody-of-this-name"),
+    ],
+)
+def test_every_text_waits_for_room(daemon: Daemon, program: str, words: str) -> None:
+    with started(daemon, *words.split(), program=program, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        wanted = process.stdout.read()
+        status = process.wait(PATIENCE)
+    with non_blocking_pipe(full=True) as (reader, writer):
+        with started(daemon, *words.split(), program=program, stdout=writer, stderr=writer) as process:
+            found = read_slowly(process, reader)
+            assert process.wait(PATIENCE) == status
+        assert not os.get_blocking(writer)
+    assert len(found.splitlines()) == len(wanted.splitlines())
+    assert found.strip(b"-")[:10] == wanted[:10]
+    assert b"Traceback" not in found
+
+
+@pytest.mark.parametrize("words", [["sub", ""], ["pipe"]])
+def test_a_reader_that_has_gone_ends_a_command_as_ever(daemon: Daemon, words: list[str]) -> None:
+    line = b'{"op": "subscribe", "pattern": ""}\n'
+    with daemon.connect() as bus, non_blocking_pipe() as (given, giver):
+        reader, writer = os.pipe2(os.O_NONBLOCK)
+        os.write(giver, line)
+        before = subscribed(bus)
+        with started(daemon, *words, stdin=given, stdout=writer) as process:
+            os.close(writer)
+            wait(lambda: subscribed(bus) > before, "a subscription")
+            for _ in range(100):
+                bus.publish("a", PAYLOAD)
+            bus.sync(PATIENCE)
+            wait_until_idle(process)
+            os.close(reader)
+            assert outcome(process) == (-signal.SIGPIPE, "")
+
+
+def test_a_terminal_may_be_non_blocking(daemon: Daemon) -> None:
+    ours, theirs = pty.openpty()
+    os.set_blocking(theirs, False)
+    try:
+        with daemon.connect() as bus:
+            bus.subscribe("terminal")
+            bus.sync()
+            with started(daemon, "pub", "terminal", stdin=theirs) as process:
+                feed(process, ours, [b"one\n", b"two\n", b"\x04"])
+                assert outcome(process)[0] == 0
+            got = [bus.receive(PATIENCE) for _ in range(2)]
+            assert [one.text for one in got if isinstance(one, bccnd.Message)] == ["one", "two"]
+    finally:
+        os.close(ours)
+        os.close(theirs)
