@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import grp
-import json
 import os
 import pwd
 import re
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from bccnd.config import SegmentSettings
 from bccnd.core.formats.bus_address import read_address
 from bccnd.core.formats.pem import read_certificates, validity
+from bccnd.core.formats.strict_json import parse_json
 from bccnd.errors import BadAddress, BadKey, StartError
 from bccnd.key_files import read_key, read_public_key
 from bccnd.net.segment_opening import UdpOptions, grow_receive_buffer, open_udp
@@ -64,7 +64,7 @@ def run(*command: str) -> str:
 def run_json(*command: str) -> Any:
     """The same of a command that prints JSON."""
     try:
-        return json.loads(run(*command) or "[]")
+        return parse_json(run(*command) or "[]")
     except ValueError as error:
         raise ProbeError(f"{command[0]} printed no JSON") from error
 

@@ -12,6 +12,7 @@ import struct
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from bccnd.core.formats.strict_json import parse_json
 from bccnd.errors import JournalError
 
 #: the version of the first record of a log
@@ -63,7 +64,7 @@ class Head:
 def read_head(data: bytes) -> Head:
     """Raises JournalError: bad_log."""
     try:
-        head: dict[str, Any] = json.loads(data)
+        head: dict[str, Any] = parse_json(data)
         if head["form"] != _FORM:
             raise ValueError("form")
         causes = head.get("causes") or [""] * len(head["stretches"])

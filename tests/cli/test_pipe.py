@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import bccnd
-from bccnd.cli.pipe.operations import MAX_LINE, BadLineError, read_operation
+from bccnd.cli.pipe.operations import MAX_LEVELS, MAX_LINE, BadLineError, read_operation, write_line
+from bccnd.core.formats.strict_json import nested_deeper
 from tests.e2e.harness import BIN, Daemon
 from tests.support import PATIENCE, Closing, wait
 
@@ -144,7 +147,7 @@ def test_each_refusal_belongs_to_its_operation(pipe: Pipe) -> None:
         {"op": "publish", "chan": "x", "payload": "fine"},
         {"op": "publish", "chan": "x", "payload": long, "id": 4},
         {"op": "publish", "chan": "two words", "id": 5},
-        {"op": "publish", "chan": "a\0b"},
+        {"op": "publish", "chan": "a b"},
         {"op": "send_to", "to": "", "id": 6},
         {"op": "unsubscribe", "pattern": "never", "id": 7},
         {"op": "subscribe", "pattern": "y" * 1100, "id": 8},
@@ -153,7 +156,7 @@ def test_each_refusal_belongs_to_its_operation(pipe: Pipe) -> None:
     )
     lines = pipe.take(12)
     unnumbered = [line for line in lines if "id" not in line]
-    assert sorted(unnumbered, key=str) == sorted([refused("too_long", "x"), refused("bad_channel", "a\0b")], key=str)
+    assert sorted(unnumbered, key=str) == sorted([refused("too_long", "x"), refused("bad_channel", "a b")], key=str)
     assert [line for line in lines if "id" in line] == [
         {"event": "done", "id": 1},
         refused("too_long", "x", id=2),
@@ -185,6 +188,15 @@ BAD = [
     b'{"op": "publish", "chan": "a", "payload": "' + b"x" * MAX_LINE + b'"}',
     b"[" * 100_000,
     b"\xff\xfe",
+    *(
+        b'{"op": "sync", "id": %b}' % value
+        for value in (b"NaN", b"-Infinity", b"[1e999]", b'{"a": -1e400}', b"9" * 5000)
+    ),
+    *(b'{"op": "sync", "id": %b1%b}' % (b"[" * levels, b"]" * levels) for levels in (65, 970, 5000)),
+    b'{"op": "subscribe", "pattern": "\\u0000x"}',
+    b'{"op": "unsubscribe", "pattern": "a\\u0000"}',
+    b'{"op": "publish", "chan": "a\\u0000b"}',
+    b'{"op": "send_to", "to": "a\\u0000b"}',
 ]
 
 
@@ -293,3 +305,23 @@ def test_ends_as_other_programs_do(daemon: Daemon, tmp_path: Path) -> None:
         process.stdin.write(b'{"op": "whoami"}\n')
         process.stdin.flush()
         assert process.wait(PATIENCE) == -signal.SIGPIPE
+
+
+ids = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**4000), 10**4000)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(ids, st.integers(0, 60))
+def test_an_id_comes_back_as_it_was(value: object, levels: int) -> None:
+    for _ in range(levels):
+        value = [value]
+    if nested_deeper(value, MAX_LEVELS):
+        return
+    answers = read_operation(json.dumps({"op": "sync", "id": value}).encode()).answers
+    assert json.loads(write_line("done", answers))["id"] == value

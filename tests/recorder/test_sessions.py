@@ -10,6 +10,10 @@ from bccnd.errors import JournalError
 from bccnd.recorder.sessions import Head, Session, pack_alive, read_alive, read_head
 
 TIMES = st.integers(0, 2**60)
+EXTREME = [
+    b"[" * 100_000,
+    b'{"form": 1, "host": "", "journal": "", "first": 1e999, "version": "", "stretches": []}',
+]
 CAUSES = st.sampled_from(["", "start", "suspend"])
 STRETCHES = st.lists(st.builds(Session, TIMES, TIMES, st.integers(0, 2**40), st.integers(0, 2**40), CAUSES), max_size=3)
 
@@ -19,7 +23,10 @@ def test_a_beginning_can_be_read_again(head: Head) -> None:
     assert read_head(head.pack()) == head
 
 
-@given(st.binary(max_size=30) | st.sampled_from([b"[]", b"{}", b'{"form": 2}', b"null", b'{"form": 1, "host": 1}']))
+@given(
+    st.binary(max_size=30)
+    | st.sampled_from([b"[]", b"{}", b'{"form": 2}', b"null", b'{"form": 1, "host": 1}', *EXTREME])
+)
 def test_what_is_no_beginning(data: bytes) -> None:
     with pytest.raises(JournalError):
         read_head(data)

@@ -10,6 +10,7 @@ import json
 from typing import Any, Final
 
 from bccnd.bus.clients.client import Client
+from bccnd.core.formats.strict_json import parse_json
 from bccnd.core.observing.counters import read_count
 
 #: families of the recorder's metrics, and the names in them; both are the same where there is but one
@@ -32,11 +33,11 @@ class RecorderReports:
     def report(self, client: Client, text: bytes) -> bool:
         """Keep what a recorder has dropped since it was started; return False for bytes that are no report."""
         try:
-            found: Any = json.loads(text) if len(text) <= MAX_REPORT else None
+            found: Any = parse_json(text) if len(text) <= MAX_REPORT else None
             if not isinstance(found, dict):
                 return False
             counts = {key: read_count(found[key]) for key in map(_key, RECORDED) if key in found}
-        except (ValueError, TypeError, OverflowError, RecursionError):
+        except ValueError:
             return False
         self._counts = {one: old for one, old in self._counts.items() if one.open}
         self._counts[client] = counts

@@ -160,8 +160,6 @@ class BusPipe:
         pending = self._begin(operation, key)
         if operation.name == "send_to" and not operation.target:
             pending.refuse("bad_target")
-        elif b"\0" in key:
-            pending.refuse("bad_channel")
         else:
             message = Outgoing(frames.message(key, operation.payload), self._session.published)
             message.on_failed = partial(self._fail, pending)

@@ -11,9 +11,12 @@ from bccnd.cli.messages.sub import message_fields
 from bccnd.cli.shared.output import text_fields
 from bccnd.client.events import Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import Message, to_bytes
+from bccnd.core.formats.strict_json import nested_deeper, parse_json
 
 #: bytes of a line
 MAX_LINE: Final = 1 << 20
+#: levels of lists and objects in an id
+MAX_LEVELS: Final = 64
 
 _PAYLOAD: Final = ("payload", "payload_base64")
 #: the fields that each operation must have, and those that it may have; every one may have an id
@@ -47,8 +50,8 @@ def read_operation(line: bytes) -> Operation:
     if len(line) > MAX_LINE:
         raise BadLineError(f"a line has at most {MAX_LINE} bytes")
     try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        fields = parse_json(line)
+    except ValueError as error:
         raise BadLineError(f"the line is not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise BadLineError("a line must be a JSON object")
@@ -57,6 +60,8 @@ def read_operation(line: bytes) -> Operation:
     if known is None:
         raise BadLineError(f"op must be one of {', '.join(_OPERATIONS)}")
     answers = {"id": fields.pop("id")} if "id" in fields else {}
+    if nested_deeper(answers.get("id"), MAX_LEVELS):
+        raise BadLineError(f"an id has at most {MAX_LEVELS} levels")
     required, optional = known
     for field in required:
         if field not in fields:
@@ -66,6 +71,8 @@ def read_operation(line: bytes) -> Operation:
             raise BadLineError(f"{name} has no {field}")
         if not isinstance(value, str):
             raise BadLineError(f"{field} is text")
+        if field in required and "\0" in value:
+            raise BadLineError(f"{field} holds a NUL, where it would end")
     return Operation(name, to_bytes(fields.get(required[0], "") if required else ""), _payload(fields), answers)
 
 

@@ -31,6 +31,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from bccnd.core.formats.strict_json import parse_json
+
 VERSION: Final = 1
 
 HEAD: Final = 1
@@ -139,7 +141,7 @@ def read_counts(one: Record) -> dict[str, Any]:
 
 def _read_json(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        found = parse_json(body)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -8,7 +8,6 @@ is stored survives a power loss, and is in one file.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sqlite3
 import time
@@ -17,6 +16,7 @@ from contextlib import closing, suppress
 from typing import Final
 
 from bccnd import log
+from bccnd.core.formats.strict_json import parse_json
 from bccnd.gateways.broker.sessions import Record, Sessions
 
 _SCHEMA: Final = """
@@ -139,7 +139,7 @@ def _former(path: str) -> str:
 def parse_former(text: bytes) -> list[Record]:
     """Read a file of the former format, which has a character for each byte. Raises ValueError."""
     try:
-        state = json.loads(text)
+        state = parse_json(text)
         if state["format"] != "bccnd-broker-1":
             raise ValueError("its format is unknown")
         return [
@@ -150,7 +150,7 @@ def parse_former(text: bytes) -> list[Record]:
             )
             for one in state["ids"]
         ]
-    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (LookupError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"its structure is wrong ({error!r})") from error
 
 

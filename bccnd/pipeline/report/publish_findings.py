@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from bccnd.core.formats.strict_json import parse_json
 from bccnd.errors import PipelineError
 from bccnd.pipeline.lake import delta, place
 from bccnd.pipeline.report import formatting as fmt
@@ -74,11 +75,11 @@ class Published:
         with place.usable(where):
             text = self._root.text(STATE)
         try:
-            entries = json.loads(text)["published"] if text else {}
+            entries = parse_json(text)["published"] if text else {}
             self._published = {
                 str(name): (int(severity), float(weight)) for name, (severity, weight) in entries.items()
             }
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
             raise PipelineError(
                 "bad_state", f"{self._root.at(STATE)} is damaged", "remove it: all findings will be published again"
             ) from error

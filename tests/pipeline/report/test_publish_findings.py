@@ -84,7 +84,8 @@ def test_a_finding_is_published_again_only_when_it_became_worse_or_came_back(tmp
 
 def test_a_damaged_state_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "_state").mkdir()
-    for broken in ("{", "[]", "null", '{"published": 7}', '{"published": {"x": "y"}}'):
+    extreme = "[" * 100_000, '{"published": {"x": [1e999, 1]}}', f'{{"published": {{"x": [1, {"9" * 400}]}}}}'
+    for broken in ("{", "[]", "null", '{"published": 7}', '{"published": {"x": "y"}}', *extreme):
         (tmp_path / STATE).write_text(f"{broken}\n")
         with refused("bad_state", kind=PipelineError):
             Published(str(tmp_path))
