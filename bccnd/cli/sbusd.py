@@ -23,6 +23,8 @@ from bccnd.bus.server import Bus, Entrance
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.stream_errors import ServerCommand
 from bccnd.core.formats.bus_address import read_address, write_address
+from bccnd.core.formats.quoting import quote
+from bccnd.core.formats.units import parse_whole
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.wire.identity_format import identity, tagged
@@ -217,10 +219,14 @@ def _close_standard_streams() -> None:
 
 
 def _uid_of(user: str) -> int:
+    number = parse_whole(user)
     try:
-        return int(user) if user.isascii() and user.isdigit() else pwd.getpwnam(user).pw_uid
-    except KeyError:
-        raise click.UsageError(f"-u {user}: no such user") from None
+        uid = pwd.getpwnam(user).pw_uid if number is None else number
+    except (KeyError, ValueError):
+        uid = -1
+    if not 0 <= uid < (1 << 32) - 1:
+        raise click.UsageError(f"-u {quote(user)}: no such user")
+    return uid
 
 
 def _fail(message: str) -> NoReturn:

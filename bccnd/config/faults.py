@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from bccnd.config.document import Document
 from bccnd.config.schema import Settings
-from bccnd.config.values import quote
+from bccnd.core.formats.quoting import quote
 from bccnd.errors import ConfigError, Fault
 
 #: reasons for pydantic's kinds of errors, in the terms of YAML

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from bccnd.config.values import Bytes, Listen, Seconds, Section, Text, as_tuple, quote, refuse
+from bccnd.config.values import Bytes, Listen, Seconds, Section, Text, as_tuple, refuse
+from bccnd.core.formats.quoting import quote
 
 
 def parse_payload_rules(value: object) -> object:

@@ -15,7 +15,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from bccnd.config.values import Text, quote, refuse
+from bccnd.config.values import Text, refuse
+from bccnd.core.formats.quoting import quote
 from bccnd.errors import BadKey
 from bccnd.key_files import passed_key, read_key, read_public_key
 from bccnd.paths import KEY_FOLDER

@@ -12,11 +12,10 @@ from pydantic_core import PydanticCustomError
 
 from bccnd.core.formats import units
 from bccnd.core.formats.bus_address import read_address
+from bccnd.core.formats.quoting import quote
 from bccnd.core.wire.bccn1 import check_src
 from bccnd.errors import BadAddress, BadDatagram
 
-#: a thousand years
-_MAX_SECONDS: Final = 3.2e10
 #: bytes of a program's name that the kernel keeps
 MAX_PROGRAM_NAME: Final = 15
 _LINK_URL: Final = re.compile(r"(tcp|tls\+tcp|ipc|abstract)://(.+)")
@@ -34,17 +33,6 @@ def refuse(reason: str, remedy: str) -> PydanticCustomError:
     return PydanticCustomError("bccnd", "{reason}", {"reason": reason, "remedy": remedy})
 
 
-def quote(value: object) -> str:
-    """Write a value from the file in a message, shortened."""
-    if value is None:
-        return "nothing"
-    try:
-        text = repr(value)
-    except ValueError:  # Python refuses to write numbers of thousands of digits
-        return "a number with too many digits"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def check_text(value: str) -> str:
     """Refuse characters that no name, path or pattern can hold."""
     if not value.isprintable():
@@ -55,9 +43,9 @@ def check_text(value: str) -> str:
 def parse_duration(value: object) -> float:
     """Parse a number of seconds, or ``200ms``, ``5s``, ``10m``, ``24h``, ``7d``."""
     seconds = units.parse_duration(value) if isinstance(value, str) else None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_SECONDS:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= units.MAX_SECONDS:
         seconds = float(value)
-    if seconds is None or not 0 <= seconds <= _MAX_SECONDS:
+    if seconds is None:
         raise refuse(
             f"{quote(value)} is not a duration", "write a number of seconds, or a number with ms, s, m, h or d"
         )
@@ -66,7 +54,7 @@ def parse_duration(value: object) -> float:
 
 def parse_size(value: object) -> int:
     """Parse a number of bytes, or ``64KiB``, ``4MiB``, ``1GiB``."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= units.MAX_SIZE:
         return value
     size = units.parse_size(value) if isinstance(value, str) else None
     if size is None:

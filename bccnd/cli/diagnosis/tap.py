@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import click
 
 from bccnd.cli.shared.connection import explain, fetch_listing, matcher, open_bus, receive_messages
-from bccnd.cli.shared.options import SegmentAddress, color_option, count_options, deadline_after, json_option
+from bccnd.cli.shared.options import SegmentAddress, Whole, color_option, count_options, deadline_after, json_option
 from bccnd.cli.shared.output import (
     REFUSED,
     clock,
@@ -214,7 +214,7 @@ def _read_verdicts(_context: click.Context, _param: click.Parameter, words: Sequ
     "--refused", is_flag=True, help="Only datagrams that are not delivered, including this host's own (looped)."
 )
 @click.option("-s", "--source", "sources", metavar="PREFIX", multiple=True, help="Only this sender and those below it.")
-@click.option("--seq", type=click.IntRange(0, bccn1.MAX_SEQ), help="Only datagrams with this number.")
+@click.option("--seq", type=Whole(0, bccn1.MAX_SEQ), help="Only datagrams with this number.")
 @click.option("-c", "--channel", "channels", metavar="PATTERN", multiple=True, help="Only channels that match.")
 @click.option("--segment", metavar="NAME", help="Only this segment: its name, or ADDRESS:PORT.")
 @click.option(

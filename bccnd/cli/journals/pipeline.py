@@ -20,6 +20,8 @@ from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
 from bccnd.cli.shared.options import Duration, compose, json_option
 from bccnd.cli.shared.output import fail, print_notice, to_json
 from bccnd.cli.shared.progress import show_steps
+from bccnd.core.formats.quoting import quote
+from bccnd.core.formats.units import parse_heap
 from bccnd.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 #: reasons for exit code 2: errors of the command line
 _USAGE: Final = ("bad_master", "bad_memory")
+#: seconds that old tables are kept, or days stay open: ten years
+_LONGEST: Final = 3653 * 86_400
 #: files that a summary names
 _NAMED: Final = 10
 
@@ -61,21 +65,28 @@ def _settings(_context: click.Context, _param: click.Parameter, values: tuple[st
     return found
 
 
+def _memory(_context: click.Context, _param: click.Parameter, value: str) -> str:
+    if parse_heap(value) is None:
+        raise click.BadParameter(f"{quote(value)} is not a size of memory: write 512m or 2g")
+    return value
+
+
 def _days(_context: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
     found = value.split(",") if value else []
     for day in found:
         try:
+            day.encode("ascii")  # the digits of other scripts are digits to Python
             datetime.datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=datetime.UTC)
         except ValueError:
             raise click.BadParameter(
-                f"{day!r} is not a day: write 2026-03-01, or several separated by commas"
+                f"{quote(day)} is not a day: write 2026-03-01, or several separated by commas"
             ) from None
     return found
 
 
 _keep_option: Final = click.option(
     "--keep",
-    type=Duration(3600),
+    type=Duration(3600, _LONGEST),
     default="24h",
     metavar="TIME",
     help="Time for which replaced versions of the tables stay readable.",
@@ -83,7 +94,7 @@ _keep_option: Final = click.option(
 #: what every command that runs on Spark has
 spark_options: Final = compose(
     click.option("--master", metavar="URL", help="Where Spark runs: local[N], spark://HOST:7077, ...; else $MASTER."),
-    click.option("--memory", metavar="SIZE", default="2g", help="Maximal heap of the Spark driver."),
+    click.option("--memory", metavar="SIZE", default="2g", callback=_memory, help="Maximal heap of the Spark driver."),
     click.option("--conf", metavar="K=V", multiple=True, callback=_settings, help="Setting of Spark; repeatable."),
 )
 _tables_option: Final = click.option(
@@ -135,7 +146,7 @@ def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool
 @click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Time between two passes.")
 @click.option(
     "--final-after",
-    type=Duration(),
+    type=Duration(most=_LONGEST),
     default="7d",
     metavar="TIME",
     help="Age, in whole days, after which a day is final; 0: never.",

@@ -9,6 +9,7 @@ import click
 from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.cli.shared.connection import explain, open_bus
 from bccnd.cli.shared.lazy_group import complete_files
+from bccnd.cli.shared.options import Whole
 from bccnd.cli.shared.output import REFUSED, fail, print_notice
 from bccnd.core.wire.bccn1 import check_chan
 from bccnd.errors import BadDatagram, JournalError
@@ -20,7 +21,7 @@ _SEVERITIES = ["urgent", "look", "note"]
 @click.argument("tables", shell_complete=complete_files)
 @click.option("--channel", required=True, metavar="CHAN", help="Channel to publish on.")
 @click.option("--severity", type=click.Choice(_SEVERITIES), default="look", help="Lowest severity to publish.")
-@click.option("--days", type=click.IntRange(1, 3650), default=1, help="How many of the latest days to consider.")
+@click.option("--days", type=Whole(1, 3650), default=1, help="How many of the latest days to consider.")
 @click.option("--local", is_flag=True, help="Publish to programs on this host only.")
 @click.option("--dry-run", is_flag=True, help="Print the messages instead of publishing them.")
 @click.pass_obj

@@ -5,7 +5,6 @@ They are broadcast on a segment only with two options, and on a terminal only af
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -21,6 +20,8 @@ from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.options import SegmentAddress, given_options, period_options, port_option
 from bccnd.cli.shared.output import REFUSED, fail
 from bccnd.cli.shared.progress import show_progress
+from bccnd.core.formats.quoting import quote
+from bccnd.core.formats.units import parse_number
 from bccnd.errors import BusError, EndpointError, JournalError
 
 if TYPE_CHECKING:
@@ -31,12 +32,9 @@ def _read_speed(_context: click.Context, _param: click.Parameter, value: str) ->
     """Return how many times faster than it was recorded; 0 for ``max``."""
     if value == "max":
         return 0.0
-    try:
-        speed = float(value)
-    except ValueError:
-        speed = math.nan
-    if not 0.001 <= speed <= 1e6:
-        raise click.BadParameter(f"{value!r} is neither 'max' nor a number from 0.001 to 1000000")
+    speed = parse_number(value)
+    if speed is None or not 0.001 <= speed <= 1e6:
+        raise click.BadParameter(f"{quote(value)} is neither 'max' nor a number from 0.001 to 1000000")
     return speed
 
 

@@ -14,7 +14,7 @@ from bccnd.cli.messages.pub import PublishCommand, payload_options, read_payload
 from bccnd.cli.messages.sub import message_options, print_messages
 from bccnd.cli.shared.connection import matcher, receive_until
 from bccnd.cli.shared.lazy_group import Entry, LazyGroup
-from bccnd.cli.shared.options import SegmentAddress, compose, deadline_after, key_options, read_keys
+from bccnd.cli.shared.options import SegmentAddress, Whole, compose, deadline_after, key_options, read_keys
 from bccnd.cli.shared.output import fail
 from bccnd.client.message import Message, to_bytes
 from bccnd.core.wire import bccn1
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 endpoint_options: Final = compose(
     click.option("--name", metavar="SRC", help="The source to publish as; by default HOST/bccn/PID."),
     click.option("--interface", metavar="NAME", help="Use only this interface."),
-    click.option(
-        "--hop-limit", type=click.IntRange(1, 255), default=1, help="The number of routers that multicast may pass."
-    ),
+    click.option("--hop-limit", type=Whole(1, 255), default=1, help="The number of routers that multicast may pass."),
     key_options,
 )
 _segment_option: Final = click.option(

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 import click
 
 from bccnd.cli.shared.connection import open_bus, set_tag
-from bccnd.cli.shared.options import Duration, compose
+from bccnd.cli.shared.options import Duration, Whole, compose
 from bccnd.cli.shared.output import REFUSED, print_notice
 from bccnd.core.wire.frames import MAX_PACKET
 
@@ -20,14 +20,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _NEGATIVE: Final = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
+#: seconds between two repeats: a year
+_LONGEST: Final = 366 * 86_400
 #: what `bccn pub` and `bccn direct pub` have in common
 payload_options: Final = compose(
     click.argument("channel"),
     click.argument("payload", required=False),
     click.option("-f", "--file", type=click.File("rb"), help="Publish the content of this file as one message."),
     click.option("-s", "--stdin", "whole", is_flag=True, help="Publish all of standard input as one message."),
-    click.option("--repeat", metavar="N", type=click.IntRange(min=1), help="Publish the message N times."),
-    click.option("--interval", metavar="TIME", type=Duration(), help="Time between two repeats, like 500ms."),
+    click.option("--repeat", metavar="N", type=Whole(min=1), help="Publish the message N times."),
+    click.option(
+        "--interval", metavar="TIME", type=Duration(most=_LONGEST), help="Time between two repeats, like 500ms."
+    ),
 )
 tag_option: Final = click.option("--tag", metavar="TEXT", help="Use the identity <host>/bccn/<pid>/TEXT.")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import math
 import re
+import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -16,7 +16,8 @@ from click.core import ParameterSource
 from bccnd.cli.shared.completion import complete_signers
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.output import SAFE_NUMBERS
-from bccnd.core.formats.units import parse_duration
+from bccnd.core.formats.quoting import quote
+from bccnd.core.formats.units import MAX_SECONDS, parse_duration, parse_number, parse_whole
 
 F = TypeVar("F", bound=Callable[..., Any])
 if TYPE_CHECKING:
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
 else:  # not generic before click 8.3
     ParamType = click.ParamType
 
-_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?(e[0-9]+)?|inf")
+
+class Whole(click.IntRange):
+    """A whole number in ASCII digits, of at most 63 bits unless there is a limit."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = parse_whole(value) if isinstance(value, str) else value
+        if number is None or (self.max is None and number > sys.maxsize):
+            self.fail(f"{quote(value)} is not a whole number{f' from {self.min}' if self.min else ''}", param, ctx)
+        return super().convert(number, param, ctx)
 
 
 class Duration(ParamType):
@@ -32,16 +41,20 @@ class Duration(ParamType):
 
     name = "time"
 
-    def __init__(self, least: float = 0.0, most: float = math.inf) -> None:
+    def __init__(self, least: float = 0.0, most: float = MAX_SECONDS) -> None:
         self._least = least
         self._most = most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value)
-        seconds = float(text) if _NUMBER.fullmatch(text) else parse_duration(text)
+        seconds = parse_number(text)
+        if seconds is None:
+            seconds = parse_duration(text)
         if seconds is None or not self._least <= seconds <= self._most:
-            bounds = f" from {self._least:g} to {self._most:g} s" if self._most < math.inf else ""
-            self.fail(f"{value!r} is not a duration{bounds}: write 500ms, 30s, 5m or a number of seconds", param, ctx)
+            bounds = f" from {self._least:g} to {self._most:g} s" if self._most < MAX_SECONDS else ""
+            self.fail(
+                f"{quote(value)} is not a duration{bounds}: write 500ms, 30s, 5m or a number of seconds", param, ctx
+            )
         return seconds
 
 
@@ -59,6 +72,14 @@ class Moment(ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
+        if (found := self._parse(value)) is None:
+            known = "2026-11-21, 2026-11-21T10:30 (UTC), ...+01:00, or 15m for how long ago"
+            self.fail(f"{quote(value)} is not a time: write {known}", param, ctx)
+        if found < 0:
+            self.fail(f"{quote(value)} is before 1970", param, ctx)
+        return found
+
+    def _parse(self, value: str) -> int | None:
         if (ago := parse_duration(value)) is not None:
             return round((time.time() - ago) * 1_000_000)
         try:
@@ -68,8 +89,7 @@ class Moment(ParamType):
                 at += datetime.timedelta(days=1)
             return round(at.timestamp() * 1_000_000)
         except (ValueError, OverflowError):
-            known = "2026-11-21, 2026-11-21T10:30 (UTC), ...+01:00, or 15m for how long ago"
-            self.fail(f"{value!r} is not a time: write {known}", param, ctx)
+            return None
 
 
 class SegmentAddress(ParamType):
@@ -86,7 +106,7 @@ class SegmentAddress(ParamType):
         except ValueError:
             address = ""
         if not found or not address or not 0 < int(found[2] or 5400) < 65_536:
-            self.fail(f"{value!r} is not a segment: write ADDRESS:PORT, like 255.255.255.255:5400", param, ctx)
+            self.fail(f"{quote(value)} is not a segment: write ADDRESS:PORT, like 255.255.255.255:5400", param, ctx)
         return address, int(found[2] or 5400)
 
 
@@ -122,7 +142,7 @@ def json_option(text: str = "Print one JSON object per line.") -> Callable[[F], 
 color_option = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
 )
-port_option = click.option("--port", type=click.IntRange(1, 65_535), default=5400, help="UDP port.")
+port_option = click.option("--port", type=Whole(1, 65_535), default=5400, help="UDP port.")
 period_options = compose(
     click.option(
         "--since", "--from", metavar="TIME", type=Moment(), help="Start of the period: a UTC time, or 15m ago."
@@ -136,7 +156,7 @@ period_options = compose(
 def count_options(what: str) -> Callable[[F], F]:
     """Return the options that limit a command that otherwise never ends."""
     return compose(
-        click.option("-n", "--count", type=click.IntRange(min=1), help=f"End after so many {what}."),
+        click.option("-n", "--count", type=Whole(min=1), help=f"End after so many {what}."),
         click.option(
             "-t", "--timeout", metavar="TIME", type=Duration(), help="End after this time; exit 5 if -n is unmet."
         ),

@@ -30,6 +30,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import bccnd
+from bccnd.core.formats.units import parse_heap
 from bccnd.errors import PipelineError
 from bccnd.pipeline.driver import java_class_archive
 
@@ -83,7 +84,7 @@ def start(
     if not _MASTERS.fullmatch(chosen):
         remedy = "write local[2], spark://host:7077, yarn or k8s://..."
         raise PipelineError("bad_master", f"{chosen!r} is not a Spark master", remedy)
-    if not re.fullmatch(r"[1-9][0-9]*[mgMG]", memory):
+    if parse_heap(memory) is None:
         raise PipelineError("bad_memory", f"{memory!r} is not a size of memory", "write 512m or 2g")
     version = _java_version()
     _check_network(chosen)
@@ -133,7 +134,7 @@ def _java_options(master: str, version: str, memory: str, own: Mapping[str, str]
         jars = Path(os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__), "jars")
         paths = [own.get(key) for key in ("spark.driver.extraClassPath", "spark.jars", "spark.jars.packages")]
         paths += [os.environ.get(name) for name in _PATH_VARIABLES]
-        wide = int(memory[:-1]) >= (32 if memory[-1] in "gG" else 32 << 10)  # pointers of other size
+        wide = (parse_heap(memory) or 0) >= 32 << 10  # pointers of other size
         changed = jars.stat().st_mtime_ns if jars.exists() else 0
         relevant = [option for option in given.split() if not option.startswith(("-D", "-Xlog"))]
         options += f" {java_class_archive.options([version, str(jars), changed, paths, wide, relevant])}"

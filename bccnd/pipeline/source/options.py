@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping
 
+from bccnd.core.formats.units import parse_number
 from bccnd.errors import PipelineError
 
 
@@ -36,9 +36,9 @@ class Options:
 
     def number(self, name: str, default: float, least: float, most: float) -> float:
         value = self.text(name)
-        with contextlib.suppress(ValueError):
-            if not value or least <= float(value) <= most:
-                return float(value or default)
+        number = parse_number(value) if value else default
+        if number is not None and (not value or least <= number <= most):
+            return number
         raise bad_option(f"the option {name} is {value!r}", f"use a number from {least:g} to {most:g}")
 
 
