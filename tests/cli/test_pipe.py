@@ -236,9 +236,13 @@ def test_the_daemon_goes_and_comes_back(tmp_path: Path) -> None:
         assert pipe.take(1) == [{"event": "away"}]
         pipe.send({"op": "subscribe", "pattern": "b/", "id": 1}, {"op": "publish", "chan": "b/c", "id": 2})
         daemon.start()
-        lines = pipe.take(4)
-        assert lines[0] == {"event": "back"}
-        assert [line["event"] for line in lines[1:]] in (["done", "message", "done"], ["message", "done", "done"])
+        lines = pipe.take(3)
+        if refused("connection_lost", "b/c", id=2) in lines:  # the start took longer than a message waits
+            assert [line for line in lines if "reason" not in line] == [{"event": "back"}, {"event": "done", "id": 1}]
+        else:
+            lines += pipe.take(1)
+            assert lines[0] == {"event": "back"}
+            assert [line["event"] for line in lines[1:]] in (["done", "message", "done"], ["message", "done", "done"])
         pipe.send({"op": "publish", "chan": "a/b", "payload": "as before"}, {"op": "whoami"}, SYNC)
         assert pipe.find(event="message")["payload"] == "as before"
         assert pipe.find(event="identity")["src"] == name
