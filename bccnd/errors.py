@@ -46,7 +46,7 @@ class EndpointError(BccndError):
 
 
 class BadAddress(BccndError):
-    """Text that is not an address of a bus socket."""
+    """Text that is not an address: of a bus socket, of a host, of a link."""
 
 
 class BadKey(BccndError):

@@ -38,6 +38,8 @@ _READ_AS: Final = {
     "check_program": "name of a program, at most 15 bytes",
     "check_bus_address": "path, @name or /dev/fd/N",
     "check_link_url": "URL of a link",
+    "check_dialled_url": "URL of a link",
+    "check_host_name": "name or address of a host",
     "parse_payload_rules": "true, false, hash, or list of rules",
 }
 #: functions that do not change how a value is written

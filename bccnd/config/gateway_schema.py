@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from bccnd.config.values import Bytes, LinkUrls, Listen, Patterns, Seconds, Section, Text, refuse
+from bccnd.config.values import Bytes, DialledUrls, HostName, LinkUrls, Listen, Patterns, Seconds, Section, Text, refuse
 
 
 class TlsSettings(Section):
@@ -18,7 +18,7 @@ class TlsSettings(Section):
     certificate: Text = Field(min_length=1)
     key: Text = Field(min_length=1)
     #: the name expected in the certificate of a dialled peer; without it, the host that is dialled
-    server_name: Text | None = Field(default=None, min_length=1)
+    server_name: HostName | None = None
     #: which ends must show a certificate
     require: Literal["both", "listener"] = "both"
 
@@ -27,7 +27,7 @@ class NngSettings(Section):
     """Links to bridges of other segments, over NNG BUS."""
 
     listen: LinkUrls = Field(default=(), max_length=16)
-    dial: LinkUrls = Field(default=(), max_length=256)
+    dial: DialledUrls = Field(default=(), max_length=256)
     tls: TlsSettings | None = None
     #: channels sent over links, and those accepted from them
     send: Patterns = Field(default=("",), max_length=1000)

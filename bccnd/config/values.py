@@ -12,13 +12,19 @@ from pydantic_core import PydanticCustomError
 
 from bccnd.core.formats import units
 from bccnd.core.formats.bus_address import read_address
+from bccnd.core.formats.network_address import INTERFACE, check_host, parse_ip, parse_ip_port, parse_link_url
 from bccnd.core.formats.quoting import quote
 from bccnd.core.wire.bccn1 import check_src
 from bccnd.errors import BadAddress, BadDatagram
 
 #: bytes of a program's name that the kernel keeps
 MAX_PROGRAM_NAME: Final = 15
-_LINK_URL: Final = re.compile(r"(tcp|tls\+tcp|ipc|abstract)://(.+)")
+#: what to do about an address, by the reason for which it is refused
+_ADDRESS_REMEDIES: Final = {
+    "no_interface": "write its interface too, like [fe80::1%eth0]:5402",
+    "no_host": "write a name like relay01 or relay01.example.org, or an address; in URLs IPv6 like [2001:db8::1]",
+    "too_long": "choose a shorter one",
+}
 
 
 class Section(BaseModel):
@@ -79,8 +85,8 @@ def parse_mode(value: object) -> int:
 
 def parse_address(value: object) -> str:
     try:
-        return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
-    except ValueError:
+        return str(parse_ip(value if isinstance(value, str) else ""))
+    except BadAddress:
         remedy = "write an IPv4 address like 255.255.255.255, or an IPv6 address like ff02::bcc"
         raise refuse(f"{quote(value)} is not an address", remedy) from None
 
@@ -99,7 +105,7 @@ def parse_segment_address(value: object) -> str:
 
 def check_interface(value: str) -> str:
     """Refuse a name that the kernel does not take: it may have 15 bytes."""
-    if not re.fullmatch(r"[!-.0-~]{1,15}", value):
+    if not INTERFACE.fullmatch(value):
         raise refuse(f"{quote(value)} is not the name of an interface", "write one that 'ip link' shows, like eth0")
     return value
 
@@ -108,17 +114,23 @@ def parse_listen(value: object) -> tuple[str, int] | None:
     """Parse ``host:port`` or ``[host]:port``; ``off`` (which YAML reads as false) is None."""
     if value is None or value is False or value in ("off", ""):
         return None
-    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    host = host.removeprefix("[").removesuffix("]")
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        host = ""
-    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
+        return parse_ip_port(value if isinstance(value, str) else "")
+    except BadAddress as bad:
+        if bad.reason == "no_interface":
+            raise _refuse_address(bad, "") from None
         raise refuse(
             f"{quote(value)} is not an address to listen on", "write address:port, like 127.0.0.1:9540, or off"
-        )
-    return host, int(port)
+        ) from None
+
+
+def check_host_name(value: str) -> str:
+    """Refuse what is neither the name nor the address of a host."""
+    try:
+        check_host(value)
+    except BadAddress as bad:
+        raise _refuse_address(bad, "") from None
+    return value
 
 
 def check_prefix(prefix: str) -> str:
@@ -150,15 +162,26 @@ def check_bus_address(text: str) -> str:
 
 
 def check_link_url(value: str) -> str:
-    """Refuse what a link cannot listen at or dial."""
-    found = _LINK_URL.fullmatch(value)
-    if found is None:
+    """Refuse what a link cannot listen at."""
+    return _check_link_url(value, dials=False)
+
+
+def check_dialled_url(value: str) -> str:
+    """Refuse what a link cannot dial."""
+    return _check_link_url(value, dials=True)
+
+
+def _check_link_url(value: str, *, dials: bool) -> str:
+    try:
+        parse_link_url(value, dials=dials)
+    except BadAddress as bad:
         remedy = "write tls+tcp://host:port, tcp://host:port, or ipc:///path for this host alone"
-        raise refuse(f"{quote(value)} is not the URL of a link", remedy)
-    port = found[2].rpartition(":")[2]
-    if "tcp" in found[1] and not (":" in found[2] and re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= 65_535):
-        raise refuse(f"{quote(value)} has no port", f"write {found[1]}://host:port")
+        raise _refuse_address(bad, remedy) from None
     return value
+
+
+def _refuse_address(bad: BadAddress, remedy: str) -> PydanticCustomError:
+    return refuse(bad.detail, _ADDRESS_REMEDIES.get(bad.reason, remedy))
 
 
 def as_tuple(value: object) -> object:
@@ -183,5 +206,6 @@ Prefix = Annotated[Text, AfterValidator(check_prefix)]
 Program = Annotated[Text, AfterValidator(check_program)]
 BusAddress = Annotated[Text, AfterValidator(check_bus_address)]
 Patterns = ListOf[Text]
-LinkUrl = Annotated[Text, AfterValidator(check_link_url)]
-LinkUrls = ListOf[LinkUrl]
+LinkUrls = ListOf[Annotated[Text, AfterValidator(check_link_url)]]
+DialledUrls = ListOf[Annotated[Text, AfterValidator(check_dialled_url)]]
+HostName = Annotated[Text, AfterValidator(check_host_name)]

@@ -123,6 +123,11 @@ DROPS: Final = (
             "A peer was refused: its certificate is missing, invalid, or not signed by a trusted authority.",
             "Check the certificates (docs/links.md), or find the program that connects.",
         ),
+        serious(
+            "bug",
+            "A connection of a gateway, or a step of its work, failed because of a bug in it; everything else goes on.",
+            "Report the bug with the whole log entry (-o verbose).",
+        ),
     ),
     *family(
         "recorder_dropped_records",

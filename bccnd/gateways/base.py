@@ -10,13 +10,14 @@ import errno
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from bccnd import log
 from bccnd.client.session import Session
 from bccnd.client.transport import Transport
+from bccnd.core.formats.network_address import write_host_port
 from bccnd.core.wire import frames
 from bccnd.drops.catalog import BY_NAME
 from bccnd.errors import StartError
@@ -47,7 +48,8 @@ class Gateway(Protocol):
     async def run(self, stop: asyncio.Event, supervisor: Supervisor | None = None) -> None:
         """Serve until ``stop`` is set, and call ``supervisor.ready`` as soon as all addresses are listened at.
 
-        Raises StartError if it cannot even begin: address_taken, cannot_listen, a certificate that cannot be read.
+        Raises StartError if it cannot even begin: address_taken, cannot_listen, a certificate that cannot be read; and
+        whatever one of its tasks raises.
         """
 
 
@@ -132,16 +134,48 @@ def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "") -
     log.event(event, f"{peer} {what}", about=peer, **fields)
 
 
-def log_loop_errors(gateway: str) -> None:
-    """Log exceptions that reach the running event loop; everything else goes on."""
+def handle_loop_errors(status: Status) -> None:
+    """Log and count exceptions that reach the running event loop; everything else goes on."""
 
     def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        status.drop("bug")
         try:
             raise context.get("exception") or RuntimeError(context.get("message"))
         except Exception:  # noqa: BLE001 - raised for the log to find it
-            log.bug(f"the gateway {gateway} failed because of a bug", gateway=gateway)
+            log.bug(f"the gateway {status.gateway} failed because of a bug", gateway=status.gateway, drop="bug")
 
     asyncio.get_running_loop().set_exception_handler(on_error)
+
+
+class Tasks:
+    """The tasks of a gateway, which end with its context. If one fails, ``stop`` is set, and the context raises its
+    exception: the gateway ends, and is started again."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failure: BaseException | None = None
+
+    def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._on_done)
+        self._tasks.append(task)
+        return task
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failure = self._failure or failure
+            self._stop.set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
 
 
 async def run_every(seconds: float, stop: asyncio.Event, work: Callable[[], None]) -> None:
@@ -198,7 +232,9 @@ def set_tcp_options(sock: socket.socket, *, idle: float, interval: float, timeou
 
 
 def format_address(address: tuple[Any, ...]) -> str:
-    """Return ``host:port`` or ``[host]:port``, IPv4 addresses in IPv6 as IPv4."""
+    """Return ``host:port`` or ``[host]:port``, link-local addresses with their interface, IPv4 in IPv6 as IPv4."""
     host, port = str(address[0]), address[1]
-    host = host.removeprefix("::ffff:") if "." in host else host
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if address[3:] > (0,):
+        with suppress(OSError):  # the interface was just removed
+            host += "%" + socket.if_indextoname(address[3])
+    return write_host_port(host, port)

@@ -92,6 +92,7 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("gateway_dropped", "5ef95cd3c4e646d48dff8529adc62113", logging.WARNING, ("gateway", *_REASON, "count")),
         Event("peer_connected", "d90d6cea75904fa281bf163730bdc3e8", logging.INFO, ("gateway", "peer")),
         Event("peer_gone", "cf6506ffaab746db8ebeb9a02e81e3b5", logging.INFO, ("gateway", "peer")),
+        Event("peer_unreachable", "121d7976edba4a66b427a30713333f78", logging.WARNING, ("gateway", "peer")),
         Event("peer_refused", "a9e1ef9c15e84e178eebdf9bcdf0ee24", logging.WARNING, ("gateway", "peer", *_REASON)),
         Event("peer_ended", "f6117075dc24456a86c9d71345098e72", logging.WARNING, ("gateway", "peer", *_REASON)),
         Event("state_not_written", "3b49cb3e02dc4a89b63aabac54dd6a97", logging.WARNING, ("error",)),

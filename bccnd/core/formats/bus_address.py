@@ -6,6 +6,8 @@ with NULs to its full length; ``/dev/fd/<n>``, an inherited descriptor. Source: 
 
 from __future__ import annotations
 
+import posixpath
+import re
 from typing import Final
 
 from bccnd.errors import BadAddress
@@ -16,6 +18,8 @@ MAX_PATH: Final = 107
 SUN_PATH: Final = 108
 _ABSTRACT: Final = "/dev/unix/abstract/"
 _DESCRIPTOR: Final = "/dev/fd/"
+#: below these are the descriptors of the process that opens a path
+_DESCRIPTOR_PATH: Final = re.compile(r"/dev/(fd/.*|stdin|stdout|stderr)|/proc/(self|thread-self|[0-9]+)/(.*/)?fd/.*")
 
 
 def read_address(text: str) -> str | bytes | int:
@@ -48,6 +52,11 @@ def read_address(text: str) -> str | bytes | int:
     if length > MAX_PATH:
         raise BadAddress("too_long", f"{text} is longer than {MAX_PATH} bytes")
     return text
+
+
+def is_descriptor_path(path: str) -> bool:
+    """Whether a path leads to a descriptor of the process that opens it: another process finds another file there."""
+    return _DESCRIPTOR_PATH.fullmatch(posixpath.normpath(path).replace("//", "/")) is not None
 
 
 def _abstract(name: bytes) -> bytes:

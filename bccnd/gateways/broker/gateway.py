@@ -67,7 +67,7 @@ class BrokerGateway:
 
     async def run(self, stop: asyncio.Event, supervisor: base.Supervisor | None = None) -> None:
         """As `Gateway.run`."""
-        base.log_loop_errors("broker")
+        base.handle_loop_errors(self.status)
         status, local = self.status, not self.settings.broadcast
         on_gap = partial(status.drop, "queue_full")
         try:
@@ -79,7 +79,7 @@ class BrokerGateway:
         effect = "until then publishers reach subscribers, but not the bus"
         remedy = "start it (systemctl start bccnd), or check whether this user may connect"
         self._away = base.AwayReporter("broker", effect, remedy)
-        async with AsyncExitStack() as stack:
+        async with base.Tasks(stop) as self._tasks, AsyncExitStack() as stack:
             stack.callback(base.log_drops, status, _LOGGED)
             await self._open(stack, lambda what: base.wait_to_listen(what, self.takeover, stop, supervisor))
             if supervisor is not None:
@@ -97,6 +97,7 @@ class BrokerGateway:
             path = settings.state and os.path.join(self.folder, settings.state)
             store = SessionStore(path or default_path(settings.tcp, os.environ), server.sessions)
             stack.push_async_callback(store.close)
+            self._start(stack, store.write_changes())
             if trouble := store.load():
                 self.status.drop("state_dropped")
                 text = f"earlier subscriptions are lost: {trouble}"
@@ -124,7 +125,7 @@ class BrokerGateway:
         log.event("gateway_ready", f"the broker serves {' and '.join(where)}", gateway="broker")
 
     def _start(self, stack: AsyncExitStack, work: Coroutine[None, None, None]) -> None:
-        stack.callback(asyncio.create_task(work).cancel)
+        stack.callback(self._tasks.start(work).cancel)
 
     def _on_publications(self, udp: socket.socket) -> None:
         for _ in range(_TURN):

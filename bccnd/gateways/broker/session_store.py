@@ -42,7 +42,6 @@ class SessionStore:
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
         sessions.on_change = self._changed.set
-        self._task = asyncio.create_task(self._write_changes())
 
     def load(self) -> str:
         """Restore what is stored; if that cannot be read, set it aside and return why."""
@@ -56,10 +55,10 @@ class SessionStore:
 
     async def close(self) -> None:
         """Store what is not stored yet."""
-        self._task.cancel()
         await self._write()
 
-    async def _write_changes(self) -> None:
+    async def write_changes(self) -> None:
+        """Store changes soon after they are made, until cancelled."""
         delay = _DELAY
         while await self._changed.wait():
             await asyncio.sleep(delay)

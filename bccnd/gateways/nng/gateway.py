@@ -27,8 +27,8 @@ _ROOM, _BUS_ROOM = 8192, 65_536
 _CHECK, _AGAIN = 0.25, 5.0
 #: the start of messages for links, up to what `frames.read_forwarded` takes apart
 _PASSED: Final = frames.message(frames.LINK, b"")
-#: what filters keep back is as it should be; other refusals are logged for each peer
-_LOGGED: Final = [one for one in REASONS if one not in ("filtered", "nameless", "too_many_peers")]
+#: what filters keep back is as it should be; other refusals are logged for each peer, and bugs with their traceback
+_LOGGED: Final = [one for one in REASONS if one not in ("filtered", "nameless", "too_many_peers", "bug")]
 _SAFE: Final = ("tcp://127.", "tcp://[::1]:", "tcp://localhost:", "tls", "ipc", "abstract")
 
 
@@ -53,9 +53,8 @@ class NngGateway:
     async def run(self, stop: asyncio.Event, supervisor: base.Supervisor | None = None) -> None:
         """As `Gateway.run`."""
         settings, self._loop = self._settings, asyncio.get_running_loop()
-        base.log_loop_errors("nng")
+        base.handle_loop_errors(self.status)
         base.raise_descriptor_limit(settings.max_peers + len(settings.dial) + MAX_GREETING + 64)
-        endpoints = Endpoints(self, self._contexts, room=settings.queue, horizon=self._horizon)
         self._line = FrameConnection(
             self._bus,
             _ROOM,
@@ -63,29 +62,36 @@ class NngGateway:
             on_emptied=lambda: self._from_daemon.mark_empty(now()),
             on_up=self._on_up,
         )
-        try:
-            for url in settings.listen:
-                await base.wait_to_listen(partial(endpoints.listen, url), base.TAKEOVER, stop, supervisor)
-            for url in settings.dial:
-                endpoints.dial(url)
-            for url in (*settings.listen, *settings.dial):
-                if not url.startswith(_SAFE):
-                    remedy = "use tls+tcp with certificates, or accept only trusted hosts there (docs/links.md)"
-                    text = f"every program that reaches {url} can read and send everything that the links carry"
-                    log.event("doubtful_setting", text, remedy=remedy, setting="gateways.nng")
-            listens, dials = (", ".join(urls) or "nothing" for urls in (settings.listen, settings.dial))
-            log.event("gateway_ready", f"nng: listens at {listens}, dials {dials}", gateway="nng")
-            if supervisor is not None:
-                supervisor.ready("serving")
-            self._line.start()
-            await base.run_every(_CHECK, stop, self._check)
-        finally:
-            for link in list(self._links.values()):
-                link.flush()
-                self.status.drop("not_connected", len(link.queue))
-            self.status.drop("not_connected", len(self._line.waiting))
-            self._line.close()
-            base.log_drops(self.status, _LOGGED)
+        async with base.Tasks(stop) as tasks:
+            try:
+                endpoints = Endpoints(self, self._contexts, tasks, room=settings.queue, horizon=self._horizon)
+                await self._open(endpoints, stop, supervisor)
+                await base.run_every(_CHECK, stop, self._check)
+            finally:
+                for link in list(self._links.values()):
+                    link.flush()
+                    self.status.drop("not_connected", len(link.queue))
+                self.status.drop("not_connected", len(self._line.waiting))
+                self._line.close()
+                base.log_drops(self.status, _LOGGED)
+
+    async def _open(self, endpoints: Endpoints, stop: asyncio.Event, supervisor: base.Supervisor | None) -> None:
+        """Listen, dial, and connect to the daemon. Raises StartError."""
+        settings = self._settings
+        for url in settings.listen:
+            await base.wait_to_listen(partial(endpoints.listen, url), base.TAKEOVER, stop, supervisor)
+        for url in settings.dial:
+            endpoints.dial(url)
+        for url in (*settings.listen, *settings.dial):
+            if not url.startswith(_SAFE):
+                remedy = "use tls+tcp with certificates, or accept only trusted hosts there (docs/links.md)"
+                text = f"every program that reaches {url} can read and send everything that the links carry"
+                log.event("doubtful_setting", text, remedy=remedy, setting="gateways.nng")
+        listens, dials = (", ".join(urls) or "nothing" for urls in (settings.listen, settings.dial))
+        log.event("gateway_ready", f"nng: listens at {listens}, dials {dials}", gateway="nng")
+        if supervisor is not None:
+            supervisor.ready("serving")
+        self._line.start()
 
     # -- links
 

@@ -151,12 +151,14 @@ def test_the_loop_goes_on_while_the_disk_is_busy_and_close_waits_for_all(tmp_pat
         async def scenario() -> None:
             found = sessions()
             store = SessionStore(path, found)
+            writing = asyncio.create_task(store.write_changes())
             found.connect(b"C1", 1.0)
             found.subscribe(b"C1", b"first")
             while found.changed:  # then a thread waits for the lock
                 await asyncio.sleep(0.01)
             found.subscribe(b"C1", b"second")
             busy.rollback()
+            writing.cancel()
             await store.close()
 
         asyncio.run(scenario())
