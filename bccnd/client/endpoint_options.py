@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 
 from bccnd.client.message import Data, to_bytes
+from bccnd.core.formats.network_address import parse_ip
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker, usual_algorithm
-from bccnd.errors import EndpointError
+from bccnd.errors import BadAddress, EndpointError
 from bccnd.net.segment_opening import UdpOptions
 
 
@@ -35,11 +35,15 @@ def checker_of(
 
 
 def udp_options(address: str, port: int, bind: str, interface: str | None, hop_limit: int) -> UdpOptions:
-    """Return where the segment is."""
+    """Return where the segment is; its group may have its interface behind it, like ff02::bcc%eth0."""
     try:
-        ipaddress.ip_address(address)
-    except ValueError as wrong:
+        parse_ip(address)
+    except BadAddress as wrong:
         raise EndpointError("bad_address", f"{address!r} is not a numeric address") from wrong
+    address, _, scope = address.partition("%")
+    if scope and interface not in (None, scope):
+        raise EndpointError("bad_address", f"{address}%{scope} is not on the interface {interface}; write one of both")
+    interface = interface or scope or None
     check_range("port", port, 1, 65_535)
     check_range("hop_limit", hop_limit, 1, 255)
     return UdpOptions(

@@ -19,7 +19,9 @@ from typing import Final
 
 from bccnd import log
 from bccnd.core.formats.bus_address import SUN_PATH
+from bccnd.core.formats.network_address import write_host_port
 from bccnd.errors import StartError
+from bccnd.net.host_lookup import look_up
 from bccnd.net.loop import EXHAUSTED, GONE, READABLE, Loop
 from bccnd.net.peer import credentials
 
@@ -243,12 +245,12 @@ def _cannot_create(path: str, error: OSError) -> StartError:
 
 def listen_tcp(host: str, port: int, setting: str = "metrics.listen") -> socket.socket:
     """Open a listening TCP socket for a setting. Raises StartError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = None
     try:
+        family, address = look_up(host, port, socket.SOCK_STREAM)[0]
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
+        sock.bind(address)
         sock.listen(BACKLOG)
     except OSError as error:
         if sock is not None:
@@ -257,7 +259,9 @@ def listen_tcp(host: str, port: int, setting: str = "metrics.listen") -> socket.
         if error.errno == errno.EADDRINUSE:
             remedy = f"find the other program with 'ss -ltnp sport = :{port}', or {remedy}"
         raise StartError(
-            "metrics_refused", f"{setting}: cannot listen on {host}:{port}: {error.strerror}", remedy
+            "metrics_refused",
+            f"{setting}: cannot listen on {write_host_port(host, port)}: {error.strerror}",
+            remedy,
         ) from error
     return sock
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import ipaddress
 import re
 import sys
 import time
@@ -16,8 +15,10 @@ from click.core import ParameterSource
 from bccnd.cli.shared.completion import complete_signers
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.output import SAFE_NUMBERS
+from bccnd.core.formats.network_address import parse_ip
 from bccnd.core.formats.quoting import quote
 from bccnd.core.formats.units import MAX_SECONDS, parse_duration, parse_number, parse_whole
+from bccnd.errors import BadAddress
 
 F = TypeVar("F", bound=Callable[..., Any])
 if TYPE_CHECKING:
@@ -102,8 +103,8 @@ class SegmentAddress(ParamType):
             return value
         found = re.fullmatch(r"(\[[^\]]+\]|[^:#]+)(?:[:#]([0-9]{1,5}))?", value)
         try:
-            address = str(ipaddress.ip_address(found[1].strip("[]"))) if found else ""
-        except ValueError:
+            address = str(parse_ip(found[1].strip("[]"))) if found else ""
+        except BadAddress:
             address = ""
         if not found or not address or not 0 < int(found[2] or 5400) < 65_536:
             self.fail(f"{quote(value)} is not a segment: write ADDRESS:PORT, like 255.255.255.255:5400", param, ctx)

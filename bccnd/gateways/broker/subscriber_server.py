@@ -18,6 +18,7 @@ from bccnd.gateways.broker.sessions import Sessions
 from bccnd.gateways.broker.subscriber import CountingSocket, Subscriber
 from bccnd.gateways.broker.topics import MergedSubscriptions, channel_of
 from bccnd.gateways.status import Status
+from bccnd.net.host_lookup import look_up
 
 #: connections that may wait to be accepted
 _BACKLOG: Final = 1024
@@ -31,16 +32,18 @@ def listen(kind: socket.SocketKind, where: tuple[str, int], silence: float) -> s
 
     Raises StartError: address_taken, cannot_listen.
     """
-    sock = socket.socket(socket.AF_INET6 if ":" in where[0] else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
-    stream = kind == socket.SOCK_STREAM
+    stream, sock = kind == socket.SOCK_STREAM, None
     try:
+        family, address = look_up(*where, kind)[0]
+        sock = socket.socket(family, kind | socket.SOCK_NONBLOCK)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, stream)
-        sock.bind(where)
+        sock.bind(address)
         if stream:
             set_tcp_options(sock, idle=silence / 2, interval=silence / 6, timeout=silence, unsent=65_536)
             sock.listen(_BACKLOG)
     except OSError as error:
-        sock.close()
+        if sock is not None:
+            sock.close()
         key = "tcp" if stream else "udp"
         remedy = f"stop the program that has it ('ss -lnp'), or set another address in gateways.broker.{key}"
         raise cannot_listen(f"on {format_address(where)} ({key.upper()})", error, remedy) from error
