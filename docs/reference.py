@@ -43,7 +43,7 @@ _READ_AS: Final = {
     "parse_payload_rules": "true, false, hash, or list of rules",
 }
 #: functions that do not change how a value is written
-_NEUTRAL: Final = {"as_tuple", "check_text", "number_as_text", "<lambda>"}
+_NEUTRAL: Final = {"as_tuple", "check_text", "check_file", "number_as_text", "<lambda>"}
 _PLAIN: Final = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 #: sections of the manual page without keys
 _OTHERS: Final = {"Name", "Synopsis", "Description", "Files", "Examples", "See also"}

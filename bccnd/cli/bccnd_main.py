@@ -52,7 +52,7 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
     from bccnd.config import RECEIVE_ONLY, load
 
     try:
-        configuration = load(path, resolve=gateway is None)
+        configuration = load(path, resolve=gateway is None, shared=gateway is None and not no_gateways)
     except ConfigError as error:
         if check:
             click.echo(str(error), err=True)

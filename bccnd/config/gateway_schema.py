@@ -7,16 +7,27 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from bccnd.config.values import Bytes, DialledUrls, HostName, LinkUrls, Listen, Patterns, Seconds, Section, Text, refuse
+from bccnd.config.values import (
+    Bytes,
+    DialledUrls,
+    File,
+    HostName,
+    LinkUrls,
+    Listen,
+    Patterns,
+    Seconds,
+    Section,
+    refuse,
+)
 
 
 class TlsSettings(Section):
     """Certificates of links, as files in PEM."""
 
     #: verifies the certificates of peers
-    ca: Text = Field(min_length=1)
-    certificate: Text = Field(min_length=1)
-    key: Text = Field(min_length=1)
+    ca: File = Field(min_length=1)
+    certificate: File = Field(min_length=1)
+    key: File = Field(min_length=1)
     #: the name expected in the certificate of a dialled peer; without it, the host that is dialled
     server_name: HostName | None = None
     #: which ends must show a certificate
@@ -65,7 +76,7 @@ class BrokerSettings(Section):
     #: whether they do where programs of other hosts can publish
     broadcast_strangers: bool = False
     #: file of the subscriptions; without it, one in the state directory
-    state: Text | None = Field(default=None, min_length=1)
+    state: File | None = Field(default=None, min_length=1)
     #: each takes a descriptor and a queue
     max_connections: int = Field(default=1024, ge=1, le=100_000)
     #: known ids, connected or not
@@ -104,3 +115,8 @@ class GatewaySettings(Section):
 
     nng: NngSettings | None = None
     broker: BrokerSettings | None = None
+
+    @property
+    def configured(self) -> bool:
+        """Whether there is any gateway."""
+        return self.nng is not None or self.broker is not None

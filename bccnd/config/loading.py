@@ -13,6 +13,7 @@ from bccnd.config.faults import config_error
 from bccnd.config.recorder_schema import RecorderSettings
 from bccnd.config.schema import Settings
 from bccnd.config.users_and_keys import References
+from bccnd.core.formats.bus_address import is_descriptor_path
 from bccnd.errors import ConfigError, Fault
 from bccnd.paths import DEFAULT_PATH
 
@@ -28,10 +29,11 @@ class Configuration:
     gids: dict[str, int] = field(default_factory=dict)
 
 
-def load(path: str | None, *, resolve: bool = True) -> Configuration:
+def load(path: str | None, *, resolve: bool = True, shared: bool = False) -> Configuration:
     """Load a file; without a path the default file if it exists, else the defaults. Raises ConfigError.
 
-    Programs other than the daemon do not ``resolve`` references: they may not read its keys.
+    Programs other than the daemon do not ``resolve`` references: they may not read its keys. A daemon that starts its
+    gateways itself has a ``shared`` file: each of them reads it, too.
     """
     if path is None:
         if not os.path.exists(DEFAULT_PATH):
@@ -46,7 +48,11 @@ def load(path: str | None, *, resolve: bool = True) -> Configuration:
         raise ConfigError([Fault(path, 0, "", f"cannot read it: {error.strerror}", remedy)]) from error
     except UnicodeDecodeError as error:
         raise ConfigError([Fault(path, 0, "", f"not UTF-8 at byte {error.start}", "save it as UTF-8")]) from error
-    return read(text, path, resolve=resolve)
+    configuration = read(text, path, resolve=resolve)
+    if shared and configuration.settings.gateways.configured and (is_descriptor_path(path) or not os.path.isfile(path)):
+        reason = "it is a descriptor or a pipe, where the gateways, which read this file too, find another one or none"
+        raise ConfigError([Fault(path, 0, "gateways", reason, "name a file with --config, or use --no-gateways")])
+    return configuration
 
 
 def read(text: str, path: str, *, resolve: bool = True) -> Configuration:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from bccnd.config.values import Bytes, Listen, Seconds, Section, Text, as_tuple, refuse
+from bccnd.config.values import Bytes, File, Listen, Seconds, Section, Text, as_tuple, refuse
 from bccnd.core.formats.quoting import quote
 
 
@@ -46,10 +46,10 @@ class RecorderSettings(Section):
     """The recorder: where it writes, how often, how much."""
 
     #: a folder, or a URI of pyarrow.fs
-    journal: Text = Field(default="/var/lib/bccnd/journal", min_length=1)
+    journal: File = Field(default="/var/lib/bccnd/journal", min_length=1)
     #: host in the records; without it, that of the daemon
     host: Text | None = None
-    spool: Text | None = Field(default=None, min_length=1)
+    spool: File | None = Field(default=None, min_length=1)
     #: limit of what waits for the journal: hours of a busy segment, without filling the disk
     spool_size: Bytes = Field(default=1 << 30, ge=1 << 20)
     #: readers of the journal wait ten minutes for new records, and a day has 144 files

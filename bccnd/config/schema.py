@@ -325,6 +325,15 @@ class Settings(Section):
         return segments
 
     @model_validator(mode="after")
+    def _check_gateways_can_connect(self) -> Settings:
+        if self.gateways.configured and isinstance(read_address(self.bus.path), int):
+            raise refuse(
+                f"bus.path: {self.bus.path} is a descriptor of the daemon alone, and the gateways connect to bus.path",
+                f"set bus.path to a path or @name, and list {self.bus.path} under bus.sockets",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_repeat_and_heartbeat(self) -> Settings:
         for number, rule in enumerate(self.repeat):
             last = (rule.copies - 1) * rule.spacing

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from bccnd.core.formats import units
-from bccnd.core.formats.bus_address import read_address
+from bccnd.core.formats.bus_address import is_descriptor_path, read_address
 from bccnd.core.formats.network_address import INTERFACE, check_host, parse_ip, parse_ip_port, parse_link_url
 from bccnd.core.formats.quoting import quote
 from bccnd.core.wire.bccn1 import check_src
@@ -154,11 +154,21 @@ def check_program(name: str) -> str:
 
 
 def check_bus_address(text: str) -> str:
+    remedy = "write a path like /run/bccnd/bus.sock, @name, or /dev/fd/3"
     try:
-        read_address(text)
+        address = read_address(text)
     except BadAddress as bad:
-        raise refuse(bad.detail, "write a path like /run/bccnd/bus.sock, @name, or /dev/fd/3") from None
+        raise refuse(bad.detail, remedy) from None
+    if isinstance(address, str) and is_descriptor_path(address):
+        raise refuse(f"no socket can be made at {text}", remedy)
     return text
+
+
+def check_file(path: str) -> str:
+    """Refuse a descriptor of the process that reads the configuration: another process opens the file."""
+    if is_descriptor_path(path):
+        raise refuse(f"{path} is a descriptor, which the process that opens this file does not have", "name a file")
+    return path
 
 
 def check_link_url(value: str) -> str:
@@ -203,6 +213,7 @@ SegmentAddress = Annotated[str, BeforeValidator(parse_segment_address)]
 Interface = Annotated[str, AfterValidator(check_interface)]
 Listen = Annotated[tuple[str, int] | None, BeforeValidator(parse_listen)]
 Prefix = Annotated[Text, AfterValidator(check_prefix)]
+File = Annotated[Text, AfterValidator(check_file)]
 Program = Annotated[Text, AfterValidator(check_program)]
 BusAddress = Annotated[Text, AfterValidator(check_bus_address)]
 Patterns = ListOf[Text]

@@ -123,7 +123,7 @@ class Daemon:
 
     def _build(self, configuration: Configuration, cleanup: ExitStack, *, external_gateways: bool) -> None:
         cleanup.callback(self.recent_lines.close)
-        self._open_loop(cleanup)
+        self._open_loop(cleanup, shared_file=not external_gateways)
         self._open_state(cleanup)
         self._build_trackers(configuration)
         self._open_sockets(configuration, cleanup)
@@ -152,11 +152,11 @@ class Daemon:
         self._egress = Egress(checker, self.sources, perl_safe=perl_safe)
         self._egress.open(self.identity)
 
-    def _open_loop(self, cleanup: ExitStack) -> None:
+    def _open_loop(self, cleanup: ExitStack, *, shared_file: bool) -> None:
         self.loop = Loop()
         self._housekeeping = Housekeeping(self.loop)
         cleanup.callback(self.loop.close)
-        self._loader = ConfigurationLoader(self.loop, partial(load, self._path), self._on_loaded)
+        self._loader = ConfigurationLoader(self.loop, partial(load, self._path, shared=shared_file), self._on_loaded)
         cleanup.callback(self._loader.close)
         # From now on a signal waits for the loop to run.
         self.loop.on_signal(signal.SIGTERM, self._on_stop)

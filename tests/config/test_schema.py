@@ -202,6 +202,14 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("gateways: {nng: {dial: ['tls+tcp://a:1']}}\n", 1, "gateways.nng", "tls+tcp needs certificates", "set tls"),
     ("gateways: {nng: {dial: ['tcp://a:1', 'tcp://a:1']}}\n", 1, "gateways.nng", "is listed twice", "remove one"),
     ("gateways: {broker: {}}\n", 1, "gateways.broker", "a broker that listens nowhere", "set tcp or udp"),
+    (
+        "bus: {path: /dev/fd/3}\ngateways: {broker: {tcp: '127.0.0.1:1'}}\n",
+        *(0, "", "/dev/fd/3 is a descriptor of the daemon alone", "list /dev/fd/3 under bus.sockets"),
+    ),
+    ("bus: {path: /proc/self/fd/3}\n", 1, "bus.path", "no socket can be made", "/dev/fd/3"),
+    ("bus: {sockets: [{path: /dev/stdin}]}\n", 1, "bus.sockets[0].path", "no socket can be made", "/dev/fd/3"),
+    ("gateways: {broker: {state: /dev/fd/3}}\n", 1, "gateways.broker.state", "/dev/fd/3 is a descriptor", "a file"),
+    ("recorder: {journal: /proc/self/fd/3}\n", 1, "recorder.journal", "is a descriptor", "name a file"),
     ("recorder: {payload: maybe}\n", 1, "recorder.payload", "is not a rule for payloads", "list of rules"),
     ("recorder: {rotate_size: 1GiB}\n", 1, "recorder", "is too small for two logs", "spool_size to at least twice"),
 ]

@@ -81,6 +81,27 @@ def test_check_says_ok_or_lists_every_fault_and_starts_nothing(tmp_path: Path) -
         assert part in done.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--check",)], ids=["start", "check"])
+def test_a_file_that_gateways_cannot_read_again_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """From a pipe, and from a descriptor that the gateways do not have."""
+    daemon = Daemon(tmp_path / "a", {"gateways": {"nng": {"dial": ["tcp://127.0.0.1:1"]}}}, start=False)
+    with daemon.config.open("rb") as file:
+        for path, source in (("/dev/stdin", file), (f"/dev/fd/{file.fileno()}", None)):
+            done = subprocess.run(
+                [str(BIN / "bccnd"), "--config", path, *options],
+                stdin=source, pass_fds=[file.fileno()], capture_output=True, text=True, timeout=PATIENCE, check=False,
+            )  # fmt: skip
+            assert done.returncode == 2
+            assert f"{path}: gateways: it is a descriptor" in done.stderr
+            file.seek(0)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = ["sh", "-c", f"cat {daemon.config} > {pipe} & exec {BIN}/bccnd --check --config {pipe}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 2
+    assert "or a pipe" in done.stderr
+
+
 def test_sigterm_delivers_what_is_under_way_and_exits_0(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a")
     with daemon.connect("x") as reader, Wire(daemon.port) as wire, daemon:
