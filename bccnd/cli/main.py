@@ -46,8 +46,9 @@ COMMANDS: Final = {
 
 class _Bccn(LazyGroup):
     def main(self, *args: Any, **extra: Any) -> Any:
+        closed = fill_closed_streams(fail=True)
         make_streams_wait()
-        with reported_streams(fill_closed_streams()):
+        with reported_streams(closed):
             return super().main(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:

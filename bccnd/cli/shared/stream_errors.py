@@ -20,21 +20,25 @@ _NAMES: Final = ("standard input", "standard output", "standard error")
 _CANNOT_WRITE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
-def fill_closed_streams() -> tuple[str, ...]:
-    """Put something in the place of standard streams that are closed, so that no socket gets their descriptor; using
-    it fails with EBADF. Returns their names."""
+def fill_closed_streams(*, fail: bool) -> tuple[str, ...]:
+    """Open /dev/null in the place of standard streams that are closed, so that no socket gets their descriptor; the
+    first step of every program. Returns their names. With ``fail``, using standard input or output fails with EBADF.
+    """
     closed = []
     for fd in range(3):
         try:
             os.fstat(fd)
         except OSError:
-            # Opened the wrong way round. The lowest free descriptor is this one.
-            os.open(os.devnull, os.O_WRONLY if fd == 0 else os.O_RDONLY)
+            # The lowest free descriptor is this one. Opened the wrong way round, it fails.
+            os.open(os.devnull, (os.O_WRONLY, os.O_RDONLY)[fd] if fail and fd < 2 else os.O_RDWR)
+            os.set_inheritable(fd, True)
             closed.append(_NAMES[fd])
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open for as long as the program runs
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
     return tuple(closed)
 
 
@@ -69,6 +73,7 @@ class ServerCommand(click.Command):
     """A command that serves, after it may have printed something; any error but one of printing is passed on."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
+        fill_closed_streams(fail=False)
         make_streams_wait()
         try:
             return super().main(*args, **extra)
