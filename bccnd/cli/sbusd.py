@@ -122,7 +122,7 @@ def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], rea
         loop,
         [entrance],
         Routes(dialect, forms=False),
-        partial(identity, socket.gethostname().encode("ascii", "replace")),
+        partial(identity, os.fsencode(socket.gethostname())),
         tagged,
         Access((), dialect, os.geteuid(), os.getegid()),
         LIMITS,

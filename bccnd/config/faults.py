@@ -20,6 +20,7 @@ _REASONS: Final = {
     "dict_type": "must be keys and values",
     "tuple_type": "must be a list",
     "string_type": "must be text",
+    "string_unicode": "must be UTF-8 text",
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
     "too_short": "must not be empty",

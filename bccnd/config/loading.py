@@ -37,7 +37,7 @@ def load(path: str | None, *, resolve: bool = True, shared: bool = False) -> Con
     """
     if path is None:
         if not os.path.exists(DEFAULT_PATH):
-            return Configuration(Settings())
+            return read("", DEFAULT_PATH)
         path = DEFAULT_PATH
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -63,12 +63,24 @@ def read(text: str, path: str, *, resolve: bool = True) -> Configuration:
         settings = Settings.model_validate(document.data, context=references if resolve else None)
     except ValidationError as error:
         raise config_error(document, error) from error
+    if not settings.host.isascii():
+        _check_usual_host(settings.host, path)
     signers = {
         os.fsencode(prefix): [references.public_keys[name] for name in names]
         for prefix, names in settings.integrity.signers.items()
         if resolve
     }
     return Configuration(settings, tuple(references.keys), signers, references.uids, references.gids)
+
+
+def _check_usual_host(host: str, path: str) -> None:
+    """Check the name of this host, which is used where the file has none. Raises ConfigError."""
+    try:
+        host.encode()
+    except UnicodeEncodeError as error:
+        reason = f"the name of this host, {os.fsencode(host)!r}, is not UTF-8"
+        remedy = "set host: to a name on the segment, or rename the host (hostnamectl)"
+        raise ConfigError([Fault(path, 0, "host", reason, remedy)]) from error
 
 
 def read_recorder(settings: RecorderSettings, options: dict[str, object]) -> RecorderSettings:

@@ -236,5 +236,6 @@ def format_address(address: tuple[Any, ...]) -> str:
     host, port = str(address[0]), address[1]
     if address[3:] > (0,):
         with suppress(OSError):  # the interface was just removed
-            host += "%" + socket.if_indextoname(address[3])
+            name = socket.if_indextoname(address[3])
+            host += f"%{name if name.isascii() else address[3]}"
     return write_host_port(host, port)

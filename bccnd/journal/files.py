@@ -29,6 +29,10 @@ _GROUP: Final = 131_072
 def open_root(where: str) -> tuple[pafs.FileSystem, str]:
     """The file system and the folder that a path or a URI names; ``s3a://`` is Hadoop's name for ``s3://``. Raises
     pa.ArrowInvalid, OSError."""
+    try:
+        where.encode()
+    except UnicodeEncodeError as error:
+        raise pa.ArrowInvalid("its name is not UTF-8, which pyarrow requires: rename it") from error
     if "://" not in where:
         return pafs.LocalFileSystem(), where.rstrip("/") or "/"
     filesystem, path = pafs.FileSystem.from_uri(where.replace("s3a://", "s3://", 1))

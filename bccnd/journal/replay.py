@@ -74,7 +74,7 @@ class Channels:
         self._trees = PatternTree[int](DIALECTS["path"]), PatternTree[int](DIALECTS["path"])
         for pattern in patterns:
             tree = self._trees[pattern.startswith("!")]
-            tree.add(tree.compile(pattern.encode()), 1)
+            tree.add(tree.compile(pattern.encode("utf-8", "surrogateescape")), 1)
 
     def fit(self, chan: str) -> bool:
         return self._everything or bool(self._trees[chan.startswith("!")].match(chan.encode()))

@@ -168,8 +168,12 @@ def bound_index(sock: socket.socket) -> int:
 
 def interface_index(sock: socket.socket, name: str) -> int:
     """Return an interface's number in the network namespace of a socket. Raises OSError."""
-    _, index = _IFREQ.unpack(fcntl.ioctl(sock, _SIOCGIFINDEX, _IFREQ.pack(name.encode("utf-8", "surrogateescape"), 0)))
+    _, index = _IFREQ.unpack(fcntl.ioctl(sock, _SIOCGIFINDEX, _IFREQ.pack(_encode_interface(name), 0)))
     return int(index)
+
+
+def _encode_interface(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")  # the kernel permits any bytes
 
 
 def interface_name(sock: socket.socket, index: int) -> str:
@@ -260,7 +264,7 @@ def _pin_to_interface(sock: socket.socket, options: UdpOptions, *, passed: bool 
     if options.interface is None:
         return
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, options.interface.encode() + b"\0")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _encode_interface(options.interface) + b"\0")
     except OSError as error:
         if error.errno == errno.ENODEV:
             names = "those of 'ip link'"

@@ -49,7 +49,7 @@ def open_endpoint(
     from bccnd.client.endpoint import Endpoint
     from bccnd.core.wire.identity_format import identity
 
-    usual = identity(socket.gethostname().encode(), b"bccn", os.getpid()).decode("ascii")
+    usual = identity(os.fsencode(socket.gethostname()), b"bccn", os.getpid()).decode("ascii")
     try:
         endpoint = Endpoint(
             usual if name is None else name,
