@@ -33,13 +33,13 @@ HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 BROADCAST = "127.255.255.255"
 #: seconds between two steps, so that people can follow; a test sets it to 0
-PAUSE = float(os.environ.get("DEMO_PAUSE", "1.2"))
+PAUSE = float(os.environ.get("DEMO_PAUSE") or 1.2)
 #: seconds that anything may take before the demo gives up
 PATIENCE = 30.0
 #: seconds for Spark, which takes its time to start, and more on a busy machine
 PATIENCE_WITH_SPARK = 300.0
 #: where the page stays
-PAGE = Path(os.environ.get("DEMO_PAGE", f"{tempfile.gettempdir()}/bccnd-demo-{os.getuid()}"))
+PAGE = Path(os.environ.get("DEMO_PAGE") or f"{tempfile.gettempdir()}/bccnd-demo-{os.getuid()}")
 #: readings that are sent, and which of them the second host loses
 READINGS = 400
 LOST = 10

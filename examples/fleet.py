@@ -167,11 +167,11 @@ def build(journal: str, tables: str, log: Callable[[str], None]) -> None:
 
 
 def main() -> int:
-    folder = Path(os.environ.get("DEMO_FOLDER", f"{tempfile.gettempdir()}/bccnd-fleet-{os.getuid()}"))
+    folder = Path(os.environ.get("DEMO_FOLDER") or f"{tempfile.gettempdir()}/bccnd-fleet-{os.getuid()}")
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
-        return run(folder, 60 * float(os.environ.get("DEMO_MINUTES", HOUR / 60)))
+        return run(folder, 60 * float(os.environ.get("DEMO_MINUTES") or HOUR / 60))
     except (JournalError, OSError) as error:
         console.print(f"[bold red]{escape(str(error))}[/]")
         return 1

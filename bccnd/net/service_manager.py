@@ -67,9 +67,9 @@ def take_sockets() -> list[tuple[str, int]]:
     return [(name, descriptor) for descriptor, name in found.items()]
 
 
-def _library(prefix: str) -> ModuleType | None:
-    """Import systemd-python if the manager has set variables that begin with ``prefix``; None if it is missing."""
-    if not any(name.startswith(prefix) for name in os.environ):
+def _library(variable: str) -> ModuleType | None:
+    """Import systemd-python if the manager has set this variable, and not to nothing; None if it is missing."""
+    if not os.environ.get(variable):
         return None
     try:
         from systemd import daemon
@@ -115,7 +115,7 @@ class ServiceManager:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> ServiceManager:
         """Return the manager that has started this process, if any."""
-        daemon = _library("NOTIFY_")
+        daemon = _library("NOTIFY_SOCKET")
         watched = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
         return cls(
             None if daemon is None else daemon.notify,

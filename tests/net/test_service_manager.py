@@ -46,6 +46,28 @@ print(json.dumps({
 """
 
 
+#: prints its log, and what it knows of a manager
+ASKER = """
+import sys
+from bccnd import log
+from bccnd.net.service_manager import ServiceManager, take_sockets
+log.setup()
+sockets, manager = take_sockets(), ServiceManager.from_environment()
+print(sockets, manager.available, manager.watchdog, manager.max_stored)
+manager.ready("serving")
+manager.close()
+"""
+
+
+def test_variables_that_are_set_and_empty_are_not_set() -> None:
+    names = ("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID", "FDSTORE")
+    environment = {**os.environ, **dict.fromkeys(names, "")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASKER], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("[] False 0.0 0\n", "")
+
+
 def taken_by(passed: list[tuple[str, int]], *changes: dict[str, str]) -> dict[str, Any]:
     """What a program takes to which descriptors are passed, as its environment is and with each of the changes."""
     command = [*launch(passed), sys.executable, "-c", TAKER, json.dumps(changes)]

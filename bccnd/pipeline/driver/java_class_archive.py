@@ -74,7 +74,7 @@ def finish(java: subprocess.Popen[bytes], *, complete: bool) -> None:
         null = subprocess.DEVNULL
         program = [sys.executable, "-P", __file__, recorded, *command[: command.index(_MAIN_CLASS)]]
         making = subprocess.Popen(program, stdin=null, stdout=null, stderr=null, start_new_session=True)  # noqa: S603
-        if "INVOCATION_ID" in os.environ and not sys.stderr.isatty():
+        if os.environ.get("INVOCATION_ID") and not sys.stderr.isatty():
             making.wait(_MAKE)  # systemd kills what a service leaves behind
         making.returncode = 0
 

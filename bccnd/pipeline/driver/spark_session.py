@@ -91,8 +91,8 @@ def start(
     own = {**(_TINY_SETTINGS if size is not None and size <= _TINY else {}), **(conf or {})}
     if re.match(r"local|spark://(127\.|localhost[:,])", chosen):
         own = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK} | own
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
+        os.environ["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP") or _LOOPBACK
     wanted = {
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
