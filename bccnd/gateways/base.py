@@ -134,15 +134,25 @@ def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "") -
     log.event(event, f"{peer} {what}", about=peer, **fields)
 
 
+def report_failure(status: Status, error: Exception, what: str) -> None:
+    """Log and count the exception being handled, unless it is the fault of a peer or of the network: an OSError."""
+    if not isinstance(error, OSError):
+        _report_bug(status, what)
+
+
+def _report_bug(status: Status, what: str) -> None:
+    status.drop("bug")
+    log.bug(f"{what} failed because of a bug in this gateway", gateway=status.gateway, drop="bug")
+
+
 def handle_loop_errors(status: Status) -> None:
     """Log and count exceptions that reach the running event loop; everything else goes on."""
 
     def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        status.drop("bug")
         try:
             raise context.get("exception") or RuntimeError(context.get("message"))
         except Exception:  # noqa: BLE001 - raised for the log to find it
-            log.bug(f"the gateway {status.gateway} failed because of a bug", gateway=status.gateway, drop="bug")
+            _report_bug(status, f"the gateway {status.gateway}")
 
     asyncio.get_running_loop().set_exception_handler(on_error)
 

@@ -7,6 +7,7 @@ import socket
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from bccnd.config.gateway_schema import BrokerSettings, NngSettings
 from bccnd.gateways import base
 from bccnd.gateways.broker.gateway import BrokerGateway
 from bccnd.gateways.broker.session_store import SessionStore
+from bccnd.gateways.broker.subscriber import Subscriber
 from bccnd.gateways.nng.connection import Connection
 from bccnd.gateways.nng.gateway import NngGateway
 from bccnd.net.host_lookup import look_up
@@ -120,3 +122,39 @@ def test_a_lookup_that_fails_is_repeated(tmp_path: Path, monkeypatch: pytest.Mon
         return gateway.status.dropped["bug"]
 
     assert asyncio.run(scenario()) == 2
+
+
+def test_a_subscriber_whose_connection_fails_by_a_bug_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [Bug(), Bug()]
+
+    def fail(*words: Any) -> Subscriber:
+        if failures:
+            raise failures.pop()
+        return Subscriber(*words)
+
+    monkeypatch.setattr("bccnd.gateways.broker.subscriber_server.Subscriber", fail)
+    where = ("127.0.0.1", free_port())
+
+    def connect() -> None:
+        wait(lambda: events.texts("gateway_ready"), "the listener", PATIENCE)
+        for _ in range(2):
+            with socket.create_connection(where, PATIENCE) as failed:
+                assert failed.recv(1) == b""
+        with socket.create_connection(where, PATIENCE) as sock:
+            sock.sendall(b"C1".ljust(11, b"\0"))
+            wait(lambda: events.texts("peer_connected"), "the subscriber", PATIENCE)
+
+    async def scenario(gateway: BrokerGateway) -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        running = loop.create_task(gateway.run(stop))
+        await loop.run_in_executor(None, connect)
+        stop.set()
+        await running
+
+    settings = BrokerSettings(tcp=f"{where[0]}:{where[1]}", state="state.db")  # type: ignore[arg-type]
+    gateway = BrokerGateway(settings, str(tmp_path / "bus.sock"), str(tmp_path))
+    with closing(Events()) as events:
+        asyncio.run(asyncio.wait_for(scenario(gateway), 2 * PATIENCE))
+    assert gateway.status.dropped["bug"] == 2

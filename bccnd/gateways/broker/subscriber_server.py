@@ -11,7 +11,7 @@ from typing import Final
 from bccnd.config import BrokerSettings
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
-from bccnd.gateways.base import cannot_listen, format_address, log_peer, set_tcp_options
+from bccnd.gateways.base import cannot_listen, format_address, log_peer, report_failure, set_tcp_options
 from bccnd.gateways.broker import codec
 from bccnd.gateways.broker.bus_client import BusClient
 from bccnd.gateways.broker.sessions import Sessions
@@ -86,8 +86,12 @@ class SubscriberServer:
                 self._end_nameless()
             if len(self.subscribers) < room:
                 sock = CountingSocket(fileno=accepted.detach())
-                subscriber = Subscriber(sock, peer, self, self._settings.queue)
-                await loop.connect_accepted_socket(lambda one=subscriber: one, sock)  # type: ignore[misc]
+                try:
+                    subscriber = Subscriber(sock, peer, self, self._settings.queue)
+                    await loop.connect_accepted_socket(lambda one=subscriber: one, sock)  # type: ignore[misc]
+                except Exception as error:  # noqa: BLE001 - costs this connection only
+                    sock.close()
+                    report_failure(self._status, error, f"the connection of {peer}")
             else:
                 accepted.close()
                 self._status.drop("too_many_peers")

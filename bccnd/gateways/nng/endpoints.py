@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bccnd import log
 from bccnd.core.formats.network_address import LinkUrl, parse_link_url
-from bccnd.gateways.base import Tasks, cannot_listen, format_address
+from bccnd.gateways.base import Tasks, cannot_listen, format_address, report_failure
 from bccnd.gateways.nng.connection import Connection, Owner
 from bccnd.gateways.nng.tls import Contexts
 from bccnd.gateways.status import Peer
@@ -62,7 +62,7 @@ class Endpoints:
                 try:
                     self._greeting.append(self._make(sock, address, url, where, accepted=True))
                 except Exception as error:  # noqa: BLE001 - costs this connection only
-                    self._report_failure(url, error)
+                    report_failure(self._owner.status, error, f"a connection of {url}")
                 await asyncio.sleep(0)  # others have their turn
 
     async def _dial(self, url: str, where: LinkUrl) -> None:
@@ -75,7 +75,7 @@ class Endpoints:
                 await self._make(sock, address, url, where, accepted=False).ended
                 logged.clear()
             except Exception as error:  # noqa: BLE001 - the next attempt may succeed
-                self._report_failure(url, error)
+                report_failure(self._owner.status, error, f"a connection of {url}")
                 if isinstance(error, OSError) and (why := error.strerror or str(error) or "no answer") not in logged:
                     logged.add(why)
                     text = f"{url} cannot be reached: {why}; it is dialled again and again"
@@ -83,12 +83,6 @@ class Endpoints:
                     log.event("peer_unreachable", text, remedy=remedy, gateway="nng", peer=url)
             pause = _SHORTEST if self._loop.time() - began > _LONGEST else min(2 * pause, _LONGEST)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
-
-    def _report_failure(self, url: str, error: Exception) -> None:
-        """Log and count a bug; an OSError is the fault of a peer or of the network."""
-        if not isinstance(error, OSError):
-            self._owner.status.drop("bug")
-            log.bug(f"a connection of {url} failed because of a bug in this gateway", gateway="nng", drop="bug")
 
     def _make(self, sock: socket.socket, address: Any, url: str, where: LinkUrl, *, accepted: bool) -> Connection:
         """Make a connection of a connected socket. Raises OSError where it has gone meanwhile."""
