@@ -291,7 +291,7 @@ class Session:
 
     def accepted(self, key: bytes, payload: bytes | None = None) -> list[Request]:
         """The requests to send to have one accepted that is answered by a refusal only: with a sync behind it."""
-        return [Request(self._expect, key, payload), self.sync()]
+        return [*self.request(key, payload), self.sync()]
 
     def _expect(self, request: Request) -> None:
         """A request was sent."""

@@ -112,6 +112,8 @@ class Client:
         finally:
             for one in outgoing:
                 self._session.withdraw(one)
+                if isinstance(one, Request) and not one.done:
+                    one.abandoned = True
         for one in outgoing:
             if one.error is not None:
                 raise one.error

@@ -72,6 +72,8 @@ extern "C" {
 #define BCCN_BUFFER (BCCN_MAX_PACKET + 4096)
 /* the largest batch: a smaller buffer than this and one byte more cannot take all */
 #define BCCN_MAX_BATCH 65536
+/* ends the payload of each bccn_sync */
+#define BCCN_SYNC_ " of bccn.h"
 
 /* One connection. fd is yours to poll for input; with bccn_receive(&bus, 0, &got) until it returns 0. */
 struct bccn {
@@ -83,6 +85,7 @@ struct bccn {
 	unsigned long pending; /* messages of a batch that are still to be handed out */
 	char *next;            /* the first of them, and its size */
 	size_t next_size;
+	char asked[64]; /* the key of the last bccn_ask, until its answer has come: it may come after that gave up */
 };
 
 enum bccn_kind {
@@ -464,8 +467,8 @@ static inline unsigned long bccn_pending(const struct bccn *bus)
 	return bus->pending;
 }
 
-/* Waits for what comes next. Returns 1 with an event, 0 when the time is over, -1 with errno. */
-static inline int bccn_receive(struct bccn *bus, int timeout_ms, struct bccn_event *event)
+/* As bccn_receive, with answers that come too late. */
+static inline int bccn_next_(struct bccn *bus, int timeout_ms, struct bccn_event *event)
 {
 	char *frame = bus->buffer;
 	ssize_t size;
@@ -492,6 +495,30 @@ static inline int bccn_receive(struct bccn *bus, int timeout_ms, struct bccn_eve
 	return bccn_parse_(frame, (size_t)size, bus->meta, event) ? -1 : 1;
 }
 
+/* Whether this is the answer to a bccn_ask or bccn_sync that was given up. */
+static inline int bccn_is_late_(struct bccn *bus, const struct bccn_event *event)
+{
+	if (event->kind != BCCN_ANSWER)
+		return 0;
+	if (bus->asked[0] && !strcmp(event->key, bus->asked)) {
+		bus->asked[0] = '\0';
+		return 1;
+	}
+	return !strcmp(event->key, "!/bccn/sync") && strstr(event->payload, BCCN_SYNC_) != NULL;
+}
+
+/* Waits for what comes next. Returns 1 with an event, 0 when the time is over, -1 with errno. */
+static inline int bccn_receive(struct bccn *bus, int timeout_ms, struct bccn_event *event)
+{
+	long long deadline = timeout_ms > 0 ? bccn_now_ms_() + timeout_ms : 0;
+	int got;
+
+	while ((got = bccn_next_(bus, timeout_ms, event)) > 0 && bccn_is_late_(bus, event))
+		if (timeout_ms > 0 && (timeout_ms = (int)(deadline - bccn_now_ms_())) < 0)
+			timeout_ms = 0;
+	return got;
+}
+
 /* Waits for the answer under a key; where echo is not NULL, for the one with this payload. */
 static inline int bccn_await_(struct bccn *bus, const char *key, const char *echo, int timeout_ms, long long deadline,
 			      bccn_each *each, void *arg, struct bccn_event *answer)
@@ -499,15 +526,18 @@ static inline int bccn_await_(struct bccn *bus, const char *key, const char *ech
 	long long left = timeout_ms;
 	int got;
 
-	while ((got = bccn_receive(bus, (int)left, answer)) > 0) {
+	while ((got = bccn_next_(bus, (int)left, answer)) > 0) {
 		if (answer->kind == BCCN_ANSWER && !strcmp(answer->key, key) &&
-		    (!echo || (answer->length == strlen(echo) && !memcmp(answer->payload, echo, answer->length))))
+		    (!echo || (answer->length == strlen(echo) && !memcmp(answer->payload, echo, answer->length)))) {
+			bus->asked[0] = '\0'; /* by a sync too: what was not answered before it never will be */
 			return 0;
+		}
 		if (answer->kind == BCCN_REFUSAL && !strcmp(answer->key, key)) {
+			bus->asked[0] = '\0';
 			errno = ENOTSUP;
 			return -1;
 		}
-		if (each)
+		if (!bccn_is_late_(bus, answer) && each)
 			each(arg, answer);
 		if (timeout_ms >= 0 && (left = deadline - bccn_now_ms_()) < 0) {
 			got = 0; /* though there may be no end of what comes */
@@ -519,30 +549,38 @@ static inline int bccn_await_(struct bccn *bus, const char *key, const char *ech
 	return -1;
 }
 
-/* Sends a control message and waits for its answer ("!/bccn/whoami"). What comes before it, what is left of a batch
- * first, goes to each(arg, event), or nowhere with a NULL. ETIMEDOUT: no answer; ENOTSUP: the daemon knows no such
- * thing, and *answer says why. */
-static inline int bccn_ask(struct bccn *bus, const char *key, const void *payload, size_t length, int timeout_ms,
-			   bccn_each *each, void *arg, struct bccn_event *answer)
-{
-	long long deadline = bccn_now_ms_() + timeout_ms;
-
-	if (bccn_control_(bus, key, payload, length, timeout_ms))
-		return -1;
-	return bccn_await_(bus, key, NULL, timeout_ms, deadline, each, arg, answer);
-}
-
 /* Waits until the daemon is done with all that you have sent; each gets the refusals, too. Errors as for bccn_ask. */
 static inline int bccn_sync(struct bccn *bus, int timeout_ms, bccn_each *each, void *arg)
 {
 	struct bccn_event answer;
-	char token[24];
-	int length = snprintf(token, sizeof token, "%lu", ++bus->syncs);
+	char token[40];
+	int length = snprintf(token, sizeof token, "%lu" BCCN_SYNC_, ++bus->syncs);
 	long long deadline = bccn_now_ms_() + timeout_ms;
 
 	if (bccn_control_(bus, "!/bccn/sync", token, (size_t)length, timeout_ms))
 		return -1;
 	return bccn_await_(bus, "!/bccn/sync", token, timeout_ms, deadline, each, arg, &answer);
+}
+
+/* Sends a control message and waits for its answer ("!/bccn/whoami"). What comes before it, what is left of a batch
+ * first, goes to each(arg, event), or nowhere with a NULL. ETIMEDOUT: no answer; ENOTSUP: the daemon knows no such
+ * thing, and *answer says why. An answer that comes later is dropped: after an error, this first waits for a sync. */
+static inline int bccn_ask(struct bccn *bus, const char *key, const void *payload, size_t length, int timeout_ms,
+			   bccn_each *each, void *arg, struct bccn_event *answer)
+{
+	long long deadline = bccn_now_ms_() + timeout_ms;
+	size_t size = strlen(key);
+
+	if (bus->asked[0]) {
+		if (bccn_sync(bus, timeout_ms, each, arg))
+			return -1;
+		if (timeout_ms >= 0 && (timeout_ms = (int)(deadline - bccn_now_ms_())) < 0)
+			timeout_ms = 0;
+	}
+	if (bccn_control_(bus, key, payload, length, timeout_ms))
+		return -1;
+	memcpy(bus->asked, key, size < sizeof bus->asked ? size + 1 : sizeof bus->asked - 1);
+	return bccn_await_(bus, key, NULL, timeout_ms, deadline, each, arg, answer);
 }
 
 /* Connects as bccn_connect does, sends the control messages of a plan, and subscribes to its patterns. Whether and why

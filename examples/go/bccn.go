@@ -32,6 +32,12 @@ const (
 	room      = maxPacket + 4096
 )
 
+// A sync, and what ends the payload of ours.
+const (
+	syncKey = "!/bccn/sync"
+	syncEnd = " of Go"
+)
+
 // Kind says what an Event is.
 type Kind int
 
@@ -70,6 +76,7 @@ type Bus struct {
 	conn     *net.UnixConn
 	packet   []byte
 	syncs    int
+	asked    string // the key of the last question, until its answer has come: it may come after that was given up
 	waiting  []Event
 }
 
@@ -91,7 +98,7 @@ func (bus *Bus) join() error {
 	if err != nil {
 		return err
 	}
-	bus.conn = conn
+	bus.conn, bus.asked = conn, ""
 	// Without room for the largest packet, what is larger than 208 KiB could not be sent.
 	err = conn.SetWriteBuffer(maxPacket)
 	frames := []string{"CMSG !/bccn/meta/on"}
@@ -158,7 +165,12 @@ func (bus *Bus) Receive(timeout time.Duration) (Event, error) {
 	if timeout > 0 {
 		deadline = time.Now().Add(timeout)
 	}
-	return bus.read(deadline)
+	for {
+		event, err := bus.read(deadline)
+		if err != nil || !bus.isLate(event) {
+			return event, err
+		}
+	}
 }
 
 func (bus *Bus) read(deadline time.Time) (Event, error) {
@@ -250,12 +262,15 @@ func takeMeta(event *Event) {
 	event.Src, event.Seq, event.ReceivedNs, event.Peer, event.Payload = fields[0], seq, received, fields[3], rest
 }
 
-// Ask sends a control message and waits for its answer. What else comes meanwhile is kept for Receive.
+// Ask sends a control message and waits for its answer. What else comes meanwhile is kept for Receive. An answer that
+// comes later is dropped: after an error, Ask first waits for a sync.
 func (bus *Bus) Ask(key string, payload []byte, timeout time.Duration) ([]byte, error) {
-	return bus.ask(key, payload, timeout, false)
-}
-
-func (bus *Bus) ask(key string, payload []byte, timeout time.Duration, echoed bool) ([]byte, error) {
+	deadline := time.Now().Add(timeout)
+	if bus.asked != "" {
+		if err := bus.sync(deadline); err != nil {
+			return nil, err
+		}
+	}
 	frame := []byte("CMSG " + key)
 	if payload != nil {
 		frame = append(append(frame, 0), payload...)
@@ -263,17 +278,38 @@ func (bus *Bus) ask(key string, payload []byte, timeout time.Duration, echoed bo
 	if err := bus.send(frame); err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(timeout)
+	bus.asked = key
+	return bus.await(key, nil, deadline)
+}
+
+func (bus *Bus) sync(deadline time.Time) error {
+	bus.syncs++
+	token := []byte(fmt.Sprint(bus.syncs, syncEnd))
+	err := bus.send(append([]byte("CMSG "+syncKey+"\x00"), token...))
+	if err == nil {
+		_, err = bus.await(syncKey, token, deadline)
+	}
+	return err
+}
+
+// await waits for the answer under a key, where there is an echo for the one with this payload. After it nothing is left
+// that was asked: what was not answered before a sync never will be.
+func (bus *Bus) await(key string, echo []byte, deadline time.Time) ([]byte, error) {
 	for time.Now().Before(deadline) { // there may be no end of what comes
 		event, err := bus.read(deadline)
 		if err != nil {
 			return nil, err
 		}
-		if event.Kind == Answer && event.Key == key && (!echoed || bytes.Equal(event.Payload, payload)) {
+		if event.Kind == Answer && event.Key == key && (echo == nil || bytes.Equal(event.Payload, echo)) {
+			bus.asked = ""
 			return event.Payload, nil
 		}
 		if event.Kind == Refusal && event.Key == key {
+			bus.asked = ""
 			return nil, fmt.Errorf("bccn: refused: %s %s", event.Reason, key)
+		}
+		if bus.isLate(event) {
+			continue
 		}
 		event.Payload = append([]byte(nil), event.Payload...)
 		bus.waiting = append(bus.waiting, event)
@@ -284,6 +320,18 @@ func (bus *Bus) ask(key string, payload []byte, timeout time.Duration, echoed bo
 	return nil, ErrTimeout
 }
 
+// isLate says whether this is the answer to a question or sync that was given up.
+func (bus *Bus) isLate(event Event) bool {
+	if event.Kind != Answer {
+		return false
+	}
+	if event.Key == bus.asked {
+		bus.asked = ""
+		return true
+	}
+	return event.Key == syncKey && bytes.HasSuffix(event.Payload, []byte(syncEnd))
+}
+
 // Identity is how this program is known on the segment.
 func (bus *Bus) Identity() (string, error) {
 	answer, err := bus.Ask("!/bccn/whoami", nil, 5*time.Second)
@@ -292,8 +340,7 @@ func (bus *Bus) Identity() (string, error) {
 
 // Sync waits until the daemon is done with all that was sent; it returns what was refused.
 func (bus *Bus) Sync(timeout time.Duration) ([]Event, error) {
-	bus.syncs++
-	if _, err := bus.ask("!/bccn/sync", []byte(fmt.Sprint(bus.syncs, " of Go")), timeout, true); err != nil {
+	if err := bus.sync(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
 	var refused, others []Event

@@ -46,6 +46,7 @@ sub _join {
     setsockopt $socket, SOL_SOCKET, SO_SNDBUF, PACKET;
     CORE::connect $socket, pack_sockaddr_un($address) or return 0;
     $self->{socket} = $socket;
+    $self->{asked}  = undef;
     for my $frame ( 'CMSG !/bccn/meta/on', map { "SUB $_" } @{ $self->{patterns} } ) {
         defined CORE::send $socket, $frame, MSG_NOSIGNAL or return 0;
     }
@@ -86,7 +87,11 @@ sub publish {
 sub receive {
     my ( $self, $seconds ) = @_;
     return shift @{ $self->{waiting} } if @{ $self->{waiting} };
-    return $self->_read( defined $seconds ? time + $seconds : undef );
+    my $deadline = defined $seconds ? time + $seconds : undef;
+    while ( my $event = $self->_read($deadline) ) {
+        return $event unless $self->_is_late($event);
+    }
+    return;
 }
 
 sub _read {
@@ -139,21 +144,57 @@ sub _parse {
 }
 
 # Sends a control message and returns the payload of its answer, within so many seconds (5). What else comes meanwhile
-# is kept for receive. Dies when it is refused, not answered, or when the connection was lost meanwhile.
+# is kept for receive. Dies when it is refused, not answered, or when the connection was lost meanwhile. An answer that
+# comes later is dropped: after one was not answered, this first waits for a sync.
 sub ask {
-    my ( $self, $key, $payload, $seconds, $echoed ) = @_;
-    $self->_put( defined $payload ? "CMSG $key\0$payload" : "CMSG $key" );
+    my ( $self, $key, $payload, $seconds ) = @_;
     my $deadline = time + ( $seconds // 5 );
+    $self->_sync($deadline) if defined $self->{asked};
+    $self->_put( defined $payload ? "CMSG $key\0$payload" : "CMSG $key" );
+    $self->{asked} = $key;    # until its answer has come: that may be after this was given up
+    return $self->_await( $key, undef, $deadline );
+}
+
+sub _sync {
+    my ( $self, $deadline ) = @_;
+    my $token = ++$self->{syncs} . ' of Bccn.pm';
+    $self->_put("CMSG !/bccn/sync\0$token");
+    return $self->_await( '!/bccn/sync', $token, $deadline );
+}
+
+# Waits for the answer under a key, where there is an echo for the one with this payload. After it nothing is left that
+# was asked: what was not answered before a sync never will be.
+sub _await {
+    my ( $self, $key, $echo, $deadline ) = @_;
     while ( my $event = $self->_read($deadline) ) {
-        if ( $event->{kind} eq 'answer' && $event->{key} eq $key && ( !$echoed || $event->{payload} eq $payload ) ) {
+        my $kind = $event->{kind};
+        my $refused = $kind eq 'refusal' && $event->{about} eq $key;
+        if ( $refused || _is_answer( $event, $key ) && ( !defined $echo || $event->{payload} eq $echo ) ) {
+            $self->{asked} = undef;
+            die "$self->{path}: $event->{reason} $key\n" if $refused;
             return $event->{payload};
         }
-        die "$self->{path}: $event->{reason} $key\n" if $event->{kind} eq 'refusal' && $event->{about} eq $key;
+        next if $self->_is_late($event);
         push @{ $self->{waiting} }, $event;
-        die "$self->{path}: the daemon was away meanwhile\n" if $event->{kind} eq 'reconnected';
+        die "$self->{path}: the daemon was away meanwhile\n" if $kind eq 'reconnected';
         last if time > $deadline;    # though there may be no end of what comes
     }
     die "$self->{path}: the daemon has not answered $key\n";
+}
+
+# Whether an event is the answer to a question or sync that was given up.
+sub _is_late {
+    my ( $self, $event ) = @_;
+    if ( defined $self->{asked} && _is_answer( $event, $self->{asked} ) ) {
+        $self->{asked} = undef;
+        return 1;
+    }
+    return _is_answer( $event, '!/bccn/sync' ) && $event->{payload} =~ / of Bccn[.]pm\z/;
+}
+
+sub _is_answer {
+    my ( $event, $key ) = @_;
+    return $event->{kind} eq 'answer' && $event->{key} eq $key;
 }
 
 sub identity {
@@ -164,7 +205,7 @@ sub identity {
 # Waits until the daemon is done with all that was sent; returns what it has refused, as events.
 sub sync {
     my ( $self, $seconds ) = @_;
-    $self->ask( '!/bccn/sync', ++$self->{syncs} . ' of Bccn.pm', $seconds, 1 );
+    $self->_sync( time + ( $seconds // 5 ) );
     my @refused = grep { $_->{kind} eq 'refusal' } @{ $self->{waiting} };
     $self->{waiting} = [ grep { $_->{kind} ne 'refusal' } @{ $self->{waiting} } ];
     return @refused;

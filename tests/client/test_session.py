@@ -169,6 +169,17 @@ def test_an_answer_that_never_comes_is_not_expected_after_a_sync() -> None:
     assert len(session.request(frames.STATS)) == 1
 
 
+def test_a_refusal_is_not_taken_for_that_of_an_earlier_mode_that_was_given_up() -> None:
+    session = Session()
+    sent(session, session.accepted(frames.TAG, b"door")[:1]).abandoned = True
+    marker, change, sync = session.accepted(frames.TAG, b"a b")
+    sent(session, [marker, change, sync])
+    reads(session, marker.frame, frames.error("bad_tag", b"a b"), sync.frame)
+    assert change.error is not None
+    assert change.error.reason == "bad_tag"
+    assert not session.events
+
+
 def test_a_refusal_of_a_request_is_its_answer_and_no_event() -> None:
     session = Session()
     request = ask(session, frames.STATS, b"nosuch")
@@ -588,6 +599,26 @@ def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, bus: Co
 
     with soon(go_away):
         assert bus.identity() == "me"
+
+
+def give_up(bus: Connection) -> None:
+    with refused("no_answer"):
+        bus.ask(frames.STATS, "first", timeout=0.05)
+
+
+def test_a_request_that_was_given_up_takes_no_later_answer(bare: Bare, bus: Connection) -> None:
+    give_up(bus)
+    give_up(bus)  # neither is ever answered
+    bare.answers[b"CMSG !/bccn/stats\0second"] = [frames.control(frames.STATS, b"of the second")]
+    assert [bus.ask(frames.STATS, "second") for _ in range(2)] == [b"of the second"] * 2
+
+
+def test_the_late_answer_of_a_request_that_was_given_up_is_dropped(bare: Bare, bus: Connection) -> None:
+    give_up(bus)
+    bare.send(frames.control(frames.STATS, b"late"))
+    bare.answers[b"CMSG !/bccn/stats\0second"] = [frames.control(frames.STATS, b"of the second")]
+    assert [bus.ask(frames.STATS, "second") for _ in range(2)] == [b"of the second"] * 2
+    assert bus.receive(0) is None
 
 
 def test_much_can_be_restored_while_much_comes(bare: Bare, bus: Connection) -> None:

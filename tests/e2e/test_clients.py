@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from signal import SIGCONT, SIGSTOP
 
 import bccnd
 from bccnd.client.session import Refusal
+from bccnd.core.wire import frames
 from tests.client.sessions import Join, both
 from tests.e2e.harness import PATIENCE, Daemon, payloads
+from tests.refusals import refused
 
 
 def restart(daemon: Daemon) -> None:
@@ -52,3 +55,19 @@ def test_a_client_reports_an_absence_and_goes_on_with_all_that_it_has_asked_for(
         assert bus.sync() == []
         bus.unsubscribe("a")
         assert bus.sync() == [Refusal("not_subscribed", "a")]
+
+
+@both
+def test_a_request_that_was_given_up_takes_no_answer_of_a_later_one(join: Join, tmp_path: Path) -> None:
+    with Daemon(tmp_path / "d") as daemon, join(str(daemon.bus)) as bus:
+        name = bus.identity()
+        daemon.running.send_signal(SIGSTOP)
+        try:
+            with refused("no_answer"):
+                bus.ask(frames.STATS, "clients", timeout=0.1)
+        finally:
+            daemon.running.send_signal(SIGCONT)
+        with daemon.connect() as other:
+            assert bus.ask(frames.STATS, "keys") == other.ask(frames.STATS, "keys")
+        assert bus.identity() == name
+        assert bus.receive(0) is None
