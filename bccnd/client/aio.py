@@ -144,6 +144,8 @@ class AsyncConnection(Calls, _Messages):
         ``await`` is optional: it waits until the request is sent, unless the daemon is away, and returns the
         subscription. A program that ignores the subscription receives its messages from the connection. From its first
         use on, the subscription takes the messages that match it, as `bccnd.Subscription` does.
+
+        Raises BusError, and subscribes to nothing: bad_pattern (a pattern holds no NUL), too_long.
         """
         return AsyncSubscription(self, patterns, limit)
 

@@ -186,6 +186,8 @@ class Connection(Client):
         A program that ignores the returned subscription receives its messages from the connection. From its first use
         on, the subscription takes the messages that match it; see `Subscription`. At most ``limit`` of them wait while
         other calls read; further ones are dropped and reported by a `Gap`.
+
+        Raises BusError, and subscribes to nothing: bad_pattern (a pattern holds no NUL), too_long.
         """
         subscription = Subscription(self, patterns, limit)
         _run(self._tell())
@@ -198,7 +200,8 @@ class Connection(Client):
         and to this program, are passed to every callback. Messages for callbacks are not returned by `receive`; up to
         16,384 of them wait for `dispatch`.
 
-        Raises TypeError for an ``async def``, which only `bccnd.aio` can call.
+        Raises BusError: bad_pattern, as `subscribe` does; and TypeError for an ``async def``, which only `bccnd.aio`
+        can call.
         """
         refuse_coroutine(callback)
         _run(Calls.listen(self, pattern, callback))  # type: ignore[arg-type]

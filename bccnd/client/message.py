@@ -48,11 +48,16 @@ def to_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+def check_key(key: bytes, reason: str) -> None:
+    """Raises BusError, with this reason, for a key with a NUL: on the bus the key would end there."""
+    if b"\0" in key:
+        raise BusError(reason, f"a NUL (\\0) ends a channel, pattern or key, and cannot be part of {to_text(key)!r}")
+
+
 def publication(chan: str, payload: Data) -> bytes:
     """A message as a frame. Raises BusError: bad_channel."""
     key = to_bytes(chan)
-    if b"\0" in key:
-        raise BusError("bad_channel", f"a channel holds no NUL: {chan!r}")
+    check_key(key, "bad_channel")
     return frames.message(key, to_bytes(payload))
 
 

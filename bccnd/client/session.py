@@ -18,7 +18,7 @@ from typing import Final
 
 from bccnd.client.daemon_requests import PendingRequests
 from bccnd.client.events import NOT_SERVED, Away, Event, Gap, Reconnected, Refusal
-from bccnd.client.message import read_message, to_bytes, to_text
+from bccnd.client.message import check_key, read_message, to_bytes, to_text
 from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.router import Router
 from bccnd.core.wire import frames
@@ -109,7 +109,9 @@ class Session:
     # -- what is restored on each connection
 
     def subscribe(self, *patterns: bytes) -> None:
-        """Hold patterns once more. Raises BusError, and holds none of them: too_long."""
+        """Hold patterns once more. Raises BusError, and holds none of them: bad_pattern, too_long."""
+        for pattern in patterns:
+            check_key(pattern, "bad_pattern")
         if (longest := max(map(len, patterns), default=0)) > _LONGEST_PATTERN:
             raise BusError("too_long", f"a pattern of {longest} bytes is more than the socket takes")
         for pattern in patterns:
@@ -280,8 +282,9 @@ class Session:
         """The requests to send, one after the other, to have one answered, which is the last.
 
         Where a caller has given up on an answer that may still come, a sync goes before it: its answer means that
-        earlier requests are over.
+        earlier requests are over. Raises BusError: unknown_control.
         """
+        check_key(key, "unknown_control")
         request = Request(self._expect, key, payload)
         if not self._requests.has_abandoned:
             return [request]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bccnd.client.events import MAX_EVENTS, MAX_INBOX, AsyncCallback, EventQueue, Refusal, raise_refused
 from bccnd.client.logs import log_event
-from bccnd.client.message import Data, Message, directed, publication, to_bytes
+from bccnd.client.message import Data, Message, check_key, directed, publication, to_bytes
 from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.request_reply import AsyncReplies, AsyncResponder, write_request
 from bccnd.client.session import PATIENCE, Session
@@ -167,8 +167,12 @@ class Calls(Client):
     # -- what to receive
 
     async def unsubscribe(self, *patterns: str) -> None:
-        """Unsubscribe from patterns; from a pattern as often as the program subscribed to it."""
-        for pattern in map(to_bytes, patterns):
+        """Unsubscribe from patterns; from a pattern as often as the program subscribed to it. Raises BusError:
+        bad_pattern, and unsubscribes from none of them."""
+        keys = list(map(to_bytes, patterns))
+        for pattern in keys:
+            check_key(pattern, "bad_pattern")
+        for pattern in keys:
             self._session.check()
             if not self._session.unsubscribe(pattern):  # the daemon refuses that
                 await self._send(frames.unsubscribe(pattern), _nothing)
@@ -180,6 +184,8 @@ class Calls(Client):
 
         If a callback returns an awaitable, as an ``async def`` does, it is awaited before the callbacks of the next
         message are called. If one raises, the loop's exception handler gets the error, and the others are called.
+
+        Raises BusError: bad_pattern, as `subscribe` does.
         """
         self._hold(pattern)
         self._router.listen(pattern, callback)

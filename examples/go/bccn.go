@@ -90,7 +90,20 @@ func Connect(path string, patterns ...string) (*Bus, error) {
 		path = "/run/bccnd/bus.sock"
 	}
 	bus := &Bus{path: path, patterns: append([]string(nil), patterns...), packet: make([]byte, room)}
+	for _, pattern := range patterns {
+		if err := check(pattern); err != nil {
+			return bus, err
+		}
+	}
 	return bus, bus.join()
+}
+
+// check refuses a key or pattern with a NUL, where it would end on the bus: what is before may match everything.
+func check(key string) error {
+	if strings.Contains(key, "\x00") {
+		return fmt.Errorf("bccn: a NUL cannot be part of a key or pattern: %q", key)
+	}
+	return nil
 }
 
 func (bus *Bus) join() error {
@@ -123,18 +136,24 @@ func (bus *Bus) lose() {
 	bus.conn = nil
 }
 
-func (bus *Bus) send(frame []byte) error {
+func (bus *Bus) send(verb, key string, rest ...byte) error {
+	if err := check(key); err != nil {
+		return err
+	}
 	if bus.conn == nil {
 		return fmt.Errorf("bccn: the daemon at %s is away", bus.path)
 	}
-	_, err := bus.conn.Write(frame)
+	_, err := bus.conn.Write(append([]byte(verb+" "+key), rest...))
 	return err
 }
 
 // Subscribe asks for the messages of a pattern, also after the daemon was away.
 func (bus *Bus) Subscribe(pattern string) error {
+	if err := check(pattern); err != nil {
+		return err
+	}
 	bus.patterns = append(bus.patterns, pattern)
-	return bus.send([]byte("SUB " + pattern))
+	return bus.send("SUB", pattern)
 }
 
 // Unsubscribe takes a pattern back, once.
@@ -145,12 +164,16 @@ func (bus *Bus) Unsubscribe(pattern string) error {
 			break
 		}
 	}
-	return bus.send([]byte("UNSUB " + pattern))
+	return bus.send("UNSUB", pattern)
 }
 
 // Publish sends a message. What the daemon refuses comes as an Event, and for certain by Sync.
 func (bus *Bus) Publish(key string, payload []byte) error {
-	return bus.send(append([]byte("MSG "+key+"\x00"), payload...))
+	return bus.send("MSG", key, behindNul(payload)...)
+}
+
+func behindNul(payload []byte) []byte {
+	return append([]byte{0}, payload...)
 }
 
 // Receive waits for the next event, with a timeout above 0 for so long, then it is ErrTimeout. A connection that is lost
@@ -271,11 +294,11 @@ func (bus *Bus) Ask(key string, payload []byte, timeout time.Duration) ([]byte, 
 			return nil, err
 		}
 	}
-	frame := []byte("CMSG " + key)
+	var rest []byte
 	if payload != nil {
-		frame = append(append(frame, 0), payload...)
+		rest = behindNul(payload)
 	}
-	if err := bus.send(frame); err != nil {
+	if err := bus.send("CMSG", key, rest...); err != nil {
 		return nil, err
 	}
 	bus.asked = key
@@ -285,7 +308,7 @@ func (bus *Bus) Ask(key string, payload []byte, timeout time.Duration) ([]byte, 
 func (bus *Bus) sync(deadline time.Time) error {
 	bus.syncs++
 	token := []byte(fmt.Sprint(bus.syncs, syncEnd))
-	err := bus.send(append([]byte("CMSG "+syncKey+"\x00"), token...))
+	err := bus.send("CMSG", syncKey, behindNul(token)...)
 	if err == nil {
 		_, err = bus.await(syncKey, token, deadline)
 	}

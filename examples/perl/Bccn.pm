@@ -47,13 +47,19 @@ sub _join {
     CORE::connect $socket, pack_sockaddr_un($address) or return 0;
     $self->{socket} = $socket;
     $self->{asked}  = undef;
-    for my $frame ( 'CMSG !/bccn/meta/on', map { "SUB $_" } @{ $self->{patterns} } ) {
+    for my $frame ( 'CMSG !/bccn/meta/on', map { _frame( 'SUB', $_ ) } @{ $self->{patterns} } ) {
         defined CORE::send $socket, $frame, MSG_NOSIGNAL or return 0;
     }
     return 1;
 }
 
-# One packet is one frame.
+# A packet is one frame. A NUL would end a pattern or key, and what is before it may match everything.
+sub _frame {
+    my ( $verb, $key, $payload ) = @_;
+    die "a NUL cannot be part of a pattern or key\n" if $key =~ /\0/;
+    return defined $payload ? "$verb $key\0$payload" : "$verb $key";
+}
+
 sub _put {
     my ( $self, $frame ) = @_;
     return 1 if $self->{socket} && defined CORE::send $self->{socket}, $frame, MSG_NOSIGNAL;
@@ -63,20 +69,21 @@ sub _put {
 # Whether and why a pattern, or a message, is refused comes as an event, and for certain by sync.
 sub subscribe {
     my ( $self, $pattern ) = @_;
+    my $frame = _frame( 'SUB', $pattern );
     push @{ $self->{patterns} }, $pattern;
-    return $self->_put("SUB $pattern");
+    return $self->_put($frame);
 }
 
 sub unsubscribe {
     my ( $self, $pattern ) = @_;
     my ($first) = grep { $self->{patterns}[$_] eq $pattern } 0 .. $#{ $self->{patterns} };
     splice @{ $self->{patterns} }, $first, 1 if defined $first;
-    return $self->_put("UNSUB $pattern");
+    return $self->_put( _frame( 'UNSUB', $pattern ) );
 }
 
 sub publish {
     my ( $self, $key, $payload ) = @_;
-    return $self->_put( "MSG $key\0" . ( $payload // '' ) );
+    return $self->_put( _frame( 'MSG', $key, $payload // '' ) );
 }
 
 # The next event, within so many seconds (without them, however long it takes), else nothing: a hash with kind
@@ -150,7 +157,7 @@ sub ask {
     my ( $self, $key, $payload, $seconds ) = @_;
     my $deadline = time + ( $seconds // 5 );
     $self->_sync($deadline) if defined $self->{asked};
-    $self->_put( defined $payload ? "CMSG $key\0$payload" : "CMSG $key" );
+    $self->_put( _frame( 'CMSG', $key, $payload ) );
     $self->{asked} = $key;    # until its answer has come: that may be after this was given up
     return $self->_await( $key, undef, $deadline );
 }
@@ -158,7 +165,7 @@ sub ask {
 sub _sync {
     my ( $self, $deadline ) = @_;
     my $token = ++$self->{syncs} . ' of Bccn.pm';
-    $self->_put("CMSG !/bccn/sync\0$token");
+    $self->_put( _frame( 'CMSG', '!/bccn/sync', $token ) );
     return $self->_await( '!/bccn/sync', $token, $deadline );
 }
 

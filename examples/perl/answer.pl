@@ -18,7 +18,7 @@ while ( my $got = $bus->receive ) {
     my $kind = $got->{kind};
     if ( $kind eq 'message' && $got->{key} eq 'demo/question' ) {
         print "$got->{src} asks on $got->{payload}\n";
-        $bus->publish( $got->{payload}, $identity );
+        eval { $bus->publish( $got->{payload}, $identity ); 1 } or warn $@;    # it may name no channel
     }
     warn "refused: $got->{reason} $got->{about}\n"                         if $kind eq 'refusal';
     warn "$got->{lost} messages were lost here: this reader is too slow\n" if $kind eq 'gap';

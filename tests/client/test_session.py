@@ -601,6 +601,27 @@ def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, bus: Co
         assert bus.identity() == "me"
 
 
+def test_a_key_or_pattern_with_a_nul_is_refused_and_nothing_is_sent(bare: Bare, bus: Connection) -> None:
+    bus.subscribe("a")
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("bad_pattern", lambda: bus.subscribe("b", "\0x")),
+        ("bad_pattern", lambda: bus.unsubscribe("a", "a\0x")),
+        ("bad_pattern", lambda: bus.listen("\0x", print)),
+        ("bad_pattern", lambda: bus.respond("a\0", lambda _question: None)),
+        *(("bad_channel", lambda: bus.publish("a\0b")), ("bad_channel", lambda: bus.send_to("relay01/\0", "x"))),
+        ("bad_channel", lambda: bus.request("a\0b", timeout=0.1)),
+        ("unknown_control", lambda: bus.ask("!/bccn/stats\0clients", timeout=0.1)),
+    ]
+    for reason, call in calls:
+        with refused(reason, "NUL"):
+            call()
+    bus.sync()
+    assert without_syncs(bare.received[0]) == [META, b"SUB a"]
+    restarted(bare, bus)
+    bus.sync()
+    assert without_syncs(bare.received[1]) == [META, b"SUB a"]
+
+
 def give_up(bus: Connection) -> None:
     with refused("no_answer"):
         bus.ask(frames.STATS, "first", timeout=0.05)

@@ -1,0 +1,79 @@
+"""The clients in C, Perl and Go, by programs that use them with a scripted daemon."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.client.sessions import META, Bare, without_syncs
+from tests.e2e.subscribers import compiled, need
+from tests.support import PATIENCE, ROOT
+
+PEERS = ROOT / "tests/peers"
+
+
+def build(language: str, name: str, folder: Path) -> list[str]:
+    """The command that runs a program of `PEERS`."""
+    need(language)
+    if language == "perl":
+        return ["perl", f"-I{ROOT / 'examples/perl'}", str(PEERS / f"{name}.pl")]
+    program = folder / name
+    if language == "c":
+        done = compiled(program, "cc", str(PEERS / f"{name}.c"))
+    else:
+        module = shutil.copytree(ROOT / "examples/go", folder / "go")
+        (module / "cmd" / name).mkdir()
+        shutil.copy(PEERS / f"{name}.go", module / "cmd" / name)
+        command = ["go", "build", "-o", str(program), f"./cmd/{name}"]
+        done = subprocess.run(command, cwd=module, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return [str(program)]
+
+
+def output(command: Sequence[str], daemon: Bare, *arguments: str) -> bytes:
+    """What a program prints."""
+    done = subprocess.run(
+        [*command, str(daemon.address), *arguments], capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout
+
+
+class Late(Bare):
+    """Answers the first question when the program has given it up, or never, and the second one at once."""
+
+    is_asked_again = False
+    answers_the_first = True
+
+    def reply(self, packet: bytes) -> list[bytes]:
+        if packet.startswith(b"MSG gave/up"):
+            self.is_asked_again = True
+            return [b"CMSG !/slow\0first"] if self.answers_the_first else []
+        if packet == b"CMSG !/slow" and self.is_asked_again:
+            return [b"CMSG !/slow\0second"]
+        return super().reply(packet)
+
+
+@pytest.mark.parametrize("milliseconds", ["0", "300"])
+@pytest.mark.parametrize("answers", [True, False], ids=["late", "never"])
+@pytest.mark.parametrize("language", ["c", "perl", "go"])
+def test_a_late_answer_is_dropped_and_the_next_question_gets_its_own(
+    language: str, answers: bool, milliseconds: str, tmp_path: Path
+) -> None:
+    asks = build(language, "asks", tmp_path)
+    with Late(str(tmp_path / "bus.sock")) as daemon:
+        daemon.answers_the_first = answers
+        assert output(asks, daemon, milliseconds) == b"answer second\n"
+
+
+@pytest.mark.parametrize("language", ["perl", "go"])
+def test_a_key_or_pattern_with_a_nul_is_refused_and_nothing_is_sent(language: str, tmp_path: Path) -> None:
+    nuls = build(language, "nuls", tmp_path)
+    with Bare(str(tmp_path / "bus.sock")) as daemon:
+        errors = output(nuls, daemon).splitlines()
+        assert [b"NUL" in line for line in errors] == [True] * 5
+        assert {packet for sent in daemon.received for packet in without_syncs(sent)} == {META}
