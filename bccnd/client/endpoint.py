@@ -23,6 +23,7 @@ from bccnd.client.endpoint_queues import ChannelQueues, RememberedMessages
 from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.client.request_reply import refuse_coroutine
 from bccnd.client.router import PatternTable, call_listeners, raise_errors
+from bccnd.core.tracking.dedup_rules import HORIZON, SANITY
 from bccnd.core.trust.integrity import IntegrityChecker, make_hmac
 from bccnd.core.wire import bccn1, directed_targets
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
@@ -48,9 +49,9 @@ class Endpoint:
     ``interface`` and ``hop_limit`` (multicast) say where the segment is. ``algorithm`` is ``none``, ``crc32``, ``hmac``
     (the default with ``keys``: the first signs, all verify) or ``sig``. For ``sig``, ``keys`` is one private key, and
     ``signers`` has the public keys (PEM) by the beginning of the src for which they are valid. ``required`` drops
-    datagrams without a check. ``dedup`` drops repeated datagrams: same address, src, seq and channel. ``speed_window``
-    is the number of messages from which `stats` calculates speeds. ``largest`` is the longest accepted datagram, in
-    bytes.
+    datagrams without a check. ``dedup`` drops repeated datagrams: same address, src, seq and channel. It forgets those
+    of a source that restarts, by the daemon's rules. ``speed_window`` is the number of messages from which `stats`
+    calculates speeds. ``largest`` is the longest accepted datagram, in bytes.
 
     The socket is opened by `open`, or ``with``. Only `send` and the methods that call it may be called from several
     threads.
@@ -87,7 +88,7 @@ class Endpoint:
         self._listeners: PatternTable[Callable[[Message], object]] = PatternTable()
         self._verdicts = [0] * len(NAMES)
         self._queues = ChannelQueues(speed_window)
-        self._remembered = RememberedMessages() if dedup else None
+        self._remembered = RememberedMessages(SANITY, HORIZON) if dedup else None
         self._heartbeat: _Heartbeat | None = None
 
     # -- fundamental calls
@@ -371,8 +372,7 @@ class Endpoint:
                 return None
             except OSError:  # a network error caused by an earlier send
                 continue
-            received_ns = time.time_ns()
-            found = self._judge(raw, address, received_ns)
+            found = self._judge(raw, address, time.time_ns())
             if isinstance(found, Message):
                 self._verdicts[ACCEPTED] += 1
                 self._queues.count(found)
@@ -394,10 +394,10 @@ class Endpoint:
         ):
             return NOT_ADDRESSED
         if self._remembered is not None:
-            key = b"%b:%b:%d:%b" % (address[0].encode(), src, seq, chan)
-            if src == bccn1.UNKNOWN_SRC:  # many may call themselves so
-                key += b":%d|%b" % (address[1], payload)
-            if self._remembered.is_repeated(key, received_ns * 1e-9):
+            source, rest = b"%b:%b" % (address[0].encode(), src), chan
+            if src == bccn1.UNKNOWN_SRC:  # many may call themselves so, and each message is a source of its own
+                source = rest = b"%b:%d:%d:%b|%b" % (source, address[1], seq, chan, payload)
+            if self._remembered.is_repeated(source, seq, rest, time.monotonic(), received_ns * 1e-9):
                 return DUPLICATE
         peer = peer_name(address)
         return Message(to_text(src), seq, to_text(chan), payload, directed_targets.FORM_NAMES[form], peer, received_ns)

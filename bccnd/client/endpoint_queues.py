@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from hashlib import blake2b
-from typing import Any, Final
+from itertools import count
+from typing import Any, Final, NamedTuple
 
 from bccnd.client.message import Message
 
@@ -15,7 +16,7 @@ from bccnd.client.message import Message
 MAX_CHANNELS: Final = 4096
 #: messages that wait in all channels together; newer ones are dropped
 MAX_QUEUED: Final = 10_000
-#: messages remembered to recognize repeated ones; the oldest goes first
+#: messages remembered to recognize repeated ones, and sources remembered for that; the oldest goes first
 MAX_REMEMBERED: Final = 65_536
 
 
@@ -103,21 +104,51 @@ class ChannelQueues:
             self._dropped += len(channel.queue)
 
 
+class _Run(NamedTuple):
+    """One run of a source: its number, the highest seq, and when the last message was accepted (monotonic)."""
+
+    number: int
+    last: int
+    heard: float
+
+
 class RememberedMessages:
-    """Messages by what identifies them, with their Unix times, the oldest first."""
+    """Messages by what identifies them, with their Unix times, the oldest first.
 
-    def __init__(self) -> None:
+    A source has restarted, and what was remembered of it no longer counts, by the same rules as in the daemon (see
+    `bccnd.core.tracking.dedup`): at a seq that is not above the highest one by then, if that comes later than
+    ``horizon`` seconds after the last message, or is lower by ``sanity`` or more.
+    """
+
+    def __init__(self, sanity: int, horizon: float) -> None:
+        self._sanity = sanity
+        self._horizon = horizon
         self._times: OrderedDict[bytes, float] = OrderedDict()
+        self._runs: OrderedDict[bytes, _Run] = OrderedDict()
+        self._numbers = count()
 
-    def is_repeated(self, key: bytes, now: float) -> bool:
-        """Whether ``key`` was added before; now it is."""
-        digest = blake2b(key, digest_size=16).digest()
+    def is_repeated(self, source: bytes, seq: int, rest: bytes, now: float, clock: float) -> bool:
+        """Whether a message that comes ``now`` was added before in this run of its source; now it is.
+
+        ``rest`` tells apart messages with the same seq.
+        """
+        run = self._runs.get(source)
+        if run is None or self._has_restarted(run, seq, now):
+            run = _Run(next(self._numbers), seq, now)
+        digest = blake2b(b"%d:%b:%d:%b" % (run.number, source, seq, rest), digest_size=16).digest()
         if digest in self._times:
             return True
         if len(self._times) >= MAX_REMEMBERED:
             self._times.popitem(last=False)
-        self._times[digest] = now
+        self._times[digest] = clock
+        self._runs[source] = _Run(run.number, max(run.last, seq), now)
+        self._runs.move_to_end(source)
+        if len(self._runs) > MAX_REMEMBERED:
+            self._runs.popitem(last=False)
         return False
+
+    def _has_restarted(self, run: _Run, seq: int, now: float) -> bool:
+        return seq <= run.last and (now - run.heard > self._horizon or run.last - seq >= self._sanity)
 
     def forget(self, before: float) -> None:
         while self._times and next(iter(self._times.values())) <= before:

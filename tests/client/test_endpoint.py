@@ -593,6 +593,20 @@ def test_a_sender_is_told_by_name_and_address_and_the_unknown_by_port(segment: S
     assert verdicts(endpoint) == {"accepted": 7, "duplicate": 5}
 
 
+@pytest.mark.parametrize("src", ["b", "?"])
+def test_a_program_that_restarts_and_counts_from_1_again_is_heard(
+    segment: Segment, src: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bccnd.client.endpoint.HORIZON", 0.1)
+    endpoint = segment.endpoint("a", dedup=True)
+    run = [datagram(src, number, "x") for number in (1, 2, 3)]
+    segment.wire.send(*run)
+    assert len(judged(endpoint, 3)) == 3
+    time.sleep(0.2)
+    segment.wire.send(*run)
+    assert [message.seq for message in judged(endpoint, 6)] == [1, 2, 3]
+
+
 def test_what_was_cleared_comes_in_again(segment: Segment) -> None:
     endpoint = segment.endpoint("a", dedup=True)
     one, two = datagram("b", 1, "x"), datagram("b", 2, "x")
