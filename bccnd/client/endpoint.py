@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-import os
 import select
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,6 +18,7 @@ from typing import Any, Final, overload
 
 from bccnd.client.endpoint_options import check_range, checker_of, udp_options
 from bccnd.client.endpoint_queues import ChannelQueues, RememberedMessages
+from bccnd.client.endpoint_threads import SENDING, Heartbeat
 from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.client.request_reply import refuse_coroutine
 from bccnd.client.router import PatternTable, call_listeners, raise_errors
@@ -54,7 +53,7 @@ class Endpoint:
     calculates speeds. ``largest`` is the longest accepted datagram, in bytes.
 
     The socket is opened by `open`, or ``with``. Only `send` and the methods that call it may be called from several
-    threads.
+    threads, and from a signal handler, whatever that has interrupted.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Endpoint:
         self._verdicts = [0] * len(NAMES)
         self._queues = ChannelQueues(speed_window)
         self._remembered = RememberedMessages(SANITY, HORIZON) if dedup else None
-        self._heartbeat: _Heartbeat | None = None
+        self._heartbeat: Heartbeat | None = None
 
     # -- fundamental calls
 
@@ -110,9 +109,9 @@ class Endpoint:
     def close(self) -> None:
         """Close the socket and end the heartbeat; messages that wait in channels stay."""
         self.heartbeat_stop()
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            sock.close()
 
     def fileno(self) -> int:
         """The descriptor of the socket, for select, poll, epoll or asyncio. When it is readable, call `dispatch` or
@@ -141,7 +140,7 @@ class Endpoint:
     def seq(self, number: int) -> None:
         if not 0 <= number <= bccn1.MAX_SEQ:
             raise EndpointError("bad_seq", f"{number} does not fit in 64 bits")
-        with _sending:
+        with SENDING:
             self._seq = number
 
     @overload
@@ -169,7 +168,7 @@ class Endpoint:
 
     def _transmit(self, src: bytes, chan: bytes, payload: bytes, key: Data | None = None) -> int:
         """`send` without remembering what went wrong; for any thread."""
-        sock = self._opened()
+        self._opened()
         _check(bccn1.check_src, src)
         _check(bccn1.check_chan, chan)
         try:
@@ -178,23 +177,23 @@ class Endpoint:
             raise EndpointError("bad_key", str(wrong)) from wrong
         deadline = time.monotonic() + SEND_PATIENCE
         while True:
-            with _sending:
-                seq = self._seq
-                body = bccn1.build_body(src, seq, chan, payload)
+            with SENDING:
+                sock, seq = self._opened(), self._seq
+                datagram = _signed(bccn1.build_body(src, seq, chan, payload), sign)
+                if self._seq != seq:
+                    continue  # a signal handler has sent meanwhile
+                # Python runs no signal handler from that comparison until `sendto` has returned.
+                self._seq = following = (seq + 1) & bccn1.MAX_SEQ
                 try:
-                    datagram = bccn1.build(body, sign(body))
-                    if len(datagram) > bccn1.MAX_SEND:
-                        detail = f"{len(datagram)} bytes, and a datagram has at most {bccn1.MAX_SEND}"
-                        raise EndpointError("too_long", detail)
                     sock.sendto(datagram, self._to)
-                except BadMessage as bad:
-                    raise EndpointError(bad.reason, bad.detail) from bad
                 except OSError as error:
+                    if self._seq == following:  # none of a signal handler is behind it
+                        self._seq = seq
+                    self._opened()  # or it was closed meanwhile
                     if not isinstance(error, BlockingIOError) or time.monotonic() >= deadline:
                         name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
                         raise EndpointError(name, f"cannot send to {self._options.name}: {error.strerror}") from error
                 else:
-                    self._seq = (seq + 1) & bccn1.MAX_SEQ
                     return seq
             # We are ahead of the interface. Other threads may send meanwhile.
             self._wait(deadline, select.POLLOUT)
@@ -282,13 +281,13 @@ class Endpoint:
             # The network may be back for the next one. What is wrong with ours, is wrong with all of them.
             if not isinstance(failed.__cause__, OSError):
                 raise
-        self._heartbeat = _Heartbeat(partial(self.beat, status), interval)
+        self._heartbeat = Heartbeat(partial(self.beat, status), interval)
 
     def heartbeat_stop(self) -> None:
         """Send no more heartbeats."""
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            self._heartbeat = None
+        heartbeat, self._heartbeat = self._heartbeat, None
+        if heartbeat is not None:
+            heartbeat.stop()
 
     # -- as the Perl module has it
 
@@ -358,7 +357,10 @@ class Endpoint:
     def _wait(self, deadline: float | None, event: int = select.POLLIN) -> bool:
         """Whether the socket can be read (or written to) before ``deadline`` (monotonic)."""
         poll = select.poll()
-        poll.register(self._opened(), event)
+        try:
+            poll.register(self._opened(), event)
+        except ValueError as closed:
+            raise EndpointError("not_open", "the endpoint was closed meanwhile") from closed
         left = None if deadline is None else min(max(0.0, (deadline - time.monotonic()) * 1000), LONGEST_POLL)
         return bool(poll.poll(left))
 
@@ -419,32 +421,12 @@ def _check(check: Callable[[bytes], None], field: bytes) -> None:
         raise EndpointError(bad.reason, f"{to_text(field)!r}: {bad.detail}") from bad
 
 
-class _Heartbeat:
-    """A thread that sends heartbeats until `stop`."""
-
-    def __init__(self, beat: Callable[[], None], interval: float) -> None:
-        self._beat = beat
-        self._interval = interval
-        self._pid = os.getpid()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="bccn-heartbeat", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        due = time.monotonic() + self._interval
-        while not self._over.wait(max(0.0, due - time.monotonic())):
-            self._beat()
-            due = max(due + self._interval, time.monotonic())
-
-    def stop(self) -> None:
-        # The thread belongs to the process that has started it; a child has neither it nor a use for its locks.
-        if self._pid == os.getpid():
-            self._over.set()
-            if self._thread is not threading.current_thread():
-                self._thread.join()
-
-
-#: Held while a seq is given and used, by whichever endpoint, and while this process forks: no thread can then be in the
-#: midst of sending, and the child finds the lock free and every seq either used or not.
-_sending = threading.RLock()
-os.register_at_fork(before=_sending.acquire, after_in_parent=_sending.release, after_in_child=_sending.release)
+def _signed(body: bytes, sign: Callable[[bytes], bytes]) -> bytes:
+    """The datagram with a body. Raises EndpointError: too_long, no_signing_key."""
+    try:
+        datagram = bccn1.build(body, sign(body))
+    except BadMessage as bad:
+        raise EndpointError(bad.reason, bad.detail) from bad
+    if len(datagram) > bccn1.MAX_SEND:
+        raise EndpointError("too_long", f"{len(datagram)} bytes, and a datagram has at most {bccn1.MAX_SEND}")
+    return datagram
