@@ -12,6 +12,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from bccnd import paths
@@ -202,10 +203,14 @@ class SessionSocket:
 
     def wait(self, seconds: float | None, *, reads: bool) -> None:
         """Wait for a packet, if ``reads``, and for room if there is something to send."""
+        timeout = None if seconds is None else min(seconds * 1000, _LONGEST_POLL)
+        events = select.POLLIN * reads | select.POLLOUT * self.session.has_data
         poll = select.poll()
-        if self.sock is not None:
-            poll.register(self.sock, select.POLLIN * reads | select.POLLOUT * self.session.has_data)
-        poll.poll(None if seconds is None else min(seconds * 1000, _LONGEST_POLL))
+        if (sock := self.sock) is not None:
+            with suppress(ValueError):  # a signal handler has closed it just now
+                poll.register(sock, events)
+        if not self.closed:
+            poll.poll(timeout)
         if self.sock is not None:
             self._known = time.monotonic()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import bccnd
 from bccnd.client.bus import Connection
 from bccnd.client.events import Away
 from bccnd.client.message import Message
@@ -599,6 +600,20 @@ def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, bus: Co
 
     with soon(go_away):
         assert bus.identity() == "me"
+
+
+def test_a_call_that_is_about_to_wait_is_told_when_a_signal_handler_closes_the_connection(bare: Bare) -> None:
+    bus = bccnd.connect(str(bare.address))
+
+    class Closing(socket.socket):
+        def fileno(self) -> int:
+            bus.close()
+            return super().fileno()
+
+    assert bus._socket.sock is not None
+    bus._socket.sock = Closing(fileno=bus._socket.sock.detach())
+    with refused("connection_lost", "closed"):
+        bus.receive(PATIENCE)
 
 
 def test_a_key_or_pattern_with_a_nul_is_refused_and_nothing_is_sent(bare: Bare, bus: Connection) -> None:
