@@ -7,6 +7,10 @@
 #   }
 #
 # Failures die with a text. A connection that is lost is made again by receive, with its subscriptions.
+#
+# Text and bytes: the bus carries bytes. A payload, key, pattern or path with Perl's UTF-8 flag (utf8::is_utf8), such as a
+# literal under "use utf8" or what decode() returns, is text, and is sent as UTF-8. A string without it is bytes, and is
+# sent as it is. What is received is bytes: utf8::decode($got->{payload}) makes text of it.
 package Bccn;
 
 use strict;
@@ -27,8 +31,8 @@ sub connect {    ## no critic (ProhibitBuiltinHomonyms)
     my ( $class, $path, %options ) = @_;
     $path ||= $ENV{BCCN_SOCKET} || '/run/bccnd/bus.sock';
     my $self = bless {
-        path      => $path,
-        patterns  => [ @{ $options{subscribe} || [] } ],
+        path      => _bytes($path),
+        patterns  => [ map { _bytes($_) } @{ $options{subscribe} || [] } ],
         reconnect => $options{reconnect} // 1,
         refused   => [],
         waiting   => [],
@@ -53,11 +57,18 @@ sub _join {
     return 1;
 }
 
+# The bytes of a string; text becomes UTF-8.
+sub _bytes {
+    my ($string) = @_;
+    utf8::encode($string) if utf8::is_utf8($string);
+    return $string;
+}
+
 # A packet is one frame. A NUL would end a pattern or key, and what is before it may match everything.
 sub _frame {
     my ( $verb, $key, $payload ) = @_;
     die "a NUL cannot be part of a pattern or key\n" if $key =~ /\0/;
-    return defined $payload ? "$verb $key\0$payload" : "$verb $key";
+    return "$verb " . _bytes($key) . ( defined $payload ? "\0" . _bytes($payload) : '' );
 }
 
 sub _put {
@@ -68,14 +79,14 @@ sub _put {
 
 # Whether and why a pattern, or a message, is refused comes as an event, and for certain by sync.
 sub subscribe {
-    my ( $self, $pattern ) = @_;
+    my ( $self, $pattern ) = ( $_[0], _bytes( $_[1] ) );
     my $frame = _frame( 'SUB', $pattern );
     push @{ $self->{patterns} }, $pattern;
     return $self->_put($frame);
 }
 
 sub unsubscribe {
-    my ( $self, $pattern ) = @_;
+    my ( $self, $pattern ) = ( $_[0], _bytes( $_[1] ) );
     my ($first) = grep { $self->{patterns}[$_] eq $pattern } 0 .. $#{ $self->{patterns} };
     splice @{ $self->{patterns} }, $first, 1 if defined $first;
     return $self->_put( _frame( 'UNSUB', $pattern ) );
@@ -155,6 +166,7 @@ sub _parse {
 # comes later is dropped: after one was not answered, this first waits for a sync.
 sub ask {
     my ( $self, $key, $payload, $seconds ) = @_;
+    $key = _bytes($key);
     my $deadline = time + ( $seconds // 5 );
     $self->_sync($deadline) if defined $self->{asked};
     $self->_put( _frame( 'CMSG', $key, $payload ) );

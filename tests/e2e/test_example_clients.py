@@ -77,3 +77,17 @@ def test_a_key_or_pattern_with_a_nul_is_refused_and_nothing_is_sent(language: st
         errors = output(nuls, daemon).splitlines()
         assert [b"NUL" in line for line in errors] == [True] * 5
         assert {packet for sent in daemon.received for packet in without_syncs(sent)} == {META}
+
+
+def test_the_client_in_perl_sends_text_as_utf8_and_bytes_as_they_are(tmp_path: Path) -> None:
+    texts = build("perl", "texts", tmp_path)
+    raw = "é".encode() + b"\xff"
+    with Bare(str(tmp_path / "bus.sock")) as daemon:
+        asked = "CMSG !/é\0→".encode()
+        daemon.answers[asked] = ["CMSG !/é\0an answer: é".encode()]
+        assert output(texts, daemon) == "an answer: é\n".encode()
+        assert without_syncs(daemon.received[0]) == [
+            *(META, "SUB connect/é".encode(), "MSG a/é\0é".encode(), "MSG a/→\0→".encode()),
+            *("MSG a/→\0".encode() + raw, b"MSG " + raw + "\0→".encode(), b"MSG number\x007"),
+            *("SUB é/→".encode(), b"SUB " + raw, "UNSUB é/→".encode(), asked),
+        ]
