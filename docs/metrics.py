@@ -94,6 +94,7 @@ _ACTIONS: Final = {
     "recorder_build": "Compare it with the daemon's version.",
     "recorder_spool_bytes": "Compare it with the next row; see [BccndRecorderBehind](runbook.md#bccndrecorderbehind).",
     "recorder_spool_limit_bytes": "Nothing: it is `recorder.spool_size`.",
+    "recorder_clock_doubted": "Run a time service: [retention](recorder.md#retention).",
     "recorder_logs_waiting": "See [BccndRecorderBehind](runbook.md#bccndrecorderbehind).",
 }
 #: meanings that depend on the configuration of a daemon

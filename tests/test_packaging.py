@@ -135,7 +135,8 @@ NETWORK: Final = "AF_UNIX AF_INET AF_INET6"
     ("name", "most", "families", "without"),
     [
         ("bccnd", 0.5, "AF_UNIX", {"StateDirectory"}),
-        ("bccnd-recorder", 0.5, "AF_UNIX", {"LoadCredential"}),
+        # It asks whether the clock is synchronised, which ProtectClock= forbids.
+        ("bccnd-recorder", 0.8, "AF_UNIX", {"LoadCredential"}),
         ("bccnd-broker", 1.5, NETWORK, {"LoadCredential", "PrivateNetwork"}),
         ("bccnd-nng", 1.5, NETWORK, {"StateDirectory", "PrivateNetwork"}),
     ],

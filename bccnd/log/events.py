@@ -78,6 +78,8 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("daemon_away", "6d02266228984c8bb361add538280966", logging.WARNING, ("reason",)),
         Event("journal_unreachable", "d45e92b369404ecc91df33098d3e641a", logging.WARNING, ("error",)),
         Event("journal_reached", "aac75cc2fc8e4c06a52b6d12b4c025a3", logging.INFO),
+        Event("age_limit_suspended", "527bf30f5a9d4f94a67dcc3be1e233d7", logging.WARNING, ("cause",)),
+        Event("age_limit_resumed", "ecba40a5620e409f898b7f0d46f090b8", logging.INFO),
         Event("log_gone", "ca9deac810524f17856201cf085dcbe4", logging.WARNING, ("file",)),
         Event("log_recovered", "9cbc9c633fda4550b2795bca64a6de20", logging.INFO, ("count",)),
         # of earlier versions

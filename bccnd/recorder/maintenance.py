@@ -18,6 +18,7 @@ from typing import Final
 from bccnd import log
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
+from bccnd.recorder.clock_steps import ClockTrust
 from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.spool import Spool
 
@@ -32,16 +33,20 @@ _LOOK: Final = 600.0
 
 class Maintenance:
     """``recovered`` logs were there at the start, ``bad`` were set aside, ``torn`` ended in the midst of a record,
-    ``removed`` files went by retention. ``trouble`` says why nothing can be finished now, and is empty otherwise."""
+    ``removed`` files went by retention. ``trouble`` says why nothing can be finished now, and is empty otherwise; so
+    does ``doubt`` why the clock is not believed and no file counts as too old."""
 
-    def __init__(self, spool: Spool, journal: str, host: str, keep: KeepSettings) -> None:
+    def __init__(
+        self, spool: Spool, journal: str, host: str, keep: KeepSettings, clock: ClockTrust | None = None
+    ) -> None:
         self.rows = self.files = self.bytes = 0
         self.recovered = self.torn = self.bad = self.removed = 0
-        self.trouble = ""
+        self.trouble = self.doubt = ""
         #: the journal that is written now
         self.current = ""
         self._spool, self._journal, self._host = spool, journal, host
         self._keep = keep
+        self._clock = clock or ClockTrust()
         self._lock = threading.Condition()
         self._waiting: deque[tuple[str, int]] = deque()
         self._old: set[str] = set()
@@ -184,8 +189,20 @@ class Maintenance:
             return
         self._retained = now
         request = {"journal": self._journal, "host": self._host, "current": self.current}
-        answer = self._child.ask({**request, "age": self._keep.age, "size": self._keep.size})
+        age = self._keep.age if self._keep.age and self._believes_clock() else 0
+        answer = self._child.ask({**request, "age": age, "size": self._keep.size})
         self.removed += answer.get("files", 0)
+
+    def _believes_clock(self) -> bool:
+        """Whether files may be removed by their age; log when that changes."""
+        doubted, self.doubt = self.doubt, self._clock.doubt()
+        if self.doubt and not doubted:
+            text = f"no file is removed because of its age: the clock of this host is not trusted, as {self.doubt}"
+            remedy = "run a time service (chrony: with rtcsync), and see timedatectl; recorder.keep.size still limits"
+            log.event("age_limit_suspended", text, remedy=remedy, cause=self.doubt)
+        elif doubted and not self.doubt:
+            log.event("age_limit_resumed", "files are removed because of their age again: the clock is trusted")
+        return not self.doubt
 
     def _on_failure(self, error: Exception) -> None:
         logged, self.trouble = bool(self.trouble), str(error).splitlines()[0]

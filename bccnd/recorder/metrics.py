@@ -55,6 +55,7 @@ class Figures(Collector):
         for name, help_text, state in (
             ("recording", "Whether records are being kept", writer.log is not None),
             ("paused", "Whether recording waits for room", bool(writer.paused)),
+            ("clock_doubted", "Whether old files are kept, as the clock is not trusted", bool(worker.doubt)),
             ("journal_reachable", "Whether the journal could be written to the last time", not worker.trouble),
             ("spool_bytes", "Bytes of logs that are not yet in the journal", writer.spooled),
             ("spool_limit_bytes", "Bytes of logs beyond which recording pauses", self._recorder.settings.spool_size),

@@ -1,7 +1,8 @@
 """Removes what is older, or more, than a journal is to hold.
 
 Invariant: only whole files of this host with names of the recorder are removed, the oldest first. Before them their
-time is removed from the sessions, which so never cover a time whose records are gone.
+time is removed from the sessions, which so never cover a time whose records are gone. The age of a record is counted
+from the newest record of the journal, not from a clock: one that is ahead makes nothing old.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -30,15 +30,19 @@ def retain(
     filesystem: pafs.FileSystem, root: str, host: str, keep: KeepSettings, now: float, current_journal: str = ""
 ) -> tuple[int, int]:
     """Remove what is too old or too much; return the number of files removed and their bytes. A file counts with those
-    that were merged into it. ``current_journal`` is the one that is being written. Raises OSError."""
+    that were merged into it. ``now`` (seconds since 1970) limits the time of the newest record, as that may be wrong;
+    ``current_journal`` is the one that is being written. Raises OSError."""
     if not keep.age and not keep.size:
         return 0, 0
     listed = list_files(filesystem, root, hosts=[host])
     to_read = current(listed)
     total = sum(file.size for file in to_read)
+    before = 0.0
+    if keep.age and to_read:
+        before = min(now, _latest(filesystem, root, to_read[-1].name) / file_names.MICROSECONDS) - keep.age
     going: list[ListedFile] = []
     for file in to_read:
-        too_old = keep.age and _finished(file) < now - keep.age
+        too_old = keep.age and _latest(filesystem, root, file.name) < before * file_names.MICROSECONDS
         if not too_old and not (keep.size and total > keep.size):
             break
         going.append(file)
@@ -53,16 +57,10 @@ def retain(
         inside = [part for part in listed if part != file and file.name.holds(part.name)]
         for removed in (*inside, file):
             filesystem.delete_file(f"{root}/{removed.name.path}")
-    _without_records(filesystem, root, host, staying | {current_journal}, now - keep.age if keep.age else None)
+    if before:
+        _without_records(filesystem, root, host, staying | {current_journal}, before)
     _sweep(filesystem, root, {file.name.path.rpartition("/")[0] for file in going})
     return len(going), sum(file.size for file in going)
-
-
-def _finished(file: ListedFile) -> float:
-    """When the records of a file were complete: of a merged file, which was written later, the end of its day."""
-    if file.name.last is None:
-        return file.written
-    return min(file.written, _end_of(file.name.day))
 
 
 def _end_of(day: str) -> float:
@@ -75,11 +73,14 @@ def _latest(filesystem: pafs.FileSystem, root: str, name: file_names.ObsFile) ->
     the journal then; 0 if it is gone. Raises OSError, and nothing is removed then."""
     try:
         with files.detect_damage(), filesystem.open_input_file(f"{root}/{name.path}") as file:
-            times = pq.read_table(file, columns=["ts"]).column("ts").cast(pa.int64())
-        return int(pc.max(times).as_py() or 0)
+            parquet = pq.read_metadata(file)
+            column = parquet.schema.to_arrow_schema().names.index("ts")
+            groups = [parquet.row_group(number).column(column) for number in range(parquet.num_row_groups)]
+            times = [group.statistics.max for group in groups if group.statistics is not None]
+        return int(pa.scalar(max(times), pa.timestamp("us", "UTC")).value)
     except FileNotFoundError:
         return 0
-    except (files.DamagedFileError, KeyError):
+    except (files.DamagedFileError, ValueError):  # neither is a file without this column, or without its statistics
         return round(_end_of(name.day) * file_names.MICROSECONDS) - 1
 
 
@@ -97,12 +98,8 @@ def _forget(filesystem: pafs.FileSystem, root: str, host: str, journal: str, bef
         replace_sessions(filesystem, root, Head(host, journal, 1, VERSION), left)
 
 
-def _without_records(
-    filesystem: pafs.FileSystem, root: str, host: str, staying: Iterable[str], before: float | None
-) -> None:
+def _without_records(filesystem: pafs.FileSystem, root: str, host: str, staying: Iterable[str], before: float) -> None:
     """Remove the sessions of journals without records, once they are as old as records may be."""
-    if before is None:
-        return
     folder = f"{root}/{file_names.SESSIONS}/host={host}"
     for info in filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True)):
         name = info.base_name.removesuffix(".parquet")

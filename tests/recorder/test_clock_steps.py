@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bccnd.recorder.clock_steps import Cause, Clocks, cause_of_step, read_clocks
+from bccnd.recorder.clock_steps import SETTLED, Cause, Clocks, ClockTrust, cause_of_step, is_synchronised, read_clocks
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -36,3 +36,29 @@ def test_clocks_that_are_read_now_have_made_no_step() -> None:
     after = read_clocks()
     assert cause_of_step(before, after) is None
     assert before.awake <= after.awake
+
+
+def test_a_clock_is_trusted_while_it_is_synchronised_and_was_not_set_lately() -> None:
+    clocks, synchronised = Clocks(50 * HOUR, HOUR, HOUR), True
+    trust = ClockTrust(lambda: clocks, lambda: synchronised)
+    assert not trust.doubt()
+    clocks = Clocks(51 * HOUR, HOUR, 2 * HOUR)  # it slept
+    assert not trust.doubt()
+    synchronised = False
+    assert trust.doubt()
+    synchronised = True
+    assert not trust.doubt()
+    clocks = Clocks(90 * HOUR, HOUR, 2 * HOUR)
+    assert trust.doubt()
+    clocks = Clocks(90 * HOUR + SETTLED // 2, HOUR, 2 * HOUR + SETTLED // 2)
+    assert trust.doubt()
+    clocks = Clocks(90 * HOUR + SETTLED, HOUR, 2 * HOUR + SETTLED)
+    assert not trust.doubt()
+
+
+def test_a_clock_of_which_nothing_can_be_learned_is_not_trusted() -> None:
+    def refuse() -> bool:
+        raise PermissionError(1, "Operation not permitted")
+
+    assert "Operation not permitted" in ClockTrust(synchronised=refuse).doubt()
+    assert is_synchronised() in (True, False)

@@ -13,6 +13,7 @@ import pytest
 
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
+from bccnd.recorder.clock_steps import ClockTrust
 from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance
@@ -189,6 +190,27 @@ def test_old_files_go_after_new_ones_have_come(spool: Path, tmp_path: Path) -> N
     log_in(spool, 1)
     log_in(spool, 2, first=11)
     assert done(spool, tmp_path / "journal", KeepSettings(size=1)).removed == 2
+
+
+def test_while_the_clock_is_doubted_no_file_goes_by_age_and_that_is_logged_once(
+    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    synchronised = False
+    clock = ClockTrust(synchronised=lambda: synchronised)
+    log_in(spool, 1)
+    write_log(spool / f"{JOURNAL}-00000002.log", [packet(range(10), NOON - 10**12)], first=11)
+    opened = Spool(str(spool))
+    worker = Maintenance(opened, str(tmp_path / "journal"), "relay01", KeepSettings(age=1000), clock)
+    worker.start()
+    with caplog.at_level(logging.INFO, logger="bccnd"):
+        wait_for_child(lambda: not worker.logs, "the files")
+        assert (worker.removed, bool(worker.doubt)) == (0, True)
+        synchronised = True
+        worker.add(str(log_in(spool, 3, first=21)), 1)
+        end(worker)
+    opened.close()
+    assert (worker.removed, worker.doubt) == (1, "")
+    assert (caplog.text.count("is not trusted"), caplog.text.count("is trusted")) == (1, 1)
 
 
 def test_two_recorders_on_one_spool_and_a_spool_that_cannot_be_are_refused(spool: Path, tmp_path: Path) -> None:
