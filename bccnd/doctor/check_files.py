@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
+from bccnd.core.formats.uri import is_uri
 from bccnd.doctor.probe import Probe
 from bccnd.doctor.result import Finding, look, not_checked, ok, wrong
 from bccnd.paths import KEY_FOLDER
@@ -102,7 +103,7 @@ def check_recorder(probe: Probe) -> Iterator[Finding]:
     folders = (("journal", recorder.journal, 2 * recorder.rotate_size), ("spool", recorder.spool, recorder.spool_size))
     for name, path, needed in folders:
         what = f"{name} {path}"
-        if path is None or "://" in path:
+        if path is None or is_uri(path):
             continue
         try:
             disk = probe.disk_usage(path)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from bccnd.core.formats.pcap import CaptureCounts, Datagram, Packet, Reader, unwrap
+from bccnd.core.formats.pcap import CaptureCounts, Datagram, Packet, unwrap
 from bccnd.core.formats.tap_record import Observation, observe
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
@@ -34,13 +35,10 @@ from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import MAX_RECEIVE
 from bccnd.errors import JournalError
 from bccnd.journal import file_names, files, schema
+from bccnd.journal.capture_file import Capture
 from bccnd.journal.listing import list_files
 from bccnd.version import VERSION
 
-#: bytes read at once
-CHUNK: Final = 1 << 18
-#: bytes of the first capture that its journal is named after
-SAMPLE: Final = 1 << 16
 #: rows that are objects at the same time; a few hundred bytes each
 PART: Final = 10_000
 #: rows of a file; some 20 MB on disk, and what one task of Spark reads
@@ -105,38 +103,6 @@ class Summary(NamedTuple):
     tally: CaptureCounts
 
 
-@contextmanager
-def _open(where: str) -> Iterator[tuple[Any, Any]]:
-    """Open a capture: the file, and the stream of its content without gzip. Raises JournalError: unreadable."""
-    try:
-        filesystem, path = files.open_root(where)
-        file = filesystem.open_input_file(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise JournalError("unreadable", f"cannot read {where}: {why}", "name a capture that can be read") from error
-    with file:
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        yield file, pa.CompressedInputStream(file, "gzip") if packed else file
-
-
-def _packets(where: str, tally: CaptureCounts, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Packet]:
-    """Yield the packets of one capture. Raises JournalError: unreadable, bad_capture."""
-    reader = Reader(where, tally)
-    try:
-        with _open(where) as (file, content):
-            at = 0
-            while piece := content.read(CHUNK):
-                yield from reader.feed(piece)
-                on_bytes(file.tell() - at)
-                at = file.tell()
-    except pa.ArrowInvalid as error:
-        raise JournalError("bad_capture", f"{where} cannot be unpacked: {error}", "copy it again") from error
-    except OSError as error:  # also for a compressed file that was cut off
-        raise JournalError("unreadable", f"cannot read {where}: {error}", "check that the file is complete") from error
-    reader.finish()
-
-
 class CaptureSet:
     """Captures of one host, read as one in the order of time: rotated ones one after the other, overlapping ones side
     by side. ``tally`` counts what was read, ``first`` and ``last`` are its times (nanoseconds since 1970). Raises
@@ -150,22 +116,19 @@ class CaptureSet:
         self._done = self._total = 0
         begun = []
         for number, path in enumerate(paths):
-            first = next(_packets(path, CaptureCounts()), None)
-            with _open(path) as (file, _):
-                self._total += file.size()
-            if first is not None:
-                begun.append((first.stamp, number, path))
-        self._captures = sorted(begun)
+            capture = Capture(path, self.tally)
+            self._total += capture.size
+            if capture.first is not None:
+                begun.append((capture.first.stamp, number, capture))
+        self._captures = sorted(begun, key=itemgetter(0, 1))
 
     def journal_id(self) -> str:
         """Name the journal after the beginning of the first capture, so that one that has grown keeps its name. Raises
         JournalError: no_bccn."""
         if not self._captures:
             raise self._no_bccn()
-        first, _, path = self._captures[0]
-        with _open(path) as (_, content):
-            sample = content.read(SAMPLE)
-        digest = blake2b(sample, digest_size=4, key=self._settings.host.encode()[:64]).digest()
+        first, _, capture = self._captures[0]
+        digest = blake2b(capture.sample, digest_size=4, key=self._settings.host.encode()[:64]).digest()
         return file_names.journal_id(first // 1000, int.from_bytes(digest, "big"))
 
     def tables(self) -> Iterator[pa.Table]:
@@ -192,8 +155,8 @@ class CaptureSet:
         heap: list[tuple[int, int, Packet, Iterator[Packet]]] = []
         while waiting or heap:
             if waiting and (not heap or waiting[-1][0] <= heap[0][0]):
-                stamp, number, path = waiting.pop()
-                packets = _packets(path, self.tally, self._on_bytes)
+                stamp, number, capture = waiting.pop()
+                packets = capture.packets(self._on_bytes)
             else:
                 stamp, number, packet, packets = heapq.heappop(heap)
                 self.first, self.last = min(self.first, packet.stamp), max(self.last, packet.stamp)

@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.core.formats.tap_record import Observation
+from bccnd.core.formats.uri import check_folder, is_uri
 from bccnd.journal import file_names, schema
 
 _CODEC: Final = "zstd"
@@ -29,14 +30,23 @@ _GROUP: Final = 131_072
 def open_root(where: str) -> tuple[pafs.FileSystem, str]:
     """The file system and the folder that a path or a URI names; ``s3a://`` is Hadoop's name for ``s3://``. Raises
     pa.ArrowInvalid, OSError."""
-    try:
-        where.encode()
-    except UnicodeEncodeError as error:
-        raise pa.ArrowInvalid("its name is not UTF-8, which pyarrow requires: rename it") from error
-    if "://" not in where:
-        return pafs.LocalFileSystem(), where.rstrip("/") or "/"
+    check_folder(where)
+    if not is_uri(where):
+        return pafs.LocalFileSystem(), os.path.abspath(where)  # pyarrow takes a relative name with a colon for a URI
     filesystem, path = pafs.FileSystem.from_uri(where.replace("s3a://", "s3://", 1))
     return filesystem, path.rstrip("/") or "/"
+
+
+def entries(filesystem: pafs.FileSystem, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
+    """List a folder, without names that are not UTF-8: they are not of a journal or of tables. Raises OSError."""
+    return [info for info in filesystem.get_file_info(selector) if _has_text_name(info)]
+
+
+def _has_text_name(info: pafs.FileInfo) -> bool:
+    try:
+        return bool(info.path)
+    except UnicodeDecodeError:
+        return False
 
 
 class DamagedFileError(Exception):

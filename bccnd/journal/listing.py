@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow.fs as pafs
 
-from bccnd.journal import file_names
+from bccnd.journal import file_names, files
 
 
 class ListedFile(NamedTuple):
@@ -41,7 +41,7 @@ def list_files(
 def list_day(filesystem: pafs.FileSystem, root: str, folder: str) -> list[ListedFile]:
     """List the files in the folder of a host and a day, by its path below the journal. Raises OSError."""
     listed = []
-    for info in filesystem.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True)):
+    for info in files.entries(filesystem, pafs.FileSelector(f"{root}/{folder}", allow_not_found=True)):
         name = file_names.read_path(f"{folder}/{info.base_name}") if info.type == pafs.FileType.File else None
         if name is not None and name.path == f"{folder}/{info.base_name}":
             listed.append(ListedFile(name, int(info.size or 0), (info.mtime_ns or 0) / 1e9))
@@ -57,7 +57,7 @@ def current(listed: Iterable[ListedFile]) -> list[ListedFile]:
 
 def folders(filesystem: pafs.FileSystem, place: str, prefix: str) -> Iterator[str]:
     """Yield the values of the folders ``<prefix><value>`` in a folder, in order. Raises OSError."""
-    entries = filesystem.get_file_info(pafs.FileSelector(place, allow_not_found=True))
+    entries = files.entries(filesystem, pafs.FileSelector(place, allow_not_found=True))
     for name in sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory):
         if name.startswith(prefix):
             yield name.removeprefix(prefix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,8 +16,10 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from bccnd.core.formats.uri import is_uri
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names, files, schema
+from bccnd.journal.capture_file import is_stream
 from bccnd.journal.listing import current, list_day, list_files
 
 #: rows that are read at once
@@ -57,21 +60,39 @@ def no_journal(where: str, why: str) -> PipelineError:
     return PipelineError("no_journal", f"no journal and no capture at {where}: {why}", "name the folder of a journal")
 
 
-def find_captures(place: Place, where: str) -> list[str]:
+def find_captures(where: str) -> list[str]:
     """List the captures at ``where``, one or a folder of them; none if it is a journal. Raises PipelineError:
     no_journal."""
-    filesystem, root = place
+    is_file, is_journal, names = _look(where)
+    if is_file or is_journal:
+        return [where] if is_file else []
+    paths = [f"{where.rstrip('/')}/{name}" for name in sorted(names) if not name.startswith(file_names.UNFINISHED)]
+    if not paths:
+        raise no_journal(where, "the folder has neither obs/ nor files")
+    return paths
+
+
+def _look(where: str) -> tuple[bool, bool, list[str]]:
+    """Whether there is a file or a stream, whether there is a journal, and the names of the files in the folder. Raises
+    PipelineError: no_journal."""
+    if is_stream(where):
+        return True, False, []
+    if not is_uri(where):  # not by pyarrow, which takes only names in UTF-8
+        if not os.path.isdir(where):
+            if not os.path.isfile(where):
+                raise no_journal(where, "there is nothing")
+            return True, False, []
+        with os.scandir(where) as entries:
+            files_there = [entry.name for entry in entries if entry.is_file()]
+        return False, os.path.isdir(os.path.join(where, file_names.OBS)), files_there
+    filesystem, root = open_place(where)
     kind, obs = (info.type for info in filesystem.get_file_info([root, f"{root}/{file_names.OBS}"]))
     if kind == pafs.FileType.NotFound:
         raise no_journal(where, "there is nothing")
     if kind == pafs.FileType.File or obs == pafs.FileType.Directory:
-        return [where] if kind == pafs.FileType.File else []
-    inside = filesystem.get_file_info(pafs.FileSelector(root))
-    names = sorted(info.base_name for info in inside if info.type == pafs.FileType.File)
-    paths = [f"{where.rstrip('/')}/{name}" for name in names if not name.startswith(file_names.UNFINISHED)]
-    if not paths:
-        raise no_journal(where, "the folder has neither obs/ nor files")
-    return paths
+        return kind == pafs.FileType.File, obs == pafs.FileType.Directory, []
+    inside = files.entries(filesystem, pafs.FileSelector(root))
+    return False, False, [info.base_name for info in inside if info.type == pafs.FileType.File]
 
 
 def find(place: Place, wanted: Wanted) -> list[FoundFile]:

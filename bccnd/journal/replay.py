@@ -121,8 +121,7 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
     for limit, compare in ((choice.since, operator.ge), (choice.until, operator.lt)):
         if limit is not None:
             in_time &= compare(pc.field("ts"), pa.scalar(limit, pa.timestamp("us", "UTC")))
-    place = reader.open_place(where)
-    captures = reader.find_captures(place, where)
+    captures = reader.find_captures(where)
     if captures:
         for table in CaptureSet(captures, settings, on_progress).tables():
             yield table.filter(in_time).select(_COLUMNS)
@@ -130,6 +129,7 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
     wanted = reader.Wanted(hosts=frozenset([settings.host]) if settings.host else None)
     wanted.first_day = wanted.first_day if choice.since is None else file_names.day_of(choice.since)
     wanted.last_day = wanted.last_day if choice.until is None else file_names.day_of(choice.until)
+    place = reader.open_place(where)
     listed = reader.find(place, wanted)
     hosts = sorted({file.name.host for file in listed})
     if not hosts:

@@ -101,7 +101,7 @@ def _forget(filesystem: pafs.FileSystem, root: str, host: str, journal: str, bef
 def _without_records(filesystem: pafs.FileSystem, root: str, host: str, staying: Iterable[str], before: float) -> None:
     """Remove the sessions of journals without records, once they are as old as records may be."""
     folder = f"{root}/{file_names.SESSIONS}/host={host}"
-    for info in filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True)):
+    for info in files.entries(filesystem, pafs.FileSelector(folder, allow_not_found=True, recursive=True)):
         name = info.base_name.removesuffix(".parquet")
         finished = (info.mtime_ns or 0) / 1e9
         if info.type == pafs.FileType.File and info.base_name != name and name not in staying and finished < before:

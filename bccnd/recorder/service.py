@@ -10,6 +10,7 @@ from typing import Final
 
 from bccnd import log
 from bccnd.config import RecorderSettings
+from bccnd.core.formats.uri import check_folder, is_uri
 from bccnd.errors import JournalError
 from bccnd.journal import file_names
 from bccnd.net.loop import Loop
@@ -37,7 +38,7 @@ def record(bus: str, settings: RecorderSettings, host: str, names: Sequence[str]
     beside = _find_spool(settings.journal, host)
     spool = settings.spool or beside
     log.setup("bccnd-recorder")
-    if "://" not in settings.journal:
+    if not is_uri(settings.journal):
         settings = settings.model_copy(update={"journal": os.path.abspath(settings.journal)})
     loop = Loop()
     manager = ServiceManager.from_environment()
@@ -58,8 +59,13 @@ def record(bus: str, settings: RecorderSettings, host: str, names: Sequence[str]
 
 def _find_spool(journal: str, host: str) -> str:
     """Where records wait: beside a journal on this host's own disks. Raises JournalError: bad_journal, no_journal."""
+    try:
+        check_folder(journal)
+    except OSError as error:
+        detail = f"{journal} names no journal: {error.strerror}"
+        raise JournalError("bad_journal", detail, "choose another place with --journal") from error
     root: str | None = os.path.abspath(journal)
-    if "://" in journal:
+    if is_uri(journal):
         import pyarrow as pa  # it takes its time to load, and memory
         from pyarrow.fs import LocalFileSystem
 

@@ -18,7 +18,7 @@ import bccnd
 from bccnd.core.formats.tap_record import observe, seq_of
 from bccnd.core.wire.frames import read_tapped
 from bccnd.errors import JournalError
-from bccnd.journal import capture_import, file_names, schema
+from bccnd.journal import capture_file, capture_import, file_names, schema
 from bccnd.journal.capture_import import CaptureRules, CaptureSet, CaptureSettings, ingest
 from bccnd.version import VERSION
 from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
@@ -160,18 +160,18 @@ def test_captures_that_overlap_are_read_side_by_side_and_compressed_ones_as_they
 def test_of_many_rotated_captures_one_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     captures = CaptureSet([put(tmp_path / f"{n:02}", pcap([message_frame(n, n + 1)])) for n in range(60)], SETTINGS)
     opened: list[str] = []
-    real = capture_import._open
+    real = capture_file._open
 
     def watched(where: str) -> Any:
         opened.append(where)
         return real(where)
 
-    monkeypatch.setattr(capture_import, "_open", watched)
+    monkeypatch.setattr(capture_file, "_open", watched)
     assert [len(opened) <= number for number, _ in enumerate(captures.packets(), 1)] == [True] * 60
 
 
 def test_it_is_told_how_far_it_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture_import, "CHUNK", 1000)
+    monkeypatch.setattr(capture_file, "CHUNK", 1000)
     path = put(tmp_path / "x.pcap", pcap(message_frame(number, number + 1) for number in range(100)))
     reported: list[tuple[int, int]] = []
     ingest([path], str(tmp_path / "j"), SETTINGS, lambda done, total: reported.append((done, total)))

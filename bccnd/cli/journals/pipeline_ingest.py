@@ -62,8 +62,9 @@ def ingest(
 ) -> None:  # fmt: skip
     """Write the CAPTURES of one host to a journal, as if a daemon had recorded there.
 
-    Captures are pcap or pcapng files, also compressed by gzip. Give all captures of one run together (tcpdump -C, -G):
-    they are read in the order of time. Repeating the command with the same captures makes the same files.
+    Captures are pcap or pcapng files, also compressed by gzip; - is the standard input. Give all captures of one run
+    together (tcpdump -C, -G): they are read in the order of time. Repeating the command with the same captures makes
+    the same files.
 
     \b
       tcpdump -i eth0 -s 2048 -B 16384 -w eth0.pcap udp port 5400

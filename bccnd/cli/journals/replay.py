@@ -63,9 +63,10 @@ def replay(
       bccn replay /var/lib/bccnd/journal --since 2026-11-21T10:00 --until 2026-11-21T10:05
       bccn replay eth0.pcap --speed max --channel 'cardsys/>'
 
-    It publishes accepted messages whose payload was recorded, without the reports of daemons. Programs see this command
-    as the sender. With --segment ADDRESS:PORT and --onto-the-network it broadcasts the messages there, without the
-    daemon of this host; the options from --name to --algorithm are for that.
+    A capture may be a stream: - is the standard input. The command publishes accepted messages whose payload was
+    recorded, without the reports of daemons. Programs see this command as the sender. With --segment ADDRESS:PORT and
+    --onto-the-network it broadcasts the messages there, without the daemon of this host; the options from --name to
+    --algorithm are for that.
     """
     require(["pyarrow"], RECORDER_EXTRA)
     from bccnd.journal import replay as player

@@ -78,7 +78,7 @@ def report(
         click.echo(f"and {len(findings) - _NAMED} more")
     if not findings:
         click.echo("nothing to act on")
-    click.echo(path)
+    click.echo(visible(path))
 
 
 def _spaced(text: str) -> str:

@@ -8,9 +8,11 @@ Source: the Delta transaction protocol (https://github.com/delta-io/delta/blob/m
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import re
 import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -42,6 +44,8 @@ FORMAT: Final = "3"
 _OLD_FORMAT: Final = f"{STATE}/format"
 #: seconds for which replaced versions stay readable
 KEEP: Final = 86_400.0
+#: what delta-rs cannot have in the path of a folder
+_NO_NAME: Final = re.compile(r"[\x00-\x1f\x7f\[\]^|\\]|%[0-9A-Fa-f]{2}")
 #: tables opened or committed side by side: waiting for a disk or a store, not computing
 _THREADS: Final = 8
 #: versions between two checkpoints of a table's log, and how long a log is kept beside replaced versions
@@ -80,6 +84,8 @@ class Lake:
     def __init__(self, where: str) -> None:
         with _explained(where):
             self.root = Root(where)
+            if self.root.is_path and (bad := _NO_NAME.search(self.root.path)):
+                raise OSError(errno.EINVAL, f"delta-rs supports no {bad[0]!r} in a path: choose another name")
             self._options = _storage_options(self.root.where)
             if self.root.text(_OLD_FORMAT) is not None:
                 raise _old_tables(where)
@@ -247,7 +253,7 @@ class Lake:
 
 def _uri(root: Root, table: str) -> str:
     """The place of a table as delta-rs takes it: without keys and options."""
-    if "://" not in root.where:
+    if root.is_path:
         return f"{root.path}/{table}"
     parts = urlsplit(root.where)
     scheme = "s3" if parts.scheme == "s3a" else parts.scheme

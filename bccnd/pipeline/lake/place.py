@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from bccnd.core.formats.uri import is_uri
 from bccnd.errors import PipelineError
 from bccnd.journal import files
 
@@ -22,13 +22,14 @@ class Root:
     """A folder, by its path or URI; paths are those below it. Every method raises OSError or pa.ArrowException."""
 
     def __init__(self, where: str) -> None:
-        self.where = where if "://" in where else os.path.abspath(where)
-        self.filesystem, self.path = files.open_root(self.where)
+        self.filesystem, self.path = files.open_root(where)
+        self.is_path = not is_uri(where)
+        self.where = self.path if self.is_path else where
         self.is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
 
     def at(self, path: str) -> str:
         """The whole path or URI of something below the folder."""
-        if "://" not in self.where:
+        if self.is_path:
             return f"{self.where}/{path}"
         place, mark, options = self.where.partition("?")
         return f"{place.rstrip('/')}/{path}{mark}{options}"
@@ -43,13 +44,13 @@ class Root:
 
     def _entries(self, path: str = "") -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(f"{self.path}/{path}".rstrip("/"), allow_not_found=True)
-        return list(self.filesystem.get_file_info(selector))
+        return files.entries(self.filesystem, selector)
 
     def files(self, path: str = "") -> list[tuple[str, int, int]]:
         """All files below a folder, sorted, with their sizes and when they were written (nanoseconds since 1970);
         nothing where there is none."""
         folder = f"{self.path}/{path}".rstrip("/")
-        entries = self.filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True))
+        entries = files.entries(self.filesystem, pafs.FileSelector(folder, allow_not_found=True, recursive=True))
         return sorted(
             (entry.path[len(self.path) + 1 :], entry.size, entry.mtime_ns or 0)
             for entry in entries
@@ -90,7 +91,8 @@ def usable(where: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = (text.splitlines() or [type(error).__name__])[0]
         raise PipelineError(
             "no_place", f"{where} cannot be used: {reason}", "name a folder that this user may read and write"
         ) from error

@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from bccnd.journal import file_names, reader, schema
+from bccnd.journal.capture_file import is_stream
 from bccnd.journal.capture_import import CaptureSet, CaptureSettings
 from bccnd.journal.reader import Wanted
 from bccnd.pipeline.source.options import bad_option
@@ -76,13 +77,15 @@ class BatchReader(spark.DataSourceReader):
 
     def partitions(self) -> list[spark.InputPartition]:
         """Raises PipelineError: no_journal, bad_option."""
-        place = reader.open_place(self._path)
-        paths = reader.find_captures(place, self._path)
+        if is_stream(self._path):
+            raise bad_option(f"{self._path} is a stream, which Spark cannot read again", "name a file or a folder")
+        paths = reader.find_captures(self._path)
         if paths and self._captures is None:
             raise bad_option(f"{self._path} has captures, but the option host is missing", "name their host")
         if paths:
             return [Partition(None, captures=tuple(paths))]
-        return [Partition(file.name, file.end) for file in reader.find(place, self._wanted)]
+        listed = reader.find(reader.open_place(self._path), self._wanted)
+        return [Partition(file.name, file.end) for file in listed]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Partition)  # noqa: S101 - as planned above

@@ -69,6 +69,26 @@ def files(where: str, table: str = "t") -> set[str]:
     return {path for path, *_ in Root(where).files(table) if path.endswith(".parquet") and "_delta_log" not in path}
 
 
+@pytest.mark.parametrize("name", ["t:10:00", "a b", "100%", "#?*", "-x"])
+def test_tables_may_be_in_a_folder_of_any_name(
+    spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(spark, name, *THREE)
+    run(spark, name, (4, "02"), days=["02"])
+    assert content(name) == {"01": [1], "02": [4], "03": [3]}
+    assert Lake(name).remove_old(0) > 0
+    assert files(name) == {f"t/{file.path}" for file in Lake(name).files("t")}
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a[b]", "a\\b", "a%20b", "\udcff", "-"])
+def test_a_name_that_no_tables_can_have_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with refused("no_place", kind=PipelineError):
+        Lake(name)
+
+
 def test_a_run_puts_its_days_in_place_and_leaves_the_others(spark: SparkSession, where: str) -> None:
     run(spark, where, *THREE)
     with table_store.opened(spark, where) as tables:
