@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 
 MICRO: Final = 0xA1B2C3D4
 NANO: Final = 0xA1B23C4D
+#: records with an interface, a protocol and a kind of packet behind the usual header
+MODIFIED: Final = 0xA1B2CD34
 
 
 class Frame(NamedTuple):
@@ -83,6 +85,7 @@ def pcap(frames: Iterable[Frame], *, order: str = "<", magic: int = MICRO, link:
     found = struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 262_144, link)
     for one in frames:
         found += struct.pack(f"{order}IIII", one.stamp // 10**9, one.stamp % 10**9 // unit, len(one.data), one.wire)
+        found += struct.pack(f"{order}IHBx", 2, 0x0800, 0) if magic == MODIFIED else b""
         found += one.data
     return found
 

@@ -29,12 +29,15 @@ _MAX_TAGS: Final = 8
 
 _GZIP: Final = b"\x1f\x8b"
 _SECTION: Final = b"\x0a\x0d\x0d\x0a"
-#: first bytes of a pcap file -> byte order, nanoseconds in the unit of its stamps
+#: first bytes of a pcap file -> byte order, nanoseconds in the unit of its stamps, bytes before a packet: in
+#: "modified" captures there are an interface, a protocol and a kind of packet behind the usual header
 _PCAP: Final = {
-    b"\xd4\xc3\xb2\xa1": ("<", 1000),
-    b"\xa1\xb2\xc3\xd4": (">", 1000),
-    b"\x4d\x3c\xb2\xa1": ("<", 1),
-    b"\xa1\xb2\x3c\x4d": (">", 1),
+    b"\xd4\xc3\xb2\xa1": ("<", 1000, 16),
+    b"\xa1\xb2\xc3\xd4": (">", 1000, 16),
+    b"\x4d\x3c\xb2\xa1": ("<", 1, 16),
+    b"\xa1\xb2\x3c\x4d": (">", 1, 16),
+    b"\x34\xcd\xb2\xa1": ("<", 1000, 24),
+    b"\xa1\xb2\xcd\x34": (">", 1000, 24),
 }
 #: blocks of pcapng
 _INTERFACE: Final = 1
@@ -180,7 +183,7 @@ class Reader:
             raise self._foreign()
         if len(data) < 24:
             return 0
-        self._order, self._unit = _PCAP[data[:4]]
+        self._order, self._unit, self._before = _PCAP[data[:4]]
         major, link = struct.unpack(f"{self._order}4xH14xI", data[:24])
         if major != 2:
             raise bad_capture(f"{self._name} is a capture of version {major}, only version 2 is supported")
@@ -195,16 +198,17 @@ class Reader:
 
     def _take_record(self, data: bytes, at: int) -> tuple[Packet | None, int]:
         """Return the packet at a position and its size; 0 if it is incomplete."""
-        if len(data) - at < 16:
+        begin = at + self._before
+        if len(data) < begin:
             return None, 0
         seconds, fraction, size, length = self._head.unpack_from(data, at)
         if size > MAX_PACKET:
             raise self._damaged(f"a packet of {size} bytes")
-        end = at + 16 + size
+        end = begin + size
         if end > len(data):
             return None, 0
         stamp = seconds * 10**9 + fraction * self._unit
-        return Packet(stamp, self._link, data[at + 16 : end], length), 16 + size
+        return Packet(stamp, self._link, data[begin:end], length), end - at
 
     # -- pcapng
 

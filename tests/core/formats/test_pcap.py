@@ -24,7 +24,23 @@ from bccnd.core.formats.pcap import (
 )
 from bccnd.errors import JournalError
 from tests.core import captures
-from tests.core.captures import MICRO, NANO, Frame, block, ether, ipv4, ipv6, null, option, pcap, pcapng, sll, sll2, udp
+from tests.core.captures import (
+    MICRO,
+    MODIFIED,
+    NANO,
+    Frame,
+    block,
+    ether,
+    ipv4,
+    ipv6,
+    null,
+    option,
+    pcap,
+    pcapng,
+    sll,
+    sll2,
+    udp,
+)
 from tests.core.material import reason_of
 
 PORT = 5400
@@ -77,7 +93,11 @@ def one_by_one(*found: bytes) -> bytes:
 
 
 FILES: dict[str, bytes] = {
-    **{f"pcap {order} {unit:x}": pcap(frames(), order=order, magic=unit) for order in "<>" for unit in (MICRO, NANO)},
+    **{
+        f"pcap {order} {unit:x}": pcap(frames(), order=order, magic=unit)
+        for order in "<>"
+        for unit in (MICRO, NANO, MODIFIED)
+    },
     **{f"pcapng {order}": pcapng(frames(), order=order) for order in "<>"},
     "sections of both orders": pcapng(frames()[:1]) + pcapng(frames()[1:], order=">"),
     "interfaces of two kinds": one_by_one(
