@@ -534,3 +534,8 @@ def refusals(packets: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
             reason, _, about = payload.partition(b" ")
             found.append((reason, about))
     return found
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """What others can read or enter, and the group can write to, of a folder and all in it."""
+    return [str(path) for path in (folder, *folder.rglob("*")) if path.stat().st_mode & 0o027]

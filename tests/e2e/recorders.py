@@ -35,7 +35,7 @@ class Recorder(Program):
         environment = {name: value for name, value in os.environ.items() if name != "BCCN_SOCKET"}
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                self.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, umask=0
             )
 
     def start(self) -> None:

@@ -22,7 +22,7 @@ from tests import support
 from tests.e2e.harness import PATIENCE, Daemon, Stream, Wire, datagram, wait
 from tests.e2e.recorders import Recorder, files, refused
 from tests.recorder.material import names, table
-from tests.support import cannot_here, free_port, need_root
+from tests.support import cannot_here, free_port, need_root, open_to_others
 
 SRC = "host-c/plain/7"
 TICK = datetime.timedelta(milliseconds=10)
@@ -59,7 +59,9 @@ def test_the_journal_is_what_was_on_the_wire_and_agrees_with_the_daemon(tmp_path
             assert client.sync() == []
         wait(lambda: sum(daemon.verdicts().values()) == 306)
         verdicts = daemon.verdicts()
+        assert not open_to_others(tmp_path / "journal")
         assert recorder.stop() == 0
+    assert not open_to_others(tmp_path / "journal")
     rows = table(tmp_path / "journal")
     dense(rows)
     assert Counter(row["verdict"] for row in rows) == verdicts

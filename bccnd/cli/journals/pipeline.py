@@ -19,6 +19,7 @@ from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
 from bccnd.cli.shared.options import Duration, compose, json_option
 from bccnd.cli.shared.output import fail, print_notice, to_json
+from bccnd.cli.shared.private_files import private_files
 from bccnd.cli.shared.progress import show_steps
 from bccnd.core.formats.quoting import quote
 from bccnd.core.formats.units import parse_heap
@@ -198,7 +199,7 @@ def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession
 
     try:
         size = None if journal is None else sum(one.size for one in Journal(journal, may_be_empty=True).files)
-        with show_steps(STEPS) as show_step:
+        with private_files(), show_steps(STEPS) as show_step:
             show_step("starting Spark")
             with run_on_spark(size=size, **settings) as spark:
                 yield spark, show_step

@@ -11,6 +11,7 @@ import click
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.options import key_options, port_option, read_keys
 from bccnd.cli.shared.output import fail
+from bccnd.cli.shared.private_files import private_files
 from bccnd.cli.shared.progress import show_progress
 from bccnd.errors import JournalError
 
@@ -92,7 +93,7 @@ def ingest(
     except ValueError as wrong:
         raise click.UsageError(str(wrong)) from wrong
     try:
-        with show_progress("reading captures") as show:
+        with private_files(), show_progress("reading captures") as show:
             done = do_ingest(captures, journal, settings, show)
     except JournalError as error:
         fail(str(error))

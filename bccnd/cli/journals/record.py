@@ -13,6 +13,7 @@ import click
 from bccnd.cli.journals.pipeline_ingest import RECORDER_EXTRA, require
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.output import fail
+from bccnd.cli.shared.private_files import private_files
 from bccnd.errors import ConfigError, JournalError
 
 
@@ -63,7 +64,9 @@ def record(path: str | None, /, file: str | None, **options: Any) -> None:
     from bccnd.recorder import service
 
     try:
-        rest = service.record(path or settings.bus.path, chosen, chosen.host or settings.host, settings.metrics.hosts)
+        with private_files():
+            bus, host = path or settings.bus.path, chosen.host or settings.host
+            rest = service.record(bus, chosen, host, settings.metrics.hosts)
     except JournalError as error:
         fail(str(error))
     if rest:

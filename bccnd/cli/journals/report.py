@@ -13,6 +13,7 @@ from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.options import json_option, period_options
 from bccnd.cli.shared.output import fail, print_notice, to_json, visible
+from bccnd.core.formats.uri import is_uri
 from bccnd.errors import PipelineError
 
 #: findings that are named on the terminal; the page has all
@@ -43,6 +44,7 @@ def report(
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is not before --until")
     require(["pyarrow", "deltalake", "jinja2"], PIPELINE_EXTRA)
+    from bccnd.pipeline.lake.place import usable
     from bccnd.pipeline.report.findings import SEVERITIES
     from bccnd.pipeline.report.page import report as make
     from bccnd.pipeline.report.table_reader import Tables, TimeRange
@@ -57,6 +59,9 @@ def report(
             from bccnd.pipeline.driver.build import build
 
             tables = os.path.join(out, "tables")
+            if not is_uri(out):  # the page is for others, too; the tables in it are not
+                with usable(out):
+                    os.makedirs(out, exist_ok=True)
             with session(where, **spark_settings) as (spark, progress):
                 build(spark, where, tables, progress=progress)
             print_notice(f"the tables are in {tables}; use them instead of the journal next time")

@@ -105,7 +105,12 @@ def _listen(where: LinkUrl) -> socket.socket:
             if probe.connect_ex(path) == errno.ECONNREFUSED and os.path.exists(path):
                 os.unlink(path)  # of a process that has ended
         sock = socket.socket(socket.AF_UNIX)
-        sock.bind(path)
+        before = os.umask(0o077)
+        os.umask(before | 0o007)  # others may not connect, whatever the umask
+        try:
+            sock.bind(path)
+        finally:
+            os.umask(before)
         sock.listen(_BACKLOG)
         return sock
     family, address = look_up(where.host, where.port, socket.SOCK_STREAM)[0]

@@ -71,6 +71,16 @@ def test_a_stock_program_gets_and_gives_datagrams_as_they_are(tmp_path: Path, li
         assert gateway.bus.report()["peers"][0]["name"] == where
 
 
+def test_others_cannot_connect_to_a_unix_link_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with RunningGateway(tmp_path, {"listen": [f"ipc://{tmp_path}/link"]}):
+            wait(lambda: (tmp_path / "link").exists(), "the listener", PATIENCE)
+            assert not (tmp_path / "link").stat().st_mode & 0o007
+    finally:
+        os.umask(before)
+
+
 def test_links_that_end_are_made_again_by_either_end(tmp_path: Path) -> None:
     pynng = pytest.importorskip("pynng")
     ours, theirs = url(), url()

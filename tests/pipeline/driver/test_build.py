@@ -31,7 +31,7 @@ from bccnd.pipeline.tables import schema
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import content, files
-from tests.support import need_root
+from tests.support import need_root, open_to_others
 
 
 @pytest.fixture
@@ -290,3 +290,4 @@ def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built
     made = content(tmp_path / "tables")
     assert {name: len(rows) for name, rows in made.items()} == summary["rows"]
     assert made == content(built)
+    assert not open_to_others(tmp_path / "tables")
