@@ -137,7 +137,10 @@ def test_a_subscriber_that_comes_back_has_its_subscriptions(broker: Broker) -> N
 @pytest.mark.slow
 def test_subscriptions_outlive_a_broker_that_is_killed(alone: Broker) -> None:
     one = alone.ready(b"C1", b"a/x")
-    wait(lambda: b"a/x" in [topic for record in load(str(alone.state)) for topic in record.topics], "the database")
+    wait(
+        lambda: b"a/x" in [topic for record in load(str(alone.state), "", 0.0)[0] for topic in record.topics],
+        "the database",
+    )
     before = alone.daemon.output().count("the broker serves")
     os.kill(alone.pid(), signal.SIGKILL)
     assert one.ended()
@@ -191,7 +194,10 @@ def test_rubbish_of_subscribers_is_counted_and_touches_nobody(alone: Broker) -> 
     assert one.receive() == (alone.address, b"a/b", 3, b"still served")
     # Nothing is kept of who has subscribed to nothing.
     alone.daemon.stop()
-    wait(lambda: [record.name for record in load(str(alone.state))] == [b"C1"], "the gateway to store what it must")
+    wait(
+        lambda: [record.name for record in load(str(alone.state), "", 0.0)[0]] == [b"C1"],
+        "the gateway to store what it must",
+    )
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_the_broker_as_a_service(hosts: Hosts, tmp_path: Path) -> None:
     assert host.show("Result", UNIT) == "success"
     # Of a copy: SQLite follows /proc/PID/root to the root of this machine.
     (tmp_path / "state.db").write_bytes(host.path(path).read_bytes())
-    ((name, _, topics),) = load(str(tmp_path / "state.db"))
+    ((name, _, topics),) = load(str(tmp_path / "state.db"), "", 0.0)[0]
     assert (name, topics) == (b"C1", (b"upb/*",))
 
     # A port that another program has fails the start; once it is free, the next attempt of systemd succeeds.

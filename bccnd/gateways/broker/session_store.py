@@ -3,11 +3,16 @@
 A thread writes the changed ids, in one transaction for all changes of some tenths of a second, so that no disk stalls
 the event loop. As only the thread waits for it, SQLite's defaults are kept (rollback journal, synchronous=FULL): what
 is stored survives a power loss, and is in one file.
+
+``absences`` has when an id left by the clock of the boot that ``clock`` names, and that clock when it was last stored.
+After a reboot an id is as old as it was then: the time without this host does not count. ``ids.seen``, the time of day,
+is for version 1.1, and tells only the order of ids that it has stored.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sqlite3
 import time
@@ -17,6 +22,7 @@ from typing import Final
 
 from bccnd import log
 from bccnd.core.formats.strict_json import parse_json
+from bccnd.gateways import boot_clock
 from bccnd.gateways.broker.sessions import Record, Sessions
 
 _SCHEMA: Final = """
@@ -25,19 +31,25 @@ CREATE TABLE IF NOT EXISTS ids (id BLOB PRIMARY KEY, seen REAL) STRICT, WITHOUT 
 CREATE TABLE IF NOT EXISTS subscriptions (
     id BLOB REFERENCES ids ON DELETE CASCADE, topic BLOB, PRIMARY KEY (id, topic)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS absences (id BLOB PRIMARY KEY REFERENCES ids ON DELETE CASCADE, since REAL)
+    STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS clock (boot TEXT PRIMARY KEY, now REAL) STRICT, WITHOUT ROWID;
 """
 #: seconds from a change to its transaction at least, the share of time for writing, seconds until a failure is retried
 _DELAY: Final = 0.2
 _SHARE: Final = 0.05
 _RETRY: Final = 60.0
+#: seconds between two times of the clock that are stored at least: so much less an id may age in a boot
+_TICK: Final = 3600.0
 _SYSTEM: Final = "/var/lib/bccnd"
 
 
 class SessionStore:
-    """Stores the changes of ``sessions`` in the database at ``path``."""
+    """Stores the changes of ``sessions`` in the database at ``path``; ``boot`` names this boot of the host."""
 
-    def __init__(self, path: str, sessions: Sessions) -> None:
+    def __init__(self, path: str, sessions: Sessions, boot: str | None = None) -> None:
         self._path = path
+        self._boot = boot_clock.read_boot_id() if boot is None else boot
         self._sessions = sessions
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -46,7 +58,12 @@ class SessionStore:
     def load(self) -> str:
         """Restore what is stored; if that cannot be read, set it aside and return why."""
         try:
-            self._sessions.restore(load(self._path), time.time())
+            now = boot_clock.now()
+            records, is_this_boot = load(self._path, self._boot, now)
+            self._sessions.restore(records, now)
+            if not is_this_boot:  # their times are others now
+                self._sessions.changed.update(record.name for record in records)
+                self._changed.set()
         except (OSError, sqlite3.OperationalError) as error:  # not permitted, locked: nothing shows that it is damaged
             return f"{self._path} cannot be read: {error}"
         except (ValueError, sqlite3.Error) as error:
@@ -60,7 +77,9 @@ class SessionStore:
     async def write_changes(self) -> None:
         """Store changes soon after they are made, until cancelled."""
         delay = _DELAY
-        while await self._changed.wait():
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), _TICK)
             await asyncio.sleep(delay)
             began = time.monotonic()
             # Closing the store does not cancel a transaction that runs, but waits for it.
@@ -72,7 +91,8 @@ class SessionStore:
             self._changed.clear()
             names, self._sessions.changed = self._sessions.changed, set()
             try:
-                await asyncio.to_thread(save, self._path, [self._sessions.record(name) for name in names])
+                records = [self._sessions.record(name) for name in names]
+                await asyncio.to_thread(save, self._path, records, self._boot, boot_clock.now())
             except (OSError, sqlite3.Error, RuntimeError) as error:  # RuntimeError: no thread can be started
                 self._sessions.changed |= names
                 self._changed.set()
@@ -83,22 +103,26 @@ class SessionStore:
         return True
 
 
-def save(path: str, records: Iterable[Record]) -> None:
+def save(path: str, records: Iterable[Record], boot: str, now: float) -> None:
     """Store records in one transaction. Raises OSError, sqlite3.Error."""
     os.makedirs(os.path.dirname(path) or ".", 0o750, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript(_SCHEMA)
+        database.execute("DELETE FROM clock")
+        database.execute("INSERT INTO clock VALUES (?, ?)", (boot, now))
         for name, seen, topics in records:
             database.execute("DELETE FROM ids WHERE id = ?", (name,))
             if topics:
-                database.execute("INSERT INTO ids VALUES (?, ?)", (name, seen))
+                time_of_day = None if seen is None else time.time() - now + seen
+                database.execute("INSERT INTO ids VALUES (?, ?)", (name, time_of_day))
+                database.execute("INSERT INTO absences VALUES (?, ?)", (name, seen))
                 rows = [(name, topic) for topic in topics]
                 database.executemany("INSERT OR IGNORE INTO subscriptions VALUES (?, ?)", rows)
 
 
-def load(path: str) -> list[Record]:
-    """Return all records; a file of the former format is converted first.
+def load(path: str, boot: str, now: float) -> tuple[list[Record], bool]:
+    """Return all records, and whether they were stored in this boot; a file of the former format is converted first.
 
     Raises OSError, ValueError, sqlite3.Error.
     """
@@ -108,22 +132,30 @@ def load(path: str) -> list[Record]:
             records = parse_former(file.read())
         with suppress(FileNotFoundError):
             os.unlink(f"{path}.new")
-        save(f"{path}.new", records)
+        save(f"{path}.new", [record._replace(seen=now) for record in records], boot, now)
         os.replace(f"{path}.new", path)
         if former != path:
             os.unlink(former)
     if not os.path.exists(path):
-        return []
+        return [], True
     topics: dict[bytes, list[bytes]] = {}
     with closing(sqlite3.connect(path)) as database:
         database.executescript(_SCHEMA)
         for name, topic in database.execute("SELECT id, topic FROM subscriptions"):
             topics.setdefault(name, []).append(topic)
-        rows = database.execute("SELECT id, seen FROM ids").fetchall()
-    for name, seen in rows:
-        if {type(name), *map(type, topics.get(name, ()))} != {bytes} or not isinstance(seen, float | None):
+        rows = database.execute("SELECT id, seen, since FROM ids LEFT JOIN absences USING (id)").fetchall()
+        stored_boot, then = database.execute("SELECT boot, now FROM clock").fetchone() or ("", now)
+    for name, *times in rows:
+        if {type(name), *map(type, topics.get(name, ()))} != {bytes} or not {*map(type, times)} <= {float, type(None)}:
             raise ValueError("values have wrong types")
-    return [Record(name, seen, tuple(topics.get(name, ()))) for name, seen in rows]
+    is_this_boot = bool(boot) and stored_boot == boot
+    passed = 0.0 if is_this_boot else now - then
+    records = []
+    for name, seen, since in sorted(rows, key=lambda row: math.inf if row[1] is None else row[1]):
+        # Of ids that an earlier version has stored only the order is known.
+        left = None if seen is None else now if since is None else since + passed
+        records.append(Record(name, left, tuple(topics.get(name, ()))))
+    return records, is_this_boot
 
 
 def _former(path: str) -> str:

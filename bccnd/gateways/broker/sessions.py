@@ -1,7 +1,8 @@
 """Keeps the ids that the broker knows, with their subscriptions, in memory.
 
 Invariant: an id has at most one connection; its subscriptions outlive that. Only age and the limit of ids remove them,
-the longest absent first, never those of a connected id. Times are seconds of the wall clock, passed by the caller.
+the longest absent first, never those of a connected id. Times are seconds since the boot (`boot_clock`), passed by the
+caller: no clock that is set makes an id old.
 """
 
 from __future__ import annotations

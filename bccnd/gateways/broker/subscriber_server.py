@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Iterable
 from typing import Final
 
 from bccnd.config import BrokerSettings
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
+from bccnd.gateways import boot_clock
 from bccnd.gateways.base import cannot_listen, format_address, log_peer, report_failure, set_tcp_options
 from bccnd.gateways.broker import codec
 from bccnd.gateways.broker.bus_client import BusClient
@@ -111,7 +111,7 @@ class SubscriberServer:
             subscriber.end("")
 
     def on_hello(self, subscriber: Subscriber, name: bytes) -> None:
-        reason = self.sessions.connect(name, time.time()) if name else "no_id"
+        reason = self.sessions.connect(name, boot_clock.now()) if name else "no_id"
         if reason:
             subscriber.end(reason)
             return
@@ -151,7 +151,7 @@ class SubscriberServer:
             self._sent += subscriber.sent
             self._routes.leave(subscriber)
             self._change_bus(self.sessions.topics(name), wanted=False)
-            self.sessions.disconnect(name, time.time())
+            self.sessions.disconnect(name, boot_clock.now())
             what = f"({peer.name}) was ended" if reason else f"({peer.name}) has gone"
             log_peer("peer_ended" if reason else "peer_gone", "broker", peer.peer, what, reason)
             self.changed.set()
@@ -191,7 +191,7 @@ class SubscriberServer:
                 subscriber.end("slow")
             elif settings.idle and quiet >= settings.idle and not self.sessions.topics(subscriber.name):
                 subscriber.end("idle")
-        self.sessions.expire(time.time())
+        self.sessions.expire(boot_clock.now())
 
     def update_status(self) -> None:
         """Bring the figures of the subscribers into the status."""

@@ -12,11 +12,11 @@ import socket
 import ssl
 import struct
 import termios
-import time
 from collections import deque
 from typing import Final, Protocol
 
 from bccnd.gateways.base import set_tcp_options
+from bccnd.gateways.boot_clock import now
 from bccnd.gateways.status import Peer, Status
 
 #: 0, "SP", version 0, and the number of BUS; seconds for that and TLS
@@ -28,11 +28,6 @@ _READ, _WRITE, _MAX_QUEUED, _MAX_UNREAD = 1 << 16, 1 << 15, 16 << 20, 8 << 20
 _LENGTH: Final = struct.Struct(">Q")
 _ACKED: Final = 120  # offset of tcpi_bytes_acked in struct tcp_info
 _LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-def now() -> float:
-    """Return seconds of a clock that goes on while the host sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class InputAge:

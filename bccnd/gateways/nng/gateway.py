@@ -14,8 +14,9 @@ from bccnd.config import NngSettings
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import MAX_UDP
 from bccnd.gateways import base
+from bccnd.gateways.boot_clock import now
 from bccnd.gateways.frame_connection import FrameConnection
-from bccnd.gateways.nng.connection import Connection, InputAge, now
+from bccnd.gateways.nng.connection import Connection, InputAge
 from bccnd.gateways.nng.endpoints import MAX_GREETING, Endpoints
 from bccnd.gateways.nng.filter import Filter
 from bccnd.gateways.nng.tls import Contexts

@@ -124,6 +124,25 @@ class Running:
             assert self.texts("internal_error") == []
 
 
+@pytest.mark.parametrize("years", [30, -30])
+def test_a_clock_that_is_set_forgets_no_subscriptions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, years: int
+) -> None:
+    """Also with a restart behind it."""
+    wall = time.time
+    with Running(tmp_path, expire=3600, hello=0.2) as broker:
+        broker.ready(b"absent").close()
+        wait(lambda: not broker.gateway._server.subscribers, "it to leave", PATIENCE)
+        monkeypatch.setattr(time, "time", lambda: wall() + years * 365 * 86_400)
+        # The sessions are checked once before this one is ended.
+        with broker.sub(b"") as silent:
+            assert silent.recv(1) == b""
+    with Running(tmp_path, expire=3600) as broker:
+        with broker.sub(b"absent") as sock:
+            broker.published_until_heard(sock, b"a")
+        assert "id_expired" not in broker.gateway.status.dropped
+
+
 @pytest.fixture
 def nowhere(tmp_path: Path) -> Iterator[Running]:
     """A broker whose daemon is not there."""

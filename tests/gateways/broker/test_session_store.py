@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -20,11 +21,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.gateways.broker.session_store import SessionStore, default_path, load, parse_former, save
+from bccnd.gateways import boot_clock
+from bccnd.gateways.broker import session_store
+from bccnd.gateways.broker.session_store import SessionStore, default_path, parse_former
 from bccnd.gateways.broker.sessions import Record, Sessions
-from tests.support import ROOT
+from tests.support import PATIENCE, ROOT
 
 ODD: Final = Record(b"\xe4\0 %", 12.5, (b"a/+", b"caf\xc3\xa9", b"\xff"))
+
+
+NOW: Final = 1000.0
+
+
+def load(path: str, boot: str = "this", now: float = NOW) -> list[Record]:
+    return session_store.load(path, boot, now)[0]
+
+
+def save(path: str, records: Iterable[Record], boot: str = "this", now: float = NOW) -> None:
+    session_store.save(path, records, boot, now)
 
 
 def former(*records: Record) -> bytes:
@@ -71,7 +85,7 @@ def test_a_file_of_the_former_format_is_taken_over_once(tmp_path: Path, name: st
     (tmp_path / f"{name}.new").write_text("an interrupted attempt")
     trouble, found = restored(path)
     assert trouble == ""
-    assert found.record(ODD.name) == ODD
+    assert found.record(ODD.name).topics == ODD.topics
     assert os.listdir(tmp_path) == [name]
     save(str(path), [Record(b"C1", None, ())])
     assert [record.name for record in load(str(path))] == [ODD.name]
@@ -121,10 +135,12 @@ def test_ids_of_the_former_format_are_checked(one: Any) -> None:
 #: stores one subscription after the other, and says which of them are stored
 SUBSCRIBE: Final = """
 import sys
+from bccnd.gateways import boot_clock
+from bccnd.gateways.broker import session_store
 from bccnd.gateways.broker.session_store import save
 from bccnd.gateways.broker.sessions import Record
 for number in range(1, 1000):
-    save(sys.argv[1], [Record(b"C1", None, tuple(b"t%d" % each for each in range(number)))])
+    save(sys.argv[1], [Record(b"C1", None, tuple(b"t%d" % each for each in range(number)))], "this", 1.0)
     print(number, flush=True)
 """
 
@@ -180,5 +196,39 @@ def test_a_database_of_version_1_0_is_read(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests/golden/version_1_0/broker.db", path)
     assert sorted(load(str(path))) == [
         Record(b"sensor-1", None, (b"a/+", b"caf\xc3\xa9")),
-        Record(b"\xe4\0 %", 12.5, (b"\xff",)),
+        Record(b"\xe4\0 %", NOW, (b"\xff",)),
     ]
+
+
+def test_an_id_ages_by_the_clock_of_its_boot_and_not_between_two(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    save(path, [Record(b"long", 100.0, (b"a",)), Record(b"short", 900.0, (b"a",)), Record(b"here", None, (b"a",))])
+    times = {record.name: record.seen for record in load(path, now=5000.0)}
+    assert times == {b"long": 100.0, b"short": 900.0, b"here": None}
+    # After a reboot, early in it.
+    times = {record.name: record.seen for record in load(path, "next", 10.0)}
+    assert times == {b"long": 10.0 - 900.0, b"short": 10.0 - 100.0, b"here": None}
+
+
+def test_times_of_another_boot_are_stored_anew(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    save(str(path), [Record(b"C1", 100.0, (b"a",)), Record(b"C2", 900.0, (b"a",))])
+
+    async def scenario() -> None:
+        store = SessionStore(str(path), sessions(), "next")
+        assert store.load() == ""
+        await store.close()
+
+    asyncio.run(scenario())
+    (_, first), (_, second) = sorted((one.name, one.seen or 0.0) for one in load(str(path), "next", 0.0))
+    assert second - first == 800
+    now = boot_clock.now()
+    assert 900 <= now - first < 900 + PATIENCE
+
+
+def test_ids_of_version_1_0_keep_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "broker.db"
+    shutil.copy(ROOT / "tests/golden/version_1_0/broker.db", path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT INTO ids VALUES (x'61', 1.5), (x'62', 99.0)")
+    assert [record.name for record in load(str(path))] == [b"a", b"\xe4\0 %", b"b", b"sensor-1"]

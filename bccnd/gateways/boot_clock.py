@@ -1,0 +1,21 @@
+"""The clock that counts from the boot of the host, asleep or not: nobody sets it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Final
+
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+
+
+def now() -> float:
+    """Return the seconds since this host booted."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def read_boot_id() -> str:
+    """Return what names this boot of the host; empty if that cannot be read."""
+    with suppress(OSError), open(_BOOT_ID, encoding="ascii") as file:
+        return file.read().strip()
+    return ""
