@@ -238,7 +238,8 @@ class TreesByOwner(Generic[R]):
         self._trees: dict[Hashable, PatternTree[R]] = {}
         #: unlimited until the first `refill`
         self._allowance = _NO_LIMIT
-        #: charged steps since the last refill, of owners that have some; an owner without patterns keeps them
+        #: charged steps since the last refill, of owners that have some; an owner without patterns keeps them until
+        #: `forget`
         self._spent: dict[Hashable, int] = {}
 
     def bytes_of(self, owner: Hashable) -> int:
@@ -282,6 +283,10 @@ class TreesByOwner(Generic[R]):
     def has_spent(self, owner: Hashable) -> bool:
         """Whether an owner has used up its allowance."""
         return self._spent.get(owner, 0) >= self._allowance
+
+    def forget(self, owner: Hashable) -> None:
+        """Remove the account of an owner without patterns that does not come back."""
+        self._spent.pop(owner, None)
 
     def refill(self) -> None:
         """Reset the allowances."""

@@ -160,9 +160,13 @@ class Routes(RouteTables, Generic[R]):
         self._addressed = {}
 
     def leave(self, receiver: R) -> None:
-        """Remove a receiver with all its patterns."""
+        """Remove a receiver with all its patterns, and the account of steps of an owner without other receivers."""
+        owner = self._owners[receiver]
         self.retire(receiver)
         self.forget_some(receiver, len(self._patterns[receiver]))
+        if owner not in self._owners.values():
+            for trees in (*self._plain.values(), self._bus, self._secret, self._tap, self._link):
+                trees.forget(owner)
 
     def retire(self, receiver: R) -> None:
         """Remove a receiver's identity; `forget_some` removes its patterns."""

@@ -51,6 +51,8 @@ class SessionStore:
         self._path = path
         self._boot = boot_clock.read_boot_id() if boot is None else boot
         self._sessions = sessions
+        #: ids in the database, None if that is not known; others without subscriptions need no change there
+        self._stored: set[bytes] | None = None
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
         sessions.on_change = self._changed.set
@@ -60,6 +62,7 @@ class SessionStore:
         try:
             now = boot_clock.now()
             records, is_this_boot = load(self._path, self._boot, now)
+            self._stored = {record.name for record in records}
             self._sessions.restore(records, now)
             if not is_this_boot:  # their times are others now
                 self._sessions.changed.update(record.name for record in records)
@@ -67,6 +70,7 @@ class SessionStore:
         except (OSError, sqlite3.OperationalError) as error:  # not permitted, locked: nothing shows that it is damaged
             return f"{self._path} cannot be read: {error}"
         except (ValueError, sqlite3.Error) as error:
+            self._stored = set()
             return f"{self._path} cannot be read: {error}; {_set_aside(self._path)}"
         return ""
 
@@ -90,16 +94,22 @@ class SessionStore:
         async with self._writing:
             self._changed.clear()
             names, self._sessions.changed = self._sessions.changed, set()
+            stored = self._stored
+            records = [self._sessions.record(name) for name in names]
+            if stored is not None:
+                records = [record for record in records if record.topics or record.name in stored]
             try:
-                records = [self._sessions.record(name) for name in names]
                 await asyncio.to_thread(save, self._path, records, self._boot, boot_clock.now())
             except (OSError, sqlite3.Error, RuntimeError) as error:  # RuntimeError: no thread can be started
-                self._sessions.changed |= names
+                self._sessions.changed.update(record.name for record in records)
                 self._changed.set()
                 text = f"subscriptions cannot be written to {self._path}: {error}"
                 remedy = "make its folder writable, or name another file in gateways.broker.state"
                 log.event("state_not_written", text, about=self._path, remedy=remedy, error=str(error))
                 return False
+            if stored is not None:
+                stored.update(record.name for record in records if record.topics)
+                stored.difference_update(record.name for record in records if not record.topics)
         return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from bccnd.config import BrokerSettings
 from bccnd.errors import StartError
 from bccnd.gateways.broker.codec import MESSAGE, STRING, SUBSCRIBE, UNSUBSCRIBE, message
 from bccnd.gateways.broker.gateway import BrokerGateway
-from bccnd.gateways.broker.subscriber import MAX_REQUESTS
+from bccnd.gateways.broker.subscriber import MAX_REQUESTS, Subscriber
 from bccnd.gateways.broker.subscriber_server import listen
 from tests.e2e.brokers import asking, publication, took_apart
 from tests.e2e.harness import PATIENCE, Daemon, wait
@@ -141,6 +142,18 @@ def test_a_clock_that_is_set_forgets_no_subscriptions(
         with broker.sub(b"absent") as sock:
             broker.published_until_heard(sock, b"a")
         assert "id_expired" not in broker.gateway.status.dropped
+
+
+def test_of_subscribers_that_have_left_nothing_stays(tmp_path: Path) -> None:
+    """Neither do those that cost many steps to match."""
+    deep = b"a/" * 24 + b"a"
+    with Running(tmp_path) as broker:
+        for number in range(40):
+            with broker.sub(b"%d" % number, b"/".join([b"*/a"] * 12)) as sock:
+                broker.published_until_heard(sock, deep)
+        wait(lambda: not broker.gateway._server.subscribers, "all to leave", PATIENCE)
+        gc.collect()
+        assert sum(isinstance(one, Subscriber) for one in gc.get_objects()) <= 2
 
 
 @pytest.fixture

@@ -232,3 +232,21 @@ def test_ids_of_version_1_0_keep_their_order(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("INSERT INTO ids VALUES (x'61', 1.5), (x'62', 99.0)")
     assert [record.name for record in load(str(path))] == [b"a", b"\xe4\0 %", b"b", b"sensor-1"]
+
+
+def test_while_nothing_can_be_written_ids_that_have_gone_are_not_kept_for_later(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    async def scenario() -> int:
+        found = Sessions(5, 100, 0, Counter[str]().update)
+        store = SessionStore(str(tmp_path / "file/state.db"), found)
+        assert store.load() == ""
+        for number in range(200):
+            found.connect(b"%d" % number, float(number))
+            if number % 2:
+                found.subscribe(b"%d" % number, b"a")
+            found.disconnect(b"%d" % number, float(number))
+        await store.close()
+        return len(found.changed)
+
+    assert asyncio.run(scenario()) <= 5
