@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from tests.bus.leftovers import kept_without_gc
 from tests.limits import descriptors_left
 from tests.support import turn, turn_until
 
-LARGE = b"".join(b"%09d\n" % number for number in range(1_600_000))
+LARGE = random.Random(0).randbytes(16_000_000)
 
 
 class LongJob:
