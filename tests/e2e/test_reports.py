@@ -5,37 +5,75 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import bccnd
+from bccnd.cli.shared.connection import fetch_listing
 from bccnd.core.trust.integrity_algorithms import fingerprint
 from bccnd.core.trust.signatures import generate, public_of
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.shared import in_force
 
 HOSTS = ("relay01", "relay02", "relay03")
 INTERVAL = "200ms"
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[list[Daemon]]:
-    """Three daemons on one segment, which report often and have heard each other."""
+@contextmanager
+def running(folder: Path) -> Iterator[list[Daemon]]:
+    """Three daemons on one segment, which report often."""
     daemons: list[Daemon] = []
     try:
         for host in HOSTS:
             settings: dict[str, Any] = {"host": host, "reports": {"interval": INTERVAL}}
             if daemons:
                 settings["segments"] = daemons[0].settings["segments"]
-            daemon = Daemon(tmp_path / host, settings, start=False)
+            daemon = Daemon(folder / host, settings, start=False)
             daemon.configure({"integrity": daemon.with_key(KEY)})
             daemons.append(daemon)
             daemon.start()
-        wait(lambda: all(len(seen_by(one)["hosts"]) == 3 for one in daemons), "all to know each other")
+        know_each_other(daemons)
         yield daemons
     finally:
         for daemon in daemons:
             daemon.stop()
+
+
+def know_each_other(daemons: list[Daemon]) -> None:
+    wait(lambda: all(len(known_to(one)["hosts"]) == 3 for one in daemons), "all to know each other")
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[list[Daemon]]:
+    """Daemons of one test, which may do anything to them."""
+    with running(tmp_path) as daemons:
+        yield daemons
+
+
+@pytest.fixture(scope="module")
+def _healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Daemon]]:
+    with running(tmp_path_factory.mktemp("healthy")) as daemons:
+        yield daemons
+
+
+@pytest.fixture
+def healthy(_healthy: list[Daemon]) -> list[Daemon]:
+    """Daemons of several tests, none of which loses a message or leaves a setting behind."""
+    know_each_other(_healthy)
+    return _healthy
+
+
+def known_to(daemon: Daemon) -> dict[str, list[dict[str, Any]]]:
+    """What `seen_by` shows; to be asked often, as it starts no program."""
+    found: dict[str, list[dict[str, Any]]] = {"hosts": [], "links": [], "findings": []}
+    with bccnd.connect(str(daemon.bus)) as bus:
+        for row in fetch_listing(bus, "fleet"):
+            for name, item in row.items():
+                found[name].append(item)
+    return found
 
 
 def seen_by(daemon: Daemon, *options: str) -> dict[str, list[dict[str, Any]]]:
@@ -46,26 +84,26 @@ def seen_by(daemon: Daemon, *options: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def link(daemon: Daemon, receiver: str, sender: str) -> dict[str, Any]:
-    rows = [one for one in seen_by(daemon)["links"] if (one["receiver"], one["sender"]) == (receiver, sender)]
+    rows = [one for one in known_to(daemon)["links"] if (one["receiver"], one["sender"]) == (receiver, sender)]
     return rows[0] if rows else {"received": 0, "lost": 0, "late": 0}
 
 
-def test_each_host_knows_what_every_other_has_received(fleet: list[Daemon]) -> None:
-    hosts = seen_by(fleet[0])["hosts"]
+def test_each_host_knows_what_every_other_has_received(healthy: list[Daemon]) -> None:
+    hosts = seen_by(healthy[0])["hosts"]
     assert [one["host"] for one in hosts] == list(HOSTS)
     assert len({one["version"] for one in hosts}) == 1
     assert all(one["keys"]["algorithm"] == "hmac" and len(one["keys"]["fingerprints"]) == 1 for one in hosts)
-    with fleet[0].connect() as client:
+    with healthy[0].connect() as client:
         for number in range(100):
             client.publish("demo/x", b"%d" % number)
-    for daemon in fleet:  # on each host the same is known, beside the reports themselves
+    for daemon in healthy:  # on each host the same is known, beside the reports themselves
         wait(lambda daemon=daemon: link(daemon, "relay03", "relay01")["received"] >= 100)  # type: ignore[misc]
-    assert fleet[0].tool("fleet", "--sent").returncode == 0
-    wait(lambda: fleet[0].metric("reported_messages_total", direction="sent") >= 200)
-    assert fleet[0].metric("reported_lost_total", direction="sent") == 0
-    assert fleet[0].metric("fleet_hosts") == 3
-    assert seen_by(fleet[0], "--for", "1m")["findings"] == []
-    with urllib.request.urlopen(f"{fleet[1].url}/fleet.json") as answer:
+    assert healthy[0].tool("fleet", "--sent").returncode == 0
+    wait(lambda: healthy[0].metric("reported_messages_total", direction="sent") >= 200)
+    assert healthy[0].metric("reported_lost_total", direction="sent") == 0
+    assert healthy[0].metric("fleet_hosts") == 3
+    assert seen_by(healthy[0], "--for", "1m")["findings"] == []
+    with urllib.request.urlopen(f"{healthy[1].url}/fleet.json") as answer:
         page = json.load(answer)
     assert {one["host"] for one in page["hosts"]} == set(HOSTS)
     assert page["findings"] == []
@@ -112,27 +150,28 @@ def test_a_long_outage_and_the_tail_of_a_burst_are_lost_exactly_on_every_host(fl
             assert daemon.metric("messages_missing") == 0
 
 
-def test_the_hosts_that_sign_with_each_key_are_known_while_it_is_changed(fleet: list[Daemon]) -> None:
+def test_the_hosts_that_sign_with_each_key_are_known_while_it_is_changed(healthy: list[Daemon]) -> None:
     second = b"another key, as long as it has to be"
     old, new = fingerprint(KEY), fingerprint(second)
 
     def holders() -> list[tuple[str, list[str], list[str], list[str]]]:
-        rows = map(json.loads, fleet[0].tool("keys", "--fleet", "--json").stdout.splitlines())
+        rows = map(json.loads, healthy[0].tool("keys", "--fleet", "--json").stdout.splitlines())
         return [(row["fingerprint"], row["signs"], row["verifies"], row["lacks"]) for row in rows]
 
     wait(lambda: holders() == [(old, list(HOSTS), [], [])])
-    for daemon in fleet[:2]:
-        daemon.configure({"integrity": daemon.with_key(KEY, second)})
-        daemon.reload()
-    wait(lambda: holders() == [(old, list(HOSTS), [], []), (new, [], ["relay01", "relay02"], ["relay03"])])
-    shown = fleet[2].tool("keys", "--fleet").stdout.decode().splitlines()
-    assert [line.split()[:2] for line in shown[1:]] == [[old, "hmac"], [new, "hmac"]]
+    with ExitStack() as both:
+        for daemon in healthy[:2]:
+            both.enter_context(in_force(daemon, integrity=daemon.with_key(KEY, second)))
+        wait(lambda: holders() == [(old, list(HOSTS), [], []), (new, [], ["relay01", "relay02"], ["relay03"])])
+        shown = healthy[2].tool("keys", "--fleet").stdout.decode().splitlines()
+        assert [line.split()[:2] for line in shown[1:]] == [[old, "hmac"], [new, "hmac"]]
+    wait(lambda: holders() == [(old, list(HOSTS), [], [])])
 
 
 def test_a_host_that_stops_says_so_and_one_that_is_killed_is_silent(fleet: list[Daemon]) -> None:
     fleet[1].stop()
     fleet[2].kill()
-    wait(lambda: [one["about"] for one in seen_by(fleet[0])["findings"]] == [["relay03"]])
+    wait(lambda: [one["about"] for one in known_to(fleet[0])["findings"]] == [["relay03"]])
     assert fleet[0].metric("fleet_hosts_silent") == 1
 
 
@@ -167,22 +206,20 @@ def test_a_host_cannot_report_for_sources_of_another_and_their_losses_still_coun
     assert {one["host"] for one in seen_by(daemon)["hosts"]} == set(HOSTS)
 
 
-def test_no_client_may_report_for_its_host(fleet: list[Daemon]) -> None:
-    done = fleet[0].tool("pub", "bccn/report/relay01", "report 1 1.0.0 200 1 1")
+def test_no_client_may_report_for_its_host(healthy: list[Daemon]) -> None:
+    done = healthy[0].tool("pub", "bccn/report/relay01", "report 1 1.0.0 200 1 1")
     assert done.returncode == 3
     assert b"reserved" in done.stderr
 
 
-def test_without_an_interval_nothing_is_sent_and_reports_of_others_are_read(fleet: list[Daemon]) -> None:
-    quiet = fleet[0]
-    quiet.configure({"reports": {"interval": 0}})
-    quiet.reload()
-    wait(lambda: quiet.metric("config_reloads_total", result="applied") == 1)
-    sent = quiet.metric("reports_sent_total")
-    received = quiet.metric("reports_received_total")
-    wait(lambda: quiet.metric("reports_received_total") > received + 4)
-    assert quiet.metric("reports_sent_total") == sent
-    assert seen_by(fleet[1])["findings"] == []  # it has said that it stops
+def test_without_an_interval_nothing_is_sent_and_reports_of_others_are_read(healthy: list[Daemon]) -> None:
+    quiet = healthy[0]
+    with in_force(quiet, reports={"interval": 0}):
+        sent = quiet.metric("reports_sent_total")
+        received = quiet.metric("reports_received_total")
+        wait(lambda: quiet.metric("reports_received_total") > received + 4)
+        assert quiet.metric("reports_sent_total") == sent
+        assert seen_by(healthy[1])["findings"] == []  # it has said that it stops
 
 
 def with_signature(daemon: Daemon, private: bytes) -> dict[str, Any]:
