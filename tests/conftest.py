@@ -33,6 +33,9 @@ COMPILED: Final[tuple[str, ...]] = _BUILD["COMPILED"]
 SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
 LIBRARY: Final[str] = _BUILD["LIBRARY"] + SUFFIX
 
+#: folders whose tests wait or take longest
+_FIRST: Final = ("tests/recorder/", "tests/tools/", "tests/docs/", "tests/e2e/")
+
 # `make test` tries each property on fewer examples, always the same ones; `make test-all` on all, at random.
 _CHECKS: Final = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("quick", max_examples=25, deadline=None, suppress_health_check=_CHECKS, derandomize=True)
@@ -99,6 +102,15 @@ def pytest_configure(config: pytest.Config) -> None:
         wrong += stale()
     if wrong:
         pytest.exit("\n".join(["these are no modules to test:", *wrong, _REMEDY]), returncode=4)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run what takes longest first: a long test that begins last has the machine to itself."""
+
+    def place(item: pytest.Item) -> int:
+        return next((n for n, folder in enumerate(_FIRST) if item.nodeid.startswith(folder)), len(_FIRST))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(autouse=True)
