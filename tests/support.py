@@ -84,11 +84,15 @@ def turn_until(loop: Loop, done: Callable[[], object], what: str = "it") -> None
 
 
 def wait(done: Callable[[], object], what: str = "it", patience: float = PATIENCE) -> None:
-    """Wait until ``done()`` is true, while somebody else does the work."""
-    deadline = time.monotonic() + patience
+    """Wait until ``done()`` is true, while somebody else does the work.
+
+    Looks often at first and then less so: to read a page of metrics costs the daemon more than what it is waited for.
+    """
+    deadline, pause = time.monotonic() + patience, 0.002
     while not done():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.002)
+        time.sleep(pause)
+        pause = min(1.3 * pause, 0.05)
 
 
 Do = Callable[[Callable[[], object]], None]
