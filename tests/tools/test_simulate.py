@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.conftest import COMPILED, origin
-from tests.support import ROOT, cannot_here
+from tests.support import PATIENCE, ROOT, cannot_here
 from tools.changed_package import missing
 from tools.namespaces import namespaces_permitted
-from tools.simulate import known_faults, units
+from tools.simulate import interposer, known_faults, units
 
 _PLAIN = {} if origin(COMPILED[0]).endswith(".so") else {"BCCND_PURE": "1"}
 
@@ -49,6 +49,18 @@ def test_a_seed_replays_exactly() -> None:
     digests = [re.findall(r"(\d+) events, (\d+) faults injected, digest (\w+)", one.stdout) for one in ends]
     assert digests[0] == digests[1]
     assert int(digests[0][0][0]) > 0
+
+
+def test_the_simulation_sleeps_by_the_clock_of_the_machine() -> None:
+    """Not until this machine has been up for as long as a simulated one."""
+    code = """
+import time
+from tools.simulate import interposer
+interposer.set_clocks(interposer.kernel_ns() + 10**15, 0)
+time.sleep(0.001)
+"""
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, cwd=ROOT, env=interposer.environment(ROOT), timeout=PATIENCE, check=True)
 
 
 @pytest.mark.parametrize("fault", known_faults.FAULTS.values(), ids=lambda fault: fault.name)

@@ -81,8 +81,8 @@ def _set_wakeup_fd(fd: int, *, warn_on_full_buffer: bool = True) -> int:
 def _spawn(*arguments: Any, **options: Any) -> int:
     """Start a child and wait until it waits for input: before, it may hold copies of this process' descriptors."""
     pid = _real_spawn(*arguments, **options)
-    while not Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 "):
-        os.sched_yield()
+    call = Path(f"/proc/{pid}/syscall")
+    interposer.wait(lambda: call.read_text().startswith("0 0x0 "), "a child to read its input")
     return pid
 
 
@@ -91,7 +91,7 @@ def _end_child(pidfd: int, number: int) -> None:
     _real_signal_child(pidfd, number)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
-    poll.poll()
+    interposer.wait(lambda: poll.poll(0), "the end of a child")
 
 
 def install() -> None:

@@ -8,15 +8,14 @@ import shutil
 import socket
 import struct
 import subprocess
-import time
 from pathlib import Path
 from typing import Any, Final
 
+from tools.simulate import interposer
 from tools.simulate.datagrams import Datagram
 from tools.simulate.host import Host
 from tools.simulate.network import Arrival
 from tools.simulate.observers import SECOND
-from tools.simulate.violation import Violation
 from tools.simulate.world import World
 
 NAME: Final = "bccnsim0"
@@ -76,8 +75,7 @@ class Interface:
             _ip("address", "add", address, "broadcast", "10.77.0.255", "dev", name)
             _ip("link", "set", name, "up")
         # The kernel tells of a carrier when it likes.
-        while not all(map(_is_running, (NAME, _WIRE))):
-            time.sleep(0.001)
+        interposer.wait(lambda: all(map(_is_running, (NAME, _WIRE))), f"a carrier of {NAME} and {_WIRE}")
         self._wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _WIRE.encode())
@@ -112,11 +110,9 @@ class Interface:
         port.arrivals.append(Arrival(datagram, world.now, world.events))
         self._wire.sendto(datagram.raw, ("10.77.0.255", PORT))
         # The kernel passes it on by itself, and not always at once.
-        for _ in range(200):
-            if host.is_ready(world.now) and host.has_events():
-                return True
-            time.sleep(0.001)
-        raise Violation(f"{host.name} does not receive on an interface that is there")
+        ready = lambda: host.is_ready(world.now) and host.has_events()  # noqa: E731 - a name for an argument
+        interposer.wait(ready, f"{host.name} to receive on an interface that is there")
+        return True
 
     def close(self) -> None:
         if self.there:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from tools.simulate.violation import Violation
 
 ROOT: Final = Path(__file__).parents[2]
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 #: set in the process that runs under the interposer
 _MARK: Final = "BCCND_SIMULATED"
+#: seconds of the machine's own clock for what takes no time to speak of
+PATIENCE: Final = 60.0
 
 #: kinds of calls that can be made to fail
 CAST: Final = 1
@@ -48,14 +53,19 @@ def run_beside(arguments: Sequence[str], package: Path) -> int:
 
 def _command(arguments: Sequence[str], package: Path) -> tuple[list[str], dict[str, str]]:
     """Return the command that runs the simulation under the interposer, and its environment."""
+    return [sys.executable, "-m", "tools.simulate", *arguments], environment(package)
+
+
+def environment(package: Path) -> dict[str, str]:
+    """Return the environment of a process under the interposer, which imports bccnd from the folder ``package``."""
     library = ROOT / "build" / "simulate" / "interposer.so"
     if not library.exists() or library.stat().st_mtime < _SOURCE.stat().st_mtime:
         library.parent.mkdir(parents=True, exist_ok=True)
         made = library.with_suffix(f".{os.getpid()}")
         command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", str(made), str(_SOURCE), "-ldl"]
-        subprocess.run(command, check=True)
+        subprocess.run(command, check=True, timeout=PATIENCE)
         made.replace(library)
-    environment = {
+    return {
         **os.environ,
         _MARK: "1",
         "LD_PRELOAD": str(library),
@@ -63,7 +73,6 @@ def _command(arguments: Sequence[str], package: Path) -> tuple[list[str], dict[s
         "PYTHONSAFEPATH": "1",
         "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(package), str(ROOT)])),
     }
-    return [sys.executable, "-m", "tools.simulate", *arguments], environment
 
 
 def _function(name: str, result: type | None, *arguments: type) -> Any:
@@ -106,3 +115,13 @@ def arm(kill_at: int, shared: Iterable[tuple[int, int, int]]) -> None:
     _arm(kill_at)
     for at, size, fd in shared:
         share(at, size, fd)
+
+
+def wait(done: Callable[[], object], what: str) -> None:
+    """Wait until ``done()`` is true, by the machine's own clock; raise a Violation that says for what."""
+    deadline = kernel_ns() + PATIENCE * 1e9
+    while not done():
+        if kernel_ns() > deadline:
+            raise Violation(f"waited {PATIENCE:.0f} s in vain for {what}")
+        # A sleep would move the virtual clock, in a step.
+        select.select([], [], [], 0.001)
