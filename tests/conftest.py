@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tools.namespaces import enter_network_namespace, namespaces_permitted
+from tests.isolation import isolate
+from tests.leftovers import Leftovers
 
 # Nothing of the package is imported here: what does not fit together may not even come to be imported.
 if TYPE_CHECKING:
@@ -87,8 +88,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", default=None)
-    if runs_tests and not config.getoption("--host-network") and namespaces_permitted():
-        enter_network_namespace()
+    if runs_tests:
+        isolation = isolate(own_network=not config.getoption("--host-network"))
+        config.pluginmanager.register(Leftovers(isolation), "leftovers")
     # What a service manager has told whoever runs these tests is not meant for the daemons in them.
     for name in ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "FDSTORE", "LISTEN_PID", "LISTEN_FDS"):
         os.environ.pop(name, None)
