@@ -23,6 +23,8 @@ DOCS: Final = ROOT / "docs"
 README: Final = "readme.md"
 #: what says which documents there are, in which order and under which headings
 INDEX: Final = "index.md"
+#: seconds for Sphinx, which takes a minute
+_PATIENCE: Final = 1800
 #: where pages that show files of the repository lie
 SHOWN: Final = "source"
 #: links outside of code: the text, the target, an anchor
@@ -164,4 +166,4 @@ def build(into: Path, staged: Path) -> int:
     stage(staged)
     options = ["-q", "-W", "--keep-going", "-n", "-E", "-b", "html", "-c", str(DOCS)]
     command = [sys.executable, "-m", "sphinx", *options, "-d", str(staged.with_suffix(".trees"))]
-    return subprocess.run([*command, str(staged), str(into)], cwd=ROOT, check=False).returncode
+    return subprocess.run([*command, str(staged), str(into)], cwd=ROOT, check=False, timeout=_PATIENCE).returncode

@@ -97,7 +97,11 @@ class Program:
         """End the program and what it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGTERM)
-        status = self._process.wait(PATIENCE)
+        try:
+            status = self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            raise
         self._thread.join(PATIENCE)
         if self._process.stdout is not None:
             self._process.stdout.close()
@@ -233,7 +237,7 @@ def expecting(metrics: Metrics, verdict: str) -> Iterator[None]:
 
 
 def read_output(command: list[str]) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 
 
 def free_port(kind: socket.SocketKind) -> int:
@@ -284,12 +288,13 @@ def play(folder: Path, undo: ExitStack) -> None:
     console.print("Everything here happens on the loopback network; nothing needs root, nothing is left behind.")
 
     print_step("1. A key, a configuration, and the daemon.")
-    subprocess.run([*tool, "keygen", str(key)], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([*tool, "keygen", str(key)], check=True, stderr=subprocess.DEVNULL, timeout=PATIENCE)
     _, metrics_port = daemon_of(folder, undo, "demo01", port, key, "cyan")
     metrics = Metrics(metrics_port)
 
     print_step("2. Three subscribers to demo/: bccn sub, a C program of 40 lines, a socat one-liner.")
-    subprocess.run(["cc", "-o", str(folder / "subscribe"), str(HERE / "c/subscribe.c")], check=True)
+    compiler = ["cc", "-o", str(folder / "subscribe"), str(HERE / "c/subscribe.c")]
+    subprocess.run(compiler, check=True, timeout=PATIENCE)
     sub = Program("bccn sub", "green", [*tool, "sub", "--json", "demo/"])
     undo.callback(sub.stop)
     in_c = Program("C", "yellow", [str(folder / "subscribe"), str(bus), "demo/"])
@@ -331,7 +336,7 @@ def play(folder: Path, undo: ExitStack) -> None:
         program.wait_for("lights out at ten")
 
     print_step("9. The other way: a local program publishes, the other host receives it, signed and numbered.")
-    subprocess.run([*tool, "pub", "demo/answer", "all is well"], check=True)
+    subprocess.run([*tool, "pub", "demo/answer", "all is well"], check=True, timeout=PATIENCE)
     for program in (sub, in_c, in_shell):
         program.wait_for("all is well")
     show_sent(wire.receive_datagram(b"all is well"))

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.isolation import isolate
 from tests.leftovers import Leftovers
+from tests.time_limit import HardLimit
 
 # Nothing of the package is imported here: what does not fit together may not even come to be imported.
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if runs_tests:
         isolation = isolate(own_network=not config.getoption("--host-network"))
         config.pluginmanager.register(Leftovers(isolation), "leftovers")
+        config.pluginmanager.register(HardLimit(), "hard limit")
     # What a service manager has told whoever runs these tests is not meant for the daemons in them.
     for name in ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "FDSTORE", "LISTEN_PID", "LISTEN_FDS"):
         os.environ.pop(name, None)

@@ -39,8 +39,23 @@ def isolate(*, own_network: bool) -> Isolation | None:
     os.chmod(temporary, 0o1777)  # like the folder for which it stands
     os.environ["TMPDIR"] = tempfile.tempdir = temporary
     networks = own_network_names()
-    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py")), str(os.getpid()), temporary]
+    return Isolation(Path(temporary), _start_guard(temporary), networks)
+
+
+def _start_guard(folder: str) -> int:
+    """Start it as nobody's child, so that tests may wait for whatever child there is; return its pid."""
+    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py")), str(os.getpid()), folder]
     # It outlives Ctrl-C, and keeps no pipe open of the program that reads what this process writes.
     null = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3)]
-    guard = os.posix_spawn(sys.executable, command, os.environ, file_actions=null, setsid=True)
-    return Isolation(Path(temporary), guard, networks)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            guard = os.posix_spawn(sys.executable, command, os.environ, file_actions=null, setsid=True)
+            os.write(write, b"%d" % guard)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with open(read, "rb") as pid:
+        return int(pid.read())

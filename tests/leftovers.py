@@ -88,17 +88,18 @@ class Leftovers:
             *(Thing("file", str(path)) for path in files),
         }
 
-    def _left(self) -> set[Thing]:
-        left = self._look() - self._known
+    def _left(self, held: set[Thing]) -> set[Thing]:
+        left = held - self._known
         return left - _things(guard.descendants(_pids(self._known))) if _pids(left) else left
 
     def _end_leftovers(self) -> list[str]:
         """Give what is left some time, and end it; return descriptions of it."""
-        left = self._left()
+        held = self._look()
+        left = self._left(held)
         if left:
             gc.collect()
             deadline = time.monotonic() + _PATIENCE
-            while (left := self._left()) and time.monotonic() < deadline:
+            while (left := self._left(held := self._look())) and time.monotonic() < deadline:
                 subprocess._cleanup()  # type: ignore[attr-defined]
                 time.sleep(0.01)
         descriptions = [_description(one) for one in sorted(left)]
@@ -107,7 +108,7 @@ class Leftovers:
             if one.kind == "file":
                 _remove(Path(one.name))
         roots = {one for one in self._known | left if one.kind == "process" and Path(f"/proc/{one.name}").exists()}
-        self._known = roots | {one for one in self._look() if one.kind != "process"}
+        self._known = roots | {one for one in (self._look() if left else held) if one.kind != "process"}
         self._reaped = _reaped()
         return descriptions
 

@@ -140,6 +140,9 @@ def test_nothing():
     ("test", "options"),
     [
         pytest.param("subprocess.run(['sleep', f'1000.{MARK}'])", ["--timeout=2"], id="time limit"),
+        pytest.param(
+            "try: subprocess.run(['sleep', f'1000.{MARK}'])\n    finally: time.sleep(1000)", ["--timeout=2"], id="twice"
+        ),
         pytest.param("os.kill(os.getpid(), signal.SIGKILL)", [], id="killed"),
         pytest.param("os.kill(os.getpid(), signal.SIGKILL)", ["-n", "1", "--max-worker-restart=0"], id="killed worker"),
         pytest.param("os._exit(3)", [], id="exit"),

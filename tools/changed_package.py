@@ -53,5 +53,5 @@ def build(folder: Path, changes: Iterable[Change]) -> Path:
             shutil.copytree(ROOT / "build" / made, folder / "build" / made, dirs_exist_ok=True)
         environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
         command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=2)
+        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=2, timeout=1800)
     return folder

@@ -148,8 +148,10 @@ def test_an_event_of_a_child_that_was_replaced_does_not_wait_for_its_successor(
     os.write(into, b"x")
     turn(loop)
     assert (new._pidfd, caplog.text) == (number, "")
-    assert alive(new.pid)
+    pid = new.pid
+    assert alive(pid)
     new.stop()
+    turn_until(loop, lambda: not Path(f"/proc/{pid}").exists(), "its end")
     loop.unwatch(out)
     os.close(out)
     os.close(into)
@@ -161,6 +163,7 @@ def test_an_event_without_an_end_changes_nothing(loop: Loop) -> None:
     program._on_exit(READABLE)
     assert (program.pid, alive(pid)) == (pid, True)
     program.stop()
+    turn_until(loop, lambda: not Path(f"/proc/{pid}").exists(), "its end")
 
 
 def test_a_child_that_the_kernel_has_reaped_is_restarted(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:

@@ -40,9 +40,9 @@ def about_machine() -> dict[str, Any]:
 def about_daemon(program: Path) -> dict[str, Any]:
     """Version of bccnd and of the Python beside it, and whether its core is compiled; null where that does not tell."""
     about: dict[str, Any] = {"program": str(program), "version": None, "compiled": None, "python": None}
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, subprocess.TimeoutExpired):
         command = [str(program.with_name("python")), "-P", "-c", QUESTION]
-        about |= json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+        about |= json.loads(subprocess.run(command, capture_output=True, timeout=60, check=False).stdout)
     return about
 
 

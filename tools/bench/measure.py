@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -167,7 +168,7 @@ class Programs:
                     process.wait(PATIENCE)
                 except subprocess.TimeoutExpired:
                     process.kill()
-                    process.wait()
+                    process.wait(PATIENCE)
             if process.stdout is not None:
                 process.stdout.close()
 
@@ -184,9 +185,15 @@ def wait_for(
         time.sleep(0.02)
 
 
-def wait_for_ready(process: subprocess.Popen[str], programs: Programs) -> None:
+def first_line(process: subprocess.Popen[str]) -> str:
+    """The first line of a program's output; empty if it ends, or does not come."""
     assert process.stdout is not None
-    if process.stdout.readline().strip() != "ready":
+    ready, _, _ = select.select([process.stdout], [], [], LOAD_PATIENCE)
+    return process.stdout.readline().strip() if ready else ""
+
+
+def wait_for_ready(process: subprocess.Popen[str], programs: Programs) -> None:
+    if first_line(process) != "ready":
         raise Failed(f"the clients do not come up: {programs.last_words()}")
 
 
@@ -291,8 +298,7 @@ def take(point: Point, place: Place) -> Taken:
             before, empty = cpu_of(relay.pid), kib_of(relay.pid)
         sender = programs.start(load(point, place), subprocess.PIPE)
         if warm:
-            assert sender.stdout is not None
-            if sender.stdout.readline() != "warm\n":
+            if first_line(sender) != "warm":
                 raise Failed(f"what comes before does not arrive: {programs.last_words()}")
             wait_for(lambda: is_stopped(sender), sender, programs)
             time.sleep(point.stream.pause)

@@ -48,5 +48,5 @@ class Highest(threading.Thread):
 
     def stop(self) -> int:
         self._ended.set()
-        self.join()
+        self.join(60)
         return self._highest

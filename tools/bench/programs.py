@@ -36,7 +36,7 @@ def compile_one(source: Path, program: Path, *flags: str) -> None:
     # Under another name first: somebody else may be running it, or compiling it as well.
     fresh = program.with_name(f"{program.name}.{os.getpid()}")
     command = [compiler, *FLAGS, *flags, "-o", str(fresh), str(source), "-lcrypto"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         if "openssl/" in done.stderr or "-lcrypto" in done.stderr:
             raise CannotBuild("OpenSSL's headers are missing: apt-get install libssl-dev")

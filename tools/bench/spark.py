@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ REPORT: Final = 0.9
 PAIRS: Final = 3
 #: seconds to wait for the archive that the first run has made
 ARCHIVE: Final = 600.0
+#: seconds after which a command hangs
+LONGEST: Final = 7200
 
 BCCN: Final = [sys.executable, "-c", "import sys; sys.argv[0] = 'bccn'; from bccnd.cli.main import main; main()"]
 
@@ -111,6 +114,9 @@ def run_command(
     ) as running:
         assert running.stdout
         assert running.stderr
+        late = threading.Timer(LONGEST, running.kill)
+        late.daemon = True
+        late.start()
         held = Highest(lambda: memory(running.pid), 0.2)
         held.start()
         for line in running.stderr:
@@ -118,8 +124,10 @@ def run_command(
                 click.echo(f"  {time.monotonic() - began:6.1f} s  {line.rstrip()}", err=True)
         output = running.stdout.read()
         most = held.stop()
+        running.wait(LONGEST)
+        late.cancel()
     if running.returncode:
-        raise click.ClickException("the run has failed")
+        raise click.ClickException(f"the run has failed, or was killed after {LONGEST} s")
     return json.loads(output.strip().splitlines()[-1]), most
 
 
@@ -191,7 +199,9 @@ def report(folder: str) -> tuple[float, float]:
         both = [*BCCN, "report", f"{folder}/demo", "--out", out], [sys.executable, "-c", BARE, f"{folder}/bare{number}"]
         began = [time.monotonic()]
         for command in both:
-            subprocess.run(command, cwd=ROOT, env=command_environment(folder), check=True, capture_output=True)
+            subprocess.run(
+                command, cwd=ROOT, env=command_environment(folder), check=True, capture_output=True, timeout=LONGEST
+            )
             began.append(time.monotonic())
         if number:
             taken.append((began[1] - began[0], began[2] - began[1]))

@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from tests.support import ROOT
-from tools.bench.spark import command_environment, wait_for_archive, write_small_journal
+from tools.bench.spark import LONGEST, command_environment, wait_for_archive, write_small_journal
 
 #: `bccn` with a line of Python before it
 COMMAND: Final = """
@@ -40,7 +40,7 @@ def run(folder: str, undo: str) -> float:
     """Seconds of a report."""
     words = [sys.executable, "-c", COMMAND.format(undo=undo), "report", f"{folder}/journal", "--out", f"{folder}/page"]
     began = time.monotonic()
-    subprocess.run(words, cwd=ROOT, env=command_environment(folder), check=True, capture_output=True)
+    subprocess.run(words, cwd=ROOT, env=command_environment(folder), check=True, capture_output=True, timeout=LONGEST)
     return time.monotonic() - began
 
 

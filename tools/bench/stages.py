@@ -120,7 +120,7 @@ def linker_script(cases: Sequence[Sequence[tuple[str, int, int]]]) -> str:
 
 def control(pid: int, on: bool) -> None:
     done = subprocess.run(
-        ["callgrind_control", "-i", "on" if on else "off", str(pid)], capture_output=True, check=False
+        ["callgrind_control", "-i", "on" if on else "off", str(pid)], capture_output=True, timeout=60, check=False
     )
     if done.returncode:
         raise click.ClickException(f"callgrind_control failed: {done.stderr.decode().strip()}")

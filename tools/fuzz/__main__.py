@@ -18,6 +18,8 @@ from tools.fuzz.targets import TARGETS, Target
 OUT: Final = ROOT / "build" / "fuzz"
 #: seconds for one input, which takes milliseconds; it hangs then
 PATIENCE: Final = 20
+#: seconds for one target, which takes a minute
+LONGEST: Final = 6 * 3600
 #: megabytes of the process: what is bounded stays far below
 MEMORY: Final = 2048
 #: inputs that are kept for a target in the repository: the smallest of those that differ in what they reach
@@ -39,7 +41,9 @@ def fuzz(target: Target, runs: int, seed: int) -> tuple[bool, str]:
         *(f"-rss_limit_mb={MEMORY}", f"-artifact_prefix={crashes / target.name}-", "-print_final_stats=1"),
     ]
     words = command(target, *options, str(found), *kept)
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=LONGEST, check=False
+    )
     return done.returncode == 0, done.stdout + done.stderr
 
 
@@ -50,7 +54,7 @@ def keep(target: Target) -> int:
     merged.mkdir(parents=True)
     sources = [path for path in (CORPUS / target.name, OUT / "corpus" / target.name) if path.is_dir()]
     options = ["-merge=1", f"-max_len={target.size}", f"-timeout={PATIENCE}", str(merged), *map(str, sources)]
-    subprocess.run(command(target, *options), cwd=ROOT, capture_output=True, check=False)
+    subprocess.run(command(target, *options), cwd=ROOT, capture_output=True, timeout=LONGEST, check=False)
     inputs = sorted((path.read_bytes() for path in merged.iterdir()), key=lambda data: (len(data), data))[:MOST_KEPT]
     folder = CORPUS / target.name
     if inputs:

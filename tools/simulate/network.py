@@ -67,7 +67,7 @@ class Fence:
         self._poll = select.poll()
         self._poll.register(self._sock, select.POLLIN)
 
-    def wait(self) -> None:
+    def await_delivery(self) -> None:
         self._sock.sendto(b"", self._own)
         if not self._poll.poll(_PATIENCE_MS):
             raise Violation("the kernel has not delivered a datagram to this machine")
@@ -129,7 +129,7 @@ class Network:
 
     def collect(self, name: str) -> None:
         """Read what a host's daemon has broadcast."""
-        self.fence.wait()
+        self.fence.await_delivery()
         port = self.ports[name]
         while True:
             try:

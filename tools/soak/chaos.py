@@ -17,7 +17,7 @@ from typing import Final
 
 from tests.e2e.harness import wait
 from tests.e2e.shared import gateways
-from tests.support import ROOT
+from tests.support import PATIENCE, ROOT
 from tools.soak import hostile
 from tools.soak.stage import Stage
 
@@ -70,7 +70,7 @@ class Chaos:
         """One way or another: killed, or told to end."""
         for process in self._churn:
             process.send_signal(self.chance.choice((signal.SIGKILL, signal.SIGTERM)))
-            process.wait()
+            process.wait(PATIENCE)
             self.done["programs killed"] += 1
         self._churn.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import struct
@@ -131,7 +132,8 @@ def main() -> None:
     path, chance = sys.argv[1], random.Random(sys.argv[2])
     junk = junk_frames()
     crowd: list[Member] = []
-    while True:
+    parent = os.getppid()
+    while os.getppid() == parent:
         if len(crowd) < CROWD:
             with suppress(OSError):
                 crowd.append(Member(path, chance))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import select
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from typing import Final
 
 from bccnd.core.wire import frames
 from tests.e2e.harness import Daemon
-from tests.support import BROADCAST, ROOT, Closing, free_port
+from tests.support import BROADCAST, PATIENCE, ROOT, Closing, free_port
 from tools.soak.measure import sample
 
 #: programs of the hostile user
@@ -98,6 +99,8 @@ class Attack(Closing):
         assert self.probe.stdout is not None
         self.probe.stdin.write("\n")
         self.probe.stdin.flush()
+        ready, _, _ = select.select([self.probe.stdout], [], [], PATIENCE)
+        assert ready, f"the daemon has not answered for {PATIENCE:.0f} s"
         spent, passed = map(float, self.probe.stdout.readline().split())
         return spent, passed
 

@@ -122,7 +122,8 @@ class Load(Running):
     def _client(path: str) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # The kernel's own limit: with one of Python's, MSG_DONTWAIT waits.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
+        for limit in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            sock.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", int(PATIENCE), 0))
         sock.connect(path)
         # A daemon that is killed in the moment in which it accepts a connection does not keep it.
         sock.send(frames.request(frames.WHOAMI))
@@ -134,7 +135,11 @@ class Load(Running):
 
     def rest(self) -> None:
         """Wait until all beats are done."""
+        deadline = time.monotonic() + self._left * (BEAT + PATIENCE)
         while self._left > 0 and not self._over:
+            assert time.monotonic() < deadline, (
+                f"waited in vain for the publishers, which have {self._left} beats to go"
+            )
             time.sleep(0.05)
 
     def close(self) -> None:

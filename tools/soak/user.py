@@ -3,6 +3,7 @@ tools.soak.user BUS SEED`."""
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import sys
@@ -65,7 +66,8 @@ def quietly(call: Callable[[], object]) -> bool:
 def main() -> None:
     path, chance = sys.argv[1], random.Random(sys.argv[2])
     crowd: list[socket.socket] = []
-    while True:
+    parent = os.getppid()
+    while os.getppid() == parent:
         if len(crowd) < CROWD:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             sock.settimeout(5)
