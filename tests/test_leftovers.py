@@ -143,6 +143,7 @@ def test_nothing():
         pytest.param(
             "try: subprocess.run(['sleep', f'1000.{MARK}'])\n    finally: time.sleep(1000)", ["--timeout=2"], id="twice"
         ),
+        pytest.param("request.addfinalizer(lambda: time.sleep(1000)); assert False", ["--timeout=2"], id="teardown"),
         pytest.param("os.kill(os.getpid(), signal.SIGKILL)", [], id="killed"),
         pytest.param("os.kill(os.getpid(), signal.SIGKILL)", ["-n", "1", "--max-worker-restart=0"], id="killed worker"),
         pytest.param("os._exit(3)", [], id="exit"),
@@ -150,7 +151,7 @@ def test_nothing():
 )
 def test_nothing_outlives_a_test_process(tmp_path: Path, test: str, options: list[str]) -> None:
     body = f"""
-def test_it():
+def test_it(request):
     start()
     Path(tempfile.gettempdir(), "left").touch()
     subprocess.run(["pgrep", "-cf", f"^sleep 1000.{{MARK}}"], check=True)

@@ -25,13 +25,29 @@ class HardLimit:
     def __init__(self) -> None:
         # Not the one that pytest puts in its place while a test runs.
         self._stderr = os.dup(2)
+        self._limit = 0.0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_timeout_set_timer(self, settings: Settings) -> Generator[None, object, object]:
-        faulthandler.dump_traceback_later(2 * settings.timeout, exit=True, file=self._stderr)
+        self._limit = settings.timeout
+        self._arm()
         return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self) -> Generator[None, None, None]:
+        # Again: both limits end when a test fails, for debuggers.
+        if self._limit:
+            self._arm()
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            self._limit = 0.0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_timeout_cancel_timer(self) -> Generator[None, object, object]:
         faulthandler.cancel_dump_traceback_later()
         return (yield)
+
+    def _arm(self) -> None:
+        faulthandler.dump_traceback_later(2 * self._limit, exit=True, file=self._stderr)
