@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from bccnd.errors import ConfigError
 from bccnd.net.loop import Loop
 from bccnd.net.service_manager import ServiceManager
 from tests.hubs import loop
+from tests.limits import descriptors
 from tests.support import PATIENCE, turn, turn_until
 
 __all__ = ["loop"]
@@ -153,6 +155,7 @@ def test_a_daemon_serves_while_its_reload_waits_and_reports_its_end(
             sent.append(message)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    opened = descriptors()
     daemon = Daemon(load(str(path)), str(path), manager=ServiceManager(notify))
     try:
         for group in ("bccn", "0"):
@@ -167,5 +170,9 @@ def test_a_daemon_serves_while_its_reload_waits_and_reports_its_end(
         assert daemon.config_reloads == {"applied": 2, "refused": 0}
     finally:
         daemon.close()
+        # A daemon has the memory of its sources until its process ends.
+        for descriptor in descriptors() - opened:
+            with suppress(OSError):  # it was that of the look
+                os.close(int(descriptor))
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,8 +82,15 @@ def test_others_cannot_connect_to_a_unix_link_whatever_the_umask(tmp_path: Path)
         os.umask(before)
 
 
-def test_links_that_end_are_made_again_by_either_end(tmp_path: Path) -> None:
-    pynng = pytest.importorskip("pynng")
+@pytest.fixture(scope="module")
+def pynng() -> Any:
+    """The library, which from its first use on keeps descriptors until its process ends."""
+    library = pytest.importorskip("pynng")
+    library.Bus0().close()
+    return library
+
+
+def test_links_that_end_are_made_again_by_either_end(tmp_path: Path, pynng: Any) -> None:
     ours, theirs = url(), url()
     fast = {"recv_timeout": int(PATIENCE * 1000), "reconnect_time_min": 10, "reconnect_time_max": 100}
     with pynng.Bus0(dial=ours, block_on_dial=False, **fast) as dialler:
