@@ -37,7 +37,7 @@ def run(folder: Path, test: str, *options: str) -> subprocess.CompletedProcess[s
     file.write_text(_START + test)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", GUARDED))}
     environment |= {"MARK": str(os.getpid()), "TMPDIR": str(folder), "PYTEST_DEBUG_TEMPROOT": str(folder)}
-    words = [*"-p tests.conftest -p no:cacheprovider -c".split(), str(ROOT / "pyproject.toml"), f"--rootdir={folder}"]
+    words = ["-ptests.conftest", "-pno:cacheprovider", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={folder}"]
     # timeout(1) stays in the namespace of this process, whose guard finds it and what has come from it.
     limit = ["timeout", "--signal=KILL", f"{4 * PATIENCE:.0f}"]
     command = [*limit, sys.executable, "-m", "pytest", *words, *options, str(file)]
