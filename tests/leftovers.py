@@ -67,6 +67,8 @@ class Leftovers:
         try:
             yield
         finally:
+            # pytest drops them only behind this: what they hold is not left.
+            getattr(item, "funcargs", {}).clear()
             description = "\n  ".join(self._end_leftovers())
         # What has failed has been told, and its traceback may hold descriptors.
         if description and not item.stash.get(_FAILED, False):

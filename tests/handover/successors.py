@@ -93,6 +93,8 @@ class Store:
         for name in list(self.kept):
             self.forget(name)
 
+    __del__ = close
+
 
 class Trap:
     """Raises Killed at the ``at``-th line of the package that is not compiled; with 0 it only counts ``lines``."""

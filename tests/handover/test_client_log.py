@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final
 
 import pytest
@@ -42,7 +42,8 @@ class Case:
         self.client_log = StoredClientLog(9, 5, FD, self.file, self.inflight, self.failures.append)
 
     def records(self) -> list[Record]:
-        found = client_log_format.read_image(File(os.dup(self.file.fd)).read())
+        with closing(File(os.dup(self.file.fd))) as file:
+            found = client_log_format.read_image(file.read())
         assert found.unknown == []
         return found.records
 
