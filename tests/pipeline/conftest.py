@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from bccnd.pipeline.driver import spark_session
 from bccnd.pipeline.driver.build import build
 from tests.pipeline import object_store, threedays
+from tests.pipeline.runtimes import runtimes as runtimes
 
 #: seconds that a test may take: some make all tables several times, each time with a Spark of its own
 PATIENCE = 600

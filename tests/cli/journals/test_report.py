@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from bccnd.cli.main import main
 from tests.pipeline.reporting import write
+from tests.pipeline.runtimes import runtimes as runtimes
 from tests.support import ROOT
 
 HOSTS = ("h01", "h02", "h03")
