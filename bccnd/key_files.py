@@ -67,9 +67,8 @@ def passed_key(path: str, environ: Mapping[str, str] = os.environ) -> str | None
 def _read(path: str) -> tuple[bytes, os.stat_result]:
     try:
         # Without waiting: a pipe without a writer must not block a daemon.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            info = os.fstat(descriptor)
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            info = os.fstat(file.fileno())
             if not stat.S_ISREG(info.st_mode):
                 raise BadKey(f"key {path} is not a regular file", "name a file")
             return file.read(_MAX_FILE + 1).rstrip(b"\r\n"), info

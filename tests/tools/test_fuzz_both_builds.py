@@ -62,7 +62,11 @@ def builds() -> Iterator[Builds]:
     logging.disable()
     command = [sys.executable, "-m", "tools.fuzz.replay", "--plain", "--outcomes"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as plain:
-        yield Builds(plain)
+        both = Builds(plain)
+        # What targets open when they are first used, they keep until their process ends.
+        for name in COMPARED:
+            both.agree(name, kept(name)[0].read_bytes())
+        yield both
     logging.disable(logging.NOTSET)
 
 

@@ -13,6 +13,13 @@ from tools.fuzz.targets import TARGETS
 pytest.importorskip("pyarrow")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _opened() -> None:
+    """Use each target once: what it opens then, it keeps until its process ends."""
+    for name, target in TARGETS.items():
+        target.load()(kept(name)[0].read_bytes())
+
+
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """What is refused is logged, thousands of times."""
