@@ -18,7 +18,7 @@ _SOURCE: Final = Path(__file__).with_suffix(".c")
 #: set in the process that runs under the interposer
 _MARK: Final = "BCCND_SIMULATED"
 #: seconds of the machine's own clock for what takes no time to speak of
-PATIENCE: Final = 60.0
+_PATIENCE: Final = 60.0
 
 #: kinds of calls that can be made to fail
 CAST: Final = 1
@@ -63,7 +63,7 @@ def environment(package: Path) -> dict[str, str]:
         library.parent.mkdir(parents=True, exist_ok=True)
         made = library.with_suffix(f".{os.getpid()}")
         command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", str(made), str(_SOURCE), "-ldl"]
-        subprocess.run(command, check=True, timeout=PATIENCE)
+        subprocess.run(command, check=True, timeout=_PATIENCE)
         made.replace(library)
     return {
         **os.environ,
@@ -119,9 +119,9 @@ def arm(kill_at: int, shared: Iterable[tuple[int, int, int]]) -> None:
 
 def wait(done: Callable[[], object], what: str) -> None:
     """Wait until ``done()`` is true, by the machine's own clock; raise a Violation that says for what."""
-    deadline = kernel_ns() + PATIENCE * 1e9
+    deadline = kernel_ns() + _PATIENCE * 1e9
     while not done():
         if kernel_ns() > deadline:
-            raise Violation(f"waited {PATIENCE:.0f} s in vain for {what}")
+            raise Violation(f"waited {_PATIENCE:.0f} s in vain for {what}")
         # A sleep would move the virtual clock, in a step.
         select.select([], [], [], 0.001)
