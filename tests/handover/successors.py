@@ -309,7 +309,7 @@ def nothing_left_open() -> Iterator[None]:
         found = []
         for name in set(os.listdir("/proc/self/fd")) - before:
             with suppress(OSError):
-                if os.readlink(f"/proc/self/fd/{name}").startswith(("/memfd:client-", "/memfd:memory")):
+                if os.readlink(f"/proc/self/fd/{name}").startswith(("/memfd:", "socket:")):
                     found.append(int(name))
         return found
 
