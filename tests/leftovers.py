@@ -24,6 +24,8 @@ from tests.isolation import Isolation
 
 #: seconds within which is gone what is about to go: the machine may be busy
 _PATIENCE: Final = 5.0
+#: of the command of a process that a run of the pipeline leaves on purpose, once on each machine
+_LASTING: Final = "java_class_archive.py"
 _FAILED: Final = pytest.StashKey[bool]()
 
 
@@ -63,16 +65,21 @@ class Leftovers:
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+        description = ""
         try:
             yield
         finally:
-            # pytest drops them only behind this: what they hold is not left.
-            getattr(item, "funcargs", {}).clear()
-            description = "\n  ".join(self._end_leftovers())
+            if not _goes_on(item, nextitem):
+                description = self._end(item)
         # What has failed has been told, and its traceback may hold descriptors.
         if description and not item.stash.get(_FAILED, False):
             pytest.fail(f"the test leaves behind:\n  {description}", pytrace=False)
+
+    def _end(self, item: pytest.Item) -> str:
+        # pytest drops them only behind the hook: what they hold is not left.
+        getattr(item, "funcargs", {}).clear()
+        return "\n  ".join(self._end_leftovers())
 
     def _look(self) -> set[Thing]:
         processes = guard.children(os.getpid())
@@ -92,6 +99,8 @@ class Leftovers:
 
     def _left(self, held: set[Thing]) -> set[Thing]:
         left = held - self._known
+        self._known |= _things(pid for pid in _pids(left) if _LASTING in _command(pid))
+        left -= self._known
         return left - _things(guard.descendants(_pids(self._known))) if _pids(left) else left
 
     def _end_leftovers(self) -> list[str]:
@@ -136,13 +145,22 @@ def _descriptors() -> Iterator[Thing]:
                 yield Thing("descriptor", name, os.readlink(f"/proc/self/fd/{name}"))
 
 
+def _goes_on(item: pytest.Item, following: pytest.Item | None) -> bool:
+    """Whether what a test has opened may belong to a fixture of its module, which the next test uses, too."""
+    module = item.getparent(pytest.Module)
+    return bool(item.get_closest_marker("renews") and following and following.getparent(pytest.Module) is module)
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
+
+
 def _description(thing: Thing) -> str:
     if thing.kind != "process":
         return f"{thing.kind} {thing.name} {thing.target}"
-    with suppress(OSError):
-        words = Path(f"/proc/{thing.name}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        return f"process {thing.name}: {words or 'it has ended, and nothing has waited for it'}"
-    return f"process {thing.name}"
+    return f"process {thing.name}: {_command(int(thing.name)) or 'it has ended, and nothing has waited for it'}"
 
 
 def _remove(path: Path) -> None:

@@ -58,6 +58,35 @@ def running() -> set[str]:
     return found
 
 
+def test_what_replaces_things_of_a_fixture_is_looked_for_behind_the_last_test(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+pytestmark = pytest.mark.renews
+
+@pytest.fixture(scope="module")
+def wide():
+    started = [subprocess.Popen(["sleep", f"1000.{MARK}"])]
+    yield started
+    for process in started:
+        process.kill()
+        process.wait(30)
+
+@pytest.mark.parametrize("number", range(2))
+def test_it(wide, number):
+    wide.append(subprocess.Popen(["sleep", f"1000.{MARK}"]))
+
+def test_last():
+    KEPT.append(os.open("/dev/null", os.O_RDONLY))
+""",
+        "-rEF",
+        "-q",
+    )
+    assert re.findall(r"^(ERROR|FAILED) \S+::(\w+)", done.stdout, re.MULTILINE) == [("ERROR", "test_last")], done.stdout
+    assert "descriptor" in done.stdout
+    assert "process" not in done.stdout
+
+
 def test_leftovers_fail_a_test_and_are_ended(tmp_path: Path) -> None:
     need_root("names of network namespaces")
     done = run(
@@ -100,6 +129,10 @@ def test_left():
     KEPT.append(os.open("/dev/null", os.O_RDONLY))
     tempfile.mkstemp()
     subprocess.run(["ip", "netns", "add", "left"], check=True)
+
+def test_lasting(tmp_path):
+    (tmp_path / "java_class_archive.py").write_text("import time; time.sleep(1000)")
+    KEPT.append(subprocess.Popen([sys.executable, str(tmp_path / "java_class_archive.py")]))
 
 def test_nothing():
     assert os.listdir("/run/netns") == ["wide"]

@@ -13,7 +13,7 @@ from tests.e2e.harness import wait
 from tests.e2e.meshes import Meshwork, amplification, live
 from tools.bench.mesh_topology import mesh
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.renews, pytest.mark.root, pytest.mark.slow]
 
 #: messages a second of all hosts together: each becomes some 35 messages over links of a full mesh
 RATE = 60.0
