@@ -46,7 +46,7 @@ from tests.rules import bus_limits, dedup_rules
 
 ROOT: Final = Path(__file__).parents[1]
 #: generous, because it only matters when something is broken
-PATIENCE: Final = 30.0
+PATIENCE: Final = 90.0
 #: every interface takes it, and nothing leaves this host
 BROADCAST: Final = "127.255.255.255"
 #: what the kernel keeps for one socket at the least; made so small, a client that does not read is full at once

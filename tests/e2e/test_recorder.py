@@ -83,23 +83,23 @@ def traffic_of(daemon: Daemon, rate: float = 2000) -> Stream:
 
 
 def accounted_for(journal: Path, traffic: Stream) -> int:
-    """Nothing is there twice, and each session has all that was sent in its time; how many are missing."""
+    """Nothing is there twice, and each session has all that was sent in its time, but for what it counts as not received
+    from a busy daemon; how many more are missing."""
     rows = table(journal)
     dense(rows)
     found = [seq_of(row["seq_key"]) for row in rows]
-    assert len(found) == len(set(found))
+    recorded = set(found)
+    assert len(found) == len(recorded)
     sessions = [
-        (int(one["start_ts"].timestamp() * 1e6), int(one["end_ts"].timestamp() * 1e6), one["tap_gaps"])
+        (int(one["start_ts"].timestamp() * 1e6), int(one["end_ts"].timestamp() * 1e6), int(one["tap_gaps"]))
         for one in table(journal, "sessions")
     ]
-    assert {gaps for _, _, gaps in sessions} == {0}
-    missing = sorted(set(traffic.sent) - set(found))
-    for seq in missing:
-        sent = traffic.sent[seq]
+    missing = [sent for seq, sent in traffic.sent.items() if seq not in recorded]
+    for start, end, gaps in sessions:
         # It was received a moment after it was sent.
-        assert not any(start <= sent and sent + 20_000 <= end for start, end, _ in sessions), seq
+        assert sum(start <= sent and sent + 20_000 <= end for sent in missing) <= gaps
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(sessions))
-    return len(missing)
+    return len(missing) - sum(gaps for _, _, gaps in sessions)
 
 
 def spooled(spool: Path) -> bytes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: simulated seconds of one fleet
 FLEET: Final = 1200.0
 #: real seconds after which a fleet hangs, and those that each simulated second may take besides
-_HANGS: Final = 100.0
+_HANGS: Final = 400.0
 _SLOWEST: Final = 0.25
 
 
