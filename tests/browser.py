@@ -21,7 +21,7 @@ from typing import Any, Final
 from tests.support import Closing, cannot_here
 
 #: seconds that a browser may take for anything
-PATIENCE: Final = 40.0
+PATIENCE: Final = 90.0
 #: without a window, and without what a browser does for itself
 QUIET: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),

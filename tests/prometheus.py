@@ -14,7 +14,7 @@ from typing import Any, Final
 from tests.support import ROOT, Closing, cannot_here, free_port
 
 #: seconds that the server may take to answer or end
-PATIENCE: Final = 20.0
+PATIENCE: Final = 90.0
 
 
 def program(name: str) -> Path:

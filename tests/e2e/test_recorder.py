@@ -83,8 +83,8 @@ def traffic_of(daemon: Daemon, rate: float = 2000) -> Stream:
 
 
 def accounted_for(journal: Path, traffic: Stream) -> int:
-    """Nothing is there twice, and each session has all that was sent in its time, but for what it counts as not received
-    from a busy daemon; how many more are missing."""
+    """Nothing is there twice, and each session has all that was sent in its time, but for what it counts as not
+    received from a busy daemon; how many more are missing."""
     rows = table(journal)
     dense(rows)
     found = [seq_of(row["seq_key"]) for row in rows]

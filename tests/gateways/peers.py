@@ -18,7 +18,7 @@ from tests.client.sessions import Bare
 from tests.e2e.harness import BIN, Program
 from tests.support import Closing, free_port, wait
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = 90.0
 #: how a connection between two BUS sockets begins: SP, version 0, protocol 7.0
 HELLO: Final = b"\0SP\0" + struct.pack(">HH", 0x70, 0)
 LINK: Final = b"MSG !/link/\0"

@@ -89,7 +89,7 @@ def wait_for_child(done: Callable[[], object], purpose: str) -> None:
     It is nice: on a busy machine it gets a small share of a processor, and loading pyarrow alone has taken more than
     `PATIENCE`.
     """
-    wait(done, purpose, 8 * PATIENCE)
+    wait(done, purpose, 2 * PATIENCE)
 
 
 def end(worker: Maintenance) -> None:
