@@ -23,7 +23,7 @@ from tests import guard
 from tests.isolation import Isolation
 
 #: seconds within which is gone what is about to go: the machine may be busy
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 10.0
 #: of the command of a process that a run of the pipeline leaves on purpose, once on each machine
 _LASTING: Final = "java_class_archive.py"
 _FAILED: Final = pytest.StashKey[bool]()
