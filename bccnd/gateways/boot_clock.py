@@ -1,4 +1,4 @@
-"""The clock that counts from the boot of the host, asleep or not: nobody sets it."""
+"""The clock that counts from the boot of the host, also while it sleeps; setting the time of day does not move it."""
 
 from __future__ import annotations
 
