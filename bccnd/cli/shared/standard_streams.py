@@ -41,7 +41,7 @@ def _wait(fd: int, events: int) -> None:
 
 
 class _WaitingFile(io.RawIOBase):
-    """A standard stream, below its buffer. Closing it leaves the descriptor open."""
+    """Standard input, below its buffer. Closing it leaves the descriptor open."""
 
     def __init__(self, fd: int, name: str) -> None:
         self._fd = fd
@@ -54,10 +54,7 @@ class _WaitingFile(io.RawIOBase):
         return os.isatty(self._fd)
 
     def readable(self) -> bool:
-        return self._fd == 0
-
-    def writable(self) -> bool:
-        return self._fd != 0
+        return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         view = memoryview(buffer)
@@ -65,22 +62,48 @@ class _WaitingFile(io.RawIOBase):
         view[: len(data)] = data
         return len(data)
 
+
+class _WaitingWriter(io.BufferedWriter):
+    """The buffer of standard output or standard error.
+
+    The file below is one of the interpreter's, not a class like that of the input: between a write and the note of its
+    length is no moment for Ctrl-C, after which the same text would be written again.
+    """
+
     def write(self, data: ReadableBuffer) -> int:
-        return write_output(self._fd, data)
+        view = memoryview(data).cast("B")
+        done = 0
+        while True:
+            try:
+                return done + super().write(view[done:])
+            except BlockingIOError as full:
+                done += full.characters_written
+                _wait(self.fileno(), select.POLLOUT)
+
+    def flush(self) -> None:
+        while True:
+            try:
+                return super().flush()
+            except BlockingIOError:
+                _wait(self.fileno(), select.POLLOUT)
 
 
 def make_streams_wait() -> None:
     """Replace `sys.stdin`, `sys.stdout` and `sys.stderr`, except those that are closed or were replaced before."""
     if sys.stdin is sys.__stdin__ and isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin = _rebuilt(sys.stdin, 0)
+        sys.stdin = _rebuilt(sys.stdin, io.BufferedReader(_WaitingFile(0, sys.stdin.name)))
     if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = _rebuilt(sys.stdout, 1)
+        sys.stdout = _rebuilt(sys.stdout, _waiting_writer(1, sys.stdout.name))
     if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr = _rebuilt(sys.stderr, 2)
+        sys.stderr = _rebuilt(sys.stderr, _waiting_writer(2, sys.stderr.name))
 
 
-def _rebuilt(stream: io.TextIOWrapper, fd: int) -> io.TextIOWrapper:
-    raw = _WaitingFile(fd, stream.name)
-    buffer = io.BufferedWriter(raw) if fd else io.BufferedReader(raw)
+def _waiting_writer(fd: int, name: str) -> _WaitingWriter:
+    file = io.FileIO(fd, "w", closefd=False)
+    file.name = name
+    return _WaitingWriter(file)
+
+
+def _rebuilt(stream: io.TextIOWrapper, buffer: io.BufferedReader | io.BufferedWriter) -> io.TextIOWrapper:
     lines = stream.line_buffering or stream.write_through  # the latter with python -u, which has no buffer
     return io.TextIOWrapper(buffer, stream.encoding, stream.errors, line_buffering=lines)

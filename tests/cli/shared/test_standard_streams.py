@@ -8,6 +8,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator, Sequence
@@ -220,3 +221,35 @@ def test_a_terminal_may_be_non_blocking(daemon: Daemon) -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def test_an_interrupt_while_something_is_printed_does_not_print_it_again() -> None:
+    script = """
+import signal, sys
+from bccnd.cli.shared.standard_streams import make_streams_wait
+
+printing = False
+
+def interrupt(*_):
+    global printing
+    if printing:
+        printing = False
+        raise KeyboardInterrupt
+
+make_streams_wait()
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+for number in range(50_000):
+    try:
+        printing = True
+        sys.stdout.write(f"{number}\\n")
+        sys.stdout.flush()
+        printing = False
+    except KeyboardInterrupt:
+        pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=2 * PATIENCE, check=True)
+    printed = [int(line) for line in done.stdout.split()]
+    assert printed
+    assert printed == sorted(set(printed))
