@@ -11,14 +11,10 @@ from typing import Final
 
 #: compiled from the same `.py` that runs uncompiled, or from the `.pyx` beside it
 COMPILED: Final = (
-    "bccnd.native.memory.counts",
-    "bccnd.native.memory.undo_memory",
-    "bccnd.native.memory.source_view",
-    "bccnd.native.memory.slots",
+    "bccnd.native.buffers.counts",
     "bccnd.native.buffers.dict_by_slice",
     "bccnd.native.buffers.header",
     "bccnd.native.buffers.hmac8",
-    "bccnd.native.memory.inflight",
     "bccnd.native.system.poller",
     "bccnd.native.system.sockio",
     "bccnd.native.buffers.scan",
@@ -29,6 +25,7 @@ COMPILED: Final = (
     "bccnd.core.receiving.deliveries",
     "bccnd.core.observing.latency_histogram",
     "bccnd.core.tracking.local_identities",
+    "bccnd.core.tracking.source",
     "bccnd.core.tracking.dedup",
     "bccnd.core.wire.frames",
     "bccnd.core.receiving.ingress",
@@ -45,7 +42,6 @@ COMPILED: Final = (
     "bccnd.core.sending.user_quota",
     "bccnd.bus.clients.client",
     "bccnd.bus.delivery.fanout",
-    "bccnd.bus.incoming.input_transaction",
     "bccnd.bus.incoming.packet_reader",
     "bccnd.bus.incoming.publisher",
     "bccnd.bus.incoming.segment_reader",

@@ -17,7 +17,6 @@ from typing import Any
 from bccnd import log
 from bccnd.bus.clients.access import Access, Admission
 from bccnd.bus.clients.client import BusLimits, Client
-from bccnd.bus.clients.client_image import write_image
 from bccnd.bus.clients.identities import ClientsByPid, Identities
 from bccnd.bus.clients.registry import BUG, ClientRegistry
 from bccnd.bus.clients.subscriptions import Subscriptions
@@ -25,7 +24,6 @@ from bccnd.bus.delivery.fanout import Fanout
 from bccnd.bus.delivery.replies import Replies
 from bccnd.bus.delivery.send_queues import SendQueues
 from bccnd.bus.incoming.backpressure import Backpressure
-from bccnd.bus.incoming.input_transaction import InputTransaction
 from bccnd.bus.incoming.packet_reader import TURN, PacketReader
 from bccnd.bus.incoming.publisher import Publisher
 from bccnd.bus.requests.control import Control, Listing
@@ -39,10 +37,7 @@ from bccnd.core.observing.counters import BusCounters
 from bccnd.core.sending.egress import Egress
 from bccnd.core.sending.user_quota import Quota, UserAccount
 from bccnd.core.wire import frames
-from bccnd.handover.client_log import NOTHING
-from bccnd.handover.stored_state import Handover
-from bccnd.native.memory.inflight import PacketReceiver as InflightPacketReceiver
-from bccnd.native.memory.slots import SlotMemory
+from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.native.system import sockio
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import Loop
@@ -62,12 +57,12 @@ class Bus:
     """Serves the clients of one or more listening sockets.
 
     For ``identify`` and ``tagged`` see `Identities`, for ``egress`` and ``broadcast`` `Publisher`. ``on_quiet`` is
-    called when the last client has left. ``recorders`` takes the reports of recorders. The counters are kept in
-    ``memory``.
+    called when the last client has left. ``recorders`` takes the reports of recorders.
+    ``store`` keeps their connections.
 
     The constructor makes the parts, each from those before it: what is known of clients, what sends to them, what
     reads from them, and what processes their requests. When a part needs one that is made after it, the later one adds
-    a call: `ClientRegistry.on_end`, `SendQueues.on_room`, `Handover.image`.
+    a call: `ClientRegistry.on_end`, `SendQueues.on_room`.
     """
 
     def __init__(
@@ -86,52 +81,45 @@ class Bus:
         trace: Callable[[bytes], dict[str, Any]] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
         recorders: RecorderReports | None = None,
-        handover: Handover | None = None,
-        memory: SlotMemory | None = None,
+        store: DescriptorStore | None = None,
     ) -> None:
         self.loop = loop
         self._routes = routes
         routes.refill()
         loop.every(REFILL, routes.refill)
         self._access = access
-        self._handover = handover
-        inflight = None if handover is None else handover.inflight
+        self._store = store
         self._closed = False
         #: clients that there ever were
         self.connections = 0
         self.identifier = PeerIdentifier()
 
-        self.counters = BusCounters(memory)
+        self.counters = BusCounters()
         self.quota = Quota(limits.user)
         by_pid = ClientsByPid()
-        self.identities = Identities(routes, egress, by_pid, identify, tagged)
+        self.identities = Identities(routes, egress, identify, tagged)
         self.registry = ClientRegistry(
-            loop, routes, self.quota, by_pid, self.identities, self.counters, handover, on_quiet
+            loop, routes, self.quota, by_pid, self.identities, self.counters, store, on_quiet
         )
         self.clients = self.registry.by_fd
         self.subscriptions = Subscriptions(routes, limits)
 
-        self.queues = SendQueues(loop, routes, limits, self.registry, inflight)
+        self.queues = SendQueues(loop, routes, limits, self.registry)
         self.fanout = Fanout(loop, self.registry, self.queues)
         self.replies = Replies(self.fanout)
 
-        self.transaction = InputTransaction(self.fanout, inflight)
         self._publisher = Publisher(routes, self.fanout, egress, broadcast)
-        self.backpressure = Backpressure(loop, self.registry, self.queues, self.transaction)
+        self.backpressure = Backpressure(loop, self.registry, self.queues)
 
         self.gateways = GatewayRequests(self.replies)
         self.control = Control(
             routes, self.registry, self.fanout, self.replies, self.gateways, recorders, listings or {}, trace
         )
-        if handover is not None:
-            handover.image = self._image
-
         self.reader = PacketReader(
             loop,
-            sockio.PacketReceiver(frames.MAX_PACKET) if inflight is None else InflightPacketReceiver(inflight),
+            sockio.PacketReceiver(frames.MAX_PACKET),
             self.registry,
             self.fanout,
-            self.transaction,
             self._publisher,
             self.backpressure,
             self.replies,
@@ -169,7 +157,7 @@ class Bus:
             self.replies.refuse(client, "not_permitted", pattern)
         if client.identity != client.base and not client.rights.tag:
             self.identities.rename(client, client.base)
-            client.state_log.requested(frames.control(frames.TAG, b""))
+            client.note(frames.control(frames.TAG, b""))
             self.replies.refuse(client, "not_permitted", frames.TAG)
 
     # -- clients connect
@@ -208,9 +196,8 @@ class Bus:
             return
         self.connections += 1
         client = self.admit(sock, self.connections, peer, entrance.dialect, account)
-        if self._handover is not None:
-            self._handover.keep(client)
-            self.identities.record_seq(client)
+        if self._store is not None:
+            self._store.keep(client)
         self.reader.watch(client)
         self.registry.charge(account, begun)
 
@@ -223,9 +210,6 @@ class Bus:
     def admit(self, sock: socket.socket, number: int, peer: Peer, dialect: Dialect, account: UserAccount) -> Client:
         """Add a client, which is not yet read from."""
         return self.registry.admit(sock, number, peer, dialect, account, self._access.rights(peer))
-
-    def _image(self, client: Client) -> bytes:
-        return write_image(client, self.control.requests_of(client), self._routes.patterns(client.fd))
 
     def _turn_away(self, sock: socket.socket, peer: Peer, reason: str, why: str, remedy: str) -> None:
         self.counters.refused.add(reason)
@@ -249,19 +233,11 @@ class Bus:
 
     def publish(self, identity: bytes, key: bytes, payload: bytes, packet: bytes) -> str:
         """Publish a message of the daemon's own; see `Publisher.publish`."""
-        refused = self._publisher.publish(identity, key, payload, packet, self._publisher.route(key))
-        self._send_apart()
-        return refused
+        return self._publisher.publish(identity, key, payload, packet, self._publisher.route(key))
 
     def announce(self, key: bytes, payload: bytes) -> None:
         """Send a message on a key of the bus itself to its subscribers."""
         self.fanout.send(self._routes.local(key), frames.message(key, payload))
-        self._send_apart()
-
-    def _send_apart(self) -> None:
-        """Keep the daemon's own messages out of what the next input brings."""
-        if self._handover is not None:
-            self.fanout.send_batches()
 
     # -- the end
 
@@ -275,14 +251,14 @@ class Bus:
         Clients that the next daemon takes over are left as they are, with all that waits.
         """
         self.reader.draining = True
-        unread = [client for client in self.clients.values() if client.state_log is NOTHING]
+        unread = [client for client in self.clients.values() if client.record is None]
         for client in unread:
             self.backpressure.resume(client)
         while unread and time.monotonic() < deadline:
             unread = [client for client in unread if client.open and self.reader.read(client)]
         self.fanout.send_batches()
         while time.monotonic() < deadline:
-            waiting = [client for client in self.clients.values() if client.queue and client.state_log is NOTHING]
+            waiting = [client for client in self.clients.values() if client.queue and client.record is None]
             if not waiting:
                 break
             for client in waiting:
@@ -296,9 +272,7 @@ class Bus:
         self.stop_accepting()
         self.registry.on_quiet = lambda: None
         for client in list(self.clients.values()):
-            if client.state_log is NOTHING:
+            if client.record is None:  # that of others is still open in the descriptor store
                 self.registry.end(client)
                 client.sock.close()
-            else:  # its connection is still open in the descriptor store
-                client.state_log.counts(published=client.published, lost=client.lost)
         self.identifier.close()

@@ -73,7 +73,7 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
         gc.enable()
         sys.exit(run(gateway, configuration.settings, path, bound=bound))
     from bccnd.daemon import Daemon
-    from bccnd.handover.stored_names import is_stored
+    from bccnd.handover.descriptor_store import is_stored
     from bccnd.net.service_manager import ServiceManager, take_sockets
     from bccnd.net.socket_activation import ActivatedSockets
 

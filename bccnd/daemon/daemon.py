@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from bccnd import log
+from bccnd.bus import client_handover
 from bccnd.bus.heartbeats import HeartbeatSender, LivenessAnnouncer
 from bccnd.bus.host_reports import HostReports
 from bccnd.bus.incoming.backlog import Backlog
@@ -48,7 +49,6 @@ from bccnd.daemon.start_summary import start_summary
 from bccnd.errors import ConfigError
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
-from bccnd.handover.memory_keeper import MemoryKeeper
 from bccnd.monitoring import metrics
 from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
 from bccnd.monitoring.listings import Listings
@@ -73,6 +73,8 @@ DROPS_INTERVAL: Final = 1.0
 DRAIN_TIME: Final = 0.6
 #: seconds between two status lines for the service manager
 STATUS_INTERVAL: Final = 10.0
+#: seconds between two writings of trackers that refuse replayed datagrams
+TRACKERS_INTERVAL: Final = 10.0
 #: the program part of this daemon's own identity
 PROGRAM: Final = b"bccnd"
 
@@ -103,8 +105,9 @@ class Daemon:
         self.config_reloads = {"applied": 0, "refused": 0}
         #: the first fault of the configuration that the last reload refused; empty if it was applied
         self.refused = ""
-        #: clients restored from the daemon before this one, and things dropped because they were not understood
-        self.taken_over = self.state_dropped = 0
+        #: clients restored from the daemon before this one, things dropped because they were not understood, and
+        #: whether that daemon has crashed
+        self.taken_over = self.state_dropped = self.crashes = 0
         #: the last lines of the log, the latest first
         self.recent_lines = log.keep_recent()
         self.forward = LatencyHistogram()
@@ -141,15 +144,22 @@ class Daemon:
         self.identity = self._make_identity(PROGRAM, os.getpid())
         checker = rules.integrity_checker(configuration, self.identity.partition(b"/")[0])
         self.keys_since = time.monotonic()
-        self.sources = TrackerTable(rules.dedup_rules(settings), self._memory)
+        self.sources = TrackerTable(rules.dedup_rules(settings))
         self.sources.senders.since_ms = round(self.started * 1000)
         self.sources.senders.configure(settings.reports.max_hosts)
         self.liveness = Liveness(self.sources, settings.heartbeat, time.monotonic())
-        self.anonymous = AnonymousDedup(settings.dedup.horizon, self._memory)
-        takeover.load_trackers(self.sources, self.anonymous, self.liveness)
+        self.anonymous = AnonymousDedup(settings.dedup.horizon)
+        takeover.resume_trackers(self._left, self.sources, self.anonymous, self.liveness)
         self.routes: Routes[int] = Routes(dialect)
-        self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon, self._memory)
-        self._egress = Egress(checker, self.sources, perl_safe=perl_safe)
+        self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon)
+        store = self._store
+        self._egress = Egress(
+            checker,
+            self.sources,
+            perl_safe=perl_safe,
+            first_seq=0 if store is None else store.ceiling,
+            reserve=None if store is None else store.raise_ceiling,
+        )
         self._egress.open(self.identity)
 
     def _open_loop(self, cleanup: ExitStack, *, shared_file: bool) -> None:
@@ -164,24 +174,25 @@ class Daemon:
         self.loop.on_signal(signal.SIGHUP, self._on_hangup)
 
     def _open_state(self, cleanup: ExitStack) -> None:
-        """Open the memory of this daemon, and what the one before it has left."""
+        """Open the descriptor store, and read what the daemon before this one has left there."""
         cleanup.callback(self._manager.close)
         cleanup.callback(self._sockets.close)
         settings = self._settings
-        self._handover = takeover.open_handover(self._manager, self._sockets, self.loop, settings.bus.max_clients)
-        self._memory = takeover.open_memory(self._handover, rules.dedup_rules(settings), settings.heartbeat)
-        self._keeper = None if self._handover is None else MemoryKeeper(self._handover, self._memory)
+        self._store = takeover.open_store(self._manager, self._sockets, settings.bus.max_clients)
+        self._left = takeover.read_left(self._store, monotonic=settings.dedup.freshness == "monotonic")
 
     def _open_sockets(self, configuration: Configuration, cleanup: ExitStack) -> None:
         """Open the sockets; that of the bus is the last, so that a client finds a daemon that can start."""
-        self.segments = open_segments(self._sockets, self._settings, cleanup, self._handover, self._memory)
+        self.segments = open_segments(
+            self._sockets, self._settings, cleanup, partial(takeover.logged_drops, self._left)
+        )
         self._transmitter = Transmitter(self.loop, [one.sender for one in self.segments], self.repeater)
         self._open_metrics(cleanup)
         self._open_bus(configuration, cleanup)
 
     def _open_metrics(self, cleanup: ExitStack) -> None:
         settings = self._settings.metrics
-        self._visitors = NamedCounts(self._memory, "visitors", REASONS)
+        self._visitors = NamedCounts(REASONS)
         listeners = self._sockets.open_metrics(settings.listen)
         self._metrics_urls = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
         pages = {**metrics.pages(self), **self._page.pages()} if listeners else {}
@@ -205,9 +216,10 @@ class Daemon:
             listings=self._listings.by_name(),
             trace=self._listings.trace,
             recorders=self.recorders,
-            handover=self._handover,
-            memory=self._memory,
+            store=self._store,
         )
+        if self._store is not None:
+            self._store.describe = partial(client_handover.describe, self.bus)
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
         matrix = FleetMatrix(settings.reports.max_hosts, time.monotonic())
@@ -226,6 +238,7 @@ class Daemon:
             on_report=self.reports.on_report,
             on_conflict=report_identity_conflict,
             on_bug=report_internal_error,
+            host=self.identity.partition(b"/")[0],
         )
         self.ingress.max_age_ns = int(self._settings.dedup.horizon * 1e9)
         self._set_groups(self._settings.metrics.groups)
@@ -237,24 +250,22 @@ class Daemon:
             no_report,
             self._transmitter.send,
             copies=len(self.segments),
-            transaction=self.bus.transaction,
-            memory=self._memory,
         )
         self.bus.gateways.links = self.links
 
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""
-        self._memory.free_counters()
         self._drop_reporter.start()
-        if self._handover is not None:
-            self.taken_over, self.state_dropped = takeover.restore(
-                self._handover, self.ingress, self.sources, self.bus, self.segments
-            )
-        # Restoring has replaced the segments' receivers.
-        self._readers = [
-            SegmentReader(one, self.ingress, self.bus.fanout, self.forward, self.bus.transaction)
-            for one in self.segments
-        ]
+        store, left = self._store, self._left
+        if store is not None:
+            takeover.resume_sending(left, self.repeater, self.ingress)
+            takeover.restore_clients(left, store, self.bus, self.sources)
+            takeover.report(left, store, self.bus, self.sources)
+            self.taken_over, self.state_dropped = len(self.bus.clients), len(store.dropped)
+            self.crashes = int(left.after_crash)
+        self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
+        self._left = takeover.Left()  # it holds all that had waited
+        self._readers = [SegmentReader(one, self.ingress, self.bus.fanout, self.forward) for one in self.segments]
 
     # -- running
 
@@ -274,6 +285,10 @@ class Daemon:
     def begin(self) -> None:
         """Report that the daemon is ready; it serves as soon as the loop runs."""
         loop = self.loop
+        if self._store is not None:
+            self._store.discard_images()
+        if self.crashes:
+            self.ingress.own_until_ns = time.time_ns()
         patience = self.bus.limits.patience if self.taken_over else 0.0
         Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
         watch_interfaces(loop, self.segments, self._readers, self._watch)
@@ -285,6 +300,8 @@ class Daemon:
         tasks.every(STATUS_INTERVAL, self._send_status)
         tasks.every(STATUS_INTERVAL, self.reports.sweep)
         tasks.every(STATUS_INTERVAL, self._listings.read_key_uses)
+        if self._tracker_writer is not None:
+            tasks.every(TRACKERS_INTERVAL, self._tracker_writer.begin)
         self._manager.attach(loop)
         tasks.order_memory()
         summary = start_summary(self._settings, self.segments, self._metrics_urls, self._sockets)
@@ -300,6 +317,9 @@ class Daemon:
         self.reports.end()
         self.bus.close()  # counts what waited for clients that are still connected
         self._drop_reporter.report()
+        if self._store is not None:
+            parts = self.bus, self.sources, self.anonymous, self.liveness, self.repeater, self.ingress, self.segments
+            self._store.write_image(takeover.image(*parts))
 
     def close(self) -> None:
         """Close everything that was opened."""
@@ -312,8 +332,6 @@ class Daemon:
         """Expire what is too old, in steps short enough to delay no datagram noticeably."""
         now = time.monotonic()
         more = [self.sources.sweep(now), self.liveness.sweep(now), self.ingress.sweep(now)]
-        if self._keeper is not None:
-            self._keeper.step(now)
         if self.liveness.changes:
             self._announcer.announce()
         pause = SWEEP_AGAIN if any(more) else SWEEP_INTERVAL
@@ -321,14 +339,16 @@ class Daemon:
         self.loop.later(pause, self._sweep)
 
     def _drain(self) -> None:
-        """Process what would be lost: datagrams (passed sockets keep theirs), frames, clients' queues, copies."""
+        """Process what the next daemon does not get: datagrams (passed sockets keep theirs), and without a descriptor
+        store frames, clients' queues and copies."""
         deadline = time.monotonic() + DRAIN_TIME
         self.bus.stop_accepting()
         for segment, reader in zip(self.segments, self._readers, strict=True):
             while not segment.passed and time.monotonic() < deadline - DRAIN_TIME / 2 and reader.drain():
                 pass
         self.bus.drain(deadline)
-        self._transmitter.send_remaining_copies()
+        if self._store is None:
+            self._transmitter.send_remaining_copies()
 
     def _on_stop(self) -> None:
         self._manager.stopping()
@@ -403,7 +423,8 @@ class Daemon:
 
     def _set_groups(self, groups: dict[str, str]) -> None:
         self._groups = groups
-        counters = GroupCounters(groups, self._memory)
+        counters = GroupCounters(groups)
+        counters.adopt(self.ingress.groups)
         self.ingress.set_groups([pattern.encode() for pattern in groups.values()], counters)
 
     # -- shown by metrics, status page and listings
@@ -424,11 +445,11 @@ class Daemon:
 
     @property
     def clients_not_kept(self) -> int:
-        return 0 if self._handover is None else self._handover.not_stored
+        return 0 if self._store is None else self._store.not_stored
 
     @property
     def sources_not_kept(self) -> int:
-        return 0 if self._keeper is None else self._keeper.failures
+        return 0 if self._tracker_writer is None else self._tracker_writer.failures
 
     @property
     def notifications_lost(self) -> int:

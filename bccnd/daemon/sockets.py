@@ -6,7 +6,7 @@ Each is closed, and a socket file removed, by the ``cleanup`` that it is pushed 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from bccnd import log
@@ -15,12 +15,8 @@ from bccnd.bus.server import Entrance
 from bccnd.config import Configuration, Settings
 from bccnd.core.formats.bus_address import read_address
 from bccnd.core.matching.patterns import DIALECTS
-from bccnd.core.observing.counters import SegmentCounters
 from bccnd.daemon.settings_rules import segment_options
 from bccnd.errors import StartError
-from bccnd.handover.stored_state import Handover
-from bccnd.native.memory.inflight_layout import read_drops
-from bccnd.native.memory.slots import SlotMemory
 from bccnd.net.loop import EXHAUSTED
 from bccnd.net.segment import Segment
 from bccnd.net.socket_activation import ActivatedSockets
@@ -42,17 +38,14 @@ def explain_exhaustion() -> Iterator[None]:
 
 
 def open_segments(
-    sockets: ActivatedSockets, settings: Settings, cleanup: ExitStack, handover: Handover | None, memory: SlotMemory
+    sockets: ActivatedSockets, settings: Settings, cleanup: ExitStack, logged_drops: Callable[[str], int | None]
 ) -> list[Segment]:
     wanted = segment_options(settings)
     buses = [one.path for one in settings.bus.all_sockets]
     sockets.assign(buses, wanted, metrics=settings.metrics.listen is not None)
     segments = []
-    for number, options in enumerate(wanted):
-        logged_drops = None
-        if handover is not None:
-            logged_drops = read_drops(handover.inflight.memory, number, options.name.encode())
-        segment = sockets.open_segment(options, logged_drops, SegmentCounters(options.name, memory))
+    for options in wanted:
+        segment = sockets.open_segment(options, logged_drops(options.name))
         cleanup.callback(segment.close)
         segments.append(segment)
         log.repeats.resume(("socket_drops", "socket_drops", options.name), segment.logged_drops)

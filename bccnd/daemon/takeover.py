@@ -1,56 +1,68 @@
-"""Restores the state that the daemon before this one has left: source trackers, clients, and the input that it was
-processing when it ended."""
+"""Continues from the state that the daemon before has left, and leaves that of this one.
+
+Invariant: after a clean stop nothing is lost, doubled or out of order; after a crash connections, subscriptions and
+modes are there, no number is used twice, and each client is told. See docs/systemd.md.
+"""
 
 from __future__ import annotations
 
-import gc
 import os
 import time
-from collections.abc import Sequence
-from functools import partial
-from mmap import mmap
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
 from bccnd import log
-from bccnd.bus.client_restore import replay_input, restore_clients
+from bccnd.bus import client_handover
 from bccnd.bus.server import Bus
-from bccnd.core.observing.counters import SegmentCounters
-from bccnd.core.receiving.arrival_times import arrival
-from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
-from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
-from bccnd.core.tracking.local_identities import MAX_RELEASED
-from bccnd.handover.earlier_version import convert
-from bccnd.handover.stored_state import Handover
+from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
+from bccnd.core.tracking.liveness import Death, Liveness
+from bccnd.core.tracking.recent_restarts import Restart
+from bccnd.core.tracking.reported_loss import Closed
+from bccnd.core.tracking.tracker_image import MISSING, pack_sources, resume_sources
+from bccnd.handover.descriptor_store import DescriptorStore
+from bccnd.handover.image import BYTES, BadImage, Section
 from bccnd.monitoring.service_status import count_of
-from bccnd.native.buffers import scan
-from bccnd.native.memory.inflight_layout import DATAGRAMS, InflightInput, was_broadcast
-from bccnd.native.memory.slot_layout import size_for
-from bccnd.native.memory.slots import SlotMemory
 from bccnd.net.loop import Loop
-from bccnd.net.segment import Peers, Segment
+from bccnd.net.segment import Segment
 from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
 
+#: sources in one section of the image
+CHUNK: Final = 4096
+#: seconds between two steps of writing trackers while the daemon runs
+STEP_PAUSE: Final = 0.002
+#: descriptors stored beside those of clients: the host, the image, trackers twice
+_OTHERS: Final = 4
 
-class Restored(NamedTuple):
-    """Numbers of restored ``clients``, and of things ``dropped`` because their form is unknown."""
 
-    clients: int
-    dropped: int
+@dataclass
+class Left:
+    """What the daemon before has left: sections by kind, and why they are missing after a crash."""
+
+    after_crash: bool = False
+    why: str = ""
+    sections: dict[str, list[Section]] = field(default_factory=dict)
+
+    def of(self, kind: str) -> list[Section]:
+        return self.sections.get(kind, [])
+
+    def one(self, kind: str) -> Section:
+        return next(iter(self.of(kind)), Section(kind))
 
 
-def open_handover(manager: ServiceManager, sockets: ActivatedSockets, loop: Loop, max_clients: int) -> Handover | None:
-    """Open the state kept by the service manager; None without one, and in a plain build."""
-    if not (manager.available and scan.COMPILED):
+def open_store(manager: ServiceManager, sockets: ActivatedSockets, max_clients: int) -> DescriptorStore | None:
+    """Open the state kept by the service manager; None without one."""
+    if not manager.available:
         for name, descriptor in sockets.stored:
             os.close(descriptor)
             manager.forget(name)
         return None
-    needed = 2 * max_clients + 8
+    needed = 2 * max_clients + _OTHERS
     if 0 < manager.max_stored < needed:
         log.event(
             "doubtful_setting",
@@ -59,75 +71,171 @@ def open_handover(manager: ServiceManager, sockets: ActivatedSockets, loop: Loop
             remedy=f"set FileDescriptorStoreMax={needed} in the unit, or lower bus.max_clients",
             setting="bus.max_clients",
         )
-    return Handover(manager, sockets.stored, loop.soon)
+    return DescriptorStore(manager, sockets.stored)
 
 
-def open_memory(handover: Handover | None, dedup: DedupRules, liveness: HeartbeatRules) -> SlotMemory:
-    """Open the memory of sources and counters, with what the daemon before has left. Raises OSError."""
-    # Beside the sources: windows of those with gaps, identities, and datagrams of anonymous senders.
-    slots = 2 * dedup.max_sources + 2 * MAX_RELEASED
-    if handover is None:
-        return SlotMemory(mmap(-1, size_for(slots)), expected=dedup.max_sources)
-    memory = handover.open_memory(slots, dedup.max_sources)
-    if logs := list(handover.take_logs()):
-        handover.dropped += convert(logs, memory, dedup, liveness, time.monotonic(), skip=handover.interrupted)
-    return memory
+def read_left(store: DescriptorStore | None, *, monotonic: bool) -> Left:
+    """Read what the daemon before has left; ``monotonic`` is whether trackers are written while a daemon runs."""
+    left = Left()
+    if store is None:
+        return left
+    sections: list[Section] = []
+    try:
+        if store.found_any:
+            sections = list(store.read_image())
+    except BadImage as bad:
+        left.after_crash, left.why = True, str(bad)
+        if monotonic:
+            sections = list(store.read_trackers())
+    for section in sections:
+        left.sections.setdefault(section.kind, []).append(section)
+    return left
 
 
-def load_trackers(sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness) -> None:
-    """Continue with what the memory has. No identity may be in use yet."""
+# -- trackers
+
+
+def resume_trackers(left: Left, sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness) -> None:
+    """Continue with the sources. No identity may be in use yet."""
     now = time.monotonic()
-    sources.load(now, time.time_ns() // 1000)
-    anonymous.load()
-    liveness.load(now)
+    rows = [row for section in left.of("sources") for row in section.rows(**MISSING)]
+    if left.after_crash:  # they were not written in the order in which they were heard
+        heard = list(MISSING).index("heard")
+        rows.sort(key=lambda row: float(row[heard]))
+    resume_sources(sources, rows, now)
+    for src, when, last in left.one("restarts").rows(src=b"", when=0.0, last=0):
+        sources.restarts.by_src.put(src, Restart(when, last))
+    for src, passed, until in left.one("closed").rows(src=b"", passed=0, until=0):
+        sources.reported.closed.put(src, Closed(passed, until))
+    for src, heard, beat, gap in left.one("dead").rows(src=b"", heard=0.0, beat=0.0, gap=0.0):
+        liveness.dead.put(src, Death(heard, beat, gap))
+    anonymous.resume(left.one("anonymous").rows(key=b"", when=0.0))
+    liveness.resume(now)
 
 
-def restore(
-    handover: Handover,
-    ingress: Ingress,
-    sources: TrackerTable,
-    bus: Bus,
-    segments: Sequence[Segment],
-) -> Restored:
-    """Continue where the daemon before this one ended, and record the state for the next one."""
-    unfinished = handover.unfinished
-    gc.disable()  # nothing that is made from here on is garbage
-    sources.memory.record()
-    inflight = handover.inflight
-    from_client = unfinished is not None and unfinished.kind != DATAGRAMS
-    broadcast = [from_client and was_broadcast(inflight.memory, number) for number in range(len(segments))]
-    for number, segment in enumerate(segments):
-        segment.record_sends(inflight, number, already_sent=broadcast[number])
-    found_any = bool(handover.clients or len(sources))
-    known = len(sources)
-    received = restore_clients(bus, handover)
-    if unfinished is not None:
-        sources.memory.begin(unfinished.serial)
-        feed = partial(_feed, ingress, bus, segments)
-        replay_input(bus, handover, unfinished, received, feed, broadcast=any(broadcast))
-    for number, segment in enumerate(segments):
-        segment.record_receives(inflight, number)
-    for what in handover.dropped:
+def resume_sending(left: Left, repeater: Repeater, ingress: Ingress) -> None:
+    """Continue with copies that are to be sent, and with datagrams that are to come back."""
+    repeater.resume(left.one("copies").rows(due=0.0, datagram=b"", spacing=0.0, left=0, since=0.0))
+    ingress.resume_relayed(left.one("relayed").rows(datagram=b"", left=0, since=0.0))
+
+
+def logged_drops(left: Left, segment: str) -> int | None:
+    """Return the kernel's drops on a segment that were logged; None if that is not known."""
+    return next((s.fields.get("logged_drops") for s in left.of("segment") if s.fields.get("name") == segment), None)
+
+
+# -- clients
+
+
+def restore_clients(left: Left, store: DescriptorStore, bus: Bus, sources: TrackerTable) -> None:
+    """Admit the clients again, and continue with the numbers of this host."""
+    by_number = {int(one.fields["number"]): one for one in left.of(client_handover.CLIENT)}
+    client_handover.ClientRestorer(bus, store, by_number, after_crash=left.after_crash).restore()
+    until = time.monotonic() + RELEASE_DELAY
+    rows = left.one("identities").rows(src=b"", first=0, following=0, run=0, started=0)
+    for src, first, following, run, started in rows:
+        sources.local.resume(src, first, following, run, bool(started), until)
+
+
+def report(left: Left, store: DescriptorStore, bus: Bus, sources: TrackerTable) -> None:
+    """Log what was taken over, what was dropped, and what a crash has lost."""
+    for what in store.dropped:
         text = f"state of the previous daemon dropped, as it is not understood: {what}"
         log.event("state_dropped", text, reason=what, drop="state_dropped")
-    restored = Restored(len(bus.clients), len(handover.dropped))
-    if found_any:
-        found = f"{count_of(restored.clients, 'client')}, {count_of(known, 'source')}"
-        if unfinished is not None:
-            found += ", and the input that was being processed"
-        log.event("taken_over", f"taken over: {found}", count=restored.clients)
-    return restored
+    found = f"{count_of(len(bus.clients), 'client')}, {count_of(len(sources), 'source')}"
+    if left.after_crash:
+        log.event(
+            "crashed",
+            f"the daemon before this one has left no state ({left.why}): it was killed or has crashed. Taken over: "
+            f"{found}. Messages that it was processing or that waited for clients are lost; each client is told",
+            remedy="look for the cause in the log before this line (journalctl -u bccnd), and for 'Out of memory' in "
+            "that of the kernel",
+            count=len(bus.clients),
+            drop="crashes",
+        )
+    elif bus.clients or len(sources):
+        log.event("taken_over", f"taken over: {found}", count=len(bus.clients))
 
 
-def _feed(ingress: Ingress, bus: Bus, segments: Sequence[Segment], unfinished: InflightInput) -> None:
-    """Judge and deliver datagrams that the daemon before this one had received."""
-    segment = next((one for one in segments if one.options.name.encode() == unfinished.label), None)
-    counters = SegmentCounters(unfinished.label.decode(errors="replace")) if segment is None else segment.counters
-    peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
-    wall = time.time_ns()
-    stamps = [unfinished.stamps[0] or wall, *unfinished.stamps[1:]]
-    latest = time.monotonic()
-    now = unfinished.now or arrival(latest, wall - stamps[0])
-    deliveries = Deliveries()
-    ingress.feed_late(deliveries, counters, list(unfinished.datagrams), peers, now, stamps, latest=latest)
-    bus.fanout.deliver(deliveries)
+# -- for the next daemon
+
+
+def image(
+    bus: Bus,
+    sources: TrackerTable,
+    anonymous: AnonymousDedup,
+    liveness: Liveness,
+    repeater: Repeater,
+    ingress: Ingress,
+    segments: Sequence[Segment],
+) -> Iterator[Section]:
+    """Yield all that the next daemon continues from."""
+    sweep = sources.table.oldest_first()
+    while chunk := list(islice(sweep, CHUNK)):
+        yield Section("sources", columns=pack_sources(chunk))
+    restarts = [(src, *one) for src, one in sources.restarts.by_src.items()]
+    yield _table("restarts", {"src": BYTES, "when": "d", "last": "Q"}, restarts)
+    closed = [(src, *one) for src, one in sources.reported.closed.items()]
+    yield _table("closed", {"src": BYTES, "passed": "Q", "until": "Q"}, closed)
+    dead = [(src, *one) for src, one in liveness.dead.items()]
+    yield _table("dead", {"src": BYTES, "heard": "d", "beat": "d", "gap": "d"}, dead)
+    yield _table("anonymous", {"key": BYTES, "when": "d"}, anonymous.accepted())
+    copies = {"due": "d", "datagram": BYTES, "spacing": "d", "left": "I", "since": "d"}
+    yield _table("copies", copies, repeater.waiting())
+    yield _table("relayed", {"datagram": BYTES, "left": "I", "since": "d"}, ingress.relayed())
+    identities = [(src, own.first, own.next, own.run, own.started) for src, own in sources.local.used()]
+    types = {"src": BYTES, "first": "Q", "following": "Q", "run": "Q", "started": "B"}
+    yield _table("identities", types, identities)
+    for segment in segments:
+        yield Section("segment", {"name": segment.options.name, "logged_drops": segment.logged_drops})
+    yield from client_handover.image(bus.clients.values())
+
+
+class TrackerWriter:
+    """Writes the sources while the daemon runs, if they refuse replayed datagrams: otherwise a crash would let all of
+    these pass. ``failures`` counts attempts that failed."""
+
+    def __init__(self, loop: Loop, store: DescriptorStore, sources: TrackerTable) -> None:
+        self._loop = loop
+        self._store = store
+        self._sources = sources
+        self.failures = 0
+        self._steps: Iterator[None] = iter(())
+        self._busy = False
+
+    def begin(self) -> None:
+        """Begin to write, unless that is under way."""
+        if not self._busy and self._sources.rules.freshness == "monotonic":
+            self._busy = True
+            self._steps = self._store.write_trackers(self._sections())
+            self._step()
+
+    def _step(self) -> None:
+        try:
+            self._busy = next(self._steps, self) is not self
+        except OSError as error:
+            self._busy = False
+            self.failures += 1
+            log.event(
+                "not_kept",
+                f"source trackers cannot be stored: {error.strerror}; after a crash, replayed datagrams may pass",
+                about="sources",
+                remedy="raise MemoryMax= of the service",
+                error=error.strerror or "",
+                drop="sources_not_kept",
+            )
+        if self._busy:
+            self._loop.later(STEP_PAUSE, self._step)
+
+    def _sections(self) -> Iterator[Section]:
+        """Yield some hundred sources at a time."""
+        yield Section("written", {"written": time.monotonic()})
+        index = self._sources.table.by_src
+        for shard in range(index.shards()):
+            yield Section("sources", columns=pack_sources(index.values(shard)))
+
+
+def _table(kind: str, types: dict[str, str], rows: Sequence[tuple[object, ...]]) -> Section:
+    """Return a section of rows, whose columns have these types."""
+    values = zip(*rows, strict=True) if rows else iter([()] * len(types))
+    return Section(kind, columns={name: (types[name], column) for name, column in zip(types, values, strict=True)})

@@ -22,10 +22,17 @@ DROPS: Final = (
         "`journalctl -u bccnd BCCND_DROP=clients_not_kept`; `systemctl show bccnd -p NFileDescriptorStore`",
     ),
     serious(
+        "crashes",
+        "The daemon before this one was killed or has crashed: messages that it was processing or that waited for "
+        "clients are lost. Each client was told.",
+        "Find the cause: a bug (report it), or a lack of memory.",
+        "`journalctl -u bccnd BCCND_DROP=crashes -n 1`, and the lines of the log before it",
+    ),
+    serious(
         "sources_not_kept",
-        "State of sources could not be stored for the next daemon, so that duplicates may be delivered after a "
-        "restart; or there was no memory for more sources, and the one silent for longest was forgotten.",
-        "Raise LimitNOFILE= or MemoryMax= of the service.",
+        "With dedup.freshness: monotonic, the state of sources could not be stored while the daemon runs: after a "
+        "crash, replayed datagrams may pass.",
+        "Raise MemoryMax= of the service.",
         "`journalctl -u bccnd BCCND_DROP=sources_not_kept`: the kernel's error",
     ),
     serious(

@@ -40,6 +40,7 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("doubtful_setting", "cc906405faba4b94a0316459a95b12b8", logging.WARNING, ("setting",)),
         Event("taken_over", "dae821e70433467a9c72f37440135cbe", logging.INFO),
         Event("state_dropped", "ffb8230f3bb94620a972202bc77c7c5f", logging.WARNING, ("reason", "drop")),
+        Event("crashed", "6cc366a78085456cbbb0a0060787fb53", logging.ERROR, ("drop",)),
         Event("not_kept", "77b2b655c4bf4053aaed4947fdcbd92f", logging.WARNING, ("error", "drop")),
         Event("manager_silent", "7339b6a72fde40b698dfb2ef1d0d555c", logging.WARNING, ("drop",)),
         Event("out_of_descriptors", "5cabbdf0173c47509968d62bd55cbe2f", logging.WARNING, ("error",)),

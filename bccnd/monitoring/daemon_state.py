@@ -43,6 +43,7 @@ class DaemonState(Protocol):
     reports: HostReports
     taken_over: int
     state_dropped: int
+    crashes: int
     #: since when the present keys are used (monotonic)
     keys_since: float
 

@@ -16,7 +16,14 @@ from bccnd.monitoring.drop_counts import drop_counters
 LOGGED_AT_SOURCE: Final = frozenset(
     {
         *("deliveries_dropped", "clients_refused", "clients_ended", "client_errors", "send_errors"),
-        *("state_dropped", "clients_not_kept", "sources_not_kept", "notifications_lost", "log_lines_dropped"),
+        *(
+            "state_dropped",
+            "crashes",
+            "clients_not_kept",
+            "sources_not_kept",
+            "notifications_lost",
+            "log_lines_dropped",
+        ),
         *("gateway_dropped", *(family for family, _ in RECORDED)),
     }
 )
@@ -64,7 +71,7 @@ class DropReporter:
                 count=count,
                 drop=name,
             )
-            segment.set_logged_drops(total)
+            segment.logged_drops = total
         elif drop.family == "datagrams":
             log.event(
                 "datagrams_refused",

@@ -15,9 +15,6 @@ from typing import Final, overload
 
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.wire.bccn1 import MAX_RECEIVE
-from bccnd.native.memory import inflight as recording
-from bccnd.native.memory.inflight import InflightState
-from bccnd.native.memory.inflight_layout import write_drops
 from bccnd.native.system.sockio import BroadcastSender, Receiver
 from bccnd.net.segment_opening import (
     UdpOptions,
@@ -59,11 +56,6 @@ class Peers(Sequence[str]):
         self._name: Callable[[memoryview, int], str] = _name4
         if family == socket.AF_INET6:
             self._size, self._name = _SOCKADDR_IN6, partial(_name6, interface=interface)
-
-    @classmethod
-    def of(cls, names: memoryview, size: int) -> Peers:
-        """Make one from sockaddrs of ``size`` bytes each; interfaces are shown as numbers."""
-        return cls(names, socket.AF_INET if size == _SOCKADDR_IN else socket.AF_INET6, str)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -109,14 +101,13 @@ class Segment:
         options: SegmentOptions,
         passed: socket.socket | None = None,
         logged_drops: int | None = None,
-        counters: SegmentCounters | None = None,
     ) -> None:
         """Open the segment, or take over the socket ``passed`` by a socket unit. Raises StartError.
 
         ``logged_drops`` are the kernel's drops on a passed socket that an earlier daemon has logged, if that is known.
         """
         self.options = options
-        self.counters = counters or SegmentCounters(options.name)
+        self.counters = SegmentCounters(options.name)
         self.warnings: list[str] = []
         #: whether a socket unit has opened the socket, which outlives this process then
         self.passed = passed is not None
@@ -144,7 +135,6 @@ class Segment:
         drops = self.kernel_drops()
         #: the kernel's drops that were logged
         self.logged_drops = drops if logged_drops is None else logged_drops
-        self._recorded_at: tuple[InflightState, int] | None = None
         if drops and logged_drops is None:
             self.warnings.append(
                 f"segment {options.name}: the kernel dropped {drops} datagrams on the passed socket before this start. "
@@ -188,31 +178,8 @@ class Segment:
                 drops = self.kernel_drops()
                 os.dup2(sock.fileno(), self.fileno(), inheritable=False)
             self._earlier_drops = drops
-        self.counters.count_reopened()
+        self.counters.reopened += 1
         self.up = True
-
-    def record_sends(self, inflight: InflightState, number: int, *, already_sent: bool) -> None:
-        """Record sends in ``inflight`` as segment ``number``; ``already_sent`` suppresses those of a replayed input."""
-        self.sender.broadcaster = recording.BroadcastSender(
-            inflight, number, self.fileno(), pack_address(self._destination)
-        )
-        self.sender.already_sent = already_sent
-
-    def record_receives(self, inflight: InflightState, number: int) -> None:
-        """Record received batches in ``inflight`` as segment ``number``; ends a replay."""
-        self.sender.already_sent = False
-        options, name = self.options, self.options.name.encode()
-        self.receiver = recording.Receiver(inflight, number, name, self.fileno(), options.largest, self._address_size)
-        self.peers = self._peers(self.receiver.names)
-        self._recorded_at = inflight, number
-        self.set_logged_drops(self.logged_drops)
-
-    def set_logged_drops(self, drops: int) -> None:
-        """Record the kernel's drops that were logged; the next daemon will not log them again."""
-        self.logged_drops = drops
-        if self._recorded_at is not None:
-            inflight, number = self._recorded_at
-            write_drops(inflight.memory, number, drops)
 
     def _peers(self, names: memoryview) -> Peers:
         return Peers(names, self.options.family, partial(interface_name, self.sock))

@@ -7,7 +7,6 @@ from bccnd.native.system.sockio cimport BroadcastSender
 cdef class SegmentSender:
     cdef readonly SegmentCounters counters
     cdef public BroadcastSender broadcaster
-    cdef public bint already_sent
 
     @cython.locals(failed=int)
     cpdef broadcast(self, bytes datagram)

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple, NoReturn
 
 from bccnd import log
 from bccnd.core.formats.bus_address import read_address
-from bccnd.core.observing.counters import SegmentCounters
 from bccnd.errors import StartError
 from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.segment import Segment, SegmentOptions
@@ -128,16 +127,14 @@ class ActivatedSockets:
         _warn_of_mode(text, mode, gid)
         return one.sock, False
 
-    def open_segment(
-        self, options: SegmentOptions, logged_drops: int | None = None, counters: SegmentCounters | None = None
-    ) -> Segment:
+    def open_segment(self, options: SegmentOptions, logged_drops: int | None = None) -> Segment:
         """Open a segment; see `Segment` for the drops. Raises StartError."""
         one = self._segment_of.pop(options.name, None)
         if one is not None:
             self.served.append(f"segment {options.name}")
-            return Segment(options, one.sock, logged_drops, counters)
+            return Segment(options, one.sock, logged_drops)
         try:
-            return Segment(options, counters=counters)
+            return Segment(options)
         except StartError as error:
             if not self._service or error.reason not in _SANDBOX_ERRORS:
                 raise

@@ -24,7 +24,7 @@ cdef class Client:
     cdef public object patience_timer
     cdef public object resume
     cdef public bytes blocked_packet
-    cdef public object state_log
+    cdef public object record
     cdef public long long subscriptions
     cdef public long long published
     cdef public long long lost

@@ -11,7 +11,7 @@ from bccnd.bus.clients.access import Rights
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.send_queue import SendQueue
 from bccnd.core.sending.user_quota import UserAccount, UserLimits
-from bccnd.handover.client_log import NOTHING, ClientLog
+from bccnd.handover.descriptor_store import ClientRecord
 from bccnd.net.loop import HALF_CLOSED, READABLE, Handler, Timer
 from bccnd.net.peer import Peer
 
@@ -74,12 +74,12 @@ class Client:
         "progress",
         "published",
         "queue",
+        "record",
         "resume",
         "rights",
         "since",
         "sock",
         "soft",
-        "state_log",
         "subscriptions",
         "watched",
     )
@@ -116,8 +116,8 @@ class Client:
         #: while it is blocked as a publisher: how its packet is tried again, and the packet
         self.resume: Callable[[], None] | None = None
         self.blocked_packet: bytes | None = None
-        #: what the next daemon will know of it
-        self.state_log: ClientLog = NOTHING
+        #: what the next daemon will know of it, if it is stored
+        self.record: ClientRecord | None = None
         self.subscriptions = 0
         self.published = 0
         self.lost = 0
@@ -127,6 +127,11 @@ class Client:
         self.events: Handler | None = None
         #: what is left of the listing that it has asked for; None if that was dropped
         self.listing: Iterator[dict[str, Any] | None] | None = iter(())
+
+    def note(self, frame: bytes) -> None:
+        """Record a frame that has changed its subscriptions, modes or identity."""
+        if self.record is not None:
+            self.record.append(frame)
 
     def __str__(self) -> str:
         return str(self.peer)

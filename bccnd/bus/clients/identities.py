@@ -8,7 +8,6 @@ from collections.abc import Callable
 from bccnd.bus.clients.client import Client
 from bccnd.core.matching.routes import Routes
 from bccnd.core.sending.egress import Egress
-from bccnd.handover.client_log import NOTHING
 from bccnd.net.peer import Peer
 
 
@@ -44,13 +43,11 @@ class Identities:
         self,
         routes: Routes[int],
         egress: Egress | None,
-        clients: ClientsByPid,
         identify: Callable[[bytes, int], bytes],
         tagged: Callable[[bytes, bytes], bytes],
     ) -> None:
         self._routes = routes
         self._egress = egress
-        self._clients = clients
         self._identify = identify
         self._tagged = tagged
 
@@ -70,10 +67,6 @@ class Identities:
         if self._egress is None:
             return
         self._egress.close(client.identity, now)
-        seq = self._egress.next_seq(client.identity)
-        for other in self._clients.of(client.peer.pid) if seq else ():
-            if other.identity == client.identity:
-                other.state_log.next_seq(seq)
 
     def rename(self, client: Client, identity: bytes) -> None:
         """Give a client another identity."""
@@ -81,18 +74,7 @@ class Identities:
         self.close(client, time.monotonic())
         self._routes.rename(client.fd, identity)
         client.identity = identity
-        self.record_seq(client)
 
     def tag(self, client: Client, tag: bytes) -> None:
         """Add a tag to the identity of a client; an empty one removes it. Raises BadMessage: bad_tag."""
         self.rename(client, self._tagged(client.base, tag) if tag else client.base)
-
-    def record_seq(self, client: Client) -> None:
-        """Record the next sequence number of a client: a message that is replayed must not get another one."""
-        if self._egress is not None and client.state_log is not NOTHING:
-            client.state_log.next_seq(self._egress.fix_seq(client.identity, time.time_ns() // 1000))
-
-    def resume_seq(self, client: Client, seq: int) -> None:
-        """Continue the sequence numbers of a restored client."""
-        if self._egress is not None:
-            self._egress.resume(client.identity, seq)

@@ -23,7 +23,7 @@ from bccnd.core.matching.patterns import Dialect
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import BusCounters
 from bccnd.core.sending.user_quota import Quota, UserAccount
-from bccnd.handover.stored_state import Handover
+from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.net.loop import Loop
 from bccnd.net.peer import Peer
 
@@ -45,7 +45,7 @@ class ClientRegistry:
         by_pid: ClientsByPid,
         identities: Identities,
         counters: BusCounters,
-        handover: Handover | None,
+        store: DescriptorStore | None,
         on_quiet: Callable[[], None],
     ) -> None:
         self.by_fd: dict[int, Client] = {}
@@ -58,7 +58,7 @@ class ClientRegistry:
         self.on_end: list[Callable[[Client], None]] = []
         self._loop = loop
         self._routes = routes
-        self._handover = handover
+        self._store = store
         #: clients that have gone, and whose patterns are being removed
         self._leaving: deque[Client] = deque()
 
@@ -111,8 +111,8 @@ class ClientRegistry:
         now = time.monotonic()
         self.quota.close(client.account, now)
         self.identities.close(client, now)
-        if self._handover is not None:
-            self._handover.forget(client)
+        if self._store is not None:
+            self._store.forget(client)
         with contextlib.suppress(OSError):  # a process that is sending to it must notice
             client.sock.shutdown(socket.SHUT_RDWR)
         if self._routes.forget_some(client.fd, PORTION):

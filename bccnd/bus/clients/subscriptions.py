@@ -13,7 +13,7 @@ from bccnd.core.wire import frames
 
 
 class Subscriptions:
-    """Adds and removes patterns in ``routes``, with the client's log for the next daemon."""
+    """Adds and removes patterns in ``routes``, and notes them in the client's record for the next daemon."""
 
     def __init__(self, routes: Routes[int], limits: BusLimits) -> None:
         self._routes = routes
@@ -34,16 +34,15 @@ class Subscriptions:
         ):
             return "too_many_subscriptions"
         for one in patterns:
-            self.add(client, one, 1)
+            self.add(client, one)
         return ""
 
-    def add(self, client: Client, pattern: bytes, times: int) -> None:
+    def add(self, client: Client, pattern: bytes) -> None:
         """Add a pattern without asking whether the client may hold it."""
-        client.state_log.subscribed(pattern, times)
-        for _ in range(times):
-            self._routes.subscribe(client.fd, pattern)
-        client.subscriptions += times
-        client.account.subscriptions += times
+        client.note(frames.subscribe(pattern))
+        self._routes.subscribe(client.fd, pattern)
+        client.subscriptions += 1
+        client.account.subscriptions += 1
 
     def unsubscribe(self, client: Client, pattern: bytes) -> bool:
         """Remove a pattern; return whether the client held it."""
@@ -54,11 +53,16 @@ class Subscriptions:
         held = 0
         for one in patterns:
             if self._routes.unsubscribe(client.fd, one):
-                client.state_log.unsubscribed(one, 1)
+                client.note(frames.unsubscribe(one))
                 held += 1
         client.subscriptions -= held
         client.account.subscriptions -= held
         return held
+
+    def frames_of(self, client: Client) -> list[bytes]:
+        """Return the frames that subscribe a new client to the patterns of this one."""
+        held = self._routes.patterns(client.fd).items()
+        return [frames.subscribe(pattern) for pattern, count in held for _ in range(count)]
 
     def remove_forbidden(self, client: Client) -> list[bytes]:
         """Remove the patterns that the client may not hold any more; return them."""

@@ -19,8 +19,6 @@ cdef class Fanout:
     cdef long _modes
     cdef FanoutGroups _batches
     cdef FanoutGroups _groups
-    cdef dict _received
-    cdef bint _was_broadcast
     cdef readonly bint due
     cdef Loop _loop
 

@@ -9,7 +9,7 @@ Invariant: no send blocks. What a client's socket does not take goes to `bus.sen
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from bccnd.bus.clients.client import Client
 from bccnd.bus.clients.registry import ClientRegistry
@@ -36,10 +36,6 @@ class Fanout:
         #: with one call
         self._batches = FanoutGroups()
         self._groups = FanoutGroups()
-        #: by descriptor, messages of an input being replayed that a client got from the daemon before this one
-        self._received: dict[int, int] = {}
-        #: whether the message of that input was broadcast
-        self._was_broadcast = False
         #: whether messages for clients in batch mode wait: the end of this round will send them
         self.due = False
         self._loop = loop
@@ -63,10 +59,7 @@ class Fanout:
         A lone frame goes to clients in batch mode at once, as a batch by itself: the batch of datagrams is an input by
         itself, and no other follows at once. Of several frames, those for the same receivers are sent together.
         """
-        if self._received:
-            for receivers, frame in deliveries:
-                self.send(receivers, frame)
-        elif deliveries.count == 1 and not self.due:
+        if deliveries.count == 1 and not self.due:
             receivers, frame = self._divided(deliveries.receivers[0]), deliveries.frames[0]
             if receivers.single.all:
                 self._send_packet(receivers.single.all, frame, None)
@@ -91,8 +84,6 @@ class Fanout:
 
         Others may follow in this round: clients in batch mode get it at the end of the round, with them.
         """
-        if self._received:
-            receivers = self._without_received(receivers)
         receivers = self._divided(receivers)
         if receivers.batched.all:
             self._gather(receivers.batched, frame)
@@ -116,12 +107,12 @@ class Fanout:
             if self._waiting and fd in self._waiting:
                 self.queues.enqueue_all(self._clients[fd], [packet] if messages is None else messages)
                 continue
-            failed = self._sender.one(fd, packet, count)
+            failed = self._sender.send_one(fd, packet)
             if failed:
                 self._not_sent(fd, [packet] if messages is None else messages, failed)
             else:
                 sent += count
-        self._counters.delivered(sent)
+        self._counters.deliveries += sent
 
     def _send_batch(self, fds: tuple[int, ...], messages: list[bytes]) -> None:
         """Send messages that fit into one packet to clients in batch mode."""
@@ -140,7 +131,7 @@ class Fanout:
             sent += taken
             for message in messages[taken:] if taken < count else ():
                 self._send_packet((fd,), message, None)
-        self._counters.delivered(sent)
+        self._counters.deliveries += sent
 
     # -- batches
 
@@ -176,13 +167,13 @@ class Fanout:
         """Send one client a control message, behind what already waits; see `SendQueues.enqueue_control`."""
         if client.fd in self._batched:
             self.send_batches()
-        if not client.open or (self._received and self._has_received(client.fd)):
+        if not client.open:
             return
         if not client.queue:
-            failed = self._sender.one(client.fd, frame)
+            failed = self._sender.send_one(client.fd, frame)
             if failed not in NO_ROOM:
                 if failed == errno.EMSGSIZE:
-                    self.queues.drop_control(client)
+                    self.queues.count_control_dropped()
                 return
         self.queues.enqueue_control(client, frame)
 
@@ -228,32 +219,3 @@ class Fanout:
             # Whether there is room for more is known only once what has gathered is sent.
             self.send_batches()
         return self.queues.blocking_client(receivers, size, publisher)
-
-    # -- replay of the input that the daemon before this one did not finish
-
-    def replay(self, received: dict[int, int], process: Callable[[], None], *, broadcast: bool = False) -> None:
-        """Process an unfinished input again: clients that have ``received`` so many messages of it get the others.
-
-        ``broadcast`` is whether a segment has received its message.
-        """
-        self._received, self._was_broadcast = received, broadcast
-        try:
-            process()
-            self.send_batches()
-        finally:
-            self._received, self._was_broadcast = {}, False
-
-    @property
-    def partly_received(self) -> bool:
-        """Whether a client or a segment has received a part of the input being replayed."""
-        return self._was_broadcast or any(self._received.values())
-
-    def _without_received(self, receivers: Receivers) -> Receivers:
-        return Receivers(tuple([fd for fd in receivers.all if not self._has_received(fd)]))
-
-    def _has_received(self, fd: int) -> bool:
-        """Whether a client has received the next message of the input being replayed."""
-        left = self._received.get(fd, 0)
-        if left:
-            self._received[fd] = left - 1
-        return left > 0

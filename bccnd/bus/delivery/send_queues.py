@@ -20,7 +20,6 @@ from bccnd.core.matching.routes import Routes
 from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
 from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.wire import frames
-from bccnd.native.memory.inflight import InflightState, Sender
 from bccnd.native.system import sockio
 from bccnd.net.loop import WRITABLE, Loop
 
@@ -47,23 +46,13 @@ def enlarge_send_buffer(client: Client) -> bool:
 
 
 class SendQueues:
-    """The queues of the clients in ``registry``.
+    """The queues of the clients in ``registry``."""
 
-    ``inflight`` records what is sent in the state that outlives the process.
-    """
-
-    def __init__(
-        self,
-        loop: Loop,
-        routes: Routes[int],
-        limits: BusLimits,
-        registry: ClientRegistry,
-        inflight: InflightState | None = None,
-    ) -> None:
+    def __init__(self, loop: Loop, routes: Routes[int], limits: BusLimits, registry: ClientRegistry) -> None:
         self.limits = limits
         self.counters = registry.counters
         self.by_fd = registry.by_fd
-        self.sender = sockio.Sender() if inflight is None else Sender(inflight)
+        self.sender = sockio.Sender()
         #: descriptors of clients for which something waits; others are written to at once
         self.waiting: set[int] = set()
         #: descriptors of clients that have asked that their publishers be blocked
@@ -115,12 +104,11 @@ class SendQueues:
         if len(client.queue) < 2 * limits.queue.messages and not self._too_many_bytes(client, len(frame)):
             self._put(client, frame)
         else:
-            self.drop_control(client)
+            self.count_control_dropped()
 
-    def drop_control(self, client: Client) -> None:
+    def count_control_dropped(self) -> None:
         """Count a control message that did not fit."""
-        self.counters.count_untold()
-        client.state_log.control_dropped()
+        self.counters.control_dropped += 1
 
     def _no_room(self, client: Client, size: int) -> str:
         """Return why a message of so many bytes does not fit into a queue; empty if it does."""
@@ -136,7 +124,6 @@ class SendQueues:
         return "user_queue_bytes" if of_user > self.limits.user.queue_bytes else ""
 
     def _put(self, client: Client, frame: bytes) -> None:
-        client.state_log.queued(frame)
         client.queue.put(frame)
         client.account.queue_bytes += len(frame) + ENTRY
         self._wait(client)
@@ -157,7 +144,6 @@ class SendQueues:
         """Drop a message and add a gap in its place."""
         self.counters.dropped.add(reason)
         client.lost += 1
-        client.state_log.dropped()
         client.queue.add_gap()
         self._wait(client)
         about = client.base, reason
@@ -191,7 +177,7 @@ class SendQueues:
             run = queue.next_batch() if batched else []
             alone = frames.gap(entry) if isinstance(entry, int) else entry
             packet = batch_packet(run) if run else alone
-            failed = self.sender.waited(client.fd, packet, max(1, len(run)), client.state_log.length)
+            failed = self.sender.send_one(client.fd, packet)
             if failed in NO_ROOM:
                 break
             if failed == errno.EMSGSIZE:
@@ -204,9 +190,8 @@ class SendQueues:
             if failed:  # the client has gone; the loop will report it too
                 self.clear(client)
                 break
-            client.state_log.sent(max(1, len(run)))
             for _ in range(max(1, len(run))):
-                self.counters.delivered(self._take(client))
+                self.counters.deliveries += self._take(client)
         if not queue:
             self.waiting.discard(client.fd)
             client.patient = True
@@ -220,15 +205,13 @@ class SendQueues:
     def _drop_head(self, client: Client) -> None:
         """Drop the next packet: it is more than the client's socket ever takes."""
         if client.queue.has_message_next:
-            client.state_log.head_dropped()
             self._take(client)
             self.counters.dropped.add("too_big")
             client.lost += 1
             client.queue.add_gap_here()
         else:
-            client.state_log.sent(1)
             self._take(client)
-            self.counters.count_untold()
+            self.count_control_dropped()
 
     def _take(self, client: Client) -> bool:
         """Remove the next entry of the queue; return whether it was a message."""

@@ -15,21 +15,19 @@ from bccnd import log
 from bccnd.bus.clients.client import Client
 from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.delivery.send_queues import SendQueues
-from bccnd.bus.incoming.input_transaction import InputTransaction
 from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.sending.user_quota import UserAccount
 from bccnd.net.loop import HALF_CLOSED, READABLE, Loop
 
 
 class Backpressure:
-    """Blocks publishers, and resumes them when ``queues`` have room; each try is an input of its own."""
+    """Blocks publishers, and resumes them when ``queues`` have room."""
 
-    def __init__(self, loop: Loop, registry: ClientRegistry, queues: SendQueues, transaction: InputTransaction) -> None:
+    def __init__(self, loop: Loop, registry: ClientRegistry, queues: SendQueues) -> None:
         self._loop = loop
         self._registry = registry
         self._queues = queues
         self._quota = registry.quota
-        self._transaction = transaction
         #: waiting publishers, by the descriptor of the client that they wait for
         self._blocked: dict[int, list[Client]] = {}
         queues.on_room = self._unblock_soon
@@ -71,7 +69,6 @@ class Backpressure:
         self._queues.counters.held.add(reason)
         if client.blocked_packet is None:
             self.charge_packet(client, packet)
-            client.state_log.blocked(packet)
         self.keep_waiting(client, retry)
 
     @staticmethod
@@ -107,28 +104,18 @@ class Backpressure:
         self._unblock_soon(client)
 
     def resume(self, client: Client) -> None:
-        """Try the packet of a blocked client again, as an input of its own."""
-        if client.resume is None:
-            return
-        client.account.waiting.pop(client, None)
-        client.state_log.retried()
-        self.retry(client)
-        self._transaction.commit()
-        self._read_again(client)
-
-    def retry(self, client: Client) -> None:
-        """Try the packet of a blocked client again within the input being processed."""
+        """Try the packet of a blocked client again."""
         retry, client.resume = client.resume, None
         if retry is None:
             return
+        client.account.waiting.pop(client, None)
         try:
             retry()
         except Exception:  # noqa: BLE001 - a bug here costs this client only
             self._registry.end_after_bug(client)
-            self._transaction.commit()
         if client.resume is None:
             self.release_packet(client)
-            client.state_log.resumed()
+        self._read_again(client)
 
     def _read_again(self, client: Client) -> None:
         if client.open and client.resume is None:
@@ -137,11 +124,6 @@ class Backpressure:
                 self._loop.change(client.fd, client.watched)
             elif client.events is not None:
                 self._loop.watch(client.fd, client.watched, client.events)
-
-    def retry_replayed(self, client: Client) -> None:
-        """Like `resume`, for an input that the daemon before this one had begun."""
-        self.retry(client)
-        self._read_again(client)
 
     def _unblock_soon(self, blocker: Client) -> None:
         """Resume the publishers that wait for a client: it has read, has changed its mode, or has gone."""

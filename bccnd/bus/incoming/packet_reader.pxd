@@ -1,7 +1,6 @@
 cimport cython
 from bccnd.bus.clients.client cimport Client
 from bccnd.bus.delivery.fanout cimport Fanout
-from bccnd.bus.incoming.input_transaction cimport InputTransaction
 from bccnd.bus.incoming.publisher cimport Publisher
 from bccnd.bus.delivery.send_queues cimport SendQueues
 from bccnd.core.wire cimport frames
@@ -34,7 +33,6 @@ cdef class PacketReader:
     cdef BusCounters _counters
     cdef Fanout _fanout
     cdef SendQueues _queues
-    cdef InputTransaction _transaction
     cdef Publisher _publisher
     cdef object _backpressure
     cdef object _replies

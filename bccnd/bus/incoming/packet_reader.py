@@ -15,7 +15,6 @@ from bccnd.bus.delivery.fanout import Fanout
 from bccnd.bus.delivery.replies import Replies
 from bccnd.bus.delivery.send_queues import SendQueues
 from bccnd.bus.incoming.backpressure import Backpressure
-from bccnd.bus.incoming.input_transaction import InputTransaction
 from bccnd.bus.incoming.publisher import Publisher
 from bccnd.core.sending.user_quota import UserAccount
 from bccnd.core.wire import frames
@@ -56,7 +55,6 @@ class PacketReader:
         receiver: PacketReceiver,
         registry: ClientRegistry,
         fanout: Fanout,
-        transaction: InputTransaction,
         publisher: Publisher,
         backpressure: Backpressure,
         replies: Replies,
@@ -69,7 +67,6 @@ class PacketReader:
         self._counters = registry.counters
         self._fanout = fanout
         self._queues: SendQueues = fanout.queues
-        self._transaction = transaction
         self._publisher = publisher
         self._backpressure = backpressure
         self._replies = replies
@@ -99,7 +96,6 @@ class PacketReader:
                     self._charge(client.account, begun)
         except Exception:  # noqa: BLE001 - a bug here costs this client only
             self._registry.end_after_bug(client)
-            self._transaction.commit()
 
     def _charge(self, account: UserAccount, begun: float) -> None:
         """Charge a user for the time since ``begun``."""
@@ -114,13 +110,14 @@ class PacketReader:
         try:
             return self._read_until(client, begun + left)
         finally:
+            self._fanout.send_batches()
             account.seconds += clock.monotonic() - begun
 
     def _read_until(self, client: Client, deadline: float) -> bool:
         receiver = self.receiver
         for _ in range(TURN):
             try:
-                size = receiver.receive(client.fd, client.number)
+                size = receiver.receive(client.fd)
             except ConnectionResetError:
                 # The peer ended without reading all it got. Reported once; what it sent before is still there.
                 continue
@@ -131,11 +128,10 @@ class PacketReader:
                 return False
             # An empty packet looks like the end, and is it only if the peer has shut down.
             if not size and is_shut_down(client.sock):
-                self._transaction.commit()
+                self._fanout.send_batches()
                 self._on_end_of_file(client)
                 return False
             self.process(client, receiver.packet(size))
-            self._transaction.commit()
             if not client.open or client.resume is not None:
                 return False
             if clock.monotonic() > deadline and not self.draining:
@@ -183,11 +179,11 @@ class PacketReader:
                 self._backpressure.block_for_reader(client, packet, blocker, retry)
                 return
             refused = self._publisher.publish(client.identity, key, payload, packet, route, client)
-        self._counters.count_published()
+        self._counters.published += 1
         client.published += 1
         if refused:
             self._replies.refuse(client, refused, key)
 
     def _may_wait(self) -> bool:
-        """Whether publishers may be blocked; never in the middle of a message that some clients have received."""
-        return not self.draining and not self._fanout.partly_received
+        """Whether publishers may be blocked."""
+        return not self.draining

@@ -15,7 +15,6 @@ from bccnd.core.matching.routes import Route, Routes
 from bccnd.core.sending.egress import Egress
 from bccnd.core.wire import frames
 from bccnd.errors import BadDatagram, BadMessage
-from bccnd.handover.client_log import NOTHING
 from bccnd.native.system import clock
 
 #: bytes of the metadata of a sender at most: src, two numbers, ``local`` and four signs
@@ -97,8 +96,6 @@ class Publisher:
         if self._egress is not None and not (client is not None and client.local):
             try:
                 seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000, route is not None)
-                if client is not None and client.state_log is not NOTHING:
-                    client.state_log.next_seq(seq + 1)
             except BadMessage as bad:
                 refused = bad.reason
         if route is None:  # no legal channel, but perhaps a key that a client here has subscribed to

@@ -7,7 +7,6 @@ from bccnd.native.system cimport clock
 from bccnd.native.system.sockio cimport Receiver
 from bccnd.net.loop cimport Handler
 from bccnd.bus.delivery.fanout cimport Fanout
-from bccnd.bus.incoming.input_transaction cimport InputTransaction
 
 cdef Py_ssize_t BATCH
 cdef int ROUNDS
@@ -25,7 +24,6 @@ cdef class SegmentReader(Handler):
     cdef LatencyHistogram _forward
     cdef long long _oldest
     cdef Deliveries _deliveries
-    cdef InputTransaction _transaction
 
     cdef on_events(self, unsigned int _events)
     @cython.locals(more=bint)
@@ -34,6 +32,6 @@ cdef class SegmentReader(Handler):
     cdef bint _process_batches(self, int rounds) except -1
     @cython.locals(
         deliveries=Deliveries, wall=longlong, stamp=longlong,
-        waited=longlong, now=double, latest=double, late=bint, delivers=bint,
+        waited=longlong, now=double, latest=double, late=bint,
     )
     cdef _process(self, list datagrams)

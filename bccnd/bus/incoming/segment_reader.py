@@ -11,7 +11,6 @@ from typing import Final
 
 from bccnd import log
 from bccnd.bus.delivery.fanout import Fanout
-from bccnd.bus.incoming.input_transaction import InputTransaction
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.receiving.arrival_times import MAX_WAIT_NS, arrival
 from bccnd.core.receiving.deliveries import Deliveries
@@ -34,15 +33,7 @@ class SegmentReader(Handler):
     sent with others.
     """
 
-    def __init__(
-        self,
-        segment: Segment,
-        ingress: Ingress,
-        fanout: Fanout,
-        forward: LatencyHistogram,
-        transaction: InputTransaction,
-    ) -> None:
-        self._transaction = transaction
+    def __init__(self, segment: Segment, ingress: Ingress, fanout: Fanout, forward: LatencyHistogram) -> None:
         self._segment = segment
         self._receiver = segment.receiver
         self._counters = segment.counters
@@ -91,9 +82,8 @@ class SegmentReader(Handler):
         latest = clock.monotonic()
         waited = wall - stamp
         # The first one has waited longest. A longer wait means that the wall clock was set.
-        late = LATE_NS < waited < MAX_WAIT_NS
+        late = LATE_NS < waited < MAX_WAIT_NS or stamp < self._ingress.own_until_ns
         now = arrival(latest, waited) if late else latest
-        self._transaction.begin(now)
         deliveries = self._deliveries
         if late:
             stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
@@ -101,12 +91,9 @@ class SegmentReader(Handler):
             self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest)
         else:
             self._ingress.feed(deliveries, self._counters, datagrams, self._peers, now, stamp)
-        delivers = deliveries.count > 0
-        if delivers:
-            self._fanout.deliver(deliveries)
-        self._transaction.commit()
-        if not delivers:
+        if not deliveries.count:
             return
+        self._fanout.deliver(deliveries)
         if not self._fanout.due:
             self._forward.add((clock.time_ns() - stamp) * 1e-9)
         elif not self._oldest:

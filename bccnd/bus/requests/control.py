@@ -136,7 +136,7 @@ class Control:
         if chosen is not None:
             setting, value = chosen
             setting.put(client, value)
-            client.state_log.requested(frames.control(key, payload))
+            client.note(frames.control(key, payload))
         elif handler is not None:
             handler(client, payload)
         else:
@@ -179,7 +179,7 @@ class Control:
         except BadMessage as bad:
             self._replies.refuse(client, bad.reason, tag[:64])
         else:
-            client.state_log.requested(frames.control(frames.TAG, tag))
+            client.note(frames.control(frames.TAG, tag))
 
     def _dialect(self, client: Client, name: bytes) -> None:
         """Change the dialect of a client that holds no pattern: in another one it would mean something else."""
@@ -188,7 +188,7 @@ class Control:
             self._replies.refuse(client, "unknown_dialect" if dialect is None else "subscribed", frames.DIALECT)
         else:
             self._set_dialect(client, dialect)
-            client.state_log.requested(frames.control(frames.DIALECT, name))
+            client.note(frames.control(frames.DIALECT, name))
 
     def _set_dialect(self, client: Client, dialect: Dialect) -> None:
         """Choose the dialect of the patterns to come of a client that holds none."""

@@ -13,14 +13,12 @@ from typing import Any, Final
 
 from bccnd.bus.clients.client import Client
 from bccnd.bus.delivery.fanout import Fanout
-from bccnd.bus.incoming.input_transaction import InputTransaction
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.arrival_times import MAX_WAIT_NS
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
-from bccnd.native.memory.slots import SlotMemory
 
 #: seconds without a report after which a gateway counts as down
 _SILENT: Final = 5.0
@@ -44,10 +42,8 @@ class GatewayLinks:
         broadcast: Callable[[bytes], object],
         *,
         copies: int,
-        transaction: InputTransaction,
-        memory: SlotMemory | None = None,
     ) -> None:
-        self.counters = [SegmentCounters(name, memory) for name in names]
+        self.counters = [SegmentCounters(name) for name in names]
         #: accepted, and too old to be passed on
         self.late = 0
         self._ingress = ingress
@@ -57,7 +53,6 @@ class GatewayLinks:
         self._no_report = no_report
         self._broadcast = broadcast
         self._copies = copies
-        self._transaction = transaction
         #: the last report of each gateway, with its client and its time
         self._reports: dict[str, tuple[Client, float, dict[str, Any]]] = {}
         #: by gateway, how often it was started since this daemon, and the last of these times (monotonic)
@@ -81,7 +76,6 @@ class GatewayLinks:
         waited = min(wall_ns - received_ns, MAX_WAIT_NS)
         now = max(0.0, time.monotonic() - waited * 1e-9)  # a clock may have been set since the boot
         late = waited > self._ingress.max_age_ns
-        self._transaction.begin(now)
         deliveries = Deliveries()
         accepted = self._ingress.feed_link(
             deliveries, counters, way, datagram, peer, now, received_ns, late=late, copies=self._copies

@@ -1,46 +1,41 @@
 cimport cython
-from bccnd.native.memory.slots cimport SlotMemory
+from bccnd.native.buffers.counts cimport Counts
 
 
 @cython.final
 cdef class NamedCounts:
-    cdef SlotMemory _memory
-    cdef str _group
-    cdef dict _cells
+    cdef dict _counts
 
-    @cython.locals(cell=Py_ssize_t)
-    cpdef add(self, str name, unsigned long long amount=*)
+    cpdef add(self, str name, object amount=*)
 
 
 @cython.final
 cdef class SegmentCounters:
-    cdef SlotMemory _memory
     cdef readonly object name
-    cdef list _verdicts
-    cdef NamedCounts _numbers
+    cdef Counts _verdicts
+    cdef public unsigned long long sent
+    cdef public unsigned long long reopened
     cdef readonly NamedCounts errors
 
     cpdef judged(self, Py_ssize_t verdict, unsigned long long amount=*)
-    cpdef count_sent(self)
 
 
 @cython.final
 cdef class GroupCounters:
     cdef readonly tuple names
-    cdef SlotMemory _memory
-    cdef list _cells
+    cdef Counts _messages
+    cdef Counts _bytes
 
     cpdef count(self, Py_ssize_t group, unsigned long long size)
 
 
 @cython.final
 cdef class BusCounters:
-    cdef NamedCounts _numbers
+    cdef public unsigned long long deliveries
+    cdef public unsigned long long published
+    cdef public unsigned long long control_dropped
     cdef readonly NamedCounts refused
     cdef readonly NamedCounts ended
     cdef readonly NamedCounts held
     cdef readonly NamedCounts dropped
     cdef readonly NamedCounts errors
-
-    cpdef delivered(self, unsigned long long messages)
-    cpdef count_published(self)

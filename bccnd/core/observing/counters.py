@@ -1,4 +1,4 @@
-"""Counters of segments and of the bus, in the memory that may outlive the process."""
+"""Counters of segments and of the bus, from the start of the process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bccnd.core.wire.verdicts import NAMES
-from bccnd.native.memory.private_memory import private_memory
-from bccnd.native.memory.slots import SlotMemory
+from bccnd.native.buffers.counts import Counts
 
 #: the largest valid count
 MAX_COUNT: Final = 2**63 - 1
@@ -21,142 +20,98 @@ def read_count(value: object) -> int:
 
 
 class NamedCounts:
-    """Counts by name. They go on in the next daemon if the memory outlives this one."""
+    """Counts by name."""
 
-    __slots__ = ("_cells", "_group", "_memory")
+    __slots__ = ("_counts",)
 
-    def __init__(self, memory: SlotMemory, group: str, names: Iterable[str] = ()) -> None:
-        """``group`` tells these from other counters; ``names`` are those that count from the start, others are added
-        when they first occur."""
-        self._memory = memory
-        self._group = group + "/"
-        known = (label[len(self._group) :] for label in memory.labels(self._group))
-        self._cells = {name: memory.counter(self._group + name) for name in dict.fromkeys((*names, *known))}
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        """``names`` are those that count from the start; others are added when they first occur."""
+        self._counts = dict.fromkeys(names, 0)
 
     def add(self, name: str, amount: int = 1) -> None:
-        cell = self._cells.get(name, -1)
-        if cell < 0:
-            cell = self._cells[name] = self._memory.counter(self._group + name)
-        self._memory.add(cell, amount)
+        self._counts[name] = self._counts.get(name, 0) + amount
 
     def __getitem__(self, name: str) -> int:
-        cell = self._cells.get(name, -1)
-        return self._memory.value(cell) if cell >= 0 else 0
+        return self._counts.get(name, 0)
 
     def all(self) -> dict[str, int]:
         """Return the counts by name."""
-        return {name: self._memory.value(cell) for name, cell in self._cells.items()}
+        return dict(self._counts)
 
 
 class SegmentCounters:
-    """Counts of one segment or kind of link."""
+    """Counts of one segment or kind of link. ``reopened`` is how often its socket was opened anew."""
 
-    __slots__ = ("_memory", "_numbers", "_verdicts", "errors", "name")
+    __slots__ = ("_verdicts", "errors", "name", "reopened", "sent")
 
-    def __init__(self, name: str, memory: SlotMemory | None = None) -> None:
-        memory = private_memory(1) if memory is None else memory
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._memory = memory
-        self._verdicts = [memory.counter(f"verdict/{name}/{one}") for one in NAMES]
-        self._numbers = NamedCounts(memory, f"segment/{name}", ("sent", "reopened"))
+        self._verdicts = Counts(len(NAMES))
+        self.sent = 0
+        self.reopened = 0
         #: sends that failed, by the errno's name
-        self.errors = NamedCounts(memory, f"errno/{name}")
+        self.errors = NamedCounts()
 
     def judged(self, verdict: int, amount: int = 1) -> None:
         """Count datagrams with a verdict."""
-        self._memory.add(self._verdicts[verdict], amount)
-
-    def count_sent(self) -> None:
-        self._numbers.add("sent")
-
-    def count_reopened(self) -> None:
-        self._numbers.add("reopened")
+        self._verdicts.add(verdict, amount)
 
     @property
     def verdicts(self) -> list[int]:
         """Datagrams by verdict, as numbered by verdicts.py."""
-        return [self._memory.value(cell) for cell in self._verdicts]
+        return self._verdicts.values()
 
     @property
     def received(self) -> int:
         """Datagrams received: each has a verdict."""
         return sum(self.verdicts)
 
-    @property
-    def sent(self) -> int:
-        return self._numbers["sent"]
-
-    @property
-    def reopened(self) -> int:
-        """How often its socket was opened anew."""
-        return self._numbers["reopened"]
-
 
 class GroupCounters:
     """Messages and bytes of payloads by channel group; groups are numbered in the order of their ``names``."""
 
-    __slots__ = ("_cells", "_memory", "names")
+    __slots__ = ("_bytes", "_messages", "names")
 
-    def __init__(self, names: Iterable[str] = (), memory: SlotMemory | None = None) -> None:
-        memory = private_memory(1) if memory is None else memory
+    def __init__(self, names: Iterable[str] = ()) -> None:
         self.names = tuple(names)
-        self._memory = memory
-        self._cells = [
-            (memory.counter(f"group/{name}/messages"), memory.counter(f"group/{name}/bytes")) for name in self.names
-        ]
+        self._messages = Counts(len(self.names))
+        self._bytes = Counts(len(self.names))
 
     def count(self, group: int, size: int) -> None:
         """Count a message with a payload of so many bytes."""
-        messages, payload = self._cells[group]
-        self._memory.add(messages)
-        self._memory.add(payload, size)
+        self._messages.add(group)
+        self._bytes.add(group, size)
 
     def all(self) -> list[tuple[str, int, int]]:
         """Return each group with its messages and bytes."""
-        memory = self._memory
-        return [
-            (name, memory.value(one), memory.value(two))
-            for name, (one, two) in zip(self.names, self._cells, strict=True)
-        ]
+        return list(zip(self.names, self._messages.values(), self._bytes.values(), strict=True))
+
+    def adopt(self, before: GroupCounters) -> None:
+        """Continue the counts of groups that ``before`` had too."""
+        earlier = {name: (messages, size) for name, messages, size in before.all()}
+        for group, name in enumerate(self.names):
+            messages, size = earlier.get(name, (0, 0))
+            self._messages.add(group, messages)
+            self._bytes.add(group, size)
 
 
 class BusCounters:
-    """Counts of the local bus."""
+    """Counts of the local bus: messages delivered and published, and control messages dropped because the client's
+    queue was full."""
 
-    __slots__ = ("_numbers", "dropped", "ended", "errors", "held", "refused")
+    __slots__ = ("control_dropped", "deliveries", "dropped", "ended", "errors", "held", "published", "refused")
 
-    def __init__(self, memory: SlotMemory | None = None) -> None:
-        memory = private_memory(1) if memory is None else memory
-        #: messages delivered and published, and control messages dropped because the client's queue was full
-        self._numbers = NamedCounts(memory, "bus", ("deliveries", "published", "untold"))
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self.published = 0
+        self.control_dropped = 0
         #: connections refused, clients disconnected by the daemon, publishers delayed
-        self.refused = NamedCounts(memory, "refused", REFUSE_REASONS)
-        self.ended = NamedCounts(memory, "ended", END_REASONS)
-        self.held = NamedCounts(memory, "held", HOLD_REASONS)
-        self.dropped = NamedCounts(memory, "dropped", DROP_REASONS)
+        self.refused = NamedCounts(REFUSE_REASONS)
+        self.ended = NamedCounts(END_REASONS)
+        self.held = NamedCounts(HOLD_REASONS)
+        self.dropped = NamedCounts(DROP_REASONS)
         #: errors sent to clients as !/bccn/error, by those of `ERROR_REASONS` that occurred
-        self.errors = NamedCounts(memory, "errors")
-
-    def delivered(self, messages: int) -> None:
-        self._numbers.add("deliveries", messages)
-
-    def count_published(self) -> None:
-        self._numbers.add("published")
-
-    def count_untold(self) -> None:
-        self._numbers.add("untold")
-
-    @property
-    def deliveries(self) -> int:
-        return self._numbers["deliveries"]
-
-    @property
-    def published(self) -> int:
-        return self._numbers["published"]
-
-    @property
-    def untold(self) -> int:
-        return self._numbers["untold"]
+        self.errors = NamedCounts()
 
 
 #: why a message for a client was dropped

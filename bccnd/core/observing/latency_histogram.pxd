@@ -1,5 +1,5 @@
 cimport cython
-from bccnd.native.memory.counts cimport Counts
+from bccnd.native.buffers.counts cimport Counts
 
 cdef int DOUBLINGS
 cdef double FIRST_BOUND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.native.memory.counts import Counts
+from bccnd.native.buffers.counts import Counts
 
 #: the first bound of the histogram, in seconds
 FIRST_BOUND: Final = 25e-6

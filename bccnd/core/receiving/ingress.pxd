@@ -1,6 +1,7 @@
 cimport cython
 from bccnd.core.observing.counters cimport GroupCounters, SegmentCounters
 from bccnd.core.tracking.dedup cimport TrackerTable
+from bccnd.core.tracking.source cimport Source
 from bccnd.core.receiving.deliveries cimport Deliveries
 from bccnd.core.trust.integrity cimport IntegrityChecker
 from bccnd.core.matching.receivers cimport Receivers
@@ -39,6 +40,8 @@ cdef class Ingress:
     cdef Header _header
     cdef Route _route
     cdef dict _relayed
+    cdef public long long own_until_ns
+    cdef bytes _own_prefix
 
     @cython.locals(
         routes=RouteTables, header=Header, taps=tuple, tap=Receivers, links=Receivers, accepted=long,
@@ -50,10 +53,10 @@ cdef class Ingress:
     )
     @cython.locals(
         header=Header, sources=TrackerTable, routes=RouteTables, checker=IntegrityChecker,
-        at=Py_ssize_t, source=Py_ssize_t, src=bytes, verdict=int,
+        at=Py_ssize_t, source=Source, src=bytes, verdict=int,
     )
     cdef int _judge(
-        self, bytes raw, object peers, Py_ssize_t number, double now, bint from_link
+        self, bytes raw, object peers, Py_ssize_t number, double now, long long received_ns, bint from_link
     ) except -100
     @cython.locals(route=Route, header=Header, behind=Py_ssize_t, src=bytes)
     cdef int _deliver_special(

@@ -6,7 +6,7 @@ matched, only after the sum was accepted (BCCN, "Security note").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -64,10 +64,12 @@ class Ingress:
         on_report: Callable[[bytes, int, bytes, bytes, float], None] = lambda _src, _seq, _chan, _payload, _now: None,
         on_conflict: Callable[[bytes, str], None] = lambda _src, _peer: None,
         on_bug: Callable[[bytes], None] = lambda _raw: None,
+        host: bytes = b"",
     ) -> None:
         """``on_heartbeat`` gets the src of an accepted heartbeat and the time; ``on_report`` src, seq, channel and
         payload of an accepted report, and the time; ``on_conflict`` a local identity that another sender uses, and its
-        address, once each; ``on_bug`` the datagram that raised."""
+        address, once each; ``on_bug`` the datagram that raised. ``host`` is the first token of this host's
+        identities."""
         self.checker = checker
         #: nanoseconds after reception at which a datagram is too old for links
         self.max_age_ns = 2_000_000_000
@@ -75,6 +77,10 @@ class Ingress:
         #: accepted datagrams that were too old for links
         self.too_old_for_links = 0
         self.groups = GroupCounters()
+        #: datagrams of this host that were received before this time (wall clock, nanoseconds) are its own: a daemon
+        #: that has crashed may have sent them
+        self.own_until_ns = 0
+        self._own_prefix = host + b"/"
         self._sources = sources
         self._anonymous = anonymous
         self._routes = routes
@@ -120,7 +126,7 @@ class Ingress:
         accepted = 0
         for number, raw in enumerate(datagrams):
             try:
-                verdict = self._judge(raw, peers, number, now, from_link)
+                verdict = self._judge(raw, peers, number, now, received_ns, from_link)
                 if verdict <= LAST_ACCEPTED:
                     route = self._route
                     route.carried += 1
@@ -156,7 +162,9 @@ class Ingress:
         self._route = NO_ROUTE  # else its receivers would be kept
         return verdicts
 
-    def _judge(self, raw: bytes, peers: Sequence[str], number: int, now: float, from_link: bool) -> int:
+    def _judge(
+        self, raw: bytes, peers: Sequence[str], number: int, now: float, received_ns: int, from_link: bool
+    ) -> int:
         """Return the verdict on a datagram, whose header is parsed and whose route is found then. Raises BadDatagram.
 
         The src of a tracked source or local identity and the channel of a cached route were checked before.
@@ -168,7 +176,7 @@ class Ingress:
         if not header.parse(raw, at):
             raise BadDatagram("bad_body")
         source = sources.find(raw, at, header.src_end)
-        if source < 0:
+        if source is None:
             src = header.src_of(raw)
             if not sources.local.has(src):
                 check_src(src)
@@ -176,8 +184,10 @@ class Ingress:
             raise BadDatagram("bad_seq")
         route = routes.known.get_slice(raw, header.chan, header.bar)
         self._route = routes.find(raw[header.chan : header.bar]) if route is None else route
-        if source >= 0:
-            return sources.follow(source, header.seq, now, from_link)
+        if source is not None:
+            return sources.judge_next(source, header.seq, now, from_link)
+        if received_ns < self.own_until_ns and src.startswith(self._own_prefix):
+            return LOOPED
         verdict = sources.judge_new(src, header.seq, now)
         if verdict == UNKNOWN_SENDER:
             return self._judge_anonymous(peers[number], raw, at, now, from_link)
@@ -279,6 +289,14 @@ class Ingress:
                 del self._relayed[next(iter(self._relayed))]
             self._relayed[datagram] = copies, now
         return True
+
+    def relayed(self) -> list[tuple[bytes, int, float]]:
+        """Return the datagrams broadcast for links that have not come back: each with its copies and its time."""
+        return [(raw, left, since) for raw, (left, since) in self._relayed.items()]
+
+    def resume_relayed(self, rows: Iterable[tuple[bytes, int, float]]) -> None:
+        """Continue with what the daemon before has broadcast for links."""
+        self._relayed.update((raw, (left, since)) for raw, left, since in rows)
 
     def _came_back(self, raw: bytes) -> bool:
         """Whether a datagram from a segment is one that was broadcast here for a link."""

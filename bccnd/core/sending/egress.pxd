@@ -12,18 +12,16 @@ cdef class Egress:
     cdef bint _perl_safe
     cdef readonly dict _open
     cdef object _ended
+    cdef object _first_seq
+    cdef object _reserve
+    cdef object _reserved
 
     @cython.locals(own=LocalIdentity)
     cpdef open(self, bytes identity)
     @cython.locals(own=LocalIdentity)
     cpdef close(self, bytes identity, double now)
     @cython.locals(own=LocalIdentity)
-    cpdef next_seq(self, bytes identity)
-    @cython.locals(own=LocalIdentity)
-    cpdef fix_seq(self, bytes identity, object clock_us)
-    @cython.locals(own=LocalIdentity)
-    cpdef resume(self, bytes identity, object seq)
-    @cython.locals(own=LocalIdentity)
     cpdef list runs(self)
     @cython.locals(own=LocalIdentity, body=bytes, datagram=bytes)
     cpdef tuple emit(self, bytes identity, bytes chan, bytes payload, object clock_us, bint checked=*)
+    cdef _reserve_from(self, object seq)

@@ -1,13 +1,15 @@
 """Builds datagrams from local messages: identity, seq and signature.
 
 Invariant: each identity has one counter, which starts at the clock in microseconds, so that receivers never take a
-restart of a program or daemon for old seqs; no datagram exceeds the protocol's ceiling. Source: BCCN, SEQUENCE NUMBERS
+restart of a program or daemon for old seqs, and no number is used twice, even if the clock was set back before a crash:
+what may have been used is reserved before. No datagram exceeds the protocol's ceiling. Source: BCCN, SEQUENCE NUMBERS
 AND DEDUP and "Working datagram size limit".
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
@@ -20,6 +22,8 @@ from bccnd.errors import BadDatagram, BadMessage
 _MAX_SEQ: Final = (1 << 64) - 1
 #: bytes that the Perl module accepts in a channel; the signs of the other forms are no part of one
 _PERL_BYTES: Final = PERL_TOKEN_BYTES + b"/?"
+#: numbers reserved at once
+RESERVED: Final = 1_000_000
 #: identities released since the last `Egress.take_ended`
 _MAX_ENDED: Final = 1024
 
@@ -35,11 +39,19 @@ class Egress:
         *,
         ceiling: int = bccn1.MAX_SEND,
         perl_safe: bool = False,
+        first_seq: int = 0,
+        reserve: Callable[[int], None] | None = None,
     ) -> None:
+        """Numbers begin at the clock, or at ``first_seq`` if that is higher; ``reserve`` is called before numbers are
+        used, with one above them, once for `RESERVED` of them."""
         self.checker = checker
         self._sources = sources
         self._ceiling = ceiling
         self._perl_safe = perl_safe
+        self._first_seq = first_seq
+        self._reserve = reserve
+        #: the number from which on further ones are to be reserved
+        self._reserved = 0 if reserve is not None else _MAX_SEQ + 1
         #: identities that have clients
         self._open: dict[bytes, LocalIdentity] = {}
         self._ended: deque[tuple[bytes, int, int]] = deque(maxlen=0)
@@ -60,24 +72,6 @@ class Egress:
             if own.has_sent():
                 self._ended.append((identity, own.run, own.next))
             self._sources.local.release(identity, now + RELEASE_DELAY)
-
-    def next_seq(self, identity: bytes) -> int:
-        """Return the next seq of an identity; 0 if none was used, or it has no clients."""
-        own = self._open.get(identity)
-        return own.next if own is not None and own.started else 0
-
-    def fix_seq(self, identity: bytes, clock_us: int) -> int:
-        """Return the next seq of an open identity, choosing it now if there was none."""
-        own = self._open[identity]
-        seq = own.next_seq(clock_us)
-        own.use(seq, seq)
-        return seq
-
-    def resume(self, identity: bytes, seq: int) -> None:
-        """Continue at ``seq`` or above under an open identity that the daemon before used."""
-        own = self._open[identity]
-        if seq:
-            own.resume(seq)
 
     def runs(self) -> list[tuple[bytes, int, int]]:
         """Return the open identities that have sent, with the first seq of their run and the next one."""
@@ -119,11 +113,18 @@ class Egress:
         if self._perl_safe and chan.translate(None, _PERL_BYTES) and not chan.startswith(b"!"):
             raise BadMessage("not_perl_safe", "the Perl module discards this channel")
         own = self._open[identity]
-        seq = own.next_seq(clock_us)
+        seq = own.next_seq(max(clock_us, self._first_seq))
         body = bccn1.build_body(identity, seq, chan, payload)
         # A body beyond the ceiling needs no sum.
         datagram = bccn1.build(body, self.checker.sign(body)) if len(body) <= self._ceiling else body
         if len(datagram) > self._ceiling:
             raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
         own.use(seq, seq + 1)
+        if seq >= self._reserved:
+            self._reserve_from(seq)
         return seq, datagram
+
+    def _reserve_from(self, seq: int) -> None:
+        self._reserved = min(seq + RESERVED, _MAX_SEQ)
+        if self._reserve is not None:
+            self._reserve(self._reserved)

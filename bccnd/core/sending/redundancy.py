@@ -6,16 +6,13 @@ horizon would count as a new message and is not sent. Source: BCCN, LOSS REDUCTI
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from bccnd.core.matching.pattern_tree import PatternTree
 from bccnd.core.matching.patterns import Dialect
-from bccnd.core.observing.counters import NamedCounts
-from bccnd.native.memory.private_memory import private_memory
-from bccnd.native.memory.slots import SlotMemory
 
 #: pending copies: at most 23 MB
 MAX_WAITING: Final = 16_384
@@ -45,12 +42,10 @@ class _Copies(NamedTuple):
 class Repeater:
     """Schedules copies. ``dropped`` counts those not sent because there were too many or the horizon had passed."""
 
-    def __init__(
-        self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float, memory: SlotMemory | None = None
-    ) -> None:
+    def __init__(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
         self._waiting: list[_Copies] = []
         self._number = 0
-        self._counted = NamedCounts(memory or private_memory(1), "copies", ("dropped",))
+        self.dropped = 0
         self.configure(rules, dialect, horizon)
 
     def configure(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
@@ -72,14 +67,10 @@ class Repeater:
 
     def _wait(self, copies: _Copies) -> None:
         if len(self._waiting) >= MAX_WAITING:
-            self._counted.add("dropped", copies.left)
+            self.dropped += copies.left
         else:
             self._number += 1
             heappush(self._waiting, copies._replace(number=self._number))
-
-    @property
-    def dropped(self) -> int:
-        return self._counted["dropped"]
 
     @property
     def next_due(self) -> float | None:
@@ -92,7 +83,7 @@ class Repeater:
         while self._waiting and self._waiting[0].due <= now:
             copies = heappop(self._waiting)
             if now > copies.since + self._horizon:
-                self._counted.add("dropped", copies.left)
+                self.dropped += copies.left
                 continue
             found.append(copies.datagram)
             if copies.left > 1:
@@ -100,6 +91,15 @@ class Repeater:
                 due = max(copies.due, now) + copies.spacing
                 self._wait(copies._replace(due=due, left=copies.left - 1))
         return found
+
+    def waiting(self) -> list[tuple[float, bytes, float, int, float]]:
+        """Return the pending copies in order, for the next daemon."""
+        return [(one.due, one.datagram, one.spacing, one.left, one.since) for one in sorted(self._waiting)]
+
+    def resume(self, rows: Iterable[tuple[float, bytes, float, int, float]]) -> None:
+        """Continue with the pending copies of the daemon before."""
+        for due, datagram, spacing, left, since in rows:
+            self._wait(_Copies(due, 0, datagram, spacing, left, since))
 
     def rest(self) -> list[bytes]:
         """Remove and return all pending copies, for a shutdown."""

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final
 
-from bccnd.core.formats import client_log_format
 from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
 
 QUEUE: Final = 0
@@ -140,19 +139,6 @@ class SendQueue:
             self._entries.appendleft(1)
         else:
             self.add_gap()
-
-    def apply_record(self, kind: int, number: int, frame: bytes) -> None:
-        """Apply a record of client_log_format.py. Raises IndexError for one that cannot follow the previous ones."""
-        if kind == client_log_format.QUEUED:
-            self.put(frame)
-        elif kind == client_log_format.DROPPED:
-            self.add_gap(number)
-        elif kind == client_log_format.HEAD_DROPPED:
-            self.take()
-            self.add_gap_here()
-        elif kind == client_log_format.SENT:
-            for _ in range(number):
-                self.take()
 
     def clear(self) -> None:
         self._entries.clear()

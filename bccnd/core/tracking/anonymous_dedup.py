@@ -5,15 +5,12 @@ Invariant: memory is bounded by time and number; evictions before the time are c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
 from bccnd.core.observing.counters import NamedCounts
-from bccnd.core.tracking.record_table import RecordTable
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE
-from bccnd.native.memory import slot_layout as layout
-from bccnd.native.memory.private_memory import private_memory
-from bccnd.native.memory.slots import SlotMemory
 
 #: datagrams per generation, 150 bytes each
 MAX_ANONYMOUS: Final = 16_384
@@ -23,20 +20,22 @@ class AnonymousDedup:
     """Judges by content, since seqs mean nothing here: an identical datagram from the same address within ``horizon``
     seconds is a duplicate. Keeps two generations, swapped when the older one has expired or the younger one is full."""
 
-    def __init__(self, horizon: float, memory: SlotMemory | None = None, cap: int = MAX_ANONYMOUS) -> None:
-        memory = private_memory() if memory is None else memory
+    def __init__(self, horizon: float, cap: int = MAX_ANONYMOUS) -> None:
         self.horizon = horizon
         #: evicted before they expired
-        self.counted = NamedCounts(memory, "anonymous", ("evicted",))
-        self._kept = RecordTable(memory, layout.ANONYMOUS, "=d")
+        self.counted = NamedCounts(("evicted",))
         self._cap = cap
         self._young: dict[bytes, float] = {}
         self._old: dict[bytes, float] = {}
         self._since = 0.0
 
-    def load(self) -> None:
+    def accepted(self) -> list[tuple[bytes, float]]:
+        """Return what was accepted, as keys with their times, the oldest first."""
+        return [*self._old.items(), *self._young.items()]
+
+    def resume(self, accepted: Iterable[tuple[bytes, float]]) -> None:
         """Continue with what the daemon before has accepted."""
-        for key, (when,) in list(self._kept.load()):
+        for key, when in accepted:
             if self._is_due(when):
                 self._swap(when)
             self._young[key] = when
@@ -50,10 +49,6 @@ class AnonymousDedup:
         verdict = self._look_up(key, now)
         if verdict == ACCEPTED:
             self._young[key] = now
-            # Each replaces the oldest one, since removing a whole generation takes too long.
-            if len(self._kept) >= 2 * self._cap:
-                self._kept.drop_oldest()
-            self._kept.put(key, now)
         return verdict
 
     def _swap(self, now: float) -> None:

@@ -28,14 +28,11 @@ from bccnd.core.tracking.local_identities import LocalIdentities, LocalIdentity
 from bccnd.core.tracking.loss_by_source import LossBySource
 from bccnd.core.tracking.recent_restarts import RecentRestarts
 from bccnd.core.tracking.reported_loss import ReportedLoss
-from bccnd.core.tracking.sender_counts import NO_SENDER, SenderCounts, SenderTable
+from bccnd.core.tracking.sender_counts import NO_SENDER, SenderTable
+from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.source_table import SourceTable
 from bccnd.core.wire.bccn1 import UNKNOWN_SRC
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
-from bccnd.native.memory import slot_layout as layout
-from bccnd.native.memory.private_memory import private_memory
-from bccnd.native.memory.slots import SlotMemory
-from bccnd.native.memory.source_view import Source
 
 #: open gaps: a few MB at one gap per datagram at line rate; an evicted gap is only counted as lost early
 MAX_GAPS: Final = 65_536
@@ -65,24 +62,22 @@ def is_clock(seq: int) -> bool:
 
 
 class TrackerTable:
-    """All trackers, one per src, shared by all segments; a source is named by its slot in ``memory``."""
+    """All trackers, one per src, shared by all segments."""
 
-    def __init__(self, rules: DedupRules, memory: SlotMemory | None = None) -> None:
-        self.memory = private_memory() if memory is None else memory
-        self.table = SourceTable(self.memory)
+    def __init__(self, rules: DedupRules) -> None:
+        self.table = SourceTable(rules.max_sources)
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
         self._gaps: deque[tuple[float, Source, int, int, int]] = deque()
         self.missing = 0
         #: evicted: before they expired
-        self.counted = NamedCounts(self.memory, "sources", _COUNTED)
-        self.local = LocalIdentities(self.memory, self.counted)
-        self._restarts = RecentRestarts(self.memory, self.counted, LINK_PATIENCE)
-        self.losses = LossBySource(self.memory)
-        #: counters by sending host, and those of each source by its slot
+        self.counted = NamedCounts(_COUNTED)
+        self.local = LocalIdentities(self.counted)
+        self.restarts = RecentRestarts(self.counted, LINK_PATIENCE)
+        self.losses = LossBySource()
+        #: counters by sending host
         self.senders = SenderTable()
         #: losses that reports of senders show
-        self.reported = ReportedLoss(self._lose_reported, self._count_jump, self.memory)
-        self._sender_of: list[SenderCounts] = []
+        self.reported = ReportedLoss(self._lose_reported, self._count_jump)
         self.configure(rules)
 
     def configure(self, rules: DedupRules) -> None:
@@ -98,31 +93,24 @@ class TrackerTable:
         #: `sweep` evicts what exceeds a lowered cap
         self._max = rules.max_sources
 
-    def load(self, now: float, clock_us: int) -> None:
-        """Continue with what the memory has from the daemon before; missing seqs have the horizon's time from now.
-
-        Local identities stay so for `RELEASE_DELAY`, or until they are claimed; ``clock_us``: see `LocalIdentities`.
-        """
-        self.table.load()
-        self.local.load(now + RELEASE_DELAY, clock_us)
-        self._restarts.load()
-        self.losses.load()
-        self.reported.load()
-        for source in self.all():
-            self._set_sender(source.number, source.src, now)
-            if source.window:
-                self.missing += source.missing.bit_count()
-                self._open_gap_for_all(source, now)
+    def resume(self, source: Source, now: float) -> None:
+        """Continue with a source of the daemon before, as the newest; missing seqs have the horizon's time from now."""
+        self._set_sender(source, now)
+        self.table.add(source)
+        missing = source.missing
+        if missing:
+            self.missing += missing.bit_count()
+            self._open_gap_for_all(source, missing, now)
 
     def __len__(self) -> int:
         return self.table.count
 
     def __contains__(self, src: bytes) -> bool:
-        return self.find(src, 0, len(src)) >= 0
+        return self.get(src) is not None
 
     def all(self) -> list[Source]:
-        """Return all sources."""
-        return [self.memory.source(number) for number in self.memory.numbers(layout.SOURCE)]
+        """Return all sources, the one silent for longest first."""
+        return list(self.table.oldest_first())
 
     def latest(self, count: int) -> list[Source]:
         """Return up to ``count`` sources, the most recently heard first."""
@@ -133,13 +121,7 @@ class TrackerTable:
         return self.table.count_heard_since(now - seconds, RANK_SECONDS)
 
     def get(self, src: bytes) -> Source | None:
-        number = self.find(src, 0, len(src))
-        return None if number < 0 else self._source(number)
-
-    def _source(self, number: int) -> Source:
-        """Return the source in a slot, with the counters of its host."""
-        source = self.memory.source(number)
-        source.sender = self._sender_of[number]
+        source: Source | None = self.table.by_src.get(src)
         return source
 
     def epoch(self, src: bytes) -> int:
@@ -149,7 +131,7 @@ class TrackerTable:
 
     def forget(self, source: Source) -> None:
         """Remove a tracker, as if its source had never been heard."""
-        self._remove(source.number)
+        self._remove(source)
         self.counted.add("expired")
 
     def claim(self, src: bytes) -> LocalIdentity:
@@ -159,46 +141,42 @@ class TrackerTable:
 
     def judge(self, src: bytes, seq: int, now: float, from_link: bool = False) -> int:
         """Return the verdict on a well-formed datagram, or UNKNOWN_SENDER."""
-        number = self.find(src, 0, len(src))
-        return self.judge_new(src, seq, now) if number < 0 else self.follow(number, seq, now, from_link)
+        source = self.find(src, 0, len(src))
+        return self.judge_new(src, seq, now) if source is None else self.judge_next(source, seq, now, from_link)
 
-    def find(self, raw: bytes, start: int, end: int) -> int:
-        """Return the slot of the source whose src is ``raw[start:end]``; -1 if it is not tracked."""
-        return self.memory.find(raw, start, end)
+    def find(self, raw: bytes, start: int, end: int) -> Source | None:
+        """Return the source whose src is ``raw[start:end]``; None if it is not tracked."""
+        source: Source | None = self.table.by_src.get_slice(raw, start, end)
+        return source
 
-    def follow(self, number: int, seq: int, now: float, from_link: bool = False) -> int:
-        """Return the verdict on the next datagram of the tracked source in a slot."""
-        at = self.memory.at(number)
-        self.memory.save_head(at)
+    def judge_next(self, source: Source, seq: int, now: float, from_link: bool = False) -> int:
+        """Return the verdict on the next datagram of a tracked source."""
         # Not `last + 1`, which overflows at the highest seq.
-        if seq > at.last and seq - at.last == 1 and at.absent_size == 0:
-            at.last = seq
+        if seq > source.last and seq - source.last == 1 and source.window is None:
+            source.last = seq
             verdict = ACCEPTED
         else:
-            verdict = self._place(number, seq, now, from_link)
+            verdict = self._judge_out_of_order(source, seq, now, from_link)
             if verdict > LAST_ACCEPTED:
                 return verdict
-        if now > at.heard:  # what waited in a link or in another socket is older
-            at.heard = now
-            if now >= at.rank:
-                self.table.touch(number)
-                at.rank = now + RANK_SECONDS
-                self._hear_sender(number, now)
-        sender = self._sender_of[number]
-        sender.received += 1
+        if now > source.heard:  # what waited in a link or in another socket is older
+            source.heard = now
+            if now >= source.rank:
+                self.table.touch(source)
+                source.rank = now + RANK_SECONDS
+                self._hear_sender(source, now)
+        source.sender.received += 1
         return verdict
 
-    def _set_sender(self, number: int, src: bytes, now: float) -> None:
+    def _set_sender(self, source: Source, now: float) -> None:
         """Remember the counters of the host of a source."""
-        senders = self._sender_of
-        senders.extend([NO_SENDER] * (number + 1 - len(senders)))
-        senders[number] = self.senders.of(src, now)
+        source.sender = self.senders.of(source.src, now)
 
-    def _hear_sender(self, number: int, now: float) -> None:
+    def _hear_sender(self, source: Source, now: float) -> None:
         """Note that the host of a source was heard."""
-        if self._sender_of[number].evicted:
-            self._set_sender(number, self.memory.key(number), now)
-        self._sender_of[number].heard = now
+        if source.sender.evicted:
+            self._set_sender(source, now)
+        source.sender.heard = now
 
     def count_duplicate(self, src: bytes) -> None:
         """Count a datagram found to be a duplicate for its sending host."""
@@ -214,94 +192,80 @@ class TrackerTable:
             return LOOPED
         if self.table.count >= self._max:
             self._evict()
-        number = self.start(src, seq, now)
-        if number >= 0:
-            self._sender_of[number].received += 1
+        source = self.start(src, seq, now)
+        source.sender.received += 1
         return ACCEPTED
 
-    def start(self, src: bytes, seq: int, now: float) -> int:
-        """Track a legal src that is neither tracked nor local from this datagram on, whatever the cap; return its slot,
-        or -1 if there is no memory for it."""
-        rank = now + RANK_SECONDS
-        number = self.table.add(src, seq, now, rank)
-        if number < 0 and self.table.count:
-            self._evict()
-            number = self.table.add(src, seq, now, rank)
-        if number >= 0:
-            self._set_sender(number, src, now)
-        return number
+    def start(self, src: bytes, seq: int, now: float) -> Source:
+        """Track a legal src that is neither tracked nor local from this datagram on, whatever the cap."""
+        source = Source(src, seq, now)
+        source.rank = now + RANK_SECONDS
+        self._set_sender(source, now)
+        self.table.add(source)
+        return source
 
-    def _place(self, number: int, seq: int, now: float, from_link: bool) -> int:
+    def _judge_out_of_order(self, source: Source, seq: int, now: float, from_link: bool) -> int:
         """Judge any seq but the next one of a source without gaps."""
-        at = self.memory.at(number)
-        last: int = at.last
+        last: int = source.last
         step = seq - last
         if step >= self._sanity:
-            if from_link and self._restarts.predates(self.memory.key(number), seq, now):
+            if from_link and self.restarts.predates(source.src, seq, now):
                 return DUPLICATE
-            self.reported.skip(self._source(number), seq, now)
-            self._new_epoch(number, seq)
+            self.reported.skip(source, seq, now)
+            self._new_epoch(source, seq)
             return ACCEPTED
         if step > 0:
-            self._advance(number, step, now)
+            self._advance(source, step, now)
             return ACCEPTED
-        verdict = self._backward(number, seq, now, from_link)
+        verdict = self._judge_backward(source, seq, now, from_link)
         if verdict == RESTART:
             self.counted.add("restarts")
-            self._restarts.remember(self.memory.key(number), max(now, at.heard), last)
-            self.reported.forget(self.memory.key(number))
-            self._new_epoch(number, seq)
+            self.restarts.remember(source.src, max(now, source.heard), last)
+            self.reported.forget(source.src)
+            self._new_epoch(source, seq)
         elif verdict == self._late:
-            self._mark(number, seq, verdict)
+            self._mark_seen(source, seq, verdict)
         return verdict
 
-    def _backward(self, number: int, seq: int, now: float, from_link: bool) -> int:
+    def _judge_backward(self, source: Source, seq: int, now: float, from_link: bool) -> int:
         """Return the verdict on a seq that is not above the last one."""
-        at = self.memory.at(number)
-        last: int = at.last
+        last: int = source.last
         back = last - seq
         by_clock = self._linked and not self._monotonic and is_clock(seq) and is_clock(last)
         careful = from_link or by_clock
         patience = LINK_PATIENCE if careful else self._horizon
-        if now - at.heard > patience or (back >= self._sanity and not careful):
+        if now - source.heard > patience or (back >= self._sanity and not careful):
             return REPLAYED if self._monotonic else RESTART
         if back >= self._sanity:
             return DUPLICATE
-        return self._late if seq < at.first or self.memory.absent(number) >> back & 1 else DUPLICATE
+        return self._late if seq < source.first or source.absent >> back & 1 else DUPLICATE
 
     def predict(self, src: bytes, seq: int, now: float) -> int:
         """Return the verdict that a datagram would get, or UNKNOWN_SENDER; changes nothing."""
-        number = self.find(src, 0, len(src))
-        if number >= 0:
-            at = self.memory.at(number)
-            return ACCEPTED if seq > at.last else self._backward(number, seq, now, False)
+        source = self.get(src)
+        if source is not None:
+            return ACCEPTED if seq > source.last else self._judge_backward(source, seq, now, False)
         if src == UNKNOWN_SRC:
             return UNKNOWN_SENDER
         return LOOPED if self.local.has(src) else ACCEPTED
 
-    def _advance(self, number: int, step: int, now: float) -> None:
+    def _advance(self, source: Source, step: int, now: float) -> None:
         """Move the window by ``step``; the seqs in between are missing."""
-        at = self.memory.at(number)
         passed = ((1 << (step - 1)) - 1) << 1
         fresh = step - 1
-        if self.reported.settled:
-            fresh = self.reported.pass_over(self._source(number), at.last + step)
-        missing = self.memory.missing(number) << step
+        if self.reported.closed:
+            fresh = self.reported.close_until(source, source.last + step)
+        missing = source.missing << step
         gone = (missing >> self._sanity).bit_count()
         if gone:
-            self._lose(number, gone)
-        at.last += step
-        absent = (self.memory.absent(number) << step | passed) & self._mask
-        self._set_window(number, absent, (missing | ((1 << fresh) - 1) << 1) & self._mask)
+            self._lose(source, gone)
+        source.last += step
+        absent = (source.absent << step | passed) & self._mask
+        source.set_window(absent, (missing | ((1 << fresh) - 1) << 1) & self._mask)
         if fresh:
             self.missing += fresh
-            last: int = at.last
-            self._open_gap(self.memory.source(number), last - fresh, last - 1, now)
-
-    def _set_window(self, number: int, absent: int, missing: int) -> None:
-        """Set which seqs were not seen. Where the system has no memory for them, they are lost, and all were seen."""
-        if not self.memory.set_window(number, absent, missing):
-            self._lose(number, missing.bit_count())
+            last: int = source.last
+            self._open_gap(source, last - fresh, last - 1, now)
 
     def _open_gap(self, source: Source, low: int, high: int, now: float) -> None:
         """Count what is missing of these seqs as lost after the horizon."""
@@ -309,18 +273,16 @@ class TrackerTable:
             self._close_gap()
         self._gaps.append((now + self._horizon, source, source.epoch, low, high))
 
-    def _mark(self, number: int, seq: int, verdict: int) -> None:
+    def _mark_seen(self, source: Source, seq: int, verdict: int) -> None:
         """Mark a seq as seen."""
-        at = self.memory.at(number)
         late = verdict == STALE
-        first: int = at.first
-        last: int = at.last
-        absent, missing = self.memory.absent(number), self.memory.missing(number)
+        first: int = source.first
+        last: int = source.last
+        absent, missing = source.absent, source.missing
         if seq < first:
             # Before the first seq. The seqs in between were not seen either, but are not missing.
-            self.memory.save(at)
             absent |= ((1 << (first - seq - 1)) - 1) << (last - first + 1)
-            at.first = seq
+            source.first = seq
         else:
             bit = 1 << (last - seq)
             absent ^= bit
@@ -330,36 +292,32 @@ class TrackerTable:
             else:
                 late = True
         if late:
-            self._sender_of[number].late += 1
-        self._set_window(number, absent, missing)
+            source.sender.late += 1
+        source.set_window(absent, missing)
 
-    def _new_epoch(self, number: int, seq: int) -> None:
-        at = self.memory.at(number)
-        self._lose_missing(number)
-        self.memory.save(at)
-        at.epoch += 1
-        at.first = at.last = seq
+    def _new_epoch(self, source: Source, seq: int) -> None:
+        self._lose_missing(source)
+        source.epoch += 1
+        source.first = source.last = seq
 
-    def _lose_missing(self, number: int) -> None:
+    def _lose_missing(self, source: Source) -> None:
         """Count all missing seqs of this epoch as lost; none is absent then."""
-        at = self.memory.at(number)
-        if at.absent_size:
-            missing = self.memory.missing(number)
-            if missing:
-                self._lose(number, missing.bit_count())
-            self.memory.set_window(number, 0, 0)
+        missing = source.missing
+        if missing:
+            self._lose(source, missing.bit_count())
+        source.window = None
 
-    def _lose(self, number: int, gone: int) -> None:
+    def _lose(self, source: Source, gone: int) -> None:
         """Count missing messages as lost."""
         self.missing -= gone
         self.counted.add("lost", gone)
-        self._sender_of[number].lost += gone
-        self.losses.add(self.memory.key(number), gone)
+        source.sender.lost += gone
+        self.losses.add(source.src, gone)
 
     def _lose_reported(self, source: Source, gone: int) -> None:
         """Count messages as lost that only a report has shown to be missing."""
         self.missing += gone
-        self._lose(source.number, gone)
+        self._lose(source, gone)
 
     def _count_jump(self) -> None:
         self.counted.add("jumps")
@@ -373,32 +331,28 @@ class TrackerTable:
     def _close_gap(self) -> None:
         """Count what is missing of the oldest gap as lost."""
         _, source, epoch, low, high = self._gaps.popleft()
-        if not source.valid or source.epoch != epoch:
+        if not source.tracked or source.epoch != epoch:
             return
-        number, last = source.number, source.last
-        back = last - high
-        missing = self.memory.missing(number)
+        back = source.last - high
+        missing = source.missing
         if not missing or back >= self._sanity:
             return
         late = missing & ((1 << (high - low + 1)) - 1) << back
         if late:
-            self._set_window(number, self.memory.absent(number), missing ^ late)
-            self._lose(number, late.bit_count())
+            source.set_window(source.absent, missing ^ late)
+            self._lose(source, late.bit_count())
 
     def _evict(self) -> None:
-        number = self.table.oldest()
-        if number:
-            self._remove(number)
+        oldest = self.table.oldest()
+        if oldest is not None:
+            self._remove(oldest)
             self.counted.add("evicted")
 
-    def _remove(self, number: int) -> None:
-        self._lose_missing(number)
-        self.reported.forget(self.memory.key(number))
-        self.table.remove(number)
-        senders = self._sender_of
-        senders[number] = NO_SENDER
-        while senders and senders[-1] is NO_SENDER:
-            senders.pop()
+    def _remove(self, source: Source) -> None:
+        self._lose_missing(source)
+        self.reported.forget(source.src)
+        self.table.remove(source)
+        source.sender = NO_SENDER
 
     def sweep(self, now: float) -> bool:
         """Count old gaps as losses and remove expired trackers and identities; True if more can be done now. Cheap;
@@ -407,39 +361,27 @@ class TrackerTable:
 
     def _sweep_one(self, now: float) -> bool:
         """Do one thing that is due; False if there is none."""
-        mine = self.memory.start()
-        more = self._do_one(now)
-        if mine:
-            self.memory.commit()
-        return more
-
-    def _do_one(self, now: float) -> bool:
         if self._gaps and self._gaps[0][0] <= now:
             self._close_gap()
-        elif self.local.sweep(now) or self._restarts.sweep(now) or self.reported.sweep(self.get, now):
+        elif self.local.sweep(now) or self.restarts.sweep(now) or self.reported.sweep(self.get, now):
             pass
         elif self.table.count > self._max:
             self._evict()
         else:
-            number = self.table.oldest()
+            oldest = self.table.oldest()
             # The order is at most RANK_SECONDS late, so the next source is hardly older.
-            if not number or self.memory.source(number).heard + self._expire > now:
+            if oldest is None or oldest.heard + self._expire > now:
                 return False
-            self.forget(self.memory.source(number))
+            self.forget(oldest)
         return True
 
-    def _open_gap_for_all(self, source: Source, now: float) -> None:
+    def _open_gap_for_all(self, source: Source, missing: int, now: float) -> None:
         """Open one gap for all that is missing of a source."""
-        missing = source.missing
-        if missing:
-            low, high = missing.bit_length() - 1, (missing & -missing).bit_length() - 1
-            self._open_gap(source, source.last - low, source.last - high, now)
+        low, high = missing.bit_length() - 1, (missing & -missing).bit_length() - 1
+        self._open_gap(source, source.last - low, source.last - high, now)
 
     def drop(self, src: bytes) -> None:
         """Remove a tracker without counting it as expired."""
-        number = self.find(src, 0, len(src))
-        if number >= 0:
-            mine = self.memory.start()
-            self._remove(number)
-            if mine:
-                self.memory.commit()
+        source = self.get(src)
+        if source is not None:
+            self._remove(source)

@@ -14,14 +14,13 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from bccnd.core.observing.counters import NamedCounts
+from bccnd.core.tracking.capped_dict import CappedDict
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.persistent_dict import PersistentDict
-from bccnd.core.tracking.source_table import ALIVE as ALIVE
-from bccnd.core.tracking.source_table import DEAD as DEAD
-from bccnd.core.tracking.source_table import SILENT as SILENT
-from bccnd.core.tracking.source_table import UNWATCHED as UNWATCHED
-from bccnd.native.memory import slot_layout as layout
-from bccnd.native.memory.source_view import Source
+from bccnd.core.tracking.source import ALIVE as ALIVE
+from bccnd.core.tracking.source import DEAD as DEAD
+from bccnd.core.tracking.source import SILENT as SILENT
+from bccnd.core.tracking.source import UNWATCHED as UNWATCHED
+from bccnd.core.tracking.source import Source
 
 STATE_NAMES: Final = ("", "alive", "silent", "dead")
 
@@ -80,11 +79,9 @@ class Liveness:
         self._resumed = float("-inf")
         self.changes: list[Change] = []
         #: deaths, heartbeats ignored because too many sources are watched, and deaths evicted from `dead`
-        self.counted = NamedCounts(sources.memory, "liveness", ("deaths", "unwatched", "dead_evicted"))
+        self.counted = NamedCounts(("deaths", "unwatched", "dead_evicted"))
         #: by src, the latest last
-        self.dead = PersistentDict(
-            sources.memory, layout.DEATH, "=ddd", Death, MAX_DEAD, partial(self.counted.add, "dead_evicted")
-        )
+        self.dead: CappedDict[bytes, Death] = CappedDict(MAX_DEAD, partial(self.counted.add, "dead_evicted"))
         self.configure(rules)
 
     def configure(self, rules: HeartbeatRules) -> None:
@@ -112,7 +109,7 @@ class Liveness:
         if source.state == UNWATCHED:
             source.interval = self.interval
             # Also learns an interval that is so long that the source dies between heartbeats.
-            before = self.dead.remove(source.src)
+            before = self.dead.pop(source.src, None)
             if before is not None:
                 source.gap = before.gap
                 self._learn(source, now - before.beat)
@@ -171,7 +168,7 @@ class Liveness:
         return False
 
     def _check(self, source: Source, now: float) -> None:
-        if not source.valid:  # evicted or expired in the meantime
+        if not source.tracked:  # evicted or expired in the meantime
             return
         source.interval = max(source.interval, self.interval)
         sign = max(source.heard, self._listening_since)
@@ -199,17 +196,16 @@ class Liveness:
         else:
             self._sources.forget(source)
 
-    def load(self, now: float) -> None:
-        """Continue with the sources of the daemon before, once `TrackerTable.load` has; silence counts from now on."""
-        self.dead.load()
+    def resume(self, now: float) -> None:
+        """Continue with the sources of the daemon before, once the trackers have; silence counts from now on."""
         self._tick = int(now / TICK)
         self._swept = self._listening_since = self._resumed = now
         for source in self._sources.all():
             if source.state == UNWATCHED:
                 continue
             if source.state not in (ALIVE, SILENT) or self._entries >= self._sources.rules.max_sources:
+                self._sources.table.silent -= source.state == SILENT
                 source.state = UNWATCHED
                 self.counted.add("unwatched")
                 continue
-            self._sources.table.silent += source.state == SILENT
             self._schedule(source, now, now + self._patience(source))

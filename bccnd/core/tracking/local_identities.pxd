@@ -14,13 +14,11 @@ cdef class LocalIdentity:
 
     cdef object next_seq(self, object clock_us)
     cdef use(self, object seq, object following)
-    cdef resume(self, object seq)
     cdef bint has_sent(self) except -1
 
 
 cdef class LocalIdentities:
     cdef dict _by_src
-    cdef object _kept
     cdef readonly object _released
     cdef NamedCounts _counted
 

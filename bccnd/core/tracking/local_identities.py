@@ -1,7 +1,6 @@
 """The identities of this host's programs, and for a while those that they had: datagrams under them are its own.
 
-Invariant: the table has a cap, and evictions are counted. Identities are records in the memory that may outlive the
-process.
+Invariant: the table has a cap, and evictions are counted.
 """
 
 from __future__ import annotations
@@ -10,16 +9,9 @@ from collections import deque
 from typing import Final
 
 from bccnd.core.observing.counters import NamedCounts
-from bccnd.core.tracking.record_table import RecordTable
-from bccnd.core.wire.bccn1 import MAX_SEQ
-from bccnd.native.memory import slot_layout as layout
-from bccnd.native.memory.slots import SlotMemory
 
 #: local identities that were released, whose last broadcasts may still arrive
 MAX_RELEASED: Final = 65_536
-#: seqs that may have been used beyond those known, under an identity that the daemon before had in use. Seqs follow
-#: the wall clock, but are ahead of it where that was set back; a seq that is used twice loses a message.
-SPARE: Final = 1 << 20
 
 
 class LocalIdentity:
@@ -53,14 +45,6 @@ class LocalIdentity:
                 self.first = seq
         self.next = following
 
-    def resume(self, seq: int) -> None:
-        """Continue at ``seq`` or above, because the daemon before used the seqs below it."""
-        self.first = 0
-        self.next = max(self.next, seq) if self.started else seq
-        if not self.started:
-            self.run = seq
-        self.started = True
-
     def has_sent(self) -> bool:
         """Whether its clients have used a seq."""
         return self.started and self.next > self.run
@@ -70,25 +54,23 @@ class LocalIdentities:
     """Local identities by src. ``counted`` counts ``conflicts``, datagrams under a local identity that this host has
     not sent, and ``own_evicted``, identities removed before they expired."""
 
-    def __init__(self, memory: SlotMemory, counted: NamedCounts) -> None:
+    def __init__(self, counted: NamedCounts) -> None:
         self._by_src: dict[bytes, LocalIdentity] = {}
-        self._kept = RecordTable(memory, layout.IDENTITY, "=dQQ")
         self._released: deque[tuple[float, bytes]] = deque()
         self._counted = counted
 
-    def load(self, until: float, clock_us: int) -> None:
-        """Continue with what the memory has from the daemon before, ``until`` some time, since broadcasts wait in the
-        sockets meanwhile.
-
-        Of those that were in use the last seq is not known: it is taken to be below ``clock_us`` (wall clock in
-        microseconds), or the last known one, plus `SPARE`.
-        """
-        for src, (ends, first, following) in list(self._kept.load()):
-            if ends == float("inf"):
-                following = max(following, clock_us) + SPARE
-            own = self._by_src[src] = LocalIdentity()
-            own.first, own.next = first, following
+    def resume(self, src: bytes, first: int, following: int, run: int, started: bool, until: float) -> None:
+        """Continue with the seqs of an identity of the daemon before, also of one that has clients again. Without
+        clients it is released, and its last broadcasts may arrive until a time."""
+        own = self._by_src.setdefault(src, LocalIdentity())
+        own.first, own.next, own.run = first, following, run
+        own.started = started and own.users > 0
+        if not own.users:
             self.release(src, until)
+
+    def used(self) -> list[tuple[bytes, LocalIdentity]]:
+        """Return the identities under which seqs were used."""
+        return [(src, own) for src, own in self._by_src.items() if own.next]
 
     def has(self, src: bytes) -> bool:
         return src in self._by_src
@@ -104,7 +86,6 @@ class LocalIdentities:
         own = self._by_src.setdefault(src, LocalIdentity())
         own.until = float("inf")
         own.started = False
-        self._keep(src, own)
         return own
 
     def release(self, src: bytes, until: float) -> None:
@@ -116,17 +97,12 @@ class LocalIdentities:
             if len(self._released) > MAX_RELEASED:
                 self._counted.add("own_evicted")
                 self._expire()
-            self._keep(src, own)
-
-    def _keep(self, src: bytes, own: LocalIdentity) -> None:
-        self._kept.put(src, own.until, own.first, min(own.next, MAX_SEQ))
 
     def _expire(self) -> None:
         until, src = self._released.popleft()
         own = self._by_src.get(src)
         if own is not None and own.until == until:
             del self._by_src[src]
-            self._kept.drop(src)
 
     def sweep(self, now: float) -> bool:
         """Remove one identity that has expired; False if there is none."""

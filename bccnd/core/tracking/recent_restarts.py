@@ -1,7 +1,6 @@
 """The last restart of each source, for as long as links may bring copies from before it.
 
-Invariant: the table has a cap, and evictions are counted. Restarts are records in the memory that may outlive the
-process.
+Invariant: the table has a cap, and evictions are counted.
 """
 
 from __future__ import annotations
@@ -10,15 +9,13 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from bccnd.core.observing.counters import NamedCounts
-from bccnd.core.tracking.persistent_dict import PersistentDict
-from bccnd.native.memory import slot_layout as layout
-from bccnd.native.memory.slots import SlotMemory
+from bccnd.core.tracking.capped_dict import CappedDict
 
 #: restarts remembered
 MAX_RESTARTS: Final = 4096
 
 
-class _Restart(NamedTuple):
+class Restart(NamedTuple):
     """When a source has restarted, and its last seq before."""
 
     when: float
@@ -28,29 +25,24 @@ class _Restart(NamedTuple):
 class RecentRestarts:
     """Restarts of the last ``patience`` seconds, by src, the oldest first; ``counted`` counts ``restarts_evicted``."""
 
-    def __init__(self, memory: SlotMemory, counted: NamedCounts, patience: float) -> None:
+    def __init__(self, counted: NamedCounts, patience: float) -> None:
         self._patience = patience
-        evicted = partial(counted.add, "restarts_evicted")
-        self._by_src = PersistentDict(memory, layout.ENDED, "=dQ", _Restart, MAX_RESTARTS, evicted)
-
-    def load(self) -> None:
-        """Continue with what the memory has from the daemon before."""
-        self._by_src.load()
+        self.by_src: CappedDict[bytes, Restart] = CappedDict(MAX_RESTARTS, partial(counted.add, "restarts_evicted"))
 
     def remember(self, src: bytes, when: float, last: int) -> None:
         """Remember that a source has restarted; ``last`` is its last seq before."""
-        self._by_src.put(src, _Restart(when, last))
+        self.by_src.put(src, Restart(when, last))
 
     def predates(self, src: bytes, seq: int, now: float) -> bool:
         """Whether a seq may be from before the last restart."""
-        when, last = self._by_src.get(src, (0.0, -1))
+        when, last = self.by_src.get(src, (0.0, -1))
         return seq <= last and now - when <= self._patience
 
     def sweep(self, now: float) -> bool:
         """Forget the oldest restart if no copy from before it can come any more; False if there is none."""
-        for src, (when, _) in self._by_src.items():
+        for src, (when, _) in self.by_src.items():
             if now - when > self._patience:
-                self._by_src.remove(src)
+                self.by_src.pop(src)
                 return True
             break
         return False

@@ -15,11 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from bccnd.core.tracking.capped_dict import CappedDict
 from bccnd.core.tracking.explained_holes import is_explained, rate_of_run
-from bccnd.core.tracking.persistent_dict import PersistentDict
 from bccnd.core.tracking.sender_counts import SenderCounts
-from bccnd.native.memory import slot_layout as layout
-from bccnd.native.memory.slots import SlotMemory
 
 #: numbers that a source can use in a second, and at once: a report of more is not believed
 MAX_SEQS_A_SECOND: Final = 2_000_000
@@ -31,7 +29,7 @@ _MICROSECONDS: Final = 1_000_000
 #: sources with holes that wait, holes of one source, and sources whose last numbers were counted as lost
 MAX_HOLES: Final = 4096
 MAX_HOLES_OF_SOURCE: Final = 16
-MAX_SETTLED: Final = 65_536
+MAX_CLOSED: Final = 65_536
 #: checks that wait for the horizon: a further one replaces the oldest
 MAX_DUE: Final = 65_536
 
@@ -93,7 +91,7 @@ class _Due(NamedTuple):
     last: int
 
 
-class _Settled(NamedTuple):
+class Closed(NamedTuple):
     """What was counted as lost of a source, up to ``until``; ``passed`` is the number up to which it has gone on since:
     what arrived in between was late."""
 
@@ -105,54 +103,50 @@ class ReportedLoss(Generic[S]):
     """Losses of tracked sources that reports show. ``lose`` counts messages of a source as lost, ``jumped`` a hole that
     no report explains; ``is_reported`` says whether the sender of a source tells its numbers."""
 
-    def __init__(self, lose: Callable[[S, int], None], jumped: Callable[[], None], memory: SlotMemory) -> None:
+    def __init__(self, lose: Callable[[S, int], None], jumped: Callable[[], None]) -> None:
         self._lose = lose
         self._jumped = jumped
         self.is_reported: Callable[[bytes], bool] = lambda _src: False
-        #: by src; the next daemon finds it in ``memory``, so that it counts nothing again
-        self.settled = PersistentDict(memory, layout.SETTLED, "=QQ", _Settled, MAX_SETTLED)
+        #: by src
+        self.closed: CappedDict[bytes, Closed] = CappedDict(MAX_CLOSED)
         #: by src, the one whose last hole has waited longest at the front
         self._holes: dict[bytes, list[Hole]] = {}
         #: the last hole of each source without reports, the one to be decided first at the front
         self._rated: dict[bytes, _RatedHole] = {}
         self._due: deque[_Due] = deque()
 
-    def load(self) -> None:
-        """Continue with what the daemon before has counted."""
-        self.settled.load()
-
-    def settled_up_to(self, source: S) -> int:
+    def closed_up_to(self, source: S) -> int:
         """Return the number up to which all that has not arrived was counted as lost, at least the last one."""
-        settled = self.settled.get(source.src)
-        return source.last if settled is None else max(source.last, settled.until)
+        closed = self.closed.get(source.src)
+        return source.last if closed is None else max(source.last, closed.until)
 
     def _count_late(self, source: S) -> None:
         """Count what has arrived after it was counted as lost, as the next number each time."""
-        settled = self.settled.get(source.src)
-        if settled is not None:
-            passed = min(source.last, settled.until)
-            if passed > settled.passed:
-                source.sender.late += passed - settled.passed
-                self.settled.replace(source.src, _Settled(passed, settled.until))
-            if passed == settled.until:
-                self.settled.remove(source.src)
+        closed = self.closed.get(source.src)
+        if closed is not None:
+            passed = min(source.last, closed.until)
+            if passed > closed.passed:
+                source.sender.late += passed - closed.passed
+                self.closed[source.src] = Closed(passed, closed.until)
+            if passed == closed.until:
+                del self.closed[source.src]
 
-    def pass_over(self, source: S, seq: int) -> int:
+    def close_until(self, source: S, seq: int) -> int:
         """Take a source's step forward to ``seq``, before its tracker does; return how many of the numbers in between
         were not yet counted as lost."""
         self._count_late(source)
-        settled = self.settled.get(source.src)
-        if settled is None:
+        closed = self.closed.get(source.src)
+        if closed is None:
             return seq - source.last - 1
-        self.settled.replace(source.src, _Settled(min(seq, settled.until), settled.until))
-        if seq <= settled.until:
+        self.closed[source.src] = Closed(min(seq, closed.until), closed.until)
+        if seq <= closed.until:
             source.sender.late += 1
-        return max(0, seq - 1 - settled.until)
+        return max(0, seq - 1 - closed.until)
 
     def skip(self, source: S, seq: int, now: float) -> None:
         """Take a jump of a source to ``seq``, before its tracker does."""
         self._decide(source)
-        fresh = self.pass_over(source, seq)
+        fresh = self.close_until(source, seq)
         if not fresh:
             return
         if not self.is_reported(source.src):
@@ -209,7 +203,7 @@ class ReportedLoss(Generic[S]):
             self._holes[source.src] = waiting
         else:
             self._holes.pop(source.src, None)
-        tail = last if first <= source.last < last and self.settled_up_to(source) < last else 0
+        tail = last if first <= source.last < last and self.closed_up_to(source) < last else 0
         if explained or tail:
             self._due.append(_Due(now + horizon, source.src, source.epoch, explained, tail))
             if len(self._due) > MAX_DUE:
@@ -227,7 +221,7 @@ class ReportedLoss(Generic[S]):
         for src, due in ends.items():
             source = get(src)
             if source is not None and source.epoch == due.epoch:
-                missing += max(0, due.last - self.settled_up_to(source))
+                missing += max(0, due.last - self.closed_up_to(source))
         return missing
 
     def sweep(self, get: Callable[[bytes], S | None], now: float) -> bool:
@@ -265,13 +259,13 @@ class ReportedLoss(Generic[S]):
 
     def _count(self, source: S, due: _Due) -> None:
         lost = due.holes
-        settled = self.settled_up_to(source)
-        if due.last > settled and due.epoch == source.epoch:
-            lost += due.last - settled
+        closed = self.closed_up_to(source)
+        if due.last > closed and due.epoch == source.epoch:
+            lost += due.last - closed
             self._count_late(source)
-            before = self.settled.get(source.src)
+            before = self.closed.get(source.src)
             passed = source.last if before is None else before.passed
-            self.settled.put(source.src, _Settled(passed, due.last))
+            self.closed.put(source.src, Closed(passed, due.last))
         if lost:
             self._lose(source, lost)
 
@@ -281,7 +275,7 @@ class ReportedLoss(Generic[S]):
 
     def forget(self, src: bytes) -> None:
         """Forget a source that is not tracked any more."""
-        self.settled.remove(src)
+        self.closed.pop(src, None)
         self._give_up(src)
         self._forget_measurement(src)
 

@@ -1,34 +1,22 @@
 cimport cython
-from bccnd.native.memory.slots cimport SlotMemory
-from bccnd.native.memory.source_view cimport Source
-from bccnd.native.memory.undo_memory cimport SlotPointer
-
-cdef int _SOURCE
+from bccnd.core.tracking.source cimport Source
+from bccnd.native.buffers.dict_by_slice cimport Index
 
 
 @cython.final
 cdef class SourceTable:
-    cdef readonly SlotMemory memory
+    cdef readonly Index by_src
     cdef readonly Py_ssize_t count
     cdef public Py_ssize_t silent
+    cdef Source _oldest
+    cdef Source _newest
 
-    @cython.locals(ends=SlotPointer)
-    cdef _link_ends(self)
-    @cython.locals(memory=SlotMemory, number=Py_ssize_t, at=SlotPointer)
-    cpdef Py_ssize_t add(self, bytes src, unsigned long long seq, double now, double rank) except -2
-    @cython.locals(at=SlotPointer)
-    cpdef remove(self, Py_ssize_t number)
-    cpdef touch(self, Py_ssize_t number)
-    @cython.locals(memory=SlotMemory, ends=SlotPointer, at=SlotPointer, last=SlotPointer)
-    cdef _link(self, Py_ssize_t number)
-    @cython.locals(memory=SlotMemory, at=SlotPointer, older=SlotPointer, newer=SlotPointer)
-    cdef _unlink(self, Py_ssize_t number)
-    @cython.locals(memory=SlotMemory, number=Py_ssize_t, at=SlotPointer)
-    cpdef load(self)
-    @cython.locals(
-        memory=SlotMemory, alive=Py_ssize_t, silent=Py_ssize_t, new=Py_ssize_t, old=Py_ssize_t,
-        ends=SlotPointer, newer=SlotPointer, older=SlotPointer,
-    )
+    cpdef add(self, Source source)
+    cpdef remove(self, Source source)
+    cpdef touch(self, Source source)
+    cdef _link(self, Source source)
+    @cython.locals(older=Source, newer=Source)
+    cdef _unlink(self, Source source)
+    @cython.locals(alive=Py_ssize_t, silent=Py_ssize_t, newer=Source, older=Source)
     cpdef Py_ssize_t count_heard_since(self, double since, double lag) except -1
-    @cython.locals(ends=SlotPointer)
-    cpdef Py_ssize_t oldest(self) except -1
+    cpdef Source oldest(self)

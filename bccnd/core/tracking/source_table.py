@@ -1,110 +1,78 @@
-"""The tracked sources, by src and by when they were last heard, in slots of memory that may outlive the process.
+"""The tracked sources, by src and by when they were last heard.
 
-Invariant: no call takes longer with more sources; the order is a linked list through the slots.
+Invariant: no call takes longer with more sources; the order is a linked list through them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-from bccnd.native.memory import slot_layout as layout
-from bccnd.native.memory.slots import SlotMemory
-from bccnd.native.memory.source_view import Source
-
-_SOURCE = layout.SOURCE
-
-#: states of a source: see liveness.py. Not watched: no heartbeat was received yet
-UNWATCHED: Final = 0
-ALIVE: Final = 1
-SILENT: Final = 2
-DEAD: Final = 3
+from bccnd.core.tracking.source import SILENT, Source
+from bccnd.native.buffers.dict_by_slice import Index
 
 
 class SourceTable:
-    """All sources, from the one silent for longest to the one heard last. Slot 0 is both ends of the list."""
+    """All sources, from the one silent for longest to the one heard last. ``expected`` is their approximate number."""
 
-    def __init__(self, memory: SlotMemory) -> None:
-        self.memory = memory
+    def __init__(self, expected: int = 0) -> None:
+        self.by_src = Index(expected)
         self.count = 0
         #: the number of sources in that state
         self.silent = 0
-        self._link_ends()
-
-    def _link_ends(self) -> None:
-        ends = self.memory.at(0)
-        ends.older = ends.newer = 0
+        self._oldest: Source | None = None
+        self._newest: Source | None = None
 
     def __len__(self) -> int:
         return self.count
 
-    def add(self, src: bytes, seq: int, now: float, rank: float) -> int:
-        """Add a new source as the newest; return its slot, or -1 if there is no memory for it."""
-        memory = self.memory
-        number = memory.take(_SOURCE, src)
-        if number >= 0:
-            at = memory.at(number)
-            at.first = at.last = seq
-            at.epoch = 1
-            at.heard = now
-            at.rank = rank
-            memory.index(number)
-            self._link(number)
-            self.count += 1
-        return number
+    def add(self, source: Source) -> None:
+        """Add a source as the newest."""
+        self.by_src.put(source.src, source)
+        self._link(source)
+        self.count += 1
+        self.silent += source.state == SILENT
 
-    def remove(self, number: int) -> None:
-        at = self.memory.at(number)
-        if at.state == SILENT:
-            self.silent -= 1
-        self.memory.unindex(number)
-        self._unlink(number)
-        self.memory.free(number)
+    def remove(self, source: Source) -> None:
+        self.silent -= source.state == SILENT
+        self.by_src.pop(source.src)
+        self._unlink(source)
+        source.tracked = False
         self.count -= 1
 
-    def touch(self, number: int) -> None:
+    def touch(self, source: Source) -> None:
         """Make a source the newest."""
-        self._unlink(number)
-        self._link(number)
+        if source is not self._newest:
+            self._unlink(source)
+            self._link(source)
 
-    # The list is made anew by each daemon: its links are not saved before they change.
+    def _link(self, source: Source) -> None:
+        source.older, source.newer = self._newest, None
+        if self._newest is None:
+            self._oldest = source
+        else:
+            self._newest.newer = source
+        self._newest = source
 
-    def _link(self, number: int) -> None:
-        memory = self.memory
-        ends, at = memory.at(0), memory.at(number)
-        last = memory.at(ends.older)
-        at.older, at.newer = ends.older, 0
-        last.newer = ends.older = number
-
-    def _unlink(self, number: int) -> None:
-        memory = self.memory
-        at = memory.at(number)
-        older, newer = memory.at(at.older), memory.at(at.newer)
-        older.newer, newer.older = at.newer, at.older
-
-    def load(self) -> None:
-        """Order the sources that the memory has by ``rank``."""
-        memory = self.memory
-        numbers = memory.numbers(_SOURCE)
-        ranks = {}
-        for number in numbers:
-            at = memory.at(number)
-            ranks[number] = at.rank
-        for number in sorted(numbers, key=ranks.__getitem__):
-            self._link(number)
-        self.count = len(numbers)
+    def _unlink(self, source: Source) -> None:
+        older, newer = source.older, source.newer
+        if older is None:
+            self._oldest = newer
+        else:
+            older.newer = newer
+        if newer is None:
+            self._newest = older
+        else:
+            newer.older = older
+        source.older = source.newer = None
 
     def count_heard_since(self, since: float, lag: float) -> int:
         """Count the sources heard since a time; the order lags by up to ``lag`` seconds.
 
         Counts from both ends at once, since usually nearly all sources are alive, or nearly none.
         """
-        memory = self.memory
         alive = silent = 0
-        ends = memory.at(0)
-        new, old = ends.older, ends.newer
-        while new:
-            newer, older = memory.at(new), memory.at(old)
+        newer, older = self._newest, self._oldest
+        while newer is not None and older is not None:
             if newer.heard >= since:
                 alive += 1
             elif newer.rank < since:
@@ -113,18 +81,23 @@ class SourceTable:
                 silent += 1
             elif older.rank - lag >= since:
                 return self.count - silent
-            new, old = newer.older, older.newer
+            newer, older = newer.older, older.newer
         return alive
 
-    def oldest(self) -> int:
-        """Return the source silent for longest; 0 if there is none."""
-        ends = self.memory.at(0)
-        return ends.newer
+    def oldest(self) -> Source | None:
+        """Return the source silent for longest; None if there is none."""
+        return self._oldest
+
+    def oldest_first(self) -> Iterator[Source]:
+        """Iterate from the oldest; the order must not change meanwhile."""
+        source = self._oldest
+        while source is not None:
+            yield source
+            source = source.newer
 
     def newest_first(self) -> Iterator[Source]:
         """Iterate from the newest; the order must not change meanwhile."""
-        number = self.memory.source(0).older
-        while number:
-            source = self.memory.source(number)
+        source = self._newest
+        while source is not None:
             yield source
-            number = source.older
+            source = source.older

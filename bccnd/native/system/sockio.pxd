@@ -64,15 +64,14 @@ cdef class Sender:
 
     cpdef load(self, list packets)
     cpdef Py_ssize_t send(self, int fd)
-    cpdef int one(self, int fd, bytes packet, long weight=*) noexcept
-    cpdef int waited(self, int fd, bytes packet, long weight, unsigned long long length) noexcept
+    cpdef int send_one(self, int fd, bytes packet) noexcept
 
 
 cdef class BroadcastSender:
     cdef int _fd
     cdef bytes _packed
 
-    cpdef int cast(self, bytes datagram) noexcept
+    cpdef int broadcast(self, bytes datagram) noexcept
 
 
 cdef class PacketReceiver:
@@ -80,5 +79,5 @@ cdef class PacketReceiver:
     cdef char *_data
     cdef Py_ssize_t _room
 
-    cpdef Py_ssize_t receive(self, int fd, long long number) except -2
+    cpdef Py_ssize_t receive(self, int fd) except -2
     cpdef bytes packet(self, Py_ssize_t size)

@@ -108,22 +108,18 @@ class Sender:
     def send(self, fd: int) -> int:
         """Send the loaded packets; return how many were sent before the first failure."""
         for count, packet in enumerate(self._packets):
-            if self.one(fd, packet):
+            if self.send_one(fd, packet):
                 return count
         return len(self._packets)
 
-    def one(self, fd: int, packet: bytes, weight: int = 1) -> int:  # noqa: ARG002
-        """Send a packet of ``weight`` messages; return 0 or the errno."""
+    def send_one(self, fd: int, packet: bytes) -> int:
+        """Send a packet; return 0 or the errno."""
         try:
             # cheaper than socket.send
             os.write(fd, packet)
         except OSError as error:
             return error.errno or errno.EIO
         return 0
-
-    def waited(self, fd: int, packet: bytes, weight: int, length: int) -> int:  # noqa: ARG002
-        """Send a packet from a client's queue, whose log was ``length`` bytes long before; return 0 or the errno."""
-        return self.one(fd, packet, weight)
 
 
 class BroadcastSender:
@@ -133,7 +129,7 @@ class BroadcastSender:
         self._sock = sock
         self._to = to
 
-    def cast(self, datagram: bytes) -> int:
+    def broadcast(self, datagram: bytes) -> int:
         """Send a datagram; return 0 or the errno."""
         try:
             self._sock.sendto(datagram, self._to)
@@ -149,8 +145,8 @@ class PacketReceiver:
         # one byte more than the ceiling, to detect longer ones
         self._view = memoryview(bytearray(largest + 1))
 
-    def receive(self, fd: int, number: int) -> int:  # noqa: ARG002
-        """Receive the next packet of client ``number`` and return its size: 0 for an empty one and at the end, -1 if
+    def receive(self, fd: int) -> int:
+        """Receive the next packet of a client and return its size: 0 for an empty one and at the end, -1 if
         there is none. Raises OSError."""
         try:
             return os.readv(fd, [self._view])

@@ -134,13 +134,10 @@ cdef class Sender:
             sent += now
         return sent
 
-    cpdef int one(self, int fd, bytes packet, long weight=1) noexcept:
+    cpdef int send_one(self, int fd, bytes packet) noexcept:
         if c_send(fd, PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet), MSG_DONTWAIT | MSG_NOSIGNAL) < 0:
             return errno
         return 0
-
-    cpdef int waited(self, int fd, bytes packet, long weight, unsigned long long length) noexcept:
-        return self.one(fd, packet, weight)
 
 
 cdef class BroadcastSender:
@@ -150,7 +147,7 @@ cdef class BroadcastSender:
         self._fd = sock.fileno()
         self._packed = packed
 
-    cpdef int cast(self, bytes datagram) noexcept:
+    cpdef int broadcast(self, bytes datagram) noexcept:
         if c_sendto(
             self._fd, PyBytes_AS_STRING(datagram), <size_t> PyBytes_GET_SIZE(datagram), MSG_DONTWAIT | MSG_NOSIGNAL,
             <const sockaddr *> PyBytes_AS_STRING(self._packed), <socklen_t> PyBytes_GET_SIZE(self._packed)
@@ -167,7 +164,7 @@ cdef class PacketReceiver:
         self._data = PyByteArray_AS_STRING(self._buffer)
         self._room = largest + 1
 
-    cpdef Py_ssize_t receive(self, int fd, long long number) except -2:
+    cpdef Py_ssize_t receive(self, int fd) except -2:
         cdef ssize_t size = c_recv(fd, self._data, <size_t> self._room, MSG_DONTWAIT)
         if size < 0:
             if errno == EAGAIN:

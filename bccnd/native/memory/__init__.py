@@ -1,1 +1,0 @@
-"""Primitives on memory that may outlive the process: slots, counters, the input in progress."""

@@ -1,1 +1,0 @@
-"""Files that released versions have written, and the program that records a daemon's state."""
