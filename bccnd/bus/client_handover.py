@@ -12,11 +12,11 @@ from bccnd import log
 from bccnd.bus.clients.client import Client
 from bccnd.bus.clients.registry import BUG
 from bccnd.bus.server import Bus
+from bccnd.core.formats.image_sections import BYTES, Column, Section
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
 from bccnd.handover.descriptor_store import DescriptorStore, StoredClient
-from bccnd.handover.image import BYTES, Column, Section
 
 #: the kind of the sections of clients
 CLIENT: Final = "client"

@@ -36,6 +36,7 @@ from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.tracker_image import resume_trackers
 from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.core.wire import frames
 from bccnd.core.wire.identity_format import identity, tagged
@@ -149,7 +150,14 @@ class Daemon:
         self.sources.senders.configure(settings.reports.max_hosts)
         self.liveness = Liveness(self.sources, settings.heartbeat, time.monotonic())
         self.anonymous = AnonymousDedup(settings.dedup.horizon)
-        takeover.resume_trackers(self._left, self.sources, self.anonymous, self.liveness)
+        resume_trackers(
+            self._left.sections,
+            self.sources,
+            self.anonymous,
+            self.liveness,
+            time.monotonic(),
+            ordered=not self._left.after_crash,
+        )
         self.routes: Routes[int] = Routes(dialect)
         self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon)
         store = self._store

@@ -10,30 +10,26 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
 from bccnd import log
 from bccnd.bus import client_handover
 from bccnd.bus.server import Bus
+from bccnd.core.formats.image_sections import BYTES, Section, table
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
-from bccnd.core.tracking.liveness import Death, Liveness
-from bccnd.core.tracking.recent_restarts import Restart
-from bccnd.core.tracking.reported_loss import Closed
-from bccnd.core.tracking.tracker_image import MISSING, pack_sources, resume_sources
+from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.tracker_image import source_section, tracker_sections
 from bccnd.handover.descriptor_store import DescriptorStore
-from bccnd.handover.image import BYTES, BadImage, Section
+from bccnd.handover.image import BadImage
 from bccnd.monitoring.service_status import count_of
 from bccnd.net.loop import Loop
 from bccnd.net.segment import Segment
 from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
 
-#: sources in one section of the image
-CHUNK: Final = 4096
 #: seconds between two steps of writing trackers while the daemon runs
 STEP_PAUSE: Final = 0.002
 #: descriptors stored beside those of clients: the host, the image, trackers twice
@@ -90,27 +86,6 @@ def read_left(store: DescriptorStore | None, *, monotonic: bool) -> Left:
     for section in sections:
         left.sections.setdefault(section.kind, []).append(section)
     return left
-
-
-# -- trackers
-
-
-def resume_trackers(left: Left, sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness) -> None:
-    """Continue with the sources. No identity may be in use yet."""
-    now = time.monotonic()
-    rows = [row for section in left.of("sources") for row in section.rows(**MISSING)]
-    if left.after_crash:  # they were not written in the order in which they were heard
-        heard = list(MISSING).index("heard")
-        rows.sort(key=lambda row: float(row[heard]))
-    resume_sources(sources, rows, now)
-    for src, when, last in left.one("restarts").rows(src=b"", when=0.0, last=0):
-        sources.restarts.by_src.put(src, Restart(when, last))
-    for src, passed, until in left.one("closed").rows(src=b"", passed=0, until=0):
-        sources.reported.closed.put(src, Closed(passed, until))
-    for src, heard, beat, gap in left.one("dead").rows(src=b"", heard=0.0, beat=0.0, gap=0.0):
-        liveness.dead.put(src, Death(heard, beat, gap))
-    anonymous.resume(left.one("anonymous").rows(key=b"", when=0.0))
-    liveness.resume(now)
 
 
 def resume_sending(left: Left, repeater: Repeater, ingress: Ingress) -> None:
@@ -170,22 +145,13 @@ def image(
     segments: Sequence[Segment],
 ) -> Iterator[Section]:
     """Yield all that the next daemon continues from."""
-    sweep = sources.table.oldest_first()
-    while chunk := list(islice(sweep, CHUNK)):
-        yield Section("sources", columns=pack_sources(chunk))
-    restarts = [(src, *one) for src, one in sources.restarts.by_src.items()]
-    yield _table("restarts", {"src": BYTES, "when": "d", "last": "Q"}, restarts)
-    closed = [(src, *one) for src, one in sources.reported.closed.items()]
-    yield _table("closed", {"src": BYTES, "passed": "Q", "until": "Q"}, closed)
-    dead = [(src, *one) for src, one in liveness.dead.items()]
-    yield _table("dead", {"src": BYTES, "heard": "d", "beat": "d", "gap": "d"}, dead)
-    yield _table("anonymous", {"key": BYTES, "when": "d"}, anonymous.accepted())
+    yield from tracker_sections(sources, anonymous, liveness)
     copies = {"due": "d", "datagram": BYTES, "spacing": "d", "left": "I", "since": "d"}
-    yield _table("copies", copies, repeater.waiting())
-    yield _table("relayed", {"datagram": BYTES, "left": "I", "since": "d"}, ingress.relayed())
+    yield table("copies", copies, repeater.waiting())
+    yield table("relayed", {"datagram": BYTES, "left": "I", "since": "d"}, ingress.relayed())
     identities = [(src, own.first, own.next, own.run, own.started) for src, own in sources.local.used()]
     types = {"src": BYTES, "first": "Q", "following": "Q", "run": "Q", "started": "B"}
-    yield _table("identities", types, identities)
+    yield table("identities", types, identities)
     for segment in segments:
         yield Section("segment", {"name": segment.options.name, "logged_drops": segment.logged_drops})
     yield from client_handover.image(bus.clients.values())
@@ -232,10 +198,4 @@ class TrackerWriter:
         yield Section("written", {"written": time.monotonic()})
         index = self._sources.table.by_src
         for shard in range(index.shards()):
-            yield Section("sources", columns=pack_sources(index.values(shard)))
-
-
-def _table(kind: str, types: dict[str, str], rows: Sequence[tuple[object, ...]]) -> Section:
-    """Return a section of rows, whose columns have these types."""
-    values = zip(*rows, strict=True) if rows else iter([()] * len(types))
-    return Section(kind, columns={name: (types[name], column) for name, column in zip(types, values, strict=True)})
+            yield source_section(index.values(shard))

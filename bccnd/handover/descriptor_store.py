@@ -22,7 +22,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from bccnd import log
-from bccnd.handover.image import BadImage, ImageWriter, Section, read_image, write_image
+from bccnd.core.formats.image_sections import Section
+from bccnd.handover.image import BadImage, ImageWriter, read_image, write_image
 
 #: a connection and its record, by the client's number
 _CLIENT: Final = "client-"

@@ -1,99 +1,26 @@
 """The image of a daemon's state: written at a clean stop into a file in memory, and read by the next daemon.
 
-An image is a head (magic, checksum, size) and sections. A section is a kind, named fields and named columns. A reader
-ignores kinds, fields and columns that it does not know, and has defaults for those that are missing, so that daemons of
-neighbouring formats read each other's images. Whatever is damaged makes the image as a whole unreadable.
+An image is a head (magic, checksum, size) and sections. Whatever is damaged makes it unreadable as a whole.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import zlib
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-#: raised when a section that was there before changes its meaning
+from bccnd.core.formats.image_sections import Section, pack_section, unpack_sections
+
+#: raised when a section that was there before changes its meaning; images of the neighbouring formats are read too
 FORMAT: Final = 1
 _MAGIC: Final = b"bccnimg\n"
 _HEAD: Final = struct.Struct("<8sIQ")
-_SECTION: Final = struct.Struct("<II")
-#: the type of a column of bytes; others are those of `array`
-BYTES: Final = "s"
-_TYPES: Final = ("B", "I", "Q", "f", "d", BYTES)
-
-Column = tuple[str, Sequence[Any]]
 
 
 class BadImage(Exception):
     """The image is damaged, incomplete, or of a format that is too far away."""
-
-
-@dataclass
-class Section:
-    """A part of an image: ``fields`` are values of JSON, ``columns`` have a type and equally many values each."""
-
-    kind: str
-    fields: dict[str, Any] = field(default_factory=dict)
-    columns: Mapping[str, Column] = field(default_factory=dict)
-
-    def column(self, name: str, missing: Any, count: int) -> Sequence[Any]:
-        """Return a column, or as many values of ``missing``."""
-        found = self.columns.get(name)
-        return [missing] * count if found is None else found[1]
-
-    def rows(self, **missing: Any) -> Iterator[tuple[Any, ...]]:
-        """Iterate over the rows of the named columns, each with the value that stands for a missing column."""
-        count = max((len(values) for _, values in self.columns.values()), default=0)
-        return zip(*(self.column(name, value, count) for name, value in missing.items()), strict=True)
-
-
-def _pack(section: Section) -> bytes:
-    parts: list[bytes] = []
-    layout = []
-    for name, (kind, values) in section.columns.items():
-        if kind == BYTES:
-            sizes = array("I", map(len, values))
-            data = sizes.tobytes() + b"".join(values)
-        else:
-            data = array(kind, values).tobytes()
-        layout.append([name, kind, len(values), len(data)])
-        parts.append(data)
-    head = json.dumps({"kind": section.kind, "fields": section.fields, "columns": layout}).encode("ascii")
-    body = b"".join(parts)
-    return _SECTION.pack(len(head), len(body)) + head + body
-
-
-def _unpack_column(kind: str, count: int, data: bytes) -> Sequence[Any]:
-    if kind != BYTES:
-        values = array(kind)
-        values.frombytes(data)
-        return values
-    sizes = array("I")
-    start = count * sizes.itemsize
-    sizes.frombytes(data[:start])
-    return [data[low:high] for low, high in pairwise(accumulate(sizes, initial=start))]
-
-
-def _unpack(body: bytes) -> Iterator[Section]:
-    at = 0
-    while at < len(body):
-        head_size, size = _SECTION.unpack_from(body, at)
-        at += _SECTION.size
-        head = json.loads(body[at : at + head_size])
-        at += head_size
-        end = at + size
-        columns: dict[str, Column] = {}
-        for name, kind, count, length in head["columns"]:
-            if kind in _TYPES:
-                columns[name] = kind, _unpack_column(kind, count, body[at : at + length])
-            at += length
-        at = end
-        yield Section(head["kind"], head["fields"], columns)
 
 
 class ImageWriter:
@@ -106,7 +33,7 @@ class ImageWriter:
         self.add(Section("image", {"format": FORMAT}))
 
     def add(self, section: Section) -> None:
-        data = _pack(section)
+        data = pack_section(section)
         self._sum = zlib.crc32(data, self._sum)
         written = 0
         while written < len(data):
@@ -134,7 +61,7 @@ def read_image(fd: int) -> Iterator[Section]:
     body = data[_HEAD.size : _HEAD.size + size]
     if magic != _MAGIC or len(body) != size or zlib.crc32(body) != checksum:
         raise BadImage("it is damaged")
-    sections = _unpack(body)
+    sections = unpack_sections(body)
     first = next(sections, Section(""))
     if first.kind != "image" or abs(int(first.fields.get("format", 0)) - FORMAT) > 1:
         raise BadImage("another version of bccnd has written it")

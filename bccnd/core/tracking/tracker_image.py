@@ -1,32 +1,52 @@
-"""The rows from which the next daemon continues with the sources of this one.
+"""The sections from which the next daemon continues with the sources of this one.
 
 Invariant: a source that is restored is judged, counted and watched as it would have been by this daemon.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
+from bccnd.core.formats.image_sections import BYTES, Column, Section, table
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import RANK_SECONDS, TrackerTable
+from bccnd.core.tracking.liveness import Death, Liveness
+from bccnd.core.tracking.recent_restarts import Restart
+from bccnd.core.tracking.reported_loss import Closed
 from bccnd.core.tracking.source import ALIVE, SILENT, UNWATCHED, Source
 
-Column = tuple[str, Sequence[Any]]
-#: what stands for a column that the daemon before did not write; without a src and a seq there is no source
-MISSING: Final[dict[str, Any]] = {
+#: sources in one section
+CHUNK: Final = 4096
+#: what stands for a column that the daemon before did not write; without a src there is no source
+_MISSING: Final[dict[str, Any]] = {
     "src": b"", "first": 0, "last": 0, "epoch": 1, "heard": 0.0, "beat": 0.0, "gap": 0.0, "interval": 0.0,
     "state": UNWATCHED, "absent": b"", "missing": b"",
 }  # fmt: skip
+_HEARD: Final = list(_MISSING).index("heard")
+
+Sections = Mapping[str, Sequence[Section]]
 
 
-def _pack(bits: int) -> bytes:
-    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+def tracker_sections(sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness) -> Iterator[Section]:
+    """Yield all that the trackers know."""
+    sweep = sources.table.oldest_first()
+    while chunk := list(islice(sweep, CHUNK)):
+        yield source_section(chunk)
+    restarts = [(src, *restart) for src, restart in sources.restarts.by_src.items()]
+    yield table("restarts", {"src": BYTES, "when": "d", "last": "Q"}, restarts)
+    closed = [(src, *until) for src, until in sources.reported.closed.items()]
+    yield table("closed", {"src": BYTES, "passed": "Q", "until": "Q"}, closed)
+    dead = [(src, *death) for src, death in liveness.dead.items()]
+    yield table("dead", {"src": BYTES, "heard": "d", "beat": "d", "gap": "d"}, dead)
+    yield table("anonymous", {"key": BYTES, "when": "d"}, anonymous.accepted())
 
 
-def pack_sources(sources: Sequence[Source]) -> dict[str, Column]:
-    """Return the columns of some sources, each with its type: see `handover.image`."""
-    return {
-        "src": ("s", [source.src for source in sources]),
+def source_section(sources: Sequence[Source]) -> Section:
+    """Return a section of some sources."""
+    columns: dict[str, Column] = {
+        "src": (BYTES, [source.src for source in sources]),
         "first": ("Q", [source.first for source in sources]),
         "last": ("Q", [source.last for source in sources]),
         "epoch": ("I", [source.epoch for source in sources]),
@@ -35,15 +55,40 @@ def pack_sources(sources: Sequence[Source]) -> dict[str, Column]:
         "gap": ("f", [source.gap for source in sources]),
         "interval": ("f", [source.interval for source in sources]),
         "state": ("B", [source.state for source in sources]),
-        "absent": ("s", [_pack(source.absent) for source in sources]),
-        "missing": ("s", [_pack(source.missing) for source in sources]),
+        "absent": (BYTES, [_pack(source.absent) for source in sources]),
+        "missing": (BYTES, [_pack(source.missing) for source in sources]),
     }
+    return Section("sources", columns=columns)
 
 
-def resume_sources(table: TrackerTable, rows: Iterable[tuple[Any, ...]], now: float) -> None:
-    """Continue with sources, the one silent for longest first; ``rows`` have the fields of `MISSING`."""
+def _pack(bits: int) -> bytes:
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+def resume_trackers(
+    left: Sections, sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness, now: float, *, ordered: bool
+) -> None:
+    """Continue with what the daemon before knew. No identity may be in use yet. ``ordered`` is whether sources come in
+    the order in which they were heard."""
+    rows: Iterable[tuple[Any, ...]] = (row for section in left.get("sources", ()) for row in section.rows(**_MISSING))
+    _resume_sources(sources, rows if ordered else sorted(rows, key=lambda row: float(row[_HEARD])), now)
+    for src, when, last in _rows(left, "restarts", src=b"", when=0.0, last=0):
+        sources.restarts.by_src.put(src, Restart(when, last))
+    for src, passed, until in _rows(left, "closed", src=b"", passed=0, until=0):
+        sources.reported.closed.put(src, Closed(passed, until))
+    for src, heard, beat, gap in _rows(left, "dead", src=b"", heard=0.0, beat=0.0, gap=0.0):
+        liveness.dead.put(src, Death(heard, beat, gap))
+    anonymous.resume((key, when) for key, when in _rows(left, "anonymous", key=b"", when=0.0))
+    liveness.resume(now)
+
+
+def _rows(left: Sections, kind: str, **missing: Any) -> Iterator[tuple[Any, ...]]:
+    return (row for section in left.get(kind, ()) for row in section.rows(**missing))
+
+
+def _resume_sources(trackers: TrackerTable, rows: Iterable[tuple[Any, ...]], now: float) -> None:
     for src, first, last, epoch, heard, beat, gap, interval, state, absent, missing in rows:
-        if not src or src in table or table.local.has(src):
+        if not src or src in trackers or trackers.local.has(src):
             continue
         source = Source(src, last, heard)
         source.first = first
@@ -55,4 +100,4 @@ def resume_sources(table: TrackerTable, rows: Iterable[tuple[Any, ...]], now: fl
         source.interval = interval
         if absent:
             source.set_window(int.from_bytes(absent, "little"), int.from_bytes(missing, "little"))
-        table.resume(source, now)
+        trackers.resume(source, now)
