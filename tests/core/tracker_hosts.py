@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from mmap import mmap
 from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
+from bccnd.core.formats.image_sections import Section, pack_section, unpack_sections
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import SegmentCounters
@@ -15,18 +15,15 @@ from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import SILENT, STATE_NAMES, HeartbeatRules, Liveness
-from bccnd.core.tracking.record_table import RecordTable
+from bccnd.core.tracking.source import Source
+from bccnd.core.tracking.tracker_image import resume_trackers, tracker_sections
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.core.wire.verdicts import NAMES
-from bccnd.native.memory import slot_layout
-from bccnd.native.memory.private_memory import private_memory
-from bccnd.native.memory.slots import SlotMemory
-from bccnd.native.memory.source_view import Source
 from tests.core.world import datagram
 from tests.rules import dedup_rules, heartbeat_rules
 
@@ -37,8 +34,6 @@ LOCAL: Final = SRCS[3:]
 RULES: Final = dedup_rules(sanity=16, horizon=1.0)
 #: silent after 1.5 s, dead after 3.5
 WATCH: Final = heartbeat_rules(interval=1.0, dead_after=3)
-#: room in the memory of a host
-SLOTS: Final = 2048
 #: the wall clock in microseconds at the monotonic clock's zero
 EPOCH_US: Final = 1_700_000_000_000_000
 
@@ -46,23 +41,16 @@ EPOCH_US: Final = 1_700_000_000_000_000
 class Host:
     """The trackers of a host, with all that changes them."""
 
-    def __init__(
-        self,
-        dedup: DedupRules = RULES,
-        watch: HeartbeatRules = WATCH,
-        now: float = 1000.0,
-        memory: SlotMemory | None = None,
-    ) -> None:
+    def __init__(self, dedup: DedupRules = RULES, watch: HeartbeatRules = WATCH, now: float = 1000.0) -> None:
         self.now = now
-        self.memory = memory or private_memory(SLOTS)
-        self.sources = TrackerTable(dedup, self.memory)
-        self.anonymous = AnonymousDedup(dedup.horizon, self.memory)
+        self.sources = TrackerTable(dedup)
+        self.anonymous = AnonymousDedup(dedup.horizon)
         self.liveness = Liveness(self.sources, watch, now)
         self.egress = Egress(IntegrityChecker(), self.sources)
         self.routes: Routes[int] = Routes(DIALECTS["path"])
         self.routes.join(1, LOCAL[0])
         self.routes.subscribe(1, b"c/")
-        self.counters = SegmentCounters("one", self.memory)
+        self.counters = SegmentCounters("one")
         self.ingress = Ingress(
             IntegrityChecker(),
             self.sources,
@@ -71,19 +59,10 @@ class Host:
             on_heartbeat=self.liveness.on_heartbeat,
             on_bug=self.on_bug,
         )
-        #: that of the last input
-        self.serial = 0
         #: local identities in use, datagrams sent under them, and the last seqs
         self.open: set[bytes] = set()
         self.sent: list[bytes] = []
         self.given: dict[bytes, int] = {}
-
-    def load(self) -> None:
-        """Continue with what the memory has, and let a successor do the same."""
-        self.sources.load(self.now, self.clock_us)
-        self.anonymous.load()
-        self.liveness.load(self.now)
-        self.memory.record()
 
     @staticmethod
     def on_bug(raw: bytes) -> None:
@@ -93,13 +72,9 @@ class Host:
     def clock_us(self) -> int:
         return EPOCH_US + int(self.now * 1e6)
 
-    def feed(self, *raws: bytes, peer: str = PEERS[0], commit: bool = True) -> list[str]:
-        """Receive datagrams in one batch; return their verdicts. Without ``commit`` the input is never finished."""
-        self.serial += 1
-        self.memory.begin(self.serial)
+    def feed(self, *raws: bytes, peer: str = PEERS[0]) -> list[str]:
+        """Receive datagrams in one batch; return their verdicts."""
         verdicts = self.ingress.feed(Deliveries(), self.counters, list(raws), [peer] * len(raws), self.now, 0)
-        if commit:
-            self.memory.commit()
         return [NAMES[verdict] for verdict in verdicts]
 
     def receive(self, src: bytes = SRCS[0], *seqs: int, chan: bytes = b"c/1") -> list[str]:
@@ -149,12 +124,18 @@ class Host:
         return " ".join(STATE_NAMES[state] for _, state in taken)
 
 
-def copied(memory: SlotMemory) -> SlotMemory:
-    """Return memory with the same contents, as a killed process leaves it."""
-    copy = mmap(-1, len(memory.memory))
-    used = slot_layout.SLOTS + slot_layout.SLOT * int.from_bytes(memory.memory[40:48], "little")
-    copy[:used] = memory.memory[:used]
-    return SlotMemory(copy)
+def image_of(host: Host) -> bytes:
+    """Return the image that a host leaves."""
+    return b"".join(map(pack_section, tracker_sections(host.sources, host.anonymous, host.liveness)))
+
+
+def resumed(host: Host, image: bytes, *, ordered: bool = True) -> Host:
+    """Let a host without sources continue from an image."""
+    left: dict[str, list[Section]] = {}
+    for section in unpack_sections(image):
+        left.setdefault(section.kind, []).append(section)
+    resume_trackers(left, host.sources, host.anonymous, host.liveness, host.now, ordered=ordered)
+    return host
 
 
 def successor_of(
@@ -165,12 +146,14 @@ def successor_of(
 ) -> Host:
     """Return a host that goes on with what another one has left, at the same time; ``watching`` are the rules that only
     the watch for heartbeats sees, if they differ."""
-    memory = copied(host.memory)
-    assert memory.restore(host.serial) == 0
-    heir = Host(rules or RULES, watch, host.now, memory)
+    heir = Host(rules or RULES, watch, host.now)
     heir.sources.rules = watching or heir.sources.rules
-    heir.load()
-    heir.sent, heir.given, heir.serial = host.sent, host.given, host.serial
+    resumed(heir, image_of(host))
+    for src in host.open:
+        heir.claim(src)
+    for src, own in host.sources.local.used():
+        heir.sources.local.resume(src, own.first, own.next, own.run, own.started, host.now + RELEASE_DELAY)
+    heir.sent, heir.given = host.sent, host.given
     return heir
 
 
@@ -185,21 +168,13 @@ def tracker(source: Source) -> tuple[Any, ...]:
 def state_of(host: Host) -> dict[str, Any]:
     """Return the state of a host in a comparable form."""
     sources = host.sources.latest(10**6)
-    owns = {src: host.sources.local.get(src) for src in host.sources.local.all()}
     return {
         "trackers": {source.src: tracker(source) for source in sources},
         "line": [source.rank for source in sources],
         "silent": sum(source.state == SILENT for source in sources),
         "dead": dict(host.liveness.dead),
-        "nameless": {
-            key: when
-            for key, (when,) in RecordTable(copied(host.memory), slot_layout.ANONYMOUS, "=d").load()
-            if host.now - when <= host.anonymous.horizon
-        },
-        "own": set(owns),
-        "released": {
-            src: (own.first, own.next) for src, own in owns.items() if own is not None and src not in host.open
-        },
+        "nameless": {key: when for key, when in host.anonymous.accepted() if host.now - when <= host.anonymous.horizon},
+        "used": {src: (own.first, own.next, own.run) for src, own in host.sources.local.used()},
     }
 
 
@@ -311,9 +286,3 @@ def lives(draw: st.DrawFn) -> Life:
     # Most drawn lists are short.
     history = draw(st.lists(acts(crowded), min_size=draw(st.sampled_from([0, 10, 30])), max_size=60))
     return Life(rules, watch, with_datagrams(history))
-
-
-def counters_of(host: Host) -> dict[str, Any]:
-    """Return all counters of a host but gauges."""
-    sources = host.sources
-    return {**sources.counted.all(), **host.liveness.counted.all(), "lost_by_source": dict(sources.losses.by_src)}

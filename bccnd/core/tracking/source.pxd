@@ -26,4 +26,4 @@ cdef class Source:
     cdef public Source older
     cdef public Source newer
 
-    cdef set_window(self, object absent, object missing)
+    cpdef set_window(self, object absent, object missing)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.egress import RESERVED, Egress
 from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.integrity_algorithms import Crc32, Hmac
@@ -253,28 +253,19 @@ def test_runs_of_released_identities_are_kept_only_for_reports(local: Local) -> 
     assert local.out.take_ended() == []
 
 
-def test_a_seq_may_be_fixed_before_it_is_used_and_runs_are_those_of_identities_that_have_sent(local: Local) -> None:
+def test_runs_are_those_of_identities_that_have_sent(local: Local) -> None:
     out = local.out
-    assert (out.next_seq(ME), out.next_seq(OTHER), out.runs()) == (0, 0, [])
-    assert out.fix_seq(ME, CLOCK) == CLOCK
-    assert (out.next_seq(ME), out.runs()) == (CLOCK, [])
-    assert seq_of(out, clock=CLOCK + 9) == CLOCK
+    assert out.runs() == []
+    assert [seq_of(out, clock=CLOCK + late) for late in (0, 9)] == [CLOCK, CLOCK + 1]
+    assert out.runs() == [(ME, CLOCK, CLOCK + 2)]
+
+
+def test_numbers_begin_above_those_that_may_have_been_used_and_are_reserved_before_they_are_used() -> None:
+    reserved: list[int] = []
+    out = Egress(UNSIGNED, TrackerTable(dedup_rules()), first_seq=CLOCK + 500, reserve=reserved.append)
     out.open(ME)
-    assert seq_of(out, clock=CLOCK + 9) == CLOCK + 1
-    assert (out.next_seq(ME), out.runs()) == (CLOCK + 2, [(ME, CLOCK, CLOCK + 2)])
-
-
-def test_an_identity_continues_where_the_daemon_before_has_ended(local: Local) -> None:
-    local.out.resume(ME, 0)
-    assert local.out.next_seq(ME) == 0
-    local.out.resume(ME, 77)
-    assert (local.out.next_seq(ME), local.out.runs()) == (77, [])
-    assert seq_of(local.out) == 77
-    assert (local.given, local.out.runs()) == ((0, 78), [(ME, 77, 78)])
-
-
-def test_an_identity_in_use_continues_there_too_and_owns_all_seqs_below(local: Local) -> None:
-    seq = seq_of(local.out)
-    local.out.resume(ME, seq + 1)
-    assert (local.out.next_seq(ME), local.out.runs()) == (seq + 1, [(ME, seq, seq + 1)])
-    assert local.conflicts(0, seq - 1, seq + 1) == [False, False, True]
+    out.open(OTHER)
+    assert [seq_of(out), seq_of(out)] == [CLOCK + 500, CLOCK + 501]
+    assert reserved == [CLOCK + 500 + RESERVED]
+    assert seq_of(out, OTHER, CLOCK + 10**9) == CLOCK + 10**9
+    assert reserved[1:] == [CLOCK + 10**9 + RESERVED]

@@ -17,7 +17,6 @@ from bccnd.core.tracking.local_identities import LocalIdentity
 from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE, LossBySource
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
-from bccnd.native.memory.private_memory import private_memory
 from tests.core import scenario
 from tests.core.material import examples
 from tests.core.scenario import COUNTERS, SRC, counter, receive
@@ -301,15 +300,11 @@ def test_sources_with_most_losses_are_listed() -> None:
 
 
 def test_as_many_sources_again_are_kept_before_those_that_lost_least_are_forgotten() -> None:
-    memory = private_memory()
-    losses = LossBySource(memory)
+    losses = LossBySource()
     for number in range(2 * MAX_LOST_BY_SOURCE):
         losses.add(b"%d" % number, number + 1)
     assert len(losses.by_src) == 2 * MAX_LOST_BY_SOURCE
     losses.add(b"worst", 10_000)
-    heir = LossBySource(memory)
-    heir.load()
-    assert heir.by_src == losses.by_src
     assert sorted(losses.by_src.values()) == [*range(MAX_LOST_BY_SOURCE + 2, 2 * MAX_LOST_BY_SOURCE + 1), 10_000]
 
 
@@ -440,19 +435,3 @@ def test_the_unknown_sender_has_no_tracker() -> None:
         assert receive(sources, b"?", seq, 0.0) == UNKNOWN_SENDER
     assert (len(sources), sources.missing) == (0, 0)
     assert receive(sources, b"??", 1, 0.0) == ACCEPTED
-
-
-@pytest.mark.parametrize("slots", [1, 2, 4])  # the list of sources takes one
-def test_without_memory_the_latest_sources_are_tracked_and_all_are_let_in(slots: int) -> None:
-    sources = TrackerTable(dedup_rules(), private_memory(slots))
-    assert [receive(sources, b"a/%d" % number, 5, 0) for number in range(10)] == [ACCEPTED] * 10
-    tracked = [number for number in range(10) if b"a/%d" % number in sources]
-    assert tracked == list(range(10))[11 - slots :]
-    assert sources.counted["evicted"] == (10 - len(tracked) if tracked else 0)
-    assert [sender.received for sender in sources.senders] == ([10] if tracked else [])
-
-
-def test_numbers_that_are_missing_are_lost_at_once_without_memory_for_them() -> None:
-    sources = TrackerTable(dedup_rules(), private_memory(2))
-    assert [receive(sources, SRC, seq, 0) for seq in (1, 100, 50)] == [ACCEPTED, ACCEPTED, DUPLICATE]
-    assert (sources.missing, sources.counted["lost"], sources.losses.by_src) == (0, 98, {SRC: 98})

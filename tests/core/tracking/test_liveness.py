@@ -14,8 +14,8 @@ from bccnd.core.tracking import liveness
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, HeartbeatRules, Liveness
+from bccnd.core.tracking.source import Source
 from bccnd.core.wire.verdicts import ACCEPTED
-from bccnd.native.memory.source_view import Source
 from tests.core.material import examples
 from tests.core.scenario import receive
 from tests.rules import dedup_rules, heartbeat_rules
@@ -360,7 +360,7 @@ def test_liveness_agrees_with_the_model(
         if act.kind:
             world.receive_message(src)
             # A new tracker of the same name is another one.
-            for name in [name for name, one in model.watched.items() if not one.source.valid]:
+            for name in [name for name, one in model.watched.items() if not one.source.tracked]:
                 del model.watched[name]
             model.receive_message(src, world.now)
         if act.kind == "beat":
@@ -413,9 +413,9 @@ def must_hold(world: World, model: Naive) -> None:
     assert len(standing) == world.liveness._entries <= model.max_watched
     # Every watched source has one place in the wheel; others there have lost their trackers.
     assert len({id(source) for source in standing}) == len(standing)
-    live = {source.src: source.number for source in standing if source.valid}
-    assert {src: one.source.number for src, one in model.watched.items()} == live
-    assert world.liveness.silent == sum(source.valid and source.state == SILENT for source in standing)
+    live = {source.src: source for source in standing if source.tracked}
+    assert {src: one.source for src, one in model.watched.items()} == live
+    assert world.liveness.silent == sum(source.tracked and source.state == SILENT for source in standing)
     for src, one in model.watched.items():
         assert STATE_NAMES[one.source.state] == one.state
         assert one.state in model.may_be(one, world.now), (src, world.now, one)

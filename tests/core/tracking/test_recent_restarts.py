@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from bccnd.core.observing.counters import NamedCounts
 from bccnd.core.tracking.recent_restarts import MAX_RESTARTS, RecentRestarts
-from bccnd.native.memory import slot_layout
-from bccnd.native.memory.private_memory import private_memory
 
 
 def test_a_restart_is_forgotten_when_no_copy_from_before_it_can_come_any_more() -> None:
-    memory = private_memory()
-    restarts = RecentRestarts(memory, NamedCounts(memory, "sources"), 30.0)
+    restarts = RecentRestarts(NamedCounts(), 30.0)
     restarts.remember(b"a", 0.0, 7)
     restarts.remember(b"b", 1.0, 8)
     restarts.remember(b"a", 2.0, 9)
@@ -18,19 +15,16 @@ def test_a_restart_is_forgotten_when_no_copy_from_before_it_can_come_any_more() 
     assert [restarts.predates(b"a", seq, 32.0) for seq in (9, 10)] == [True, False]
     assert restarts.sweep(31.5)
     assert not restarts.sweep(31.5)
-    assert len(memory.numbers(slot_layout.ENDED)) == 1
+    assert list(restarts.by_src) == [b"a"]
     assert restarts.sweep(32.5)
     assert not restarts.predates(b"a", 1, 32.5)
-    assert memory.numbers(slot_layout.ENDED) == []
+    assert not restarts.by_src
 
 
-def test_the_next_daemon_knows_them_and_beyond_the_cap_the_oldest_goes() -> None:
-    memory = private_memory()
-    counted = NamedCounts(memory, "sources")
-    restarts = RecentRestarts(memory, counted, 30.0)
+def test_beyond_the_cap_the_oldest_goes() -> None:
+    counted = NamedCounts()
+    restarts = RecentRestarts(counted, 30.0)
     for number in range(MAX_RESTARTS + 1):
         restarts.remember(b"%d" % number, 0.0, 5)
     assert counted["restarts_evicted"] == 1
-    heir = RecentRestarts(memory, counted, 30.0)
-    heir.load()
-    assert [heir.predates(b"%d" % number, 5, 1.0) for number in (0, 1, MAX_RESTARTS)] == [False, True, True]
+    assert [restarts.predates(b"%d" % number, 5, 1.0) for number in (0, 1, MAX_RESTARTS)] == [False, True, True]

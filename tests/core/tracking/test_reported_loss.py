@@ -116,7 +116,7 @@ def test_late_messages_count_once_and_nothing_is_remembered_once_all_have_passed
         receiver.hear(FIRST + seq)
     receiver.report(FIRST + 10)
     assert receiver.counts == (10, 9, 9)
-    assert not receiver.sources.reported.settled
+    assert not receiver.sources.reported.closed
 
 
 def test_the_last_of_what_was_lost_is_late_and_what_follows_is_not() -> None:
@@ -156,7 +156,7 @@ def test_what_arrives_within_the_horizon_is_neither_missing_nor_lost() -> None:
     assert count_missing(receiver.sources) == 0
     receiver.wait(HORIZON + 1)
     assert receiver.counts == (3, 0, 0)
-    assert (receiver.sources.losses.by_src, dict(receiver.sources.reported.settled)) == ({}, {})
+    assert (receiver.sources.losses.by_src, dict(receiver.sources.reported.closed)) == ({}, {})
 
 
 def test_the_highest_number_that_a_report_has_shown_counts() -> None:

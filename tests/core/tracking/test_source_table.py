@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.source_table import SourceTable
-from bccnd.native.memory import slot_layout
-from bccnd.native.memory.private_memory import private_memory
 from tests.core.material import examples
 from tests.rules import dedup_rules, heartbeat_rules
 
@@ -37,7 +36,6 @@ def test_a_forgotten_source_is_freed_without_the_garbage_collector() -> None:
         while sources.sweep(10_000.0):
             pass
         assert len(sources) == 0
-        assert sources.memory.numbers(slot_layout.SOURCE) == sources.memory.numbers(slot_layout.WINDOW) == []
         assert gc.collect() == 0
     finally:
         gc.enable()
@@ -46,35 +44,25 @@ def test_a_forgotten_source_is_freed_without_the_garbage_collector() -> None:
 @given(STEPS)
 @examples(300)
 def test_the_table_is_an_ordered_dictionary(steps: list[tuple[str, int]]) -> None:
-    memory = private_memory(20)
-    table = SourceTable(memory)
-    naive: OrderedDict[bytes, int] = OrderedDict()
+    table = SourceTable()
+    naive: OrderedDict[bytes, Source] = OrderedDict()
     for step, number in steps:
         src = b"host/%d" % number
         if step == "add" and src not in naive:
-            naive[src] = table.add(src, 1, 0.0, 0.0)
+            naive[src] = Source(src, 1, 0.0)
+            table.add(naive[src])
         elif step == "touch" and src in naive:
             naive.move_to_end(src)
             table.touch(naive[src])
         elif step == "remove" and src in naive:
-            table.remove(naive.pop(src))
+            removed = naive.pop(src)
+            table.remove(removed)
+            assert not removed.tracked
         assert len(table) == len(naive)
-        assert memory.find(src, 0, len(src)) == naive.get(src, -1)
+        assert table.by_src.get(src) is naive.get(src)
         assert [source.src for source in table.newest_first()] == list(reversed(naive))
-        assert table.oldest() == next(iter(naive.values()), 0)
-
-
-@given(st.lists(st.integers(0, 5), max_size=40))
-@examples(100)
-def test_a_table_that_is_loaded_is_ordered_by_rank(ranks: list[int]) -> None:
-    memory = private_memory(50)
-    table = SourceTable(memory)
-    for number, rank in enumerate(ranks):
-        table.add(b"host/%d" % number, 1, 0.0, float(rank))
-    again = SourceTable(memory)
-    again.load()
-    assert len(again) == len(ranks)
-    assert [source.rank for source in again.newest_first()] == sorted(map(float, ranks), reverse=True)
+        assert [source.src for source in table.oldest_first()] == list(naive)
+        assert table.oldest() is next(iter(naive.values()), None)
 
 
 @given(
@@ -84,9 +72,11 @@ def test_a_table_that_is_loaded_is_ordered_by_rank(ranks: list[int]) -> None:
 @example([(5, 1), (6, 4)], 3)
 @examples(200)
 def test_sources_that_were_heard_since_a_time_are_counted(heard: list[tuple[int, int]], since: int) -> None:
-    table = SourceTable(private_memory(40))
+    table = SourceTable()
     for number, (rank, before) in enumerate(heard):
-        table.add(b"host/%d" % number, 1, float(rank - before), float(rank))
+        source = Source(b"host/%d" % number, 1, float(rank - before))
+        source.rank = float(rank)
+        table.add(source)
     naive = sum(rank - before >= since for rank, before in heard)
     assert table.count_heard_since(float(since), 4.0) == naive
 
