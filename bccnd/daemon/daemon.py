@@ -187,6 +187,8 @@ class Daemon:
         cleanup.callback(self._sockets.close)
         settings = self._settings
         self._store = takeover.open_store(self._manager, self._sockets, settings.bus.max_clients)
+        if self._store is not None:
+            cleanup.callback(self._store.close)
         self._left = takeover.read_left(self._store, monotonic=settings.dedup.freshness == "monotonic")
 
     def _open_sockets(self, configuration: Configuration, cleanup: ExitStack) -> None:

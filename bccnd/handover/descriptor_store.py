@@ -409,6 +409,17 @@ class DescriptorStore:
         finally:
             os.close(fd)
 
+    def close(self) -> None:
+        """Close all descriptors of this process that are not those of connections."""
+        for fd in (self._host, *self._images, *self._trackers.values()):
+            os.close(fd)
+        for client in self._kept.values():
+            if client.record is not None:
+                client.record.close()
+        for stored in self.clients:
+            stored.sock.close()
+            stored.record.close()
+
 
 def _is_connection(fd: int) -> bool:
     """Whether a socket is connected to a client of the bus."""

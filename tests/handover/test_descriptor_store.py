@@ -1,0 +1,286 @@
+"""After a clean stop clients notice nothing; after a crash they are still connected, and are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.bus.clients.access import Rule
+from bccnd.core.wire import bccn1, frames
+from bccnd.daemon.takeover import TrackerWriter
+from bccnd.handover.descriptor_store import ClientRecord
+from tests.handover.successors import Site
+from tests.limits import no_file_larger_than
+from tests.support import Peer, examples, gaps, messages, slow, turn_until
+
+#: attributes that are visible to a client
+SEEN: Final = (
+    *("identity", "base", "dialect", "since", "peer", "echo", "local", "soft", "hard", "blocked_packet", "lost"),
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path) as one:
+        yield one
+
+
+def shown(site: Site, peer: Peer) -> dict[str, Any]:
+    """Return all visible state of a client, and what its user is charged for."""
+    client = peer.client
+    assert site.by_number(client.number) is client
+    return {name: getattr(client, name) for name in SEEN} | {
+        "patterns": dict(site.routes.patterns(client.fd)),
+        "subscriptions": client.subscriptions,
+        "meta": site.routes.wants_meta(client.fd),
+        "batch": site.bus.fanout.in_batch(client),
+        "box": (client.queue.order, list(client.queue), client.queue.bytes, client.queue.messages),
+        "held": client.resume is not None,
+        "published": client.published,
+        "charged": (client.account.clients, client.account.subscriptions, client.account.queue_bytes),
+        "queued": client.fd in site.bus.queues.waiting,
+        "blocks": client.fd in site.bus.queues.blockers,
+    }
+
+
+def with_modes(site: Site) -> tuple[Peer, Peer]:
+    """Connect two clients that have asked for much."""
+    one, other = site.connect(b"a/", b"a/", b"!/app/"), site.connect()
+    one.send(
+        *(frames.request(frames.TAG, b"door"), frames.request(frames.META_ON), frames.request(frames.BATCH_ON)),
+        *(b"CMSG echo/off", b"CMSG blocking/soft/block", b"CMSG blocking/hard/error", b"CMSG order/stack"),
+        *(frames.subscribe(b"!/cred////x"), frames.unsubscribe(b"a/"), frames.subscribe(b"b"), b"CMSG !/bccn/local/on"),
+    )
+    other.send(frames.request(frames.TAG, b"window"), frames.request(frames.TAG, b""))
+    site.settle()
+    return one, other
+
+
+def test_a_clean_stop_keeps_all_that_is_known_of_a_client(site: Site) -> None:
+    one, other = with_modes(site)
+    one.publish(b"b", b"1", b"2")
+    site.settle()
+    before = shown(site, one), shown(site, other)
+    assert before[0]["patterns"][b"a/"] == 1
+    assert before[0]["identity"] == before[0]["base"] + b"/door"
+    for _ in range(2):
+        site.restart()
+        assert (shown(site, one), shown(site, other)) == before
+        assert (site.kept.dropped, site.kept.clients, site.left.after_crash) == ([], [], False)
+    other.publish(b"a/x", b"later")
+    assert messages(one.waiting() + one.all(), b"a/x")[-1].endswith(b"|later")
+
+
+def test_a_crash_keeps_connections_with_identity_subscriptions_and_modes(site: Site) -> None:
+    one, other = with_modes(site)
+    kept = ("identity", "patterns", "meta", "batch", "echo", "local", "soft", "hard", "dialect", "subscriptions")
+    before = [{name: shown(site, peer)[name] for name in kept} for peer in (one, other)]
+    for _ in range(2):
+        site.crash()
+        assert site.left.after_crash
+        assert [{name: shown(site, peer)[name] for name in kept} for peer in (one, other)] == before
+        for peer in (one, other):
+            assert peer.waiting() == [frames.gap(0)]
+
+
+def test_what_waits_for_a_client_is_sent_by_the_next_daemon_in_order(site: Site) -> None:
+    reader, publisher = slow(site, b"a"), site.connect()
+    payloads = [b"%d" % number * 100 for number in range(60)]
+    publisher.publish(b"a", *payloads)
+    site.settle()
+    assert reader.client.queue
+    site.restart()
+    packets = reader.all()
+    assert messages(packets, b"a") == payloads
+    assert gaps(packets) == 0
+
+
+def test_what_waits_for_a_client_is_gone_after_a_crash_and_it_is_told(site: Site) -> None:
+    reader, publisher = slow(site, b"a"), site.connect()
+    publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
+    site.settle()
+    waiting = reader.client.queue.messages
+    assert waiting
+    site.crash()
+    publisher.publish(b"a", b"after")
+    packets = reader.all()
+    assert len(messages(packets, b"a")) == 60 - waiting + 1
+    assert packets[-2:] == [frames.gap(0), frames.message(b"a", b"after")]
+
+
+def test_a_publisher_that_waits_goes_on_waiting_and_its_packet_is_published_once(site: Site) -> None:
+    reader, publisher = slow(site, b"a"), site.connect()
+    reader.send(frames.request(b"blocking/hard/block"))
+    site.settle()
+    payloads = [b"%d" % number * 100 for number in range(60)]
+    publisher.publish(b"a", *payloads)
+    turn_until(site.loop, lambda: publisher.client.resume is not None)
+    site.restart()
+    assert publisher.client.resume is not None
+    assert messages(reader.all(), b"a") == payloads
+    assert len(site.sent) == 60
+
+
+def test_numbers_go_on_after_a_stop_and_never_back_after_a_crash(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = site.connect()
+
+    def publish() -> int:
+        publisher.publish(b"a", b"x")
+        site.settle()
+        return bccn1.read(site.sent[-1]).seq
+
+    first = publish()
+    site.restart()
+    assert publish() == first + 1
+    monkeypatch.setattr("bccnd.bus.incoming.publisher.clock.time_ns", lambda: 10**18)
+    site.crash()
+    assert publish() > first + 1
+
+
+def test_the_image_is_read_once(site: Site) -> None:
+    site.connect(b"a")
+    site.restart()
+    assert "image" not in site.store.kept
+    site.crash()
+    assert site.left.after_crash
+
+
+def test_a_first_start_is_no_crash(tmp_path: Path) -> None:
+    with Site(tmp_path) as site:
+        assert not site.left.after_crash
+
+
+def test_an_image_that_is_damaged_counts_as_a_crash(site: Site) -> None:
+    peer = site.connect(b"a")
+    site.stop()
+    (image,) = site.store.kept["image"]
+    os.pwrite(image, b"x", 100)
+    site.start()
+    assert (site.left.after_crash, site.left.why) == (True, "it is damaged")
+    assert peer.waiting() == [frames.gap(0)]
+
+
+def test_rules_of_today_are_enforced_on_clients_of_before(site: Site) -> None:
+    peer = site.connect(b"a", b"b")
+    peer.send(frames.request(frames.TAG, b"door"))
+    site.settle()
+    site.rules = (Rule(uid=os.geteuid(), publish=(b"",), subscribe=(b"a",), tag=False),)
+    site.restart()
+    assert dict(site.routes.patterns(peer.client.fd)) == {b"a": 1}
+    assert peer.client.identity == peer.client.base
+
+
+def test_a_client_that_is_not_stored_loses_its_connection_and_is_counted(site: Site) -> None:
+    kept = site.connect(b"a")
+    site.store.full = True
+    lost = site.connect(b"a")
+    assert site.kept.not_stored == 1
+    site.store.full = False
+    site.restart()
+    assert site.by_number(lost.client.number) is None
+    assert lost.sock.recv(100) == b""
+    assert kept.all() == []
+
+
+def test_a_record_that_cannot_grow_ends_the_keeping_of_its_client_only(site: Site) -> None:
+    peer, other = site.connect(b"a"), site.connect(b"a")
+    with no_file_larger_than(16):
+        peer.send(frames.subscribe(b"b" * 100))
+        site.settle()
+    assert (peer.client.record, site.kept.not_stored) == (None, 1)
+    site.restart()
+    assert site.by_number(other.client.number) is not None
+
+
+def test_records_that_are_not_understood_cost_their_client_only(site: Site) -> None:
+    peer, other = site.connect(b"a"), site.connect(b"b")
+    site.stop()
+    (record,) = [fd for fd in site.store.kept[f"client-{peer.client.number}"] if not _is_socket(fd)]
+    os.ftruncate(record, 3)
+    theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, ours:
+        site.store.store("client-77", theirs.fileno())
+        site.store.store("mystery", theirs.fileno())
+        site.start()
+    assert site.by_number(other.client.number) is not None
+    assert len(site.kept.dropped) == 3
+    assert peer.sock.recv(100) == b""
+
+
+def test_a_client_that_comes_after_a_restart_has_a_number_of_its_own(site: Site) -> None:
+    numbers = [site.connect().client.number]
+    for end in (site.crash, site.restart):
+        end()
+        numbers.append(site.connect().client.number)
+    assert sorted(set(numbers)) == numbers
+
+
+def test_trackers_that_refuse_replayed_datagrams_outlive_a_crash(tmp_path: Path) -> None:
+    with Site(tmp_path, monotonic=True) as site:
+        for number in range(700):
+            site.sources.judge(b"a/%d" % number, 1000, 1.0 + number)
+        writer = TrackerWriter(site.loop, site.kept, site.sources)
+        writer.begin()
+        turn_until(site.loop, lambda: "trackers-b" in site.store.kept, "the trackers")
+        site.sources.judge(b"a/0", 2000, 900.0)
+        writer.begin()  # it is not finished
+        site.crash()
+        assert len(site.sources) == 700
+        known = site.sources.get(b"a/0")
+        assert known is not None
+        assert known.last == 1000
+        assert [source.heard for source in site.sources.all()] == sorted(1.0 + number for number in range(700))
+
+
+# -- the record of a client
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20), st.integers(0, 400))
+@examples(100)
+def test_a_record_that_was_cut_has_the_frames_before(lines: list[bytes], cut: int) -> None:
+    fd = os.memfd_create("test", os.MFD_CLOEXEC)
+    record = ClientRecord(fd)
+    try:
+        record.replace({"program": "x"}, lines[:3])
+        for line in lines[3:]:
+            record.append(line)
+        size = os.fstat(fd).st_size
+        os.ftruncate(fd, max(0, size - cut))
+        again = ClientRecord(fd)
+        head, found = again.read()
+        assert found == lines[: len(found)]
+        assert head in ({"program": "x"}, {})
+        assert cut or found == lines
+        again.append(b"after")
+        if head:
+            assert ClientRecord(fd).read() == (head, [*found, b"after"])
+    finally:
+        record.close()
+
+
+def test_a_record_that_has_grown_is_written_anew_and_frees_its_memory(site: Site) -> None:
+    peer = site.connect(b"a")
+    pattern = b"p" * 400
+    for _ in range(3000):
+        peer.send(frames.subscribe(pattern), frames.unsubscribe(pattern))
+        site.settle()
+    record = peer.client.record
+    assert record is not None
+    assert os.fstat(record.fd).st_blocks * 512 < 1 << 20
+    head, found = ClientRecord(os.dup(record.fd)).read()
+    assert json.dumps(head)
+    assert len(found) < 3000
+    site.crash()
+    assert dict(site.routes.patterns(peer.client.fd)) == {b"a": 1}
+
+
+def _is_socket(fd: int) -> bool:
+    return os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
