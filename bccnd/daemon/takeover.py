@@ -19,9 +19,9 @@ from bccnd.core.formats.image_sections import BYTES, Section, table
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
+from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
-from bccnd.core.tracking.tracker_image import source_section, tracker_sections
+from bccnd.core.tracking.tracker_image import identity_section, resume_identities, source_section, tracker_sections
 from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.handover.image import BadImage
 from bccnd.monitoring.service_status import count_of
@@ -106,10 +106,7 @@ def restore_clients(left: Left, store: DescriptorStore, bus: Bus, sources: Track
     """Admit the clients again, and continue with the numbers of this host."""
     by_number = {int(one.fields["number"]): one for one in left.of(client_handover.CLIENT)}
     client_handover.ClientRestorer(bus, store, by_number, after_crash=left.after_crash).restore()
-    until = time.monotonic() + RELEASE_DELAY
-    rows = left.one("identities").rows(src=b"", first=0, following=0, run=0, started=0)
-    for src, first, following, run, started in rows:
-        sources.local.resume(src, first, following, run, bool(started), until)
+    resume_identities(left.sections, sources, time.monotonic())
 
 
 def report(left: Left, store: DescriptorStore, bus: Bus, sources: TrackerTable) -> None:
@@ -149,9 +146,7 @@ def image(
     copies = {"due": "d", "datagram": BYTES, "spacing": "d", "left": "I", "since": "d"}
     yield table("copies", copies, repeater.waiting())
     yield table("relayed", {"datagram": BYTES, "left": "I", "since": "d"}, ingress.relayed())
-    identities = [(src, own.first, own.next, own.run, own.started) for src, own in sources.local.used()]
-    types = {"src": BYTES, "first": "Q", "following": "Q", "run": "Q", "started": "B"}
-    yield table("identities", types, identities)
+    yield identity_section(sources)
     for segment in segments:
         yield Section("segment", {"name": segment.options.name, "logged_drops": segment.logged_drops})
     yield from client_handover.image(bus.clients.values())

@@ -15,11 +15,11 @@ from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
+from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import SILENT, STATE_NAMES, HeartbeatRules, Liveness
 from bccnd.core.tracking.source import Source
-from bccnd.core.tracking.tracker_image import resume_trackers, tracker_sections
+from bccnd.core.tracking.tracker_image import identity_section, resume_identities, resume_trackers, tracker_sections
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.bccn1 import HEARTBEAT
@@ -151,8 +151,8 @@ def successor_of(
     resumed(heir, image_of(host))
     for src in host.open:
         heir.claim(src)
-    for src, own in host.sources.local.used():
-        heir.sources.local.resume(src, own.first, own.next, own.run, own.started, host.now + RELEASE_DELAY)
+    (identities,) = unpack_sections(pack_section(identity_section(host.sources)))
+    resume_identities({"identities": [identities]}, heir.sources, heir.now)
     heir.sent, heir.given = host.sent, host.given
     return heir
 
@@ -174,7 +174,7 @@ def state_of(host: Host) -> dict[str, Any]:
         "silent": sum(source.state == SILENT for source in sources),
         "dead": dict(host.liveness.dead),
         "nameless": {key: when for key, when in host.anonymous.accepted() if host.now - when <= host.anonymous.horizon},
-        "used": {src: (own.first, own.next, own.run) for src, own in host.sources.local.used()},
+        "used": {src: (own.first, own.next, own.run) for src, own in host.sources.local.items()},
     }
 
 

@@ -92,6 +92,7 @@ class Site(Hub):
 
     def start(self) -> None:
         """Start a daemon, as `bccnd.daemon` does."""
+        self.stopped = False
         self.loop = Loop()
         self.kept = DescriptorStore(self.store, self.store.passed())
         self.left = left = takeover.read_left(self.kept, monotonic=self.monotonic)
@@ -134,9 +135,10 @@ class Site(Hub):
 
     def _end(self) -> None:
         """Close the descriptors of the daemon, as the kernel does."""
+        if not self.stopped:
+            self.bus.stop_accepting()
         self.loop._soon.clear()
         self.loop.close()
-        self.bus.stop_accepting()
         for client in list(self.bus.clients.values()):
             client.sock.close()
         self.bus.identifier.close()
@@ -145,6 +147,7 @@ class Site(Hub):
     def stop(self) -> None:
         """End the daemon as SIGTERM does."""
         self.bus.stop_accepting()
+        self.stopped = True
         self.bus.drain(time.monotonic() + 0.05)
         self.bus.close()
         parts = self.sources, self.anonymous, self.liveness, self.repeater, self.ingress

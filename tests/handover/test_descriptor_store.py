@@ -17,9 +17,11 @@ from bccnd.bus.clients.access import Rule
 from bccnd.core.wire import bccn1, frames
 from bccnd.daemon.takeover import TrackerWriter
 from bccnd.handover.descriptor_store import ClientRecord
+from tests.bus.packets import unbatched
+from tests.core.material import examples
 from tests.handover.successors import Site
 from tests.limits import no_file_larger_than
-from tests.support import Peer, examples, gaps, messages, slow, turn_until
+from tests.support import Peer, gaps, messages, slow, turn_until
 
 #: attributes that are visible to a client
 SEEN: Final = (
@@ -76,7 +78,8 @@ def test_a_clean_stop_keeps_all_that_is_known_of_a_client(site: Site) -> None:
         assert (shown(site, one), shown(site, other)) == before
         assert (site.kept.dropped, site.kept.clients, site.left.after_crash) == ([], [], False)
     other.publish(b"a/x", b"later")
-    assert messages(one.waiting() + one.all(), b"a/x")[-1].endswith(b"|later")
+    site.settle()
+    assert unbatched(one.waiting())[-1].endswith(b"|later")
 
 
 def test_a_crash_keeps_connections_with_identity_subscriptions_and_modes(site: Site) -> None:
@@ -118,7 +121,7 @@ def test_what_waits_for_a_client_is_gone_after_a_crash_and_it_is_told(site: Site
 
 def test_a_publisher_that_waits_goes_on_waiting_and_its_packet_is_published_once(site: Site) -> None:
     reader, publisher = slow(site, b"a"), site.connect()
-    reader.send(frames.request(b"blocking/hard/block"))
+    reader.send(frames.request(b"blocking/soft/block"))
     site.settle()
     payloads = [b"%d" % number * 100 for number in range(60)]
     publisher.publish(b"a", *payloads)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bccnd.core.formats.image_sections import Section
 from bccnd.handover import image
 from bccnd.handover.image import BadImage, ImageWriter, read_image, write_image
-from tests.support import examples
+from tests.core.material import examples
 
 SECTIONS = [Section("one", {"a": 1}, {"n": ("Q", [1, 2, 3]), "s": ("s", [b"", b"x", b"yz"])}), Section("two")]
 

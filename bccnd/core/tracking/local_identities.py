@@ -60,17 +60,17 @@ class LocalIdentities:
         self._counted = counted
 
     def resume(self, src: bytes, first: int, following: int, run: int, started: bool, until: float) -> None:
-        """Continue with the seqs of an identity of the daemon before, also of one that has clients again. Without
-        clients it is released, and its last broadcasts may arrive until a time."""
+        """Continue with an identity of the daemon before, also with one that has clients again. Without clients its
+        last broadcasts may arrive until a time."""
         own = self._by_src.setdefault(src, LocalIdentity())
         own.first, own.next, own.run = first, following, run
         own.started = started and own.users > 0
         if not own.users:
             self.release(src, until)
 
-    def used(self) -> list[tuple[bytes, LocalIdentity]]:
-        """Return the identities under which seqs were used."""
-        return [(src, own) for src, own in self._by_src.items() if own.next]
+    def items(self) -> list[tuple[bytes, LocalIdentity]]:
+        """Return all identities, those in use and those released."""
+        return list(self._by_src.items())
 
     def has(self, src: bytes) -> bool:
         return src in self._by_src

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bccnd.core.formats.image_sections import BYTES, Column, Section, table
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import RANK_SECONDS, TrackerTable
+from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.tracking.liveness import Death, Liveness
 from bccnd.core.tracking.recent_restarts import Restart
 from bccnd.core.tracking.reported_loss import Closed
@@ -21,7 +21,7 @@ from bccnd.core.tracking.source import ALIVE, SILENT, UNWATCHED, Source
 CHUNK: Final = 4096
 #: what stands for a column that the daemon before did not write; without a src there is no source
 _MISSING: Final[dict[str, Any]] = {
-    "src": b"", "first": 0, "last": 0, "epoch": 1, "heard": 0.0, "beat": 0.0, "gap": 0.0, "interval": 0.0,
+    "src": b"", "first": 0, "last": 0, "epoch": 1, "heard": 0.0, "rank": 0.0, "beat": 0.0, "gap": 0.0, "interval": 0.0,
     "state": UNWATCHED, "absent": b"", "missing": b"",
 }  # fmt: skip
 _HEARD: Final = list(_MISSING).index("heard")
@@ -51,6 +51,7 @@ def source_section(sources: Sequence[Source]) -> Section:
         "last": ("Q", [source.last for source in sources]),
         "epoch": ("I", [source.epoch for source in sources]),
         "heard": ("d", [source.heard for source in sources]),
+        "rank": ("d", [source.rank for source in sources]),
         "beat": ("d", [source.beat for source in sources]),
         "gap": ("f", [source.gap for source in sources]),
         "interval": ("f", [source.interval for source in sources]),
@@ -82,18 +83,33 @@ def resume_trackers(
     liveness.resume(now)
 
 
+def identity_section(sources: TrackerTable) -> Section:
+    """Return a section of the identities of this host."""
+    types = {"src": BYTES, "first": "Q", "following": "Q", "run": "Q", "started": "B", "until": "d"}
+    rows = [(src, own.first, own.next, own.run, own.started, own.until) for src, own in sources.local.items()]
+    return table("identities", types, rows)
+
+
+def resume_identities(left: Sections, sources: TrackerTable, now: float) -> None:
+    """Continue with the identities, once clients are there that use some of them again."""
+    missing = {"src": b"", "first": 0, "following": 0, "run": 0, "started": 0, "until": 0.0}
+    for src, first, following, run, started, until in _rows(left, "identities", **missing):
+        # One in use until the stop may have broadcast until then.
+        sources.local.resume(src, first, following, run, bool(started), min(until, now + RELEASE_DELAY))
+
+
 def _rows(left: Sections, kind: str, **missing: Any) -> Iterator[tuple[Any, ...]]:
     return (row for section in left.get(kind, ()) for row in section.rows(**missing))
 
 
 def _resume_sources(trackers: TrackerTable, rows: Iterable[tuple[Any, ...]], now: float) -> None:
-    for src, first, last, epoch, heard, beat, gap, interval, state, absent, missing in rows:
+    for src, first, last, epoch, heard, rank, beat, gap, interval, state, absent, missing in rows:
         if not src or src in trackers or trackers.local.has(src):
             continue
         source = Source(src, last, heard)
         source.first = first
         source.epoch = epoch
-        source.rank = heard + RANK_SECONDS
+        source.rank = rank
         source.state = state if state in (ALIVE, SILENT) else UNWATCHED
         source.beat = beat
         source.gap = gap
