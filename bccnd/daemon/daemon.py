@@ -265,15 +265,15 @@ class Daemon:
 
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""
-        self._drop_reporter.start()
         store, left = self._store, self._left
+        self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
+        self._drop_reporter.start()
         if store is not None:
             takeover.resume_sending(left, self.repeater, self.ingress)
             takeover.restore_clients(left, store, self.bus, self.sources)
             takeover.report(left, store, self.bus, self.sources)
             self.taken_over, self.state_dropped = len(self.bus.clients), len(store.dropped)
             self.crashes = int(left.after_crash)
-        self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
         self._left = takeover.Left()  # it holds all that had waited
         self._readers = [SegmentReader(one, self.ingress, self.bus.fanout, self.forward) for one in self.segments]
 
