@@ -74,7 +74,6 @@ class Observed:
             no_report,
             lambda _datagram: None,
             copies=1,
-            transaction=hub.bus.transaction,
         )
         self.links.expected = ["nng", "broker"]
         self.recorders = RecorderReports()
@@ -90,6 +89,7 @@ class Observed:
         self.gateway_processes: dict[str, ChildProcess] = {}
         self.taken_over = 3
         self.state_dropped = 4
+        self.crashes = 1
         self.sources_not_kept = 9
         self.clients_not_kept = 5
         self.visitors_refused = dict(zip(REASONS, (6, 0, 7, 9, 0, 0), strict=True))

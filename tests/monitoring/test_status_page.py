@@ -241,7 +241,7 @@ def test_every_drop_has_its_place_on_the_page(daemon: Daemon) -> None:
     daemon.begin()
     for reason in DROP_REASONS:
         daemon.bus.counters.dropped.add(reason)
-    daemon.repeater._counted.add("dropped")
+    daemon.repeater.dropped += 1
     daemon.go_on(STEP)
     text = render(daemon.facts())
     shown = {one.name for one in daemon.facts().drops}
