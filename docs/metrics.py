@@ -34,12 +34,10 @@ should be: an alert, a kind of drop, or a sentence. Alerts and drops have their 
 [Monitoring](monitoring.md) explains how to install Prometheus rules and the dashboard; [the upgrade
 policy](upgrades.md#metrics-and-log) says what of the names stays.
 
-- Under systemd, counters of segments (received, by verdict, sent, errors, reopened), of sources (lost, restarts, jumps,
-  deaths, forgotten, conflicts, unwatched heartbeats), of the bus (deliveries, published, dropped messages and control
-  messages, refused, ended, held, errors), of channel groups, of refused visitors and of dropped copies go on when the
-  daemon is restarted, killed or upgraded. They start at zero after `systemctl stop` and a start, as all others do with
-  each start of a process.
-  `bccnd_socket_drops_total` is the kernel's, and continues where a socket unit keeps the socket.
+- Counters start at zero with each process, so query them with `rate` and `increase`. Only `bccnd_socket_drops_total`
+  is the kernel's, and continues where a socket unit keeps the socket.
+- `bccnd_crashes_total` and `bccnd_state_dropped_total` are counted at the start, so `increase` does not show them. [The
+  rules](monitoring.md) compare them with zero for an hour after a start.
 - Labels have few values. They come from the configuration and from fixed lists; names of senders, channels and
   programs are never among them.
 - `segment` is the `name` of a segment in the configuration, or `<interface>/<address>#<port>` without one. Datagrams

@@ -23,15 +23,15 @@ DROPS: Final = (
     ),
     serious(
         "crashes",
-        "The daemon before this one was killed or has crashed: messages that it was processing or that waited for "
-        "clients are lost. Each client was told.",
+        "The daemon before this one left no readable state: it was killed, crashed, or could not store it. Messages "
+        "that it was processing or that waited for clients are lost; each client has received a gap of 0.",
         "Find the cause: a bug (report it), or a lack of memory.",
-        "`journalctl -u bccnd BCCND_DROP=crashes -n 1`, and the lines of the log before it",
+        "`journalctl -u bccnd BCCND_DROP=crashes`, and the lines of the log before it; `journalctl -k`",
     ),
     serious(
         "sources_not_kept",
-        "With dedup.freshness: monotonic, the state of sources could not be stored while the daemon runs: after a "
-        "crash, replayed datagrams may pass.",
+        "With dedup.freshness: monotonic: the state of sources could not be stored while the daemon runs. After a "
+        "crash, datagrams that are replayed may be delivered.",
         "Raise MemoryMax= of the service.",
         "`journalctl -u bccnd BCCND_DROP=sources_not_kept`: the kernel's error",
     ),
