@@ -169,6 +169,7 @@ class Daemon:
             reserve=None if store is None else store.raise_ceiling,
         )
         self._egress.open(self.identity)
+        self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
 
     def _open_loop(self, cleanup: ExitStack, *, shared_file: bool) -> None:
         self.loop = Loop()
@@ -265,9 +266,8 @@ class Daemon:
 
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""
-        store, left = self._store, self._left
-        self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
         self._drop_reporter.start()
+        store, left = self._store, self._left
         if store is not None:
             takeover.resume_sending(left, self.repeater, self.ingress)
             takeover.restore_clients(left, store, self.bus, self.sources)
