@@ -48,10 +48,6 @@ class Figures:
         """Return the median latency in us at 2,000 messages a second."""
         return float(self.sections["bench"]["p50_us"][case][str(clients)])
 
-    def service_more(self, mode: str) -> float:
-        """Return by how many ns a message costs more in a daemon that runs as a service, with one client."""
-        return float(self.sections["service"]["more_ns"][mode])
-
     def scale(self, axis: str, line: str, x: int) -> float:
         """Return the ns of `make scale` for a message."""
         return float(self.sections[f"scale {axis}"]["cpu_ns"][line][str(x)])

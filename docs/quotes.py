@@ -61,7 +61,6 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
     nats = fraction(cpu("nats", 1) / cpu("bccnd", 1))
     nats_64, redis_64 = (fraction(cpu(case, 64) / cpu("bccnd", 64)) for case in ("nats", "redis"))
     core = percent(2000 * quiet / 1e9)
-    service = percent(2000 * (quiet + figures.service_more("paced")) / 1e9)
     at_1, at_8, at_64 = (per_second(figures.scale("clients", "bccnd", clients)) for clients in FAN_OUTS)
     batch_64 = per_second(figures.scale("clients", "bccnd_batch", 64))
     slope = figures.constant("clients", "bccnd_each_ns")
@@ -96,7 +95,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
                 f"{three(figures, 'redis', 'paced')} |"
             ),
             f"NATS takes «{nats}» of bccnd's time for one program, «{nats_64}» for 64.",
-            f"at 2,000 messages a second the daemon takes «{core}» of a core («{service}» as a service)",
+            f"at 2,000 messages a second the daemon takes «{core}» of a core, like Redis",
             (
                 f"at least «{at_1}» messages a second to one program, «{at_64}» to 64 programs, "
                 f"«{batch_64}» to 64 in batch mode"
@@ -119,16 +118,12 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
             ),
             (
                 f"it takes the daemon «{us(quiet)}» us instead of «{us(cpu('bccnd', 1))}», as it is woken for each: "
-                f"«{core}» of a core, or «{service}» as a service (below). "
+                f"«{core}» of a core. "
                 f"Redis took «{us(cpu('redis', 1, 'paced'))}» us"
             ),
             f"NATS and Redis take less**: «{nats}» of it to one client, «{nats_64}» and «{redis_64}» to 64.",
             f"[at least «{at_1}» messages a second](scaling.md#what-one-core-carries) to one program, «{at_64}» to 64.",
             f"to 64 it takes «{fraction(cpu('bccnd_batch', 64) / cpu('redis', 64))}» of Redis.",
-            (
-                f"takes some «{us(figures.service_more('paced')).removesuffix('.0')}» us more for each "
-                f"message then, and «{us(figures.service_more('saturated'))}» us in saturation"
-            ),
             (
                 f"the daemon costs «{percent(shares[0])}» of what N programs without a daemon cost together at 8, and "
                 f"«{percent(shares[1])}» at 64."
@@ -143,7 +138,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
             ),
             f"At full load NATS takes «{nats}» of the CPU for one program, «{nats_64}» for 64.",
             (
-                f"the daemon takes «{core}» of a core, like Redis, and as a service «{service}»; the median latency is "
+                f"the daemon takes «{core}» of a core, like Redis; the median latency is "
                 f"«{thousands(figures.latency('bccnd', 1))}» us."
             ),
             f"| idle | {idle} of a core ([measured](scaling.md#limits-of-these-figures)), {resident} MB |",

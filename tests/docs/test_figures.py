@@ -20,7 +20,7 @@ KNOWN = Figures()
 
 
 def test_every_section_says_when_and_where_it_was_measured() -> None:
-    assert set(KNOWN.sections) == {"bench", "service", "idle", *(f"scale {axis}" for axis in AXES)}
+    assert set(KNOWN.sections) == {"bench", "idle", *(f"scale {axis}" for axis in AXES)}
     for name in KNOWN.sections:
         about = KNOWN.about(name)
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", about["date"]), name

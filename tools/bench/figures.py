@@ -42,15 +42,7 @@ def of_bench(found: Findings) -> dict[str, Section]:
         latency = found.median(key, p50) if key.axis == "paced" else None
         if latency is not None:
             latencies.setdefault(key.line, {})[str(key.x)] = round(latency)
-    more: Section = {}
-    for axis in found.axes:
-        kept, by_hand = (found.median(Key(axis.name, case, 1)) for case in ("bccnd_kept", "bccnd"))
-        if kept and by_hand:
-            more[axis.name] = round(kept - by_hand)
-    return {
-        "bench": {"about": about(found), "cpu_ns": costs, "p50_us": latencies},
-        "service": {"about": about(found), "more_ns": more},
-    }
+    return {"bench": {"about": about(found), "cpu_ns": costs, "p50_us": latencies}}
 
 
 def of_scale(found: Findings) -> dict[str, Section]:
