@@ -94,7 +94,7 @@ def setup(program: str = "bccnd", *, stderr: int = 2) -> None:
     failure = ""
     try:
         handler = JournalHandler(program) if is_journal(stderr) else stream_handler(program, stderr)
-    except (ImportError, OSError) as error:
+    except OSError as error:
         failure = f"cannot reach the journal: {error}; the log has plain lines without fields"
         handler = stream_handler(program, stderr, prefixed=True)
     logger.addHandler(handler)
@@ -102,12 +102,6 @@ def setup(program: str = "bccnd", *, stderr: int = 2) -> None:
     logger.propagate = False
     if failure:
         logger.warning("%s", failure)
-
-
-def flush() -> None:
-    """Write what other threads have logged; to be called in the main thread of a program that has other threads."""
-    for handler in logger.handlers:
-        handler.flush()
 
 
 def wait_until_read(timeout: float = 1.0) -> None:

@@ -6,32 +6,29 @@ that can be written is preceded by the count.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 import select
 import socket
 import stat
-import struct
+import sys
 import termios
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, Final, NamedTuple, cast
 
 from bccnd.log.events import EVENTS
-from bccnd.log.libsystemd_timeout import libsystemd_timeout
 
 #: what a field may hold; text goes out as UTF-8, bytes as they are
 Value = str | bytes | int | float
 
 #: the journal's socket
 SOCKET: Final = "/run/systemd/journal/socket"
-#: entries of other threads that wait for the main thread
-MAX_PENDING: Final = 1000
-#: seconds between two attempts while the journal accepts no entries
-PAUSE: Final = 0.02
+#: characters or bytes of each value of an entry that exceeds a datagram
+MAX_VALUE: Final = 4096
 #: lines kept in memory, and characters of each: a few hundred kB at most
 RECENT: Final = 100
 MAX_RECENT: Final = 2000
@@ -44,7 +41,7 @@ _PIPE_BUF: Final = 4096
 #: syslog's numbers for logging's
 _PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
 
-#: lines of this process that could not be written
+#: lines of this process that could not be written, or only in part
 lines_lost: Final = {"lines_lost": 0}
 
 
@@ -106,42 +103,42 @@ def _lines_lost_record(count: int) -> logging.LogRecord:
 
 
 class JournalHandler(logging.Handler):
-    """Sends each record to the journal as an entry with its fields. Raises ImportError, OSError.
+    """Sends each record to the journal as an entry with its fields. Raises OSError.
 
-    A stalled journal delays the process by at most a millisecond every `PAUSE`. Only the main thread can time out:
-    records of other threads wait for its next record, or for `flush`.
+    An entry is a datagram of the journal's native protocol (https://systemd.io/JOURNAL_NATIVE_PROTOCOL). systemd-python
+    would hold the interpreter's lock while a stalled journal blocks it.
     """
 
     def __init__(self, program: str) -> None:
-        # Loaded only where there is a journal; a container image may have no libsystemd.
-        from systemd import journal
-
+        os.stat(SOCKET)
         super().__init__()
-        os.stat(SOCKET)  # libsystemd drops entries silently where there is none
         self.formatter = _Formatter()
-        self._sendv: Callable[..., None] = journal.sendv
+        # Not connected: each entry goes to the socket that has the path now, also after a restart of the journal.
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._program = program
-        self._pending: deque[list[bytes]] = deque()
-        self._retry_at = 0.0
         self._lost = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._lost and self._put(self._entry(_lines_lost_record(self._lost))):
+        if self._lost and self._send(_lines_lost_record(self._lost)):
             self._lost = 0
-        if self._lost or not self._put(self._entry(record)):
+        if self._lost or not self._send(record):
             self._lost += 1
             lines_lost["lines_lost"] += 1
 
-    def _put(self, entry: list[bytes]) -> bool:
-        if threading.current_thread() is not threading.main_thread():
-            if len(self._pending) >= MAX_PENDING:
-                return False
-            self._pending.append(entry)
-            return True
-        self.flush()
-        return not self._pending and self._send(entry)
+    def _send(self, record: logging.LogRecord) -> bool:
+        """Send a record, cut if it exceeds a datagram; False if the journal does not accept it now."""
+        for longest in (sys.maxsize, MAX_VALUE):
+            try:
+                self._sock.sendto(self._entry(record, longest), SOCKET)
+            except OSError as error:
+                if error.errno != errno.EMSGSIZE:
+                    break
+            else:
+                lines_lost["lines_lost"] += longest == MAX_VALUE
+                return True
+        return False
 
-    def _entry(self, record: logging.LogRecord) -> list[bytes]:
+    def _entry(self, record: logging.LogRecord, longest: int) -> bytes:
         fields: dict[str, Value] = {"MESSAGE": self.format(record), "PRIORITY": _PRIORITIES.get(record.levelno, 6)}
         fields["SYSLOG_IDENTIFIER"] = self._program
         event: str = getattr(record, "event", "")
@@ -150,53 +147,32 @@ class JournalHandler(logging.Handler):
             if remedy := getattr(record, "remedy", ""):
                 fields["BCCND_REMEDY"] = remedy
             fields |= {f"BCCND_{name.upper()}": value for name, value in getattr(record, "fields", {}).items()}
-        return [b"%b=%b" % (name.encode("ascii"), _bytes(value)) for name, value in fields.items()]
-
-    def _send(self, entry: list[bytes]) -> bool:
-        if time.monotonic() < self._retry_at:
-            return False
-        try:
-            with libsystemd_timeout():
-                self._sendv(*entry)
-        except OSError:
-            self._retry_at = time.monotonic() + PAUSE
-            return False
-        return True
-
-    def flush(self) -> None:
-        """Send the records of other threads; to be called in the main thread."""
-        while self._pending and self._send(self._pending[0]):
-            self._pending.popleft()
+        return b"".join(_field(name.encode("ascii"), value, longest) for name, value in fields.items())
 
     def wait_until_read(self, timeout: float) -> None:
         """Wait until the journal has read everything, at most ``timeout`` seconds.
 
         The journal cannot attribute an entry to a service if its process has exited.
         """
-        self.flush()
         deadline = time.monotonic() + timeout
-        while _unread() and time.monotonic() < deadline:
+        while any(fcntl.ioctl(self._sock, termios.TIOCOUTQ, bytes(4))) and time.monotonic() < deadline:
             time.sleep(_POLL_INTERVAL)
         time.sleep(_LOOKUP_TIME)
 
+    def close(self) -> None:
+        self._sock.close()
+        super().close()
 
-def _bytes(value: Value) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode("utf-8", "backslashreplace")
 
-
-def _unread() -> bool:
-    """Whether a Unix datagram of this process is unread. The socket is libsystemd's own, so all are checked."""
-    from systemd.daemon import is_socket
-
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if is_socket(int(name), socket.AF_UNIX, socket.SOCK_DGRAM):
-                (size,) = struct.unpack("=i", fcntl.ioctl(int(name), termios.TIOCOUTQ, b"\0" * 4))
-                if size:
-                    return True
-        except OSError:  # the descriptor of the listing itself
-            continue
-    return False
+def _field(name: bytes, value: Value, longest: int) -> bytes:
+    """Encode a field, with its length if it has several lines: no value ends early or adds a field."""
+    if isinstance(value, bytes):
+        data = value[:longest]
+    else:
+        data = _cut(str(value), longest).encode("utf-8", "backslashreplace")
+    if b"\n" in data:
+        return b"%b\n%b%b\n" % (name, len(data).to_bytes(8, "little"), data)
+    return b"%b=%b\n" % (name, data)
 
 
 def is_journal(fd: int) -> bool:
@@ -343,4 +319,8 @@ class RecentLines(logging.Handler):
 
 
 def _short(text: str) -> str:
-    return printable(text if len(text) <= MAX_RECENT else text[:MAX_RECENT] + "...")
+    return printable(_cut(text, MAX_RECENT))
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[:longest] + "..."

@@ -1,9 +1,8 @@
 """The service manager (systemd): receives passed sockets, sends notifications and descriptors to store.
 
-Uses systemd-python, imported only if a service manager has started this process.
-
-Invariant: nothing here raises or blocks: `libsystemd_timeout` ends a call after a millisecond if the manager stalls.
-Notifications that were not sent wait in a bounded queue, in order.
+Invariant: nothing here raises or blocks. systemd-python holds the interpreter's lock while its `notify` waits for a
+stalled manager, so only the passed sockets are taken with it. Notifications that were not sent wait in a bounded queue,
+in order.
 
 When `ServiceManager.store` returns, the descriptor has been sent unless earlier notifications are queued: a daemon
 killed at that moment does not lose it. A sending thread would.
@@ -17,14 +16,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import ModuleType
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from bccnd import log
-from bccnd.log.libsystemd_timeout import libsystemd_timeout
 from bccnd.net.loop import Loop, Timer
 
 #: queued notifications: enough for the descriptors of 4,000 clients
@@ -43,9 +43,12 @@ PRIVATE: Final = ("LISTEN_FD", "LISTEN_PID", "NOTIFY_", "WATCHDOG_")
 _LATEST: Final = ("STATUS=", "WATCHDOG=")
 #: the manager is stalled or restarting, or the kernel has no room for descriptors in transit
 _RETRY_ERRORS: Final = (
-    *(errno.EINTR, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS),
+    *(errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS),
     *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOTCONN, errno.ENOENT),
 )
+
+#: sends a notification with descriptors. Raises OSError
+Notify = Callable[[str, Sequence[int]], object]
 
 
 def take_sockets() -> list[tuple[str, int]]:
@@ -53,8 +56,13 @@ def take_sockets() -> list[tuple[str, int]]:
 
     Removes the variables, so that child processes do not use them.
     """
-    daemon = _library("LISTEN_PID")
-    if daemon is None:
+    if not os.environ.get("LISTEN_PID"):
+        return []
+    try:
+        from systemd import daemon  # a container image may set the variable and have no libsystemd
+    except ImportError as error:
+        text = "cannot use the sockets passed by the service manager: %s. Remedy: install systemd-python"
+        log.logger.warning(f"{text} (python3-systemd on Debian)", error)
         return []
     found: dict[int, str] = {}
     try:
@@ -67,25 +75,6 @@ def take_sockets() -> list[tuple[str, int]]:
     return [(name, descriptor) for descriptor, name in found.items()]
 
 
-def _library(variable: str) -> ModuleType | None:
-    """Import systemd-python if the manager has set this variable, and not to nothing; None if it is missing."""
-    if not os.environ.get(variable):
-        return None
-    try:
-        from systemd import daemon
-    except ImportError as error:
-        # A container image may set the variables and have no libsystemd: the daemon serves anyway.
-        log.event(
-            "manager_silent",
-            f"cannot use the sockets passed by the service manager, or notify it: {error}",
-            remedy="install systemd-python (python3-systemd on Debian)",
-            drop="notifications_lost",
-        )
-        return None
-    module: ModuleType = daemon
-    return module
-
-
 class _Notification(NamedTuple):
     """A queued notification, with duplicates of its descriptors."""
 
@@ -93,10 +82,21 @@ class _Notification(NamedTuple):
     descriptors: list[int]
 
 
-class ServiceManager:
-    """The service manager, if there is one; ``notify`` is that of systemd-python."""
+def _notify(address: str, message: str, descriptors: Sequence[int]) -> None:
+    """Send a notification to the address in NOTIFY_SOCKET, as sd_notify(3) describes. Raises OSError."""
+    if address[0] == "@":
+        address = "\0" + address[1:]
+    elif address[0] != "/":
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
+        sock.sendmsg([message.encode()], [rights], 0, address)
 
-    def __init__(self, notify: Callable[..., Any] | None = None, *, watchdog: float = 0.0, max_stored: int = 0) -> None:
+
+class ServiceManager:
+    """The service manager, if there is one; ``notify`` sends a notification, or raises OSError."""
+
+    def __init__(self, notify: Notify | None = None, *, watchdog: float = 0.0, max_stored: int = 0) -> None:
         #: whether there is a manager to notify
         self.available = notify is not None
         #: seconds of WatchdogSec=; 0 without a watchdog
@@ -105,7 +105,7 @@ class ServiceManager:
         self.max_stored = max_stored
         #: notifications that were dropped
         self.lost = 0
-        self._notify: Callable[..., Any] = notify or (lambda *_words, **_more: False)
+        self._notify: Notify = notify or (lambda _message, _descriptors: None)
         self._queue: deque[_Notification] = deque()
         self._loop: Loop | None = None
         self._retry: Timer | None = None
@@ -115,10 +115,10 @@ class ServiceManager:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> ServiceManager:
         """Return the manager that has started this process, if any."""
-        daemon = _library("NOTIFY_SOCKET")
+        address = environ.get("NOTIFY_SOCKET", "")
         watched = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
         return cls(
-            None if daemon is None else daemon.notify,
+            partial(_notify, address) if address else None,
             watchdog=_number(environ.get("WATCHDOG_USEC", "")) / 1_000_000 if watched else 0.0,
             max_stored=_number(environ.get("FDSTORE", "")),
         )
@@ -215,11 +215,7 @@ class ServiceManager:
     def _send(self, message: str, descriptors: Sequence[int]) -> int:
         """Send a notification; return 0 or an errno."""
         try:
-            with libsystemd_timeout():
-                if descriptors:
-                    self._notify(message, fds=descriptors)
-                else:
-                    self._notify(message)
+            self._notify(message, descriptors)
         except OSError as error:
             return error.errno or errno.EIO
         return 0

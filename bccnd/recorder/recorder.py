@@ -202,7 +202,6 @@ class Recorder:
     def _tick(self) -> None:
         self._ticks += 1
         ask = self._ticks % _ASK == 0
-        log.flush()  # what the worker has logged
         if self.maintenance.done and not self._ending:  # a bug; a restart gets further
             self.failed = BusError("internal_error", "the worker that converts logs has ended")
             self.stop()

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -150,7 +150,7 @@ def test_a_daemon_serves_while_its_reload_waits_and_reports_its_end(
     path.write_text(json.dumps(settings))
     sent: list[str] = []
 
-    def notify(message: str, fds: tuple[int, ...] = ()) -> None:
+    def notify(message: str, fds: Sequence[int]) -> None:
         if not fds:
             sent.append(message)
 

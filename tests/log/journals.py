@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from pathlib import Path
 
@@ -31,11 +30,6 @@ def parse(entry: bytes) -> list[tuple[str, bytes]]:
     return fields
 
 
-def _encoded(field: bytes) -> bytes:
-    name, _, value = field.partition(b"=")
-    return b"%b\n%b%b" % (name, len(value).to_bytes(8, "little"), value) if b"\n" in value else field
-
-
 class JournalSocket(Closing):
     """Listens like the journal at a path."""
 
@@ -47,23 +41,10 @@ class JournalSocket(Closing):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         self.sock.bind(self.path)
         self.sock.settimeout(10)
-        self._writer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-
-    def sendv(self, *fields: bytes) -> None:
-        """Take an entry in the place of `systemd.journal.sendv`, which uses one path only; OSError for a wait."""
-        self._writer.sendto(b"\n".join((*map(_encoded, fields), b"")), self.path)
 
     def raw(self) -> bytes:
-        """The next entry; what came as a file is read from there."""
-        data, ancillary, _, _ = socket.recv_fds(self.sock, 1 << 20, 4)
-        if not ancillary:
-            return data
-        assert data == b""
-        (fd,) = ancillary
-        try:
-            return os.pread(fd, os.fstat(fd).st_size, 0)
-        finally:
-            os.close(fd)
+        """The next entry."""
+        return self.sock.recv(1 << 20)
 
     def entry(self) -> dict[str, bytes]:
         fields = parse(self.raw())
@@ -84,5 +65,4 @@ class JournalSocket(Closing):
 
     def close(self) -> None:
         self.sock.close()
-        self._writer.close()
         Path(self.path).unlink(missing_ok=True)

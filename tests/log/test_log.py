@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import pty
@@ -11,6 +12,7 @@ import select
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tty
@@ -19,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import systemd.journal
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ from bccnd.log import handlers
 from bccnd.log.events import EVENTS
 from bccnd.net.peer import Peer
 from tests.log.journals import JournalSocket
-from tests.support import PATIENCE
+from tests.support import PATIENCE, ROOT, cannot_here, need_root
 
 PEER = Peer(pid=77, uid=1000, gid=1000, groups=frozenset(), program=b"prog", started=1)
 Setup = Callable[..., None]
@@ -71,7 +72,6 @@ def journal(
     with JournalSocket(tmp_path / "journal/socket") as one:
         monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
         monkeypatch.setattr(handlers, "SOCKET", one.path)
-        monkeypatch.setattr(systemd.journal, "sendv", one.sendv)
         setup("bccn-sbusd", stderr=pipe[1])
         yield one
 
@@ -190,7 +190,6 @@ def test_lines_that_the_journal_does_not_take_are_counted_in_the_next_one(journa
     before = journal.waiting()
     assert [entry["MESSAGE"] for entry in before] == [b"line %d" % number for number in range(len(before))]
     assert len(before) < sent
-    time.sleep(handlers.PAUSE)
     log.event("ready", "again")
     lost, again = journal.waiting()
     assert lost["BCCND_COUNT"] == b"%d" % (sent - len(before))
@@ -203,18 +202,109 @@ def test_lines_that_the_journal_does_not_take_are_counted_in_the_next_one(journa
     assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"and again"]
 
 
-def test_a_line_of_another_thread_waits_for_the_main_thread(journal: JournalSocket) -> None:
+def test_lines_of_other_threads_go_out_at_once(journal: JournalSocket) -> None:
     thread = threading.Thread(target=log.event, args=("ready", "one"))
     thread.start()
     thread.join()
-    assert journal.waiting() == []
-    log.event("ready", "two")
-    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"one", b"two"]
-    thread = threading.Thread(target=log.event, args=("ready", "three"))
-    thread.start()
-    thread.join()
-    log.flush()
-    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"three"]
+    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"one"]
+
+
+def test_a_journal_that_restarts_gets_the_lines_that_follow_and_the_number_of_those_before(
+    journal: JournalSocket, tmp_path: Path
+) -> None:
+    log.event("ready", "before")
+    assert journal.entry()["MESSAGE"] == b"before"
+    journal.close()
+    log.event("ready", "lost")
+    with JournalSocket(Path(journal.path)) as next_journal:
+        log.event("ready", "after")
+        lost, after = next_journal.waiting()
+    assert (lost["BCCND_COUNT"], after["MESSAGE"]) == (b"1", b"after")
+
+
+def test_a_line_that_exceeds_a_datagram_is_cut_and_counted(journal: JournalSocket) -> None:
+    before = log.lines_dropped()["lines_lost"]
+    log.event("not_permitted", "\u20ac" * 500_000, remedy="ask", channel=b"a\n" * 500_000, pid=77)
+    (entry,) = journal.waiting()
+    text = entry["MESSAGE"].decode()
+    assert text.startswith("\u20ac" * 1000)
+    assert text.endswith("...")
+    assert entry["BCCND_CHANNEL"].startswith(b"a\n" * 1000)
+    assert (entry["BCCND_REMEDY"], entry["BCCND_PID"]) == (b"ask", b"77")
+    assert log.lines_dropped()["lines_lost"] == before + 1
+    log.event("ready", "next")
+    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"next"]
+
+
+VALUES = st.one_of(st.text(st.characters(exclude_categories=())), st.binary(), st.integers())
+LIKE_A_FIELD = st.sampled_from(["\nPRIORITY=0\n", "\nMESSAGE\n\1\0\0\0\0\0\0\0x\n", "=", "\n"])
+
+
+@given(st.lists(st.one_of(VALUES, LIKE_A_FIELD, LIKE_A_FIELD.map(str.encode)), max_size=4), VALUES.map(str))
+def test_no_value_adds_or_ends_a_field(values: list[str | bytes | int], text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, JournalSocket(Path(folder, "socket")) as journal:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(handlers, "SOCKET", journal.path)
+            handler = handlers.JournalHandler("bccnd")
+            record = logging.LogRecord("bccnd", logging.INFO, __file__, 0, "%s", (text,), None)
+            vars(record).update(event="ready", remedy="", fields={f"f{n}": one for n, one in enumerate(values)})
+            handler.handle(record)
+            handler.close()
+        entry = journal.entry()
+    sent = {f"BCCND_F{n}": encoded(one) for n, one in enumerate(values)}
+    assert entry == {
+        "MESSAGE": handlers.printable(text).encode(),
+        "PRIORITY": b"6",
+        "SYSLOG_IDENTIFIER": b"bccnd",
+        "MESSAGE_ID": EVENTS["ready"].id.encode(),
+        "BCCND_EVENT": b"ready",
+        **sent,
+    }
+
+
+#: runs a journal of its own in folders of its own, and a program that logs to it; prints what it has then
+REAL = """
+mount -t tmpfs none /run && mount -t tmpfs none /var/log || exit 1
+/lib/systemd/systemd-journald bccnd & journald=$!
+for attempt in $(seq 100); do [ -S /run/systemd/journal.bccnd/socket ] && break; sleep 0.1; done
+"$0" -c "$1" && kill $journald && wait $journald
+journalctl -D /var/log/journal/*.bccnd -o json --all SYSLOG_IDENTIFIER=bccnd
+"""
+#: logs to it
+LOGGER = r"""
+from bccnd import log
+from bccnd.log import handlers
+handlers.SOCKET = "/run/systemd/journal.bccnd/socket"
+log.logger.addHandler(handlers.JournalHandler("bccnd"))
+log.event("not_permitted", "two\nlines", remedy="ask", channel=b"a\nPRIORITY=0\n\xff=", uid=3)
+log.event("not_permitted", "z" * 1_000_000)
+log.wait_until_read()
+"""
+
+
+@pytest.mark.root
+def test_the_real_journal_has_these_fields() -> None:
+    need_root("mounting")
+    if not Path("/lib/systemd/systemd-journald").exists() or not Path("/etc/machine-id").exists():
+        cannot_here("no journal")
+    command = ["unshare", "-m", "--propagation", "private", "sh", "-c", REAL, sys.executable, LOGGER]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=PATIENCE * 2)
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert {name: value for name, value in first.items() if not name.startswith("_")} == {
+        "MESSAGE": "two\nlines. Remedy: ask",
+        "PRIORITY": "4",
+        "SYSLOG_IDENTIFIER": "bccnd",
+        "MESSAGE_ID": EVENTS["not_permitted"].id,
+        "BCCND_EVENT": "not_permitted",
+        "BCCND_REMEDY": "ask",
+        "BCCND_CHANNEL": list(b"a\nPRIORITY=0\n\xff="),
+        "BCCND_UID": "3",
+    }
+    assert second["MESSAGE"] == "z" * handlers.MAX_VALUE + "..."
+
+
+def encoded(value: str | bytes | int) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "backslashreplace")
 
 
 def test_an_ending_process_waits_until_the_journal_has_read(journal: JournalSocket) -> None:
@@ -230,20 +320,16 @@ def test_an_ending_process_waits_until_the_journal_has_read(journal: JournalSock
     reader.join()
 
 
-@pytest.mark.parametrize("missing", ["socket", "library"])
 def test_a_journal_that_cannot_be_reached_gets_plain_lines_each_with_its_level(
-    tmp_path: Path, missing: str, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
     monkeypatch.setattr(handlers, "SOCKET", str(tmp_path / "socket"))
-    if missing == "library":
-        monkeypatch.setitem(sys.modules, "systemd", None)
     setup(stderr=pipe[1])
     log.logger.info("ready")
     log.event("start_refused", "cannot start: it\x1b[0m\n  remedy: that", remedy="that", reason="x")
     first, *others = taken(pipe[0]).splitlines()
     assert first.startswith("<4>cannot reach the journal: ")
-    assert missing in first or "systemd" in first
     assert others == ["<6>ready", "<3>cannot start: it\\x1b[0m remedy: that"]
 
 

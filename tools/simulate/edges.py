@@ -12,7 +12,7 @@ import select
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,7 +99,7 @@ def install() -> None:
     from bccnd.daemon import gateway_processes, memory_pages
     from bccnd.daemon.configuration_loader import ConfigurationLoader
     from bccnd.handover import memfd, stored_state
-    from bccnd.net import peer, service_manager
+    from bccnd.net import peer
 
     def map_whole(fd: int, size: int) -> mmap.mmap:
         memory = map_really(fd, size)
@@ -140,7 +140,6 @@ def install() -> None:
         (peer, "_groups", lambda _sock: frozenset()),
         # takes milliseconds of every start, for the memory of a process that is shared here
         (memory_pages, "tidy", lambda: iter(())),
-        (service_manager, "libsystemd_timeout", nullcontext),
         (gateway_processes, "python_command", lambda *_words: CHILD),
         (stored_state, "map_whole", map_whole),
         (ConfigurationLoader, "start", load_at_once),

@@ -6,7 +6,7 @@ import errno
 import os
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -68,7 +68,7 @@ class SocketUnits:
 
 
 class DescriptorStore:
-    """The service manager as its daemon sees it; ``notify`` takes the place of systemd-python's."""
+    """The service manager as its daemon sees it; ``notify`` takes the place of its socket."""
 
     def __init__(self) -> None:
         self._kept: dict[str, list[int]] = {}
@@ -80,10 +80,10 @@ class DescriptorStore:
         #: how often a descriptor was refused
         self.refused = 0
 
-    def notify(self, message: str, fds: tuple[int, ...] = ()) -> bool:
+    def notify(self, message: str, fds: Sequence[int]) -> None:
         """Take a notification. Raises OSError as a socket that is full does."""
         if interposer.dead():
-            return True
+            return
         if self.stalled:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         words = dict(line.partition("=")[::2] for line in message.splitlines())
@@ -99,7 +99,6 @@ class DescriptorStore:
             for fd in self._kept.pop(name, ()):
                 os.close(fd)
         self.stopping = self.stopping or "STOPPING" in words
-        return True
 
     def passed(self) -> list[tuple[str, int]]:
         """Return copies of what is stored, as the next daemon gets them."""
