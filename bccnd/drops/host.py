@@ -83,7 +83,7 @@ DROPS: Final = (
         "",
         serious(
             "lines_lost",
-            "The reader of the log did not accept a line: it is missing.",
+            "The reader of the log did not accept a line: it is missing, or too long and cut.",
             "Check that the reader of the log runs and has room.",
             "`systemctl status systemd-journald`, `journalctl --disk-usage`",
         ),
