@@ -266,8 +266,9 @@ class Daemon:
 
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""
-        self._drop_reporter.start()
         store, left = self._store, self._left
+        self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
+        self._drop_reporter.start()
         if store is not None:
             takeover.resume_sending(left, self.repeater, self.ingress)
             takeover.restore_clients(left, store, self.bus, self.sources)

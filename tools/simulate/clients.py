@@ -61,6 +61,7 @@ class Client:
         self.ordered = True
         self.echo = True
         self.meta = False
+        self.batched = False
         self.open = True
         #: whether the daemon may disconnect it
         self.may_end = False
@@ -236,16 +237,14 @@ class Client:
         try:
             self.ledger.receive(payload, ordered=self.ordered and own)
         except Violation as violation:
-            if self.host.lenient:
-                return
             held = sorted(self.patterns)[:8]
             raise Violation(
                 f"{violation}; channel {key!r}, patterns {held} in {self.dialect}, {self.identity!r}"
             ) from None
 
-    def balance(self, *, lenient: bool) -> None:
+    def balance(self) -> None:
         """Check that this client got what it had to get, or was told of a gap: nothing waits for it any more."""
-        self.ledger.balance(lenient=lenient)
+        self.ledger.balance()
 
     def shrink(self) -> None:
         """Let the kernel hold next to nothing for this client."""

@@ -73,13 +73,12 @@ class Disturbances:
                 (interposer.MEMORY, errno.ENFILE, "no files in memory"),
                 (interposer.RECEIVE, errno.ENETDOWN, "network down"),
                 (interposer.ACCEPT, errno.ECONNABORTED, "connections aborted"),
-                (interposer.MAP, errno.ENOMEM, "no memory to map files"),
                 (interposer.SHORT, 0, "messages sent and received in parts"),
                 (interposer.WATCH, errno.ENOSPC, "no more descriptors watched"),
             ]
         )
         self._begin(None, what)
-        if kind in (interposer.FILE, interposer.MEMORY, interposer.MAP):
+        if kind in (interposer.FILE, interposer.MEMORY):
             for host in self._world.hosts:
                 host.store.refused += 1
         interposer.fail(kind, error, self._world.rng.choice([1, 3, 20]))

@@ -5,8 +5,6 @@ Its pid, its signals, who its clients are, and the programs that it starts. Ever
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import select
 import signal
@@ -37,8 +35,6 @@ class Process:
         self.pid = pid
         #: where the numbers of its signals are written
         self.wakeup_fd = -1
-        #: memory that outlives it: address, size, and a descriptor of the file
-        self.shared: list[tuple[int, int, int]] = []
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -51,11 +47,6 @@ class Process:
 
     def signal(self, number: int) -> None:
         os.write(self.wakeup_fd, bytes([number]))
-
-    def end(self) -> None:
-        for _, _, fd in self.shared:
-            os.close(fd)
-        self.shared.clear()
 
 
 def address_of(pid: int, uid: int, serial: int) -> bytes:
@@ -98,17 +89,7 @@ def install() -> None:
     """Replace them; to be called once, before the first daemon is made."""
     from bccnd.daemon import gateway_processes, memory_pages
     from bccnd.daemon.configuration_loader import ConfigurationLoader
-    from bccnd.handover import memfd, stored_state
     from bccnd.net import peer
-
-    def map_whole(fd: int, size: int) -> mmap.mmap:
-        memory = map_really(fd, size)
-        at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        if _current:
-            shared = (at, size, os.dup(fd))
-            _current[-1].shared.append(shared)
-            interposer.share(*shared)
-        return memory
 
     def load_at_once(loader: ConfigurationLoader) -> None:
         """Load without a thread, which would not be the same each time."""
@@ -127,7 +108,6 @@ def install() -> None:
     def program_of(pid: int) -> tuple[bytes, int]:
         return b"sim%d" % (pid % 7), pid
 
-    map_really = memfd.map_whole
     replaced: list[tuple[Any, str, Any]] = [
         (os, "getpid", _getpid),
         (os, "posix_spawn", _spawn),
@@ -141,7 +121,6 @@ def install() -> None:
         # takes milliseconds of every start, for the memory of a process that is shared here
         (memory_pages, "tidy", lambda: iter(())),
         (gateway_processes, "python_command", lambda *_words: CHILD),
-        (stored_state, "map_whole", map_whole),
         (ConfigurationLoader, "start", load_at_once),
     ]
     for where, name, value in replaced:

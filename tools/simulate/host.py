@@ -18,9 +18,7 @@ from bccnd.bus.clients.client import Client as BusClient
 from bccnd.config import load
 from bccnd.daemon.daemon import Daemon
 from bccnd.errors import StartError
-from bccnd.handover.client_log import NOTHING
-from bccnd.handover.stored_names import is_stored
-from bccnd.native.buffers import scan
+from bccnd.handover.descriptor_store import is_stored
 from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
 from tools.simulate import edges, interposer
@@ -59,8 +57,14 @@ class Host:
         self._spinning = 0
         #: at which call of the next step it is killed; 0: it is not
         self.kill_at = 0
-        #: whether a daemon has lost what it should know of sources and messages, since it could not be stored
-        self.lenient = False
+        #: messages that the last daemon held at its end: by pid of the client that they waited for, and packets of
+        #: publishers that waited
+        self.held: dict[int, int] = {}
+        self.blocked = 0
+        #: the former before the step in which it was killed
+        self.waited: dict[int, int] = {}
+        #: whether it has left nothing from which the next one could continue
+        self.crashed = False
         #: why its last start was refused
         self.refused = ""
 
@@ -115,14 +119,17 @@ class Host:
             for fd in _open_descriptors() - before - self.store.all():
                 with contextlib.suppress(OSError):  # what closing one has freed may have closed another
                     os.close(fd)
-            self.process.shared.clear()
+            self.held, self.blocked = {}, 0
         self._after_step()
-        return self.daemon is not None
+        self.store.fresh = self.store.fresh and not self.alive
+        return self.alive
 
     def turn(self) -> None:
         """Let the daemon's loop go round once."""
         daemon = self.serving
         kill_at, self.kill_at = self.kill_at, 0
+        if kill_at:
+            self.waited = _waiting(daemon)
         with self._step(kill_at):
             daemon.loop.soon(daemon.loop.stop)
             daemon.loop.run()
@@ -144,7 +151,7 @@ class Host:
                 fd = os.open(os.devnull, os.O_RDONLY)
                 os.close(fd)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (fd, limits[1]))
-            interposer.arm(kill_at, self.process.shared)
+            interposer.arm(kill_at)
             try:
                 yield
             except BaseException as error:  # noqa: BLE001 - the daemon's, judged below
@@ -173,21 +180,16 @@ class Host:
         daemon, self.daemon, self._epoll = self.daemon, None, -1
         if daemon is None:
             return
+        clients = list(daemon.bus.clients.values())
+        self.held = _waiting(daemon)
+        self.blocked = sum(client.blocked_packet is not None for client in clients)
         if kept:
             interposer.stay_dead()
         with self.process.running():
             daemon.close()
-            handover = daemon._handover
-            for client in list(daemon.bus.clients.values()):
+            for client in clients:
                 client.sock.close()
-            if handover is not None:
-                for state_log in handover._by_number.values():
-                    state_log.file.close()
-                for fd in handover._memories:
-                    os.close(fd)
-                handover._by_number.clear()
         interposer.disarm()
-        self.process.end()
 
     def terminate(self) -> None:
         self.process.signal(signal.SIGTERM)
@@ -197,7 +199,7 @@ class Host:
 
     def kill_now(self) -> None:
         """Kill the daemon between two steps."""
-        interposer.arm(0, self.process.shared)
+        interposer.arm(0)
         self._bury()
 
     # -- what it is up to
@@ -244,22 +246,22 @@ class Host:
             return None
         return next((one for one in self.daemon.bus.clients.values() if one.peer.pid == pid), None)
 
-    def keeps(self, client: BusClient | None) -> bool:
-        """Whether a client's connection survives the end of this daemon."""
-        if client is None or client.state_log is NOTHING:
-            return False
-        return scan.COMPILED and self.store.holds(f"client-{client.number}") == 2
-
-    def serving_without_state(self) -> bool:
-        """Whether this daemon keeps nothing for the next one."""
-        return self.daemon is not None and self.daemon._handover is None
-
     def close(self) -> None:
         if self.daemon is not None:
             self.kill_now()
         self.store.close()
         self.units.close()
         self.path.unlink(missing_ok=True)
+
+
+def _waiting(daemon: Daemon) -> dict[int, int]:
+    """Return the messages that wait for each client, by pid."""
+    return {client.peer.pid: sum(map(_messages, client.queue)) for client in daemon.bus.clients.values()}
+
+
+def _messages(entry: bytes | int) -> int:
+    """Return how many messages an entry of a queue stands for."""
+    return entry if isinstance(entry, int) else entry.startswith(b"MSG")
 
 
 def _open_descriptors() -> set[int]:

@@ -102,7 +102,8 @@ class Interface:
         world, host = self._world, self._host
         port = world.network.ports[host.name]
         quiet_since = max(self._since, world.disturbed[host.name])
-        up = self.there and host.alive and not (host.stalled or host.out_of_descriptors)
+        # What waits in a socket that no unit has opened ends with its daemon.
+        up = self.there and host.alive and not (host.stalled or host.out_of_descriptors or host.kill_at)
         if not up or world.now < quiet_since + SETTLED or port.arrivals:
             return False
         assert self._wire is not None

@@ -2,8 +2,8 @@
  *
  * Loaded by LD_PRELOAD, so that compiled and plain modules, Python and the product's own C all see the same time. A
  * call counts as an effect while a host is stepped (`armed`). At a kill the calls that follow have no effect any more,
- * until the step ends: what the daemon still computes is lost, as with SIGKILL. Memory that it shares with its successor
- * becomes private at that moment.
+ * until the step ends: what the daemon still computes is lost, as with SIGKILL. What it would have sent to clients then
+ * stays in its queues, so that these show what has been lost.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -29,8 +28,8 @@
 #endif
 
 enum { FAIL_CAST = 1, FAIL_BUS = 2, FAIL_FILE = 4, FAIL_MEMORY = 8, FAIL_RECEIVE = 16, FAIL_ACCEPT = 32,
-       FAIL_WATCH = 64, FAIL_MAP = 128, SHORT = 256 };
-enum { HISTORY = 1 << 20, SHARED = 64 };
+       FAIL_WATCH = 64, SHORT = 128 };
+enum { HISTORY = 1 << 20 };
 
 static int on;
 static int64_t mono, wall;
@@ -45,8 +44,6 @@ static int polled_fd = -1, blocked;
 /* the calls of a step as text, if they are asked for */
 static char trace[1 << 16];
 static int tracing, traced;
-static struct { void *at; size_t size; int fd; } shared[SHARED];
-static int shared_count;
 
 #define REAL(name) \
     static __typeof__(&name) real; \
@@ -75,14 +72,6 @@ void sim_set_clocks(int64_t mono_ns, int64_t wall_ns)
 int64_t sim_mono_ns(void) { return mono; }
 int64_t sim_wall_ns(void) { return wall; }
 
-void sim_share(void *at, size_t size, int fd)
-{
-    if (shared_count < SHARED) {
-        shared[shared_count].at = at, shared[shared_count].size = size, shared[shared_count].fd = fd;
-        shared_count++;
-    }
-}
-
 void sim_arm(long at_call)
 {
     armed = 1, dead = 0, kill_at = at_call, calls = 0, blocked = 0, traced = 0, trace[0] = 0;
@@ -91,7 +80,7 @@ void sim_arm(long at_call)
 void sim_trace_calls(void) { tracing = 1; }
 const char *sim_traced(void) { return trace; }
 
-void sim_disarm(void) { armed = dead = 0, kill_at = 0, shared_count = 0; }
+void sim_disarm(void) { armed = dead = 0, kill_at = 0; }
 
 /* Keep what follows without effect, for the cleaning up after a kill. */
 void sim_stay_dead(void) { armed = dead = 1; }
@@ -106,13 +95,6 @@ void sim_fail(int kinds, int error, long count) { fail_kinds = kinds, fail_errno
 
 /* -- what a call meets */
 
-static void die(void)
-{
-    dead = 1;
-    for (int i = 0; i < shared_count; i++)
-        syscall(SYS_mmap, shared[i].at, shared[i].size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, shared[i].fd, 0);
-}
-
 static void note(const char *what, int number)
 {
     if (tracing && traced < (int) sizeof trace - 64)
@@ -126,7 +108,7 @@ static int is_dead_in(const char *call, int fd)
     calls++;
     note(call, fd);
     if (!dead && kill_at && --kill_at == 0)
-        note("killed", 0), die();
+        note("killed", 0), dead = 1;
     return dead;
 }
 
@@ -281,7 +263,7 @@ ssize_t send(int fd, const void *data, size_t size, int flags)
 {
     REAL(send);
     if (is_dead())
-        return (ssize_t) size;
+        return errno = EAGAIN, -1;
     if (fails(send_kind(fd)))
         return -1;
     return real(fd, data, size, flags);
@@ -291,7 +273,7 @@ ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct so
 {
     REAL(sendto);
     if (is_dead())
-        return (ssize_t) size;
+        return errno = EAGAIN, -1;
     if (fails(send_kind(fd)))
         return -1;
     return real(fd, data, size, flags, to, length);
@@ -301,7 +283,7 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 {
     REAL(sendmmsg);
     if (is_dead())
-        return (int) count;
+        return errno = EAGAIN, -1;
     if (fails(send_kind(fd)))
         return -1;
     return real(fd, messages, some_of(count), flags);
@@ -357,17 +339,6 @@ int memfd_create(const char *name, unsigned int flags)
     if (fails(FAIL_MEMORY))
         return -1;
     return real(name, flags);
-}
-
-void *mmap64(void *at, size_t size, int access, int flags, int fd, off64_t start)
-{
-    REAL(mmap64);
-    return fd >= 0 && fails(FAIL_MAP) ? MAP_FAILED : real(at, size, access, flags, fd, start);
-}
-
-void *mmap(void *at, size_t size, int access, int flags, int fd, off_t start)
-{
-    return mmap64(at, size, access, flags, fd, start);
 }
 
 /* -- waiting */

@@ -7,7 +7,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,9 +28,8 @@ MEMORY: Final = 8
 RECEIVE: Final = 16
 ACCEPT: Final = 32
 WATCH: Final = 64
-MAP: Final = 128
 #: not a failure: some of many messages are sent or received at once
-SHORT: Final = 256
+SHORT: Final = 128
 
 _lib: Final = ctypes.CDLL(None)
 
@@ -88,9 +87,8 @@ if is_active():
     wall_ns = _function("sim_wall_ns", _i64)
     #: nanoseconds of the machine's own monotonic clock
     kernel_ns = _function("sim_kernel_ns", _i64)
-    #: name memory that outlives the host being stepped: what it writes there after a kill is private
-    share = _function("sim_share", None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    _arm = _function("sim_arm", None, ctypes.c_long)
+    #: begin a step; it is killed at the call of this number (0: never)
+    arm = _function("sim_arm", None, ctypes.c_long)
     #: the call that follows and all later ones have their effect again
     disarm = _function("sim_disarm", None)
     #: from now on calls have no effect, as in a process that was killed
@@ -108,13 +106,6 @@ if is_active():
     traced = _function("sim_traced", ctypes.c_char_p)
     #: fail so many calls of some kinds with an errno
     fail = _function("sim_fail", None, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-
-
-def arm(kill_at: int, shared: Iterable[tuple[int, int, int]]) -> None:
-    """Begin a step; it is killed at its ``kill_at``-th call (0: never)."""
-    _arm(kill_at)
-    for at, size, fd in shared:
-        share(at, size, fd)
 
 
 def wait(done: Callable[[], object], what: str) -> None:

@@ -26,6 +26,9 @@ class Ledger:
         #: messages lost, as gaps have told, since the account was last balanced
         self.lost = 0
         self.gaps = 0
+        #: messages that crashes may have lost, crashes, and how many of these the client was told of
+        self._held = 0
+        self._crashes = self._told = 0
         self._order: dict[bytes, int] = {}
         #: the highest number of a sender that came before a message of which it is not known yet whether it must come
         self._before: dict[bytes, int] = {}
@@ -90,25 +93,38 @@ class Ledger:
             self._may[token] -= 1
 
     def lose(self, count: int) -> None:
-        """The client was told of a gap."""
+        """The client was told of a gap; 0 tells of a crash."""
         self.lost += count
         self.gaps += count
+        self._told += not count
+        if self._told > self._crashes:
+            raise Violation(f"{self._name} was told of a crash, and there was none")
+
+    def crash(self, held: int) -> None:
+        """The daemon has crashed: so many messages for this client are lost at most, and the next one has to tell."""
+        self._held += held
+        self._crashes += 1
 
     @property
     def waiting(self) -> int:
         """Messages that must still come."""
         return sum(self._must.values())
 
-    def balance(self, *, lenient: bool) -> None:
-        """Check that all that was lost was told: nothing waits for this client any more."""
-        must, may = sum(self._must.values()), sum(self._may.values())
-        if not lenient and not must <= self.lost <= must + may:
-            first = next(iter(self._must), b"")
+    def check_told(self, missing: int, perhaps: int, what: str = "messages", example: bytes = b"") -> None:
+        """Check that all that has not come was told or held by a daemon that has crashed: ``missing`` must have come,
+        and ``perhaps`` might. Begins anew."""
+        if not missing - self._held <= self.lost <= missing + perhaps:
             raise Violation(
-                f"{self._name} has not got {must} messages that it should have and {may} that it could have, "
-                f"among them {first!r}, and was told of {self.lost}"
+                f"{self._name} has not got {missing} {what} that it should have and {perhaps} that it could have, "
+                f"among them {example!r}, and was told of {self.lost}; crashes have lost {self._held} at most"
             )
+        if self._crashes and not self._told:
+            raise Violation(f"{self._name} was not told of a crash")
+        self.lost = self._held = self._crashes = self._told = 0
+
+    def balance(self) -> None:
+        """Check what has not come: nothing waits for this client any more."""
+        self.check_told(sum(self._must.values()), sum(self._may.values()), example=next(iter(self._must), b""))
         self._must.clear()
         self._may.clear()
         self._taken.clear()
-        self.lost = 0

@@ -80,6 +80,7 @@ class LocalPrograms:
             client.meta = True
             client.send(frames.request(frames.META_ON))
         if rng.random() < 0.3:
+            client.batched = True
             client.send(frames.request(frames.BATCH_ON))
         if rng.random() < 0.2:
             client.echo = False

@@ -35,12 +35,14 @@ class Weather:
 
 
 class Arrival(NamedTuple):
-    """A datagram that a host's socket has got, at a virtual time in seconds."""
+    """A datagram that a host's socket has got, at a virtual time in seconds. ``before_crash`` is whether its daemon has
+    crashed since: the one before it or the next one has processed it, or none."""
 
     datagram: Datagram
     when: float
     step: int
     from_link: bool = False
+    before_crash: bool = False
 
 
 class Port:

@@ -19,25 +19,6 @@ _AWAY: Final = (0.0, 0.05, 0.5, 3.0)
 _PAGES: Final = ("/metrics", "/healthz", "/", "/metrics", "/status.json")
 
 
-#: counters that go on in the next daemon
-_CONTINUING: Final = tuple(
-    "bccnd_" + name
-    for name in (
-        *("datagrams_total", "datagrams_received", "datagrams_sent", "send_errors", "segment_reopened"),
-        *(
-            "deliveries_total",
-            "published",
-            "messages_lost",
-            "source_",
-            "sources_forgotten",
-            "deliveries_dropped",
-            "clients_refused",
-        ),
-        *("clients_ended", "client_errors", "publishers_held", "identity_conflicts", "heartbeats_unwatched"),
-        *("visitors_refused", "copies_dropped"),
-    )
-)
-
 
 class Operators:
     """Of all hosts; they restart what has ended."""
@@ -66,9 +47,8 @@ class Operators:
         kill_at = world.rng.randrange(1, 60) if world.rng.random() < 0.1 else 0
         failed = interposer.failed()
         begun = host.start(kill_at=kill_at)
-        world.lose_track(host)
-        if world.forgot[host.name]:
-            self._seen.pop(host.name, None)
+        if begun and host.serving.crashes != (host.crashed and host.store.holds("host")):
+            raise Violation(f"{host.name} has {'missed' if host.crashed else 'imagined'} a crash of the daemon before")
         if not begun:
             excused = (
                 host.store.refused or interposer.failed() > failed or host.out_of_descriptors or "more" in host.settings
@@ -78,6 +58,7 @@ class Operators:
             world.note(f"{host.name} does not start: {host.refused or 'it is killed'}")
             world.injected["kill"] += not host.refused
             host.refused = ""
+            world.went_down(host)
             self.restart_later(host)
             return
         world.note(f"{host.name} is up")
@@ -209,9 +190,8 @@ class Operators:
             for name, value in re.findall(r"^(bccnd_\w+_total(?:\{[^}]*\})?) (\S+)$", page, re.MULTILINE)
         }
         life, before = self._seen.get(host.name, (host.starts, {}))
-        for name, count in before.items():
-            continues = life == host.starts or name.startswith(_CONTINUING)
-            if continues and found.get(name, count) < count and "group" not in name:
+        for name, count in before.items() if life == host.starts else ():
+            if found.get(name, count) < count and "group" not in name:
                 raise Violation(f"{host.name}: {name} has fallen from {count} to {found.get(name)}")
         self._seen[host.name] = host.starts, found
         verdicts = sum(n for name, n in found.items() if name.startswith("bccnd_datagrams_total{"))

@@ -34,8 +34,6 @@ _BOUNDED: Final = (
     "RecentLines._lines",
     "StatusPage._status",
     "LossBySource.by_src",
-    "TrackerTable.list",  # as long as the memory has slots; compiled, plain
-    "TrackerTable._sender_of",
 )
 #: what does not belong to one daemon
 _SHARED: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, type(os.environ))
@@ -72,8 +70,9 @@ class Rest:
                 client.reading = True
             world.serve_clients(host)
             for client in world.clients[host.name]:
-                if not (client.settled or client.half_closed):
-                    client.sync(change=True, step=world.events)
+                # The answer to the last request may be lost in a crash.
+                if client.unconfirmed or not (client.settled or client.half_closed):
+                    client.sync(change=not client.settled, step=world.events)
         world.run(CALM)
         world.resolve_unsure()
         self._check_accounts()
@@ -90,7 +89,7 @@ class Rest:
         self._check_process()
         for host in world.hosts:
             host.store.refused = 0
-        world.forgot.clear()
+        world.crashed.clear()
         self._failed = interposer.failed()
         world.overrun.clear()
         world.models.clear()
@@ -110,10 +109,9 @@ class Rest:
                 queued = host.client_of(client.pid)
                 if queued is None or queued.queue:
                     raise Violation(f"{client.name} reads, and yet something waits for it")
-                if client.plain and client.ledger.gaps and not (self._may_lose(host) or host.lenient):
+                if client.plain and client.ledger.gaps and not self._may_lose(host):
                     raise Violation(f"{client.name} has read all the time, and lost {client.ledger.gaps} messages")
-                client.balance(lenient=host.lenient)
-            host.lenient = False
+                client.balance()
 
     def _may_lose(self, host: Host) -> bool:
         queue = self._world.settings["bus"]["queue"]["messages"]
@@ -126,10 +124,11 @@ class Rest:
 
         world = self._world
         rules = REPEATS if "repeat" in world.settings else ()
-        for (name, src, seq), (channel, times) in world.broadcasts.items():
+        for (name, src, seq), (datagram, times) in world.broadcasts.items():
+            channel = datagram.chan
             rule = next((rule for rule in rules if channel.startswith(rule[0])), None)
             copies, spacing = (rule[1], rule[2]) if rule is not None else (1, 0.0)
-            if len(times) > copies and not world.forgot[name]:
+            if len(times) > copies:
                 raise Violation(f"{name} has broadcast {src!r} {seq} {len(times)} times")
             if times[0] < world.disturbed[name] + 1.0 or rule is None:
                 continue
@@ -171,7 +170,7 @@ class Rest:
             for client in world.clients[host.name]:
                 if not (client.settled or client.half_closed) or client.ledger.waiting:
                     raise Violation(f"{client.name} is not served as before")
-                client.balance(lenient=False)
+                client.balance()
 
     # -- what is given back
 

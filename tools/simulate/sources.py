@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from bccnd.native.memory.source_view import Source
+from bccnd.core.tracking.source import Source
 
 MUST: Final = "must"
 MAY: Final = "may"

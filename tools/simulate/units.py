@@ -79,6 +79,8 @@ class DescriptorStore:
         self.refuses = False
         #: how often a descriptor was refused
         self.refused = 0
+        #: whether it holds an image that no daemon has served from
+        self.fresh = False
 
     def notify(self, message: str, fds: Sequence[int]) -> None:
         """Take a notification. Raises OSError as a socket that is full does."""
@@ -95,6 +97,7 @@ class DescriptorStore:
             held = self._kept.setdefault(name, [])
             with _descriptors_of_its_own():
                 held += [os.dup(fd) for fd in fds if not any(os.path.sameopenfile(fd, one) for one in held)]
+            self.fresh = self.fresh or name == "image"
         elif "FDSTOREREMOVE" in words:
             for fd in self._kept.pop(name, ()):
                 os.close(fd)
@@ -103,6 +106,11 @@ class DescriptorStore:
     def passed(self) -> list[tuple[str, int]]:
         """Return copies of what is stored, as the next daemon gets them."""
         return [(name, os.dup(fd)) for name, held in sorted(self._kept.items()) for fd in held]
+
+    @property
+    def has_image(self) -> bool:
+        """Whether the next daemon has to continue from an image."""
+        return self.fresh and all(os.fstat(fd).st_size for fd in self._kept.get("image", ()))
 
     def holds(self, name: str) -> int:
         """Return how many descriptors are stored under a name."""

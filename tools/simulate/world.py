@@ -12,7 +12,7 @@ import itertools
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,11 @@ TURN: Final = 2e-6
 
 #: messages of local programs that a round may bring, so that a client which reads after each round loses none
 AT_ONCE: Final = 600
+#: messages of an input: a batch of datagrams or a turn of a client; and of those that gather for a client in batch mode
+INPUT: Final = 64
+GATHERED: Final = 256
+#: what a client may miss that the daemon would have disconnected after its end
+_UNSEEN: Final = 1 << 30
 #: lines of the history that a failure shows
 _HISTORY: Final = 200
 #: events of the log that tell of a bug
@@ -88,14 +93,19 @@ class World:
         self.kept: dict[str, set[int]] = {host.name: set() for host in self.hosts}
         #: when a host was last disturbed by something that delays what it sends
         self.disturbed: dict[str, float] = {host.name: 0.0 for host in self.hosts}
-        #: channel of each datagram of a daemon, and when it was broadcast, by host, src and seq
-        self.broadcasts: dict[tuple[str, bytes, int], tuple[bytes, list[float]]] = {}
+        #: each datagram of a daemon, and when it was broadcast, by host, src and seq
+        self.broadcasts: dict[tuple[str, bytes, int], tuple[Datagram, list[float]]] = {}
+        #: the highest number that a host has used, and that before its last crash
+        self._highest: Counter[str] = Counter()
+        self._floor: Counter[str] = Counter()
         #: hosts whose programs have published more at once than a client that reads can get
         self.overrun: set[str] = set()
         #: messages of clients that have left since their host was last at rest
         self._left: Counter[str] = Counter()
-        #: hosts whose daemon has lost what it knew, since the last rest: its own message may come back as a new one
-        self.forgot: Counter[str] = Counter()
+        #: crashes since the last rest, by host
+        self.crashed: Counter[str] = Counter()
+        #: sources of which it is not known what the daemon knows, as datagrams of them were waiting at a crash
+        self._doubtful: dict[str, set[bytes]] = {host.name: set() for host in self.hosts}
         self._handler = _LogWatcher(self)
         logging.getLogger("bccnd").addHandler(self._handler)
         #: called when a daemon has ended
@@ -183,27 +193,58 @@ class World:
         served = interposer.calls() > 1
         self.trace(f"{self.now:.6f} {host.name}:{interposer.traced().decode()}")
         if not host.alive:
-            self._went_down(host, numbers)
+            self.note(f"{host.name} is down")
+            self.kept[host.name] = {pid for number, pid in numbers.items() if host.store.holds(f"client-{number}") == 2}
+            self.disturbed[host.name] = self.now
+            host.out_of_descriptors = False
         if served or not host.alive:
             self.network.collect(host.name)
             self.serve_clients(host)
         if not host.alive:
+            self.went_down(host, numbers.values())
             self.on_down(host)
 
-    def _went_down(self, host: Host, numbers: dict[int, int]) -> None:
-        """A daemon has ended, of whose clients these numbers belong to pids."""
-        self.note(f"{host.name} is down")
-        self.kept[host.name] = {pid for number, pid in numbers.items() if host.store.holds(f"client-{number}") == 2}
-        self.disturbed[host.name] = self.now
-        host.out_of_descriptors = False
+    def went_down(self, host: Host, pids: Iterable[int] = ()) -> None:
+        """A daemon with clients of these pids has ended: cleanly, or what it held and knew is lost."""
+        name = host.name
+        self._cut[name] = 0
+        host.crashed = not host.store.has_image
+        if not host.crashed:
+            return
+        self.note(f"{name} has crashed")
+        self.crashed[name] += 1
+        self._floor[name] = self._highest[name] if host.store.holds("host") else 0
+        pids = {*pids, *host.held}
+        for client in list(self.clients[name]):
+            if client.pid in pids:
+                self._lose_held(host, client)
+        # What was passed on for links comes back as new.
+        passed_on = [one for one in self._looping[name] if not self._is_own(host, one[0])]
+        self._looping[name] = [one for one in self._looping[name] if self._is_own(host, one[0])]
+        port = self.network.ports[name]
+        for datagram, step in passed_on:
+            self.fly(host, datagram.token, datagram.chan)
+            port.arrivals.append(Arrival(datagram, self.now, step))
+        port.arrivals = deque(one._replace(before_crash=True) for one in port.arrivals)
+        self._doubtful[name] |= {one.datagram.src for one in port.arrivals}
+        for key in [key for key in self.models if key[0] == name and key[1] not in self._doubtful[name]]:
+            del self.models[key]
 
-    def lose_track(self, host: Host) -> None:
-        """A daemon may know less than the one before it, if that could not keep everything."""
-        if host.serving_without_state() or host.store.refused:
-            host.lenient = True
-            self.forgot[host.name] += 1
-            for (name, _), model in self.models.items():
-                model.unsure = model.unsure or name == host.name
+    def _lose_held(self, host: Host, client: Client) -> None:
+        """A client may miss what the daemon held for it. One with a request under way does not know whether that was
+        processed, and leaves."""
+        if not client.settled:
+            self.note(f"{client.name} leaves with a request under way")
+            self.remove(client)
+            return
+        held, waited = host.held.get(client.pid, _UNSEEN), host.waited.get(client.pid, 0)
+        most = GATHERED if client.batched else INPUT
+        if client.plain and held > waited + most and host.name not in self.overrun:
+            raise Violation(f"{client.name} misses {held} messages by a crash, of which {waited} have waited for it")
+        client.ledger.crash(held + host.blocked)
+
+    def _is_own(self, host: Host, datagram: Datagram) -> bool:
+        return datagram.src.startswith(host.name.encode() + b"/")
 
     # -- what clients get
 
@@ -260,8 +301,7 @@ class World:
                 continue
             wants = client.wants(publish.channel, publish.step)
             if wants == NOT or (client is publish.publisher and not client.echo):
-                if not host.lenient:
-                    client.ledger.not_expected(publish.token, "it was for others")
+                client.ledger.not_expected(publish.token, "it was for others")
             else:
                 client.ledger.expect(publish.token, surely=wants == MUST and not cut)
         self._land(host.name, publish.token)
@@ -295,7 +335,11 @@ class World:
         )
         for src in by_link & by_segment:
             self.models.setdefault((host.name, src), SourceModel(self.rules)).unsure = True
-        uncertain: set[bytes] = set()
+        uncertain, self._doubtful[host.name] = self._doubtful[host.name], set()
+        while port.arrivals and port.arrivals[0].before_crash:
+            self._expect(host, port.arrivals.popleft(), cut, uncertain)
+        for src in uncertain:
+            self.models.setdefault((host.name, src), SourceModel(self.rules)).unsure = True
         while port.arrivals:
             self._expect(host, port.arrivals.popleft(), cut, uncertain)
         sources = host.serving.sources
@@ -326,7 +370,11 @@ class World:
         datagram = arrival.datagram
         outcome = NOT
         model = None
-        if datagram.valid and not datagram.src.startswith(host.name.encode() + b"/"):
+        if self._is_own(host, datagram):
+            # It comes back by a link. After a crash a host knows only the names of programs that are still connected.
+            forgotten = self.crashed[host.name] and not host.serving.sources.local.has(datagram.src)
+            outcome = MAY if forgotten else NOT
+        elif datagram.valid:
             if datagram.src == b"?":
                 outcome = MAY
             else:
@@ -334,6 +382,8 @@ class World:
                 outcome = model.judge(datagram.seq, arrival.when, from_link=arrival.from_link)
                 if model.unsure:
                     uncertain.add(datagram.src)
+                if outcome == NOT and arrival.before_crash:
+                    outcome = MAY  # the next daemon does not know that it has come before
         more = self._flying[host.name][datagram.token] > 1
         for client in self.clients[host.name]:
             if isinstance(client, Observer) and outcome != NOT:
@@ -346,7 +396,7 @@ class World:
                 client.judged(datagram, outcome, arrival.step, fresh=fresh, linked=arrival.from_link)
                 continue
             wants = client.wants(datagram.chan, arrival.step)
-            if (outcome == NOT or wants == NOT) and (more or host.lenient):
+            if (outcome == NOT or wants == NOT) and more:
                 continue  # what came may be a later copy
             if outcome == NOT or wants == NOT:
                 client.ledger.not_expected(datagram.token, f"seq {datagram.seq} {outcome}: {model}")
@@ -358,7 +408,7 @@ class World:
     # -- what daemons send
 
     def _on_broadcast(self, host: Host, datagram: Datagram) -> None:
-        own = datagram.src.startswith(host.name.encode() + b"/")
+        own = self._is_own(host, datagram)
         key = host.name, datagram.src, datagram.seq
         self._looping[host.name].append((datagram, self.events))
         for client in self.clients[host.name]:
@@ -370,7 +420,18 @@ class World:
             for client in self.clients[host.name]:
                 if client.wants(datagram.chan, self.events) != NOT:
                     client.ledger.expect(b"", surely=False)
-        self.broadcasts.setdefault(key, (datagram.chan, []))[1].append(self.now)
+        if key not in self.broadcasts:
+            self._check_number(host, datagram)
+        first, times = self.broadcasts.setdefault(key, (datagram, []))
+        times.append(self.now)
+        if first != datagram:
+            raise Violation(f"{host.name} has used number {datagram.seq} of {datagram.src!r} twice")
+
+    def _check_number(self, host: Host, datagram: Datagram) -> None:
+        """Check that the number of a new datagram is above all that the host has used before its last crash."""
+        if datagram.seq <= self._floor[host.name]:
+            raise Violation(f"{host.name} goes back to number {datagram.seq} of {datagram.src!r} after a crash")
+        self._highest[host.name] = max(self._highest[host.name], datagram.seq)
 
     # -- the end
 
