@@ -35,8 +35,9 @@ _STORED: Final = re.compile(f"{_HOST}|{_IMAGE}|{TRACKERS[0]}|{TRACKERS[1]}|{_CLI
 
 _HOST_RECORD: Final = struct.Struct("<8sQQ")
 _HOST_MAGIC: Final = b"bccnhst\n"
-_CLIENT_HEAD: Final = struct.Struct("<8sQ")
-_CLIENT_MAGIC: Final = b"bccncli\n"
+#: how the record of a client begins: with where in the file it is
+CLIENT_HEAD: Final = struct.Struct("<8sQ")
+CLIENT_MAGIC: Final = b"bccncli\n"
 _LENGTH: Final = struct.Struct("<I")
 _PUNCH_HOLE: Final = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 #: bytes from which on a client's record is written anew
@@ -78,12 +79,12 @@ class ClientRecord:
         self.fd = fd
         self.grown: Callable[[], None] = _ignore
         self.failed: Callable[[OSError], None] = _ignore_error
-        raw = os.pread(fd, _CLIENT_HEAD.size, 0)
-        magic, start = _CLIENT_HEAD.unpack(raw) if len(raw) == _CLIENT_HEAD.size else (b"", 0)
-        if magic != _CLIENT_MAGIC:
-            start = _CLIENT_HEAD.size
+        raw = os.pread(fd, CLIENT_HEAD.size, 0)
+        magic, start = CLIENT_HEAD.unpack(raw) if len(raw) == CLIENT_HEAD.size else (b"", 0)
+        if magic != CLIENT_MAGIC or start > os.fstat(fd).st_size:
+            start = CLIENT_HEAD.size
             os.ftruncate(fd, 0)
-            os.pwrite(fd, _CLIENT_HEAD.pack(_CLIENT_MAGIC, start), 0)
+            os.pwrite(fd, CLIENT_HEAD.pack(CLIENT_MAGIC, start), 0)
         self._start = start
         self._end = max(start, os.fstat(fd).st_size)
         self._limit = _WORTH
@@ -124,7 +125,7 @@ class ClientRecord:
         lines = [json.dumps(head).encode("ascii"), *frames]
         self._write(b"".join(_LENGTH.pack(len(line)) + line for line in lines))
         self._start = begin
-        os.pwrite(self.fd, _CLIENT_HEAD.pack(_CLIENT_MAGIC, begin), 0)
+        os.pwrite(self.fd, CLIENT_HEAD.pack(CLIENT_MAGIC, begin), 0)
         self._limit = max(_WORTH, 3 * (self._end - begin))
         # The page in which the old record began is freed too, unless it holds the head.
         first, last = max(4096, before // 4096 * 4096), begin // 4096 * 4096

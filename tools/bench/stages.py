@@ -44,9 +44,8 @@ LOOP: Final = (
     "__pyx_f_5bccnd_6native_6system_6poller_6Poller_events",
     "__pyx_f_5bccnd_6native_6system_6poller_6Poller_fd",
 )
-#: a datagram from another host, the same as a service, the same for clients in batch mode, and a local publish with its
-#: returned broadcast
-CASES: Final = ("datagram", "service", "batch", "publish")
+#: a datagram from another host, the same for clients in batch mode, and a local publish with its returned broadcast
+CASES: Final = ("datagram", "batch", "publish")
 #: bytes of a line of the processor's cache
 LINE: Final = 64
 
@@ -59,9 +58,8 @@ HEAD: Final = """/* The functions that each message runs, together in the librar
 STAGES: Final = (
     ("wait", r"3net_4loop|poller|epoll"),
     ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg|reused_bytes"),
-    ("record the input", r"input_transaction|inflight|memory_5slots"),
     ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
-    ("parse, judge", r"receiving_7ingress|buffers_4scan|memchr|tracking_5dedup|tracking_12source_table|counters"),
+    ("parse, judge", r"receiving_7ingress|buffers_4scan|memchr|tracking_5dedup|tracking_12source_table|count(er)?s"),
     ("look up", r"dict_by_slice|matching_6routes"),
     ("send", r"fanout|deliveries|receivers|send_queues|publisher|egress|transmitter|Sender|\bsend(mmsg|to)?\b"),
     ("clocks", r"clock_gettime|vdso"),
@@ -129,9 +127,7 @@ def control(pid: int, on: bool) -> None:
 def measure(folder: Path, case: str, clients: int) -> list[tuple[str, int, int]]:
     """Run a case with so many clients; return the costs of what at least every second message went through."""
     profile = folder / "profile"
-    # A service records its input, whether or not the service manager stores it.
-    prefix = ["env", f"NOTIFY_SOCKET={folder / 'notify'}"] if case == "service" else []
-    prefix += ["valgrind", "--tool=callgrind", "--log-file=/dev/null", f"--callgrind-out-file={profile}"]
+    prefix = ["valgrind", "--tool=callgrind", "--log-file=/dev/null", f"--callgrind-out-file={profile}"]
     options = ["--instr-atstart=no", "--dump-instr=yes", "--compress-strings=no", "--compress-pos=no"]
     options += ["--collect-atstart=no", *(f"--toggle-collect={name}" for name in COUNTED)]
     daemon = Daemon(

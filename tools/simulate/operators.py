@@ -19,7 +19,6 @@ _AWAY: Final = (0.0, 0.05, 0.5, 3.0)
 _PAGES: Final = ("/metrics", "/healthz", "/", "/metrics", "/status.json")
 
 
-
 class Operators:
     """Of all hosts; they restart what has ended."""
 

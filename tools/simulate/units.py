@@ -110,7 +110,7 @@ class DescriptorStore:
     @property
     def has_image(self) -> bool:
         """Whether the next daemon has to continue from an image."""
-        return self.fresh and all(os.fstat(fd).st_size for fd in self._kept.get("image", ()))
+        return self.fresh and any(os.fstat(fd).st_size for fd in self._kept.get("image", ()))
 
     def holds(self, name: str) -> int:
         """Return how many descriptors are stored under a name."""

@@ -35,7 +35,9 @@ class Chaos:
     def __init__(self, stage: Stage, chance: random.Random) -> None:
         self.stage, self.chance = stage, chance
         self.done: Counter[str] = Counter()
+        #: rounds in which the daemon or a gateway was ended, and in which the daemon had no time to leave its state
         self.kills: list[int] = []
+        self.crashes: list[int] = []
         self._churn: list[subprocess.Popen[bytes]] = []
         self._datagrams = hostile.corpus("datagram")
 
@@ -127,7 +129,10 @@ class Chaos:
     def kill(self, number: int) -> None:
         """The daemon, one way or another; its supervisor starts it again."""
         self.kills.append(number)
-        self.stage.relay.again(self.chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGABRT)))
+        how = self.chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGABRT))
+        if how != signal.SIGTERM:
+            self.crashes.append(number)
+        self.stage.relay.again(how)
 
     def kill_recorder(self, _number: int) -> None:
         self.stage.recorder.kill()

@@ -34,10 +34,11 @@ class Witness:
         self.name, self.due, self.slow = name, due, slow
         self.last: Counter[str] = Counter()
         self.got: Counter[str] = Counter()
-        #: messages that it was told are lost
-        self.reported = 0
-        #: what must not be
+        #: messages that it was told are lost, and crashes of its daemon that it was told of
+        self.reported = self.crashes = 0
+        #: what must not be, the latter but around a crash
         self.faults: list[str] = []
+        self.again: list[str] = []
         self.ended = False
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(PATIENCE)
@@ -75,10 +76,11 @@ class Witness:
         key, _, payload = frame.partition(b"\0")
         if key == b"CMSG !/bccn/gap":
             self.reported += int(payload)
+            self.crashes += not int(payload)
         elif payload.startswith(MARK):
             kind, number = payload.split(b" ", 3)[1].decode(), int(payload.split(b" ", 3)[2])
             if number <= self.last[kind]:
-                self.faults.append(f"{kind}{number} came after {kind}{self.last[kind]}")
+                self.again.append(f"{kind}{number} came after {kind}{self.last[kind]}")
             self.last[kind] = max(number, self.last[kind])
             self.got[kind] += 1
 

@@ -61,8 +61,8 @@ TARGETS: Final = {
         Target("rows", "files", "rows as bytes, and what the tap tells", 30_000, 1200),
         Target("configuration", "text", "configuration files", 1_500, 600),
         Target("trace", "text", "datagrams as people type them", 20_000, 400),
-        Target("tracker_log", "handover", "the log of sources that the daemon before left", 10_000, 1200),
-        Target("client_log", "handover", "the log of a client that the daemon before left", 20_000, 1200),
-        Target("inflight", "handover", "the input that the daemon before was processing", 6_000, 1200),
+        Target("image", "handover", "the image that the daemon before left", 10_000, 1200),
+        Target("trackers", "handover", "sources that a daemon of another version left", 6_000, 400),
+        Target("record", "handover", "the record of a client that the daemon before left", 10_000, 1200),
     )
 }

@@ -7,11 +7,14 @@ import struct
 import zlib
 from typing import Final
 
+from bccnd.core.formats.image_sections import Section, pack_section, unpack_sections
 from bccnd.core.formats.tap_record import observe
 from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.tracker_image import resume_trackers, tracker_sections
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.integrity_algorithms import Crc32, Hmac
 from bccnd.core.wire import bccn1
@@ -19,7 +22,6 @@ from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests import vectors
 from tests.core.material import KEY, OTHER_KEY, sign
-from tests.core.tracker_hosts import copied
 from tests.core.world import NS, OPEN, OWN, PEER, SIGNED, World
 from tests.rules import dedup_rules, heartbeat_rules
 
@@ -108,15 +110,13 @@ _STEP: Final = struct.Struct("<BBH")
 
 def stream(data: bytes) -> object:
     """Steps of four bytes: who, on which channel, by which way, how much later, and how far the number is from the last
-    one. Whatever comes: one verdict each, tables within their bounds, memory that a successor understands."""
+    one. Whatever comes: one verdict each, tables within their bounds, and an image that a successor understands."""
     rules = _RULES[data[0] % len(_RULES)] if data else _RULES[0]
     world = World(rules=rules)
-    memory = world.sources.memory
-    memory.record()
     liveness = Liveness(world.sources, heartbeat_rules(interval=1.0, dead_after=3), 0.0)
     now, outcome = 1.0, []
     last = dict.fromkeys(_SRCS, 20)
-    for number, (who, how, far) in enumerate(_STEP.iter_unpack(data[1 : 1 + len(data[1:]) // 4 * 4]), 1):
+    for who, how, far in _STEP.iter_unpack(data[1 : 1 + len(data[1:]) // 4 * 4]):
         src = _SRCS[who & 7]
         if who & 0x80:
             now += (who >> 3 & 15) * 0.25
@@ -125,7 +125,6 @@ def stream(data: bytes) -> object:
         body = bccn1.build_body(src % (far & 7) if b"%" in src else src, seq, _CHANS[how & 7], b"x")
         raw = bccn1.build(body)
         before = list(world.counters.verdicts)
-        memory.begin(number)
         if how & 0x40:
             found, way, late, copies = Deliveries(), 1 + (how >> 4 & 1), bool(how & 0x20), how >> 3 & 1
             passed = world.ingress.feed_link(
@@ -134,7 +133,6 @@ def stream(data: bytes) -> object:
             deliveries: object = ([(sorted(who_gets.all), frame) for who_gets, frame in found], passed)
         else:
             deliveries = world.feed(raw, now=now, peer=_PEERS[how >> 3 & 1])
-        memory.commit()
         changed = [NAMES[n] for n, count in enumerate(world.counters.verdicts) if count != before[n]]
         outcome.append((changed, deliveries))
         world.sources.sweep(now)
@@ -146,20 +144,21 @@ def stream(data: bytes) -> object:
     sources = world.sources
     state = [(one.src, one.last, one.epoch, one.missing, one.state) for one in sources.latest(100)]
     counted = sources.counted.all()
-    return outcome, state, counted, sources.missing, _take_over(rules, world, now)
+    return outcome, state, counted, sources.missing, _take_over(rules, world, liveness, now)
 
 
-def _take_over(rules: DedupRules, world: World, now: float) -> object:
-    """A successor knows of each source what was known, and goes on counting."""
-    memory = copied(world.sources.memory)
-    assert memory.restore(0) == 0
-    sources = TrackerTable(rules, memory)
+def _take_over(rules: DedupRules, world: World, liveness: Liveness, now: float) -> object:
+    """A successor knows of each source what was known."""
+    left: dict[str, list[Section]] = {}
+    for written in tracker_sections(world.sources, world.anonymous, liveness):
+        for section in unpack_sections(pack_section(written)):
+            left.setdefault(section.kind, []).append(section)
+    sources, anonymous = TrackerTable(rules), AnonymousDedup(rules.horizon)
     watch = Liveness(sources, heartbeat_rules(interval=1.0, dead_after=3), now)
-    sources.load(now, 1)
-    watch.load(now)
+    resume_trackers(left, sources, anonymous, watch, now, ordered=True)
     wanted, found = (_known(one) for one in (world.sources, sources))
-    assert found == wanted, f"{found} from the memory, {wanted} was known"
-    assert sources.counted.all() == world.sources.counted.all()
+    assert found == wanted, f"{found} from the image, {wanted} was known"
+    assert sources.missing == world.sources.missing
     return found, sources.missing
 
 
