@@ -52,21 +52,64 @@ _ALL: Final = (
     _fault(
         "heard_backward",
         "the time at which a source was last heard moves backward, when a datagram waited in a link",
-        ("core/tracking/dedup.py", "if now > at.heard:", "if True:"),
-    ),
-    _fault(
-        "lost_by_source",
-        "after a restart, losses by source count what the daemon before has counted",
-        (
-            "core/tracking/loss_by_source.py",
-            "{src: lost for src, (lost,) in self._kept.load()}",
-            "{src: 2 * lost for src, (lost,) in self._kept.load()}",
-        ),
+        ("core/tracking/dedup.py", "if now > source.heard:", "if True:"),
     ),
     _fault(
         "frozen_cycle",
-        "the log of a client that has gone stays in frozen memory, through a cycle",
-        ("handover/memfd.py", "        self.grown = _ignore  # the", "        # the"),
+        "the record of a client that has gone stays in frozen memory, through a cycle",
+        (
+            "handover/descriptor_store.py",
+            "        self.grown, self.failed = _ignore, _ignore_error\n        fd, self.fd",
+            "        fd, self.fd",
+        ),
+    ),
+    _fault(
+        "queues_left_out",
+        "the image has no queues",
+        ("bus/client_handover.py", "entries = list(client.queue)", "entries: list[bytes | int] = []"),
+    ),
+    _fault(
+        "sources_left_out",
+        "the image has no sources",
+        ("core/tracking/tracker_image.py", "    sweep = sources.table.oldest_first()\n", "    sweep = iter(())\n"),
+    ),
+    _fault(
+        "requests_not_recorded",
+        "what a client asks for later is not in its record",
+        (
+            "handover/descriptor_store.py",
+            "            self._write(_LENGTH.pack(len(frame)) + frame)\n",
+            "            pass\n",
+        ),
+    ),
+    _fault(
+        "image_read_twice",
+        "an image stays in the descriptor store once a daemon serves from it",
+        (
+            "handover/descriptor_store.py",
+            "        for fd in self._images:\n            os.ftruncate(fd, 0)",
+            "        for fd in ():\n            os.ftruncate(fd, 0)",
+        ),
+        ("handover/descriptor_store.py", "            if fds:\n", "            if fds and name != _IMAGE:\n"),
+    ),
+    _fault(
+        "ceiling_not_raised",
+        "numbers are used that the record of the host does not reserve",
+        ("core/sending/egress.py", "            self._reserve(self._reserved)\n", "            pass\n"),
+    ),
+    _fault(
+        "crash_not_told",
+        "clients are not told that a crash may have lost messages for them",
+        (
+            "bus/client_handover.py",
+            "                if self._after_crash:\n",
+            "                if False:\n",
+        ),
+    ),
+    _fault(
+        "own_delivered_again",
+        "after a crash a host takes its own datagrams for those of another one",
+        ("daemon/daemon.py", "            self.ingress.own_until_ns = time.time_ns()\n", "            pass\n"),
     ),
     _fault(
         "interned_receivers",
@@ -111,15 +154,6 @@ _ALL: Final = (
             self._resume_later(account, 0.0)
 """,
             _RATE,
-        ),
-    ),
-    _fault(
-        "start_is_a_try",
-        "starts that are refused count as attempts at the unfinished input, which is dropped",
-        (
-            "handover/stored_state.py",
-            "layout.tries(memory, unfinished.serial) >= MAX_TRIES:",
-            "layout.count_try(memory, unfinished.serial) or layout.tries(memory, unfinished.serial) > MAX_TRIES:",
         ),
     ),
     _fault(
