@@ -375,16 +375,17 @@ class DescriptorStore:
 
     def write_image(self, sections: Iterable[Section]) -> bool:
         """Store the image; False, and an event, if that was not possible."""
-        fd = os.memfd_create(_IMAGE, os.MFD_CLOEXEC)
+        error = "systemd does not accept it"
         try:
-            write_image(fd, sections)
-            if self._store_host() and self._store.store(_IMAGE, fd):
-                return True
-            error = "systemd does not accept it"
+            fd = os.memfd_create(_IMAGE, os.MFD_CLOEXEC)
+            try:
+                write_image(fd, sections)
+                if self._store_host() and self._store.store(_IMAGE, fd):
+                    return True
+            finally:
+                os.close(fd)
         except OSError as failed:
             error = failed.strerror or str(failed)
-        finally:
-            os.close(fd)
         log.event(
             "not_kept",
             f"the state of this daemon will not survive its restart: {error}; messages that wait for clients are lost",

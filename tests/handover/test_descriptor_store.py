@@ -20,7 +20,7 @@ from bccnd.handover.descriptor_store import ClientRecord
 from tests.bus.packets import unbatched
 from tests.core.material import examples
 from tests.handover.successors import Site
-from tests.limits import no_file_larger_than
+from tests.limits import descriptors_left, no_file_larger_than
 from tests.support import Peer, gaps, messages, slow, turn_until
 
 #: attributes that are visible to a client
@@ -154,6 +154,15 @@ def test_the_image_is_read_once(site: Site) -> None:
     assert "image" not in site.store.kept
     site.crash()
     assert site.left.after_crash
+
+
+def test_an_image_without_room_counts_as_a_crash(site: Site) -> None:
+    peer = site.connect(b"a")
+    with descriptors_left(0):
+        assert not site.kept.write_image([])
+    site.crash()
+    assert site.left.after_crash
+    assert peer.waiting() == [frames.gap(0)]
 
 
 def test_a_first_start_is_no_crash(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/types.h>
@@ -310,9 +311,13 @@ int shutdown(int fd, int how)
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at)
 {
     REAL(pwrite64);
+    struct stat file;
     if (is_dead())
         return (ssize_t) size;
-    return fails(FAIL_FILE) ? -1 : real(fd, data, size, at);
+    /* What is there already takes no more memory. */
+    if (armed && !fstat(fd, &file) && at + (off64_t) size > file.st_size && fails(FAIL_FILE))
+        return -1;
+    return real(fd, data, size, at);
 }
 
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at) { return pwrite64(fd, data, size, at); }
