@@ -61,8 +61,8 @@ class Host:
         #: publishers that waited
         self.held: dict[int, int] = {}
         self.blocked = 0
-        #: the former before the step in which it was killed
-        self.waited: dict[int, int] = {}
+        #: the former before the step in which it was killed; None for another end
+        self.waited: dict[int, int] | None = None
         #: whether it has left nothing from which the next one could continue
         self.crashed = False
         #: why its last start was refused
@@ -102,6 +102,7 @@ class Host:
         self.starts += 1
         self.process = edges.Process(_FIRST_PID + 1000 * self.starts + self.port % 1000)
         self.store.stopping = False
+        self.waited = None
         before = _open_descriptors()
         with self._step(kill_at):
             passed = [*self.units.passed(), *self.store.passed()]
@@ -128,8 +129,7 @@ class Host:
         """Let the daemon's loop go round once."""
         daemon = self.serving
         kill_at, self.kill_at = self.kill_at, 0
-        if kill_at:
-            self.waited = _waiting(daemon)
+        self.waited = _waiting(daemon) if kill_at else None
         with self._step(kill_at):
             daemon.loop.soon(daemon.loop.stop)
             daemon.loop.run()

@@ -237,10 +237,11 @@ class World:
             self.note(f"{client.name} leaves with a request under way")
             self.remove(client)
             return
-        held, waited = host.held.get(client.pid, _UNSEEN), host.waited.get(client.pid, 0)
-        most = GATHERED if client.batched else INPUT
-        if client.plain and held > waited + most and host.name not in self.overrun:
-            raise Violation(f"{client.name} misses {held} messages by a crash, of which {waited} have waited for it")
+        held = host.held.get(client.pid, _UNSEEN)
+        if client.plain and host.waited is not None and host.name not in self.overrun:
+            waited, most = host.waited.get(client.pid, 0), GATHERED if client.batched else INPUT
+            if held > waited + most:
+                raise Violation(f"{client.name} misses {held} messages by a crash, of which {waited} had waited")
         client.ledger.crash(held + host.blocked)
 
     def _is_own(self, host: Host, datagram: Datagram) -> bool:
