@@ -20,7 +20,8 @@ NOT_SERVED: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitt
 
 
 class Gap(NamedTuple):
-    """``lost`` messages were dropped at this point, because this program did not read fast enough."""
+    """``lost`` messages were dropped at this point, because this program did not read fast enough; 0 is an unknown
+    number, as the daemon was killed or has crashed."""
 
     lost: int
 
@@ -65,8 +66,8 @@ def raise_refused(event: Event, optional: Iterable[str] = ()) -> None:
 
 class EventQueue:
     """Events that wait to be received, the oldest first; messages match ``patterns``. ``lost`` and ``reconnects`` add
-    up what the `Gap` and `Reconnected` events taken so far report; ``dropped`` counts the messages for which there was
-    no room here, where ``limit`` events wait."""
+    up what the `Gap` and `Reconnected` events taken so far report (unknown numbers are not in ``lost``); ``dropped``
+    counts the messages for which there was no room here, where ``limit`` events wait."""
 
     closed = False
 
@@ -105,6 +106,6 @@ class EventQueue:
                 self.dropped += 1
             lost = event.lost if isinstance(event, Gap) else 1
             if isinstance(last, Gap):
-                events[-1] = Gap(last.lost + lost)
+                events[-1] = Gap(last.lost + lost if last.lost and lost else 0)
             else:
                 events.append(Gap(lost))

@@ -23,6 +23,8 @@ def log_event(daemon: str, event: Event) -> None:
             logger.warning("the connection to %s was lost: %s", daemon, reason)
         case Reconnected(seconds=seconds):
             logger.info("%s is back after %.1f s", daemon, seconds)
+        case Gap(lost=0):
+            logger.warning("%s was killed or has crashed; an unknown number of messages is missing", daemon)
         case Gap(lost=lost):
             logger.warning("%s dropped %d messages for this program, which reads too slowly", daemon, lost)
         case Refusal(reason=reason, key=key):

@@ -72,7 +72,7 @@ class Client:
 
     @property
     def lost(self) -> int:
-        """The messages that were dropped, by the gaps received so far."""
+        """The messages that were dropped, by the gaps received so far that know their number."""
         return self._router.inbox.lost + self._router.listened.lost
 
     @property
@@ -345,7 +345,7 @@ class PatternMessages:
 
     @property
     def lost(self) -> int:
-        """The messages that were dropped, by the gaps received so far."""
+        """The messages that were dropped, by the gaps received so far that know their number."""
         return self._inbox.lost
 
     @property

@@ -24,5 +24,5 @@ def start_summary(
     if sockets.served:
         parts.append(f"from systemd: {', '.join(sockets.served)}")
     if not scan.COMPILED:
-        parts.append("not compiled: keeps no connections over a restart")
+        parts.append("not compiled")
     return "; ".join(parts)

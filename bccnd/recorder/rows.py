@@ -30,9 +30,9 @@ def tapped(packet: bytes) -> list[re.Match[bytes]]:
 
 
 def gap_in(packet: bytes) -> int:
-    """Return the number of messages that a gap announces; 0 for any other packet."""
+    """Return the number of messages that a gap announces, 1 for an unknown number; 0 for any other packet."""
     digits = packet[len(_GAP) :] if packet.startswith(_GAP) else b""
-    return int(digits) if digits.isdigit() and len(digits) < 19 else 0
+    return max(1, int(digits)) if digits.isdigit() and len(digits) < 19 else 0
 
 
 @lru_cache(4096)

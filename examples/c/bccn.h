@@ -90,7 +90,7 @@ struct bccn {
 
 enum bccn_kind {
 	BCCN_MESSAGE = 1, /* key, payload, length; with meta on, src, seq, received_ns, peer */
-	BCCN_GAP,         /* here `lost` messages were dropped, because you did not read fast enough */
+	BCCN_GAP,         /* here `lost` messages were dropped, because you did not read fast enough; 0: unknown, a crash */
 	BCCN_REFUSAL,     /* the daemon refused what you have sent: reason, and in key and payload what it was about */
 	BCCN_ANSWER,      /* any other control message: key, payload, length */
 	BCCN_RECONNECTED  /* only from bccn_receive_again: here the daemon was away; what was sent meanwhile is missing */

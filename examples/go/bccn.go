@@ -44,7 +44,8 @@ type Kind int
 const (
 	// Message has Key, Payload, Src, Seq, ReceivedNs and Peer.
 	Message Kind = iota + 1
-	// Gap: here Lost messages were dropped, because this program read too slowly.
+	// Gap: here Lost messages were dropped, because this program read too slowly; 0 is an unknown number, as the
+	// daemon was killed or has crashed.
 	Gap
 	// Refusal: the daemon refused something; Reason, and in Key what it was about.
 	Refusal

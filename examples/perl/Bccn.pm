@@ -99,7 +99,7 @@ sub publish {
 
 # The next event, within so many seconds (without them, however long it takes), else nothing: a hash with kind
 # (message, gap, refusal, reconnected, answer) and
-#   message: key, payload, src, seq, received_ns, peer     gap: lost (so many messages were dropped here)
+#   message: key, payload, src, seq, received_ns, peer     gap: lost (so many messages were dropped here; 0: unknown)
 #   refusal: reason, about      answer: key, payload
 # Dies when the connection is over, unless it is made again.
 sub receive {

@@ -13,17 +13,16 @@ from typing import Final
 
 import pytest
 
-from bccnd.bus.clients.access import Rule, admit_all
-from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.bus.clients.access import Rule
+from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
 from bccnd.core.matching.patterns import MAX_PATTERN
 from bccnd.core.wire import frames
-from bccnd.native.buffers import scan
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
 from tests.bus.packets import unbatched
 from tests.core import naive
 from tests.handover.successors import Site
 from tests.rules import bus_limits
-from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, own_identity, turn_until
+from tests.support import ANN, BOB, TINY, Peer, Who, dropped, gaps, messages, own_identity, turn_until
 
 #: how long the tests go on
 STEPS: Final = int(os.environ.get("BCCND_STEPS", "250"))
@@ -246,6 +245,14 @@ class Model:
             return other.identity == target or other.identity.startswith(target + b"/")
         return any(naive.matches(other.dialect, text, key) for text in other.patterns if not text.startswith(b"!"))
 
+    def restart(self, *, after_crash: bool) -> None:
+        """Another daemon goes on: its counters start at 0."""
+        self.errors.clear()
+        self.published = 0
+        if after_crash:
+            for one in self.accounts:
+                one.due.append((b"CMSG", frames.GAP, b"0"))
+
     def reload(self, ruled: bool) -> None:
         self.ruled = ruled
         for one in self.accounts:
@@ -300,20 +307,13 @@ def split_packet(packet: bytes, due: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return verb, key, payload
 
 
-def open_hub(folder: Path, limits: BusLimits, others: list[str]) -> Hub:
-    """Open a bus, which can be killed and restarted in a compiled build."""
-    if scan.COMPILED:
-        return Site(folder, limits=limits, others=others)
-    return Hub(folder, limits=limits, others=[(dialect, admit_all) for dialect in others])
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_every_client_gets_exactly_its_messages_and_nothing_is_left(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     model = Model()
-    delivered = 0
+    delivered = delivered_before = 0
     checkers = ["path", "path", "broker", "sbus-dot"]
-    with open_hub(tmp_path, LIMITS, checkers[1:]) as hub:
+    with Site(tmp_path, limits=LIMITS, others=checkers[1:]) as hub:
         for step in range(STEPS):
             what = chance.random()
             if what < 0.05 or not model.accounts:
@@ -333,12 +333,17 @@ def test_every_client_gets_exactly_its_messages_and_nothing_is_left(tmp_path: Pa
                 turn_until(hub.loop, lambda: len(hub.bus.clients) == len(model.accounts))
             elif what < 0.12:
                 model.reload(chance.random() < 0.5)
-                rules = RULES if model.ruled else []
-                if isinstance(hub, Site):
-                    hub.rules = tuple(rules)
-                hub.reload(rules=rules)
-            elif what < 0.15 and isinstance(hub, Site):
-                hub.die()
+                hub.rules = tuple(RULES if model.ruled else ())
+                hub.reload(rules=hub.rules)
+            elif what < 0.15:
+                crashes = chance.random() < 0.5
+                if crashes:
+                    hub.crash()
+                else:
+                    hub.restart()
+                delivered_before += delivered
+                delivered = 0
+                model.restart(after_crash=crashes)
             else:
                 one = chance.choice(model.accounts)
                 for _ in range(chance.randint(1, 8)):
@@ -362,7 +367,7 @@ def test_every_client_gets_exactly_its_messages_and_nothing_is_left(tmp_path: Pa
             assert (counters.published, counters.deliveries, len(hub.sent)) == (model.published, delivered, model.sent)
         assert dropped(hub) == {}
         assert set(counters.ended.all().values()) == set(counters.held.all().values()) == {0}
-        assert delivered > STEPS / 10
+        assert delivered + delivered_before > STEPS / 10
         last: dict[bytes, int] = {}
         for datagram in hub.sent:
             src, seq = datagram.partition(b"]")[2].split(b":")[:2]
@@ -380,8 +385,8 @@ def test_where_publishers_wait_every_message_is_accounted_for_once_in_its_order(
     limits = bus_limits(queue={"messages": 8, "bytes": 20_000}, patience=chance.choice([60.0, 0.02]),
         user={"rate": chance.choice([0.0, 2000.0])},
     )  # fmt: skip
-    lost = 0
-    with open_hub(tmp_path, limits, ["path"]) as hub:
+    lost = taken = 0
+    with Site(tmp_path, limits=limits, others=["path"]) as hub:
         readers = [hub.connect(b"a", who=who) for who in (None, ANN, BOB, ANN)]
         publishers = [hub.connect(who=who) for who in (None, ANN, BOB, ANN)]
         got: list[list[bytes]] = [[] for _ in readers]
@@ -412,8 +417,11 @@ def test_where_publishers_wait_every_message_is_accounted_for_once_in_its_order(
                 publishers[place].close()
             if chance.random() < 0.05:
                 hub.reload()
-            elif chance.random() < 0.02 and isinstance(hub, Site):
-                hub.die()
+            elif chance.random() < 0.02:
+                hub.stop()
+                lost += sum(dropped(hub).values())
+                taken += hub.bus.counters.published
+                hub.start()
             hub.turn(chance.randrange(3))
             number = chance.randrange(len(readers))
             if chance.random() < 0.5:
@@ -423,7 +431,7 @@ def test_where_publishers_wait_every_message_is_accounted_for_once_in_its_order(
             for number, reader in enumerate(readers):
                 got[number] += reader.waiting()
             return (
-                hub.bus.counters.published == sum(published)
+                taken + hub.bus.counters.published == sum(published)
                 and not hub.bus.queue_bytes
                 and not hub.bus.backpressure._blocked
             )

@@ -92,13 +92,13 @@ def test_answers_are_charged_too_and_what_does_not_fit_is_counted(tmp_path: Path
         hub.settle()
         assert 0 < one.client.account.queue_bytes <= 5000
         every_charge_is_what_is_kept(hub)
-        untold = hub.bus.counters.untold
+        untold = hub.bus.counters.control_dropped
         assert untold > 0
         assert len(one.all()) + untold == 20
         assert one.client.account.queue_bytes == 0
         hub.bus.replies.answer(one.client, frames.SYNC, b"x" * 20_000_000)  # which no socket takes
         assert one.client.open
-        assert hub.bus.counters.untold == untold + 1
+        assert hub.bus.counters.control_dropped == untold + 1
 
 
 def test_a_client_that_discards_does_not_block_when_its_user_has_no_room(tmp_path: Path) -> None:

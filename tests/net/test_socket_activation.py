@@ -16,7 +16,7 @@ import pytest
 
 from bccnd.core.wire.bccn1 import MAX_RECEIVE
 from bccnd.errors import StartError
-from bccnd.handover.stored_names import is_stored
+from bccnd.handover.descriptor_store import is_stored
 from bccnd.net.segment import SegmentOptions
 from bccnd.net.socket_activation import ActivatedSockets
 from tests.support import BROADCAST, cannot_here, free_port

@@ -25,7 +25,7 @@ class Recorder(BroadcastSender):
         self._sent = sent
         self._failure = failure
 
-    def cast(self, datagram: bytes) -> int:
+    def broadcast(self, datagram: bytes) -> int:
         self._sent.append((self._name, datagram))
         return self._failure
 

@@ -31,7 +31,7 @@ def test_what_is_not_of_the_tap_is_no_row_and_gaps_are_told_from_everything_else
     assert [row.seq_key for row in rows.observations(mixed)] == [1 - SEQ_OFFSET, 2 - SEQ_OFFSET]
     assert len(rows.tapped(mixed)) == 2
     assert rows.observations(frames.gap(3)) == rows.observations(b"MSGS 2\0cut short") == []
-    assert rows.gap_in(frames.gap(17)) == 17
+    assert (rows.gap_in(frames.gap(17)), rows.gap_in(frames.gap(0))) == (17, 1)
     for raw in (packet([1], NOON), b"CMSG !/bccn/gap\0x", tapped(1, NOON, payload=frames.gap(3))):
         assert rows.gap_in(raw) == 0
 

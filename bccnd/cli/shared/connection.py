@@ -133,7 +133,10 @@ def receive_messages(
         elif isinstance(event, Refusal):
             fail(explain(event), REFUSED)
         elif not quiet and isinstance(event, Gap):
-            print_notice(f"{event.lost} {what} were lost here: this reader is too slow")
+            if event.lost:
+                print_notice(f"{event.lost} {what} were lost here: this reader is too slow")
+            else:
+                print_notice(f"an unknown number of {what} was lost here: the daemon was killed or has crashed")
         elif not quiet and isinstance(event, Reconnected):
             report_absence(event, f"{what} of that time are missing")
 

@@ -32,7 +32,7 @@ def segment() -> Iterator[Segment]:
 
 def reader_of(hub: Hub, segment: Segment, histogram: LatencyHistogram) -> SegmentReader:
     ingress = Ingress(IntegrityChecker(), hub.sources, AnonymousDedup(2.0), hub.routes)
-    return SegmentReader(segment, ingress, hub.bus.fanout, histogram, hub.bus.transaction)
+    return SegmentReader(segment, ingress, hub.bus.fanout, histogram)
 
 
 def send(segment: Segment, seqs: Iterable[int]) -> None:

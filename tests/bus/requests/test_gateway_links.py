@@ -28,9 +28,7 @@ class Bridge:
         self.broadcast: list[bytes] = []
         self.ingress = Ingress(make_checker("none", ()), hub.sources, AnonymousDedup(2.0), hub.routes)
         sinks = (hub.bus.fanout, ["nng"], read_report, no_report, self.broadcast.append)
-        self.links = hub.bus.gateways.links = GatewayLinks(
-            self.ingress, *sinks, copies=1, transaction=hub.bus.transaction
-        )
+        self.links = hub.bus.gateways.links = GatewayLinks(self.ingress, *sinks, copies=1)
 
     def verdicts(self) -> dict[str, int]:
         (counters,) = self.links.counters

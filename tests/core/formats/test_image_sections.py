@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.formats.image_sections import Section, pack_section, table, unpack_sections
+from bccnd.core.formats.image_sections import Column, Section, pack_section, table, unpack_sections
 from tests.core.material import examples
 
 ROWS = st.lists(st.tuples(st.binary(max_size=300), st.integers(0, 2**64 - 1), st.floats(allow_nan=False)), max_size=20)
@@ -21,7 +21,11 @@ def test_what_was_packed_is_unpacked(content: list[tuple[str, list[tuple[bytes, 
 
 
 def test_unknown_columns_are_ignored_and_missing_ones_have_a_value_for_each_row() -> None:
-    columns = {"known": ("Q", [1, 2]), "unknown": ("s", [b"a", b"b"]), "of a later type": ("q", [3, 4])}
+    columns: dict[str, Column] = {
+        "known": ("Q", [1, 2]),
+        "unknown": ("s", [b"a", b"b"]),
+        "of a later type": ("q", [3, 4]),
+    }
     (section,) = unpack_sections(pack_section(Section("kind", {"field": [1, "x"]}, columns)))
     assert section.fields == {"field": [1, "x"]}
     assert set(section.columns) == {"known", "unknown"}

@@ -20,6 +20,7 @@ from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.source import Source
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.trust.integrity_algorithms import Hmac
 from bccnd.core.wire import bccn1, directed_targets, frames
@@ -280,10 +281,10 @@ class BrokenRoutes(Routes[int]):
 
 
 class BrokenSources(TrackerTable):
-    def follow(self, number: int, seq: int, now: float, from_link: bool = False) -> int:
+    def judge_next(self, source: Source, seq: int, now: float, from_link: bool = False) -> int:
         if seq == 666:
             raise ZeroDivisionError("a bug")
-        return super().follow(number, seq, now, from_link)
+        return super().judge_next(source, seq, now, from_link)
 
     def judge_new(self, src: bytes, seq: int, now: float) -> int:
         if seq == 666:

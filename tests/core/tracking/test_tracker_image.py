@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.formats.image_sections import Section, pack_section
+from bccnd.core.formats.image_sections import Column, Section, pack_section
 from bccnd.core.tracking.dedup import RELEASE_DELAY
 from bccnd.core.tracking.liveness import ALIVE, SILENT
 from bccnd.core.tracking.tracker_image import source_section
@@ -152,7 +152,7 @@ def test_identities_stay_local_until_their_broadcasts_cannot_come_any_more(host:
     heir = successor_of(host)
     assert heir.feed(raw) == ["looped"]
     assert heir.sources.counted["conflicts"] == 0
-    heir.until(heir.now + RELEASE_DELAY - 0.5)
+    heir.until(heir.now + RELEASE_DELAY - 5.5)
     assert heir.feed(raw) == ["looped"]
     heir.until(heir.now + 1.0)
     assert heir.feed(raw) == ["accepted"]
@@ -207,7 +207,12 @@ def test_sources_that_were_written_in_any_order_are_put_in_order(host: Host) -> 
 
 
 def test_columns_and_kinds_of_a_neighbouring_version_are_ignored_and_missing_ones_have_defaults(host: Host) -> None:
-    columns = {"src": ("s", [SRCS[0]]), "last": ("Q", [7]), "first": ("Q", [5]), "mood": ("d", [0.5])}
+    columns: dict[str, Column] = {
+        "src": ("s", [SRCS[0]]),
+        "last": ("Q", [7]),
+        "first": ("Q", [5]),
+        "mood": ("d", [0.5]),
+    }
     image = pack_section(Section("weather", {"sun": True})) + pack_section(Section("sources", {"x": 1}, columns))
     heir = resumed(host, image)
     source = heir.source(SRCS[0])

@@ -220,7 +220,7 @@ def no_signal() -> Iterator[None]:
 
 @each("sockio")
 def test_sending_returns_zero_or_the_errno(sockio: Any) -> None:
-    one = sockio.Sender().one
+    one = sockio.Sender().send_one
     with pair(room=10_000) as (ours, theirs):
         fd = ours.fileno()
         for packet in (b"x", b"\0", b"a\0b\0", bytes(range(256)), b"y" * 10_000):
@@ -248,7 +248,7 @@ def test_closed_peer_returns_an_error_and_raises_no_signal(sockio: Any, how: str
         else:
             ours.shutdown(socket.SHUT_RDWR)
         for _ in range(2):
-            assert sockio.Sender().one(ours.fileno(), b"x") == errno.EPIPE
+            assert sockio.Sender().send_one(ours.fileno(), b"x") == errno.EPIPE
             assert sender.send(ours.fileno()) == 0
 
 
@@ -287,7 +287,7 @@ def test_a_full_socket_takes_what_it_can_and_the_rest_can_be_sent_later(sockio: 
             if count < len(rest):
                 # It begins anew each time: what it has sent is for its caller to know.
                 assert sender.send(ours.fileno()) == 0
-                assert sockio.Sender().one(ours.fileno(), rest[count]) == errno.EAGAIN
+                assert sockio.Sender().send_one(ours.fileno(), rest[count]) == errno.EAGAIN
             rest = rest[count:]
             got += read(theirs, reads)
             rounds += 1
@@ -304,7 +304,7 @@ def test_it_stops_before_a_packet_that_is_too_large(sockio: Any) -> None:
             sender.load([*sent, large, b"3"])
             assert sender.send(ours.fileno()) == len(sent)
             assert read(theirs) == sent
-        assert sender.one(ours.fileno(), large) == errno.EMSGSIZE
+        assert sender.send_one(ours.fileno(), large) == errno.EMSGSIZE
 
 
 @each("sockio")
@@ -357,9 +357,9 @@ def test_datagrams_go_to_the_address_and_an_error_has_its_errno(sockio: Any) -> 
             sock.setblocking(False)
             sender = sockio.BroadcastSender(sock, to, packed)
             sent = [b"a", b"", b"\0b\0", b"x" * 1400]
-            assert [sender.cast(datagram) for datagram in sent] == [0] * len(sent)
-            assert sender.cast(b"x" * 70_000) == errno.EMSGSIZE
-            assert sender.cast(b"again") == 0
+            assert [sender.broadcast(datagram) for datagram in sent] == [0] * len(sent)
+            assert sender.broadcast(b"x" * 70_000) == errno.EMSGSIZE
+            assert sender.broadcast(b"again") == 0
         until_readable(ours)
         assert read(ours) == [*sent, b"again"]
 
@@ -371,10 +371,10 @@ def test_datagrams_go_to_the_address_and_an_error_has_its_errno(sockio: Any) -> 
 def test_a_packet_is_handed_out_as_bytes_of_its_own(sockio: Any) -> None:
     receiver = sockio.PacketReceiver(100)
     with pair() as (ours, theirs):
-        assert receiver.receive(ours.fileno(), 1) == -1
+        assert receiver.receive(ours.fileno()) == -1
         got = []
         for packet in (b"one", b"", b"t\0o", b"x" * 100, b"y" * 200):
             theirs.send(packet)
-            got.append(receiver.packet(receiver.receive(ours.fileno(), 1)))
+            got.append(receiver.packet(receiver.receive(ours.fileno())))
     # One byte more than the ceiling shows that a packet is too long.
     assert got == [b"one", b"", b"t\0o", b"x" * 100, b"y" * 101]
