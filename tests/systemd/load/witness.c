@@ -22,7 +22,7 @@
 
 struct connection {
 	int fd, batch, slow, reading, ended, error;
-	uint64_t packets, gaps, told, unannounced, holes, refused, strange, latest_ns, longest_ns;
+	uint64_t packets, gaps, told, crashes, unannounced, holes, refused, strange, latest_ns, longest_ns;
 	char first_refused[128];
 	struct seen seen[PUBLISHERS];
 };
@@ -43,7 +43,7 @@ static void message(struct connection *c, const char *p, const char *end)
 	}
 	/* Where something is missing, the gap that tells of it comes before what came after. */
 	c->holes += seen_add(&c->seen[publisher], index);
-	if (c->holes > c->told)
+	if (c->holes > c->told && !c->crashes)
 		c->unannounced++;
 }
 
@@ -55,6 +55,7 @@ static void control(struct connection *c, const char *p, const char *end)
 		for (p += strlen("CMSG !/bccn/gap") + 1; p < end && *p >= '0' && *p <= '9'; p++)
 			told = told * 10 + (uint64_t)(*p - '0');
 		c->told += told;
+		c->crashes += !told; /* an unknown number */
 	} else {
 		c->refused++;
 		if (!*c->first_refused)
@@ -151,12 +152,13 @@ static void report(void)
 		struct connection *c = &all[i];
 		const char *comma = "";
 		printf("%s{\"batch\":%s,\"slow\":%s,\"ended\":%s,\"error\":\"%s\",\"packets\":%llu,\"gaps\":%llu,\"told\":%llu,"
-		       "\"unannounced\":%llu,\"refused\":%llu,\"first_refused\":\"%s\",\"strange\":%llu,\"longest_ms\":%llu,"
-		       "\"publishers\":{",
+		       "\"crashes\":%llu,\"unannounced\":%llu,\"refused\":%llu,\"first_refused\":\"%s\",\"strange\":%llu,"
+		       "\"longest_ms\":%llu,\"publishers\":{",
 		       i ? "," : "", c->batch ? "true" : "false", c->slow ? "true" : "false", c->ended ? "true" : "false",
 		       c->error ? strerror(c->error) : "", (unsigned long long)c->packets, (unsigned long long)c->gaps,
-		       (unsigned long long)c->told, (unsigned long long)c->unannounced, (unsigned long long)c->refused,
-		       c->first_refused, (unsigned long long)c->strange, (unsigned long long)c->longest_ns / 1000000);
+		       (unsigned long long)c->told, (unsigned long long)c->crashes, (unsigned long long)c->unannounced,
+		       (unsigned long long)c->refused, c->first_refused, (unsigned long long)c->strange,
+		       (unsigned long long)c->longest_ns / 1000000);
 		for (int p = 0; p < PUBLISHERS; p++) {
 			struct seen *s = &c->seen[p];
 			if (!s->count)
