@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import stat
@@ -25,7 +24,7 @@ from bccnd.gateways import boot_clock
 from bccnd.gateways.broker import session_store
 from bccnd.gateways.broker.session_store import SessionStore, default_path, parse_former
 from bccnd.gateways.broker.sessions import Record, Sessions
-from tests.support import PATIENCE, ROOT
+from tests.support import PATIENCE
 
 ODD: Final = Record(b"\xe4\0 %", 12.5, (b"a/+", b"caf\xc3\xa9", b"\xff"))
 
@@ -191,15 +190,6 @@ def test_brokers_at_different_addresses_have_different_files(tmp_path: Path) -> 
     assert all(os.path.dirname(one) == str(tmp_path) for one in places)
 
 
-def test_a_database_of_version_1_0_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "broker.db"
-    shutil.copy(ROOT / "tests/golden/version_1_0/broker.db", path)
-    assert sorted(load(str(path))) == [
-        Record(b"sensor-1", None, (b"a/+", b"caf\xc3\xa9")),
-        Record(b"\xe4\0 %", NOW, (b"\xff",)),
-    ]
-
-
 def test_an_id_ages_by_the_clock_of_its_boot_and_not_between_two(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     save(path, [Record(b"long", 100.0, (b"a",)), Record(b"short", 900.0, (b"a",)), Record(b"here", None, (b"a",))])
@@ -224,14 +214,6 @@ def test_times_of_another_boot_are_stored_anew(tmp_path: Path) -> None:
     assert second - first == 800
     now = boot_clock.now()
     assert 900 <= now - first < 900 + PATIENCE
-
-
-def test_ids_of_version_1_0_keep_their_order(tmp_path: Path) -> None:
-    path = tmp_path / "broker.db"
-    shutil.copy(ROOT / "tests/golden/version_1_0/broker.db", path)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("INSERT INTO ids VALUES (x'61', 1.5), (x'62', 99.0)")
-    assert [record.name for record in load(str(path))] == [b"a", b"\xe4\0 %", b"b", b"sensor-1"]
 
 
 def test_while_nothing_can_be_written_ids_that_have_gone_are_not_kept_for_later(tmp_path: Path) -> None:
