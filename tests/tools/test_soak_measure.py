@@ -30,9 +30,10 @@ def test_growth_is_found_and_neither_noise_nor_a_table_that_fills() -> None:
     assert grows([float(n) for n in range(ENOUGH)])
 
 
-def test_a_witness_counts_what_came_and_notices_what_comes_twice_or_late() -> None:
+def test_a_witness_counts_what_came_and_crashes_and_notices_what_comes_twice_or_late() -> None:
     one = Witness.__new__(Witness)
-    one.last, one.got, one.due, one.reported, one.faults = Counter(), Counter(), "rl", 0, []
+    one.last, one.got, one.due = Counter(), Counter(), "rl"
+    one.reported, one.crashes, one.again = 0, 0, []
 
     def feed(*messages: bytes) -> None:
         for message in messages:
@@ -40,8 +41,10 @@ def test_a_witness_counts_what_came_and_notices_what_comes_twice_or_late() -> No
 
     feed(b"r 1", b"l 1", b"r 2", b"r 5")
     one.count(b"CMSG !/bccn/gap\0" + b"2")
-    assert (one.faults, one.reported, one.missing(Counter(r=5, l=2))) == ([], 2, 3)
+    assert (one.again, one.reported, one.crashes, one.missing(Counter(r=5, l=2))) == ([], 2, 0, 3)
     feed(b"r 5")
-    assert len(one.faults) == 1
+    assert len(one.again) == 1
     feed(b"r 2")
-    assert len(one.faults) == 2
+    assert len(one.again) == 2
+    one.count(b"CMSG !/bccn/gap\0" + b"0")
+    assert (one.reported, one.crashes) == (2, 1)
