@@ -1,1 +1,1 @@
-"""State that outlives the process: descriptors kept by systemd, the log of each client, what is restored of them."""
+"""State that outlives the process: what systemd keeps while a daemon runs, and the image of a clean stop."""

@@ -1,6 +1,7 @@
 """The image of a daemon's state: written at a clean stop into a file in memory, and read by the next daemon.
 
-An image is a head (magic, checksum, size) and sections. Whatever is damaged makes it unreadable as a whole.
+An image is a head (magic, checksum, size) and sections. Whatever is damaged makes it unreadable as a whole, and so do
+starts that have failed with it: none fails for ever.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from bccnd.core.formats.image_sections import Section, pack_section, unpack_sect
 FORMAT: Final = 1
 _MAGIC: Final = b"bccnimg\n"
 _HEAD: Final = struct.Struct("<8sIQ")
+#: times that an image may be read; each leaves a byte behind it
+_READINGS: Final = 2
 
 
 class BadImage(Exception):
@@ -53,14 +56,20 @@ def write_image(fd: int, sections: Iterable[Section]) -> None:
 
 
 def read_image(fd: int) -> Iterator[Section]:
-    """Check an image and return its sections. Raises BadImage before the first one, and OSError."""
-    data = os.pread(fd, os.fstat(fd).st_size, 0)
+    """Check an image and return its sections. Raises BadImage before the first one."""
+    try:
+        data = os.pread(fd, os.fstat(fd).st_size, 0)
+        os.pwrite(fd, b"\0", len(data))
+    except OSError as error:
+        raise BadImage(error.strerror) from error
     if len(data) < _HEAD.size:
         raise BadImage("it is incomplete")
     magic, checksum, size = _HEAD.unpack_from(data)
     body = data[_HEAD.size : _HEAD.size + size]
     if magic != _MAGIC or len(body) != size or zlib.crc32(body) != checksum:
         raise BadImage("it is damaged")
+    if len(data) - len(body) - _HEAD.size >= _READINGS:
+        raise BadImage("starts with it have failed")
     sections = unpack_sections(body)
     first = next(sections, Section(""))
     if first.kind != "image" or abs(int(first.fields.get("format", 0)) - FORMAT) > 1:

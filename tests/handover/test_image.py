@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -82,3 +83,16 @@ def test_the_neighbouring_formats_are_read(
     else:
         with pytest.raises(BadImage, match="another version"):
             read(file)
+
+
+def test_starts_that_fail_with_an_image_do_not_fail_for_ever(file: int) -> None:
+    os.ftruncate(file, 0)
+    write_image(file, SECTIONS)
+    assert [len(read(file)) for _ in range(2)] == [2, 2]
+    with pytest.raises(BadImage, match="failed"):
+        read(file)
+
+
+def test_what_is_no_file_is_no_image() -> None:
+    with socket.socket() as sock, pytest.raises(BadImage):
+        read_image(sock.fileno())
