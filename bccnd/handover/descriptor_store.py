@@ -71,7 +71,8 @@ class ClientRecord:
     """The record of a client: its head, then the frames that brought it to where it is. ``grown`` is called when it is
     worth writing it anew, ``failed`` when there is no memory for more.
 
-    Invariant: an incomplete frame at the end is ignored; `replace` is atomic, as one number says where a record begins.
+    Invariant: an incomplete frame at the end is ignored; `replace` is atomic, as one number says where a record begins,
+    and it ends before another head.
     """
 
     def __init__(self, fd: int) -> None:
@@ -90,15 +91,17 @@ class ClientRecord:
         self._limit = _WORTH
 
     def read(self) -> tuple[dict[str, Any], list[bytes]]:
-        """Return the head and the frames; an empty head if there is none. Cuts off an incomplete frame."""
+        """Return the head and the frames; an empty head if there is none. Cuts off an incomplete frame, and a record
+        that was to replace this one."""
         data = os.pread(self.fd, self._end - self._start, self._start)
         found: list[bytes] = []
         at = 0
         while at + _LENGTH.size <= len(data):
             end = at + _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
-            if end > len(data):
+            line = data[at + _LENGTH.size : end]
+            if end > len(data) or (found and line.startswith(b"{")):
                 break
-            found.append(data[at + _LENGTH.size : end])
+            found.append(line)
             at = end
         self._end = self._start + at
         os.ftruncate(self.fd, self._end)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bccnd.bus.clients.access import Rule
 from bccnd.core.wire import bccn1, frames
 from bccnd.daemon.takeover import TrackerWriter
-from bccnd.handover.descriptor_store import ClientRecord
+from bccnd.handover.descriptor_store import CLIENT_HEAD, ClientRecord
 from tests.bus.packets import unbatched
 from tests.core.material import examples
 from tests.handover.successors import Site
@@ -263,7 +263,10 @@ def test_trackers_that_refuse_replayed_datagrams_outlive_a_crash(tmp_path: Path)
 # -- the record of a client
 
 
-@given(st.lists(st.binary(max_size=300), max_size=20), st.integers(0, 400))
+FRAMES = st.lists(st.binary(max_size=300).map(frames.subscribe), max_size=20)
+
+
+@given(FRAMES, st.integers(0, 400))
 @examples(100)
 def test_a_record_that_was_cut_has_the_frames_before(lines: list[bytes], cut: int) -> None:
     fd = os.memfd_create("test", os.MFD_CLOEXEC)
@@ -284,6 +287,27 @@ def test_a_record_that_was_cut_has_the_frames_before(lines: list[bytes], cut: in
             assert ClientRecord(fd).read() == (head, [*found, b"after"])
     finally:
         record.close()
+
+
+@given(FRAMES, FRAMES, st.floats(0, 1))
+@examples(100)
+def test_a_record_whose_daemon_was_killed_while_it_wrote_it_anew_is_the_one_before(
+    lines: list[bytes], others: list[bytes], share: float
+) -> None:
+    with closing(ClientRecord(os.memfd_create("test", os.MFD_CLOEXEC))) as record:
+        record.replace({"program": "x"}, lines)
+        size = os.fstat(record.fd).st_size
+        begin = os.pread(record.fd, CLIENT_HEAD.size, 0)
+        before = os.pread(record.fd, size, 0)
+        record.replace({"program": "y"}, others)
+        written = os.pread(record.fd, 1 << 20, size)
+        os.pwrite(record.fd, before + written[: round(share * len(written))], 0)
+        os.ftruncate(record.fd, size + round(share * len(written)))
+        assert os.pread(record.fd, CLIENT_HEAD.size, 0) == begin
+        with closing(ClientRecord(os.dup(record.fd))) as again:
+            assert again.read() == ({"program": "x"}, lines)
+            again.append(b"SUB after")
+            assert ClientRecord(record.fd).read() == ({"program": "x"}, [*lines, b"SUB after"])
 
 
 def test_a_record_that_has_grown_is_written_anew_and_frees_its_memory(site: Site) -> None:
