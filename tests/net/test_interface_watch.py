@@ -207,6 +207,7 @@ def _groups() -> str:
 def test_a_passed_socket_is_bound_again_with_the_right_to_do_so(
     loop: Loop, namespace: None, options: SegmentOptions, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "bccnd")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as passed:
         passed.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lan7\0")
         passed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -222,6 +223,7 @@ def test_a_passed_socket_is_bound_again_with_the_right_to_do_so(
                 assert not watched.check()
             assert logged(caplog) == ["interface_refused"]
             assert watched.check()
+            assert logged(caplog) == ["interface_back"]
             watched.hears_itself()
 
 
