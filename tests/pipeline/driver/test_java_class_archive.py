@@ -61,6 +61,7 @@ def test_an_attempt_that_fails_is_repeated_after_a_day(cache: Path) -> None:
 
 
 def test_without_a_usable_cache_java_is_started_as_ever(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cache.parent)
     cache.write_text("no folder")
     assert java_class_archive.options(["1"]) == ""
     for place in (f"{cache.parent}/with blank", "relative/cache", "/proc/nothing/can/be/made/here"):
