@@ -223,11 +223,11 @@ class Load(Closing):
     def finish(self, crashes: int = 0) -> list[str]:
         """End it; all that is wrong with what was received if the daemon of host ``a`` has crashed so often."""
         wrong = []
-        for speaker in (self.remote, self.local):
+        for speaker, told in ((self.remote, 0), (self.local, crashes)):
             printed = speaker.finish()
             self.sent[printed["id"]] = printed["sent"]
-            if printed["ended"] or printed["refused"]:
-                wrong.append(f"publisher {printed['id']}: ended: {printed['ended']!r}, refused {printed['refused']}")
+            if printed["ended"] or printed["refused"] or printed["told"] != told:
+                wrong.append(f"publisher {printed['id']}, which is to be told of {told} crashes: {printed}")
         assert all(count > 100 for count in self.sent.values()), self.sent
         wrong += [f"a: {one}" for one in faults(self.here.finish(), self.sent, crashes)]
         if self.there is not None:

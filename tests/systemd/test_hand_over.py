@@ -112,8 +112,8 @@ def test_again_and_again_under_load_nothing_is_lost_or_every_client_is_told(
         wait(replaced(a, before), f"the daemon after {what.__name__}, number {number + 1}")
         time.sleep(chance.uniform(*_REST))
     assert traffic.finish(crashes) == []
-    # The slow ones were slow enough to lose something, or they would prove nothing.
-    assert sum(one["told"] for one in traffic.here.finish()["connections"] if one["slow"]) > 0
+    # The slow ones were slow enough to lose something, or they would prove nothing. (A crash loses what tells of it.)
+    assert crashes or sum(one["told"] for one in traffic.here.finish()["connections"] if one["slow"]) > 0
     settled(a)
     assert a.metric("crashes_total") == (1 if crashes else 0)
     # To the other host it is one program that goes on, not one that began anew: no number is missing, none came twice.

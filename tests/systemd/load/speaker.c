@@ -8,8 +8,9 @@
  *   -s PATH       over the bus
  *   -a ADDRESS -p PORT -c NAME      or as datagrams of NAME to a broadcast address (5400)
  *   -k FILE       their key; of several the first, and at SIGUSR1 the next one
- * Says "ready", and at the end a line of JSON: how many were accepted by the kernel, how many the daemon refused, and for
- * how long the longest one had to wait. Over the bus, the end is when the daemon has worked through all of it. */
+ * Says "ready", and at the end a line of JSON: how many were accepted by the kernel, how many the daemon refused, how
+ * often it told of a gap, and for how long the longest one had to wait. Over the bus, the end is when the daemon has worked
+ * through all of it. */
 #include "numbered.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -97,7 +98,7 @@ int main(int argc, char **argv)
 {
 	const char *path = NULL, *address = NULL, *src = "far/speaker/1", *files[KEYS];
 	int id = 0, port = 5400, size = 100, keys = 0, key = 0, option, ended = 0;
-	uint64_t rate = 1000, most = NUMBER_MOST, sent = 0, refused = 0, again = 0, longest = 0;
+	uint64_t rate = 1000, most = NUMBER_MOST, sent = 0, refused = 0, told = 0, again = 0, longest = 0;
 	while ((option = getopt(argc, argv, "i:r:n:z:s:a:p:c:k:")) != -1)
 		switch (option) {
 		case 'i': id = (int)number(optarg, 0, PUBLISHERS - 1, "-i"); break;
@@ -173,12 +174,14 @@ int main(int argc, char **argv)
 				ended = n ? errno : EPIPE;
 			else if (is_control(out, out + n, "!/bccn/sync"))
 				break;
+			else if (is_control(out, out + n, "!/bccn/gap"))
+				told++;
 			else
 				refused++;
 		}
 	}
-	printf("{\"id\":%d,\"sent\":%llu,\"refused\":%llu,\"again\":%llu,\"longest_ms\":%llu,\"ended\":\"%s\",\"seconds\":%.3f}\n",
-	       id, (unsigned long long)sent, (unsigned long long)refused, (unsigned long long)again,
-	       (unsigned long long)longest / 1000000, ended ? strerror(ended) : "", (double)(now_ns() - start) / 1e9);
+	printf("{\"id\":%d,\"sent\":%llu,\"refused\":%llu,\"told\":%llu,\"again\":%llu,\"longest_ms\":%llu,\"ended\":\"%s\",\"seconds\":%.3f}\n",
+	       id, (unsigned long long)sent, (unsigned long long)refused, (unsigned long long)told,
+	       (unsigned long long)again, (unsigned long long)longest / 1000000, ended ? strerror(ended) : "", (double)(now_ns() - start) / 1e9);
 	return 0;
 }
