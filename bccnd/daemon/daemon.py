@@ -15,7 +15,6 @@ from functools import partial
 from typing import Final
 
 from bccnd import log
-from bccnd.bus import client_handover
 from bccnd.bus.heartbeats import HeartbeatSender, LivenessAnnouncer
 from bccnd.bus.host_reports import HostReports
 from bccnd.bus.incoming.backlog import Backlog
@@ -23,7 +22,7 @@ from bccnd.bus.incoming.segment_reader import SegmentReader
 from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
-from bccnd.config import RECEIVE_ONLY, Configuration, Settings, load
+from bccnd.config import Configuration, Settings, load
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counter_history import STEP
@@ -36,7 +35,6 @@ from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
-from bccnd.core.tracking.tracker_image import resume_trackers
 from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.core.wire import frames
 from bccnd.core.wire.identity_format import identity, tagged
@@ -46,7 +44,7 @@ from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
 from bccnd.daemon.gateway_processes import GatewayProcesses
 from bccnd.daemon.housekeeping import Housekeeping
 from bccnd.daemon.sockets import explain_exhaustion, open_entrances, open_segments
-from bccnd.daemon.start_summary import start_summary
+from bccnd.daemon.start_summary import integrity_summary, start_summary
 from bccnd.errors import ConfigError
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
@@ -74,8 +72,6 @@ DROPS_INTERVAL: Final = 1.0
 DRAIN_TIME: Final = 0.6
 #: seconds between two status lines for the service manager
 STATUS_INTERVAL: Final = 10.0
-#: seconds between two writings of trackers that refuse replayed datagrams
-TRACKERS_INTERVAL: Final = 10.0
 #: the program part of this daemon's own identity
 PROGRAM: Final = b"bccnd"
 
@@ -150,24 +146,12 @@ class Daemon:
         self.sources.senders.configure(settings.reports.max_hosts)
         self.liveness = Liveness(self.sources, settings.heartbeat, time.monotonic())
         self.anonymous = AnonymousDedup(settings.dedup.horizon)
-        resume_trackers(
-            self._left.sections,
-            self.sources,
-            self.anonymous,
-            self.liveness,
-            time.monotonic(),
-            ordered=not self._left.after_crash,
-        )
+        takeover.resume_sources(self._left, self.sources, self.anonymous, self.liveness)
         self.routes: Routes[int] = Routes(dialect)
         self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon)
         store = self._store
-        self._egress = Egress(
-            checker,
-            self.sources,
-            perl_safe=perl_safe,
-            first_seq=0 if store is None else store.ceiling,
-            reserve=None if store is None else store.raise_ceiling,
-        )
+        first, reserve = (0, None) if store is None else (store.ceiling, store.raise_ceiling)
+        self._egress = Egress(checker, self.sources, perl_safe=perl_safe, first_seq=first, reserve=reserve)
         self._egress.open(self.identity)
         self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
 
@@ -186,17 +170,15 @@ class Daemon:
         """Open the descriptor store, and read what the daemon before this one has left there."""
         cleanup.callback(self._manager.close)
         cleanup.callback(self._sockets.close)
-        settings = self._settings
-        self._store = takeover.open_store(self._manager, self._sockets, settings.bus.max_clients)
+        self._store = takeover.open_store(self._manager, self._sockets, self._settings.bus.max_clients)
         if self._store is not None:
-            cleanup.callback(self._store.close)
-        self._left = takeover.read_left(self._store, monotonic=settings.dedup.freshness == "monotonic")
+            cleanup.push(self._store)
+        self._left = takeover.read_left(self._store, monotonic=self._settings.dedup.freshness == "monotonic")
 
     def _open_sockets(self, configuration: Configuration, cleanup: ExitStack) -> None:
         """Open the sockets; that of the bus is the last, so that a client finds a daemon that can start."""
-        self.segments = open_segments(
-            self._sockets, self._settings, cleanup, partial(takeover.logged_drops, self._left)
-        )
+        logged_drops = partial(takeover.logged_drops, self._left)
+        self.segments = open_segments(self._sockets, self._settings, cleanup, logged_drops)
         self._transmitter = Transmitter(self.loop, [one.sender for one in self.segments], self.repeater)
         self._open_metrics(cleanup)
         self._open_bus(configuration, cleanup)
@@ -229,8 +211,6 @@ class Daemon:
             recorders=self.recorders,
             store=self._store,
         )
-        if self._store is not None:
-            self._store.describe = partial(client_handover.describe, self.bus)
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
         matrix = FleetMatrix(settings.reports.max_hosts, time.monotonic())
@@ -267,12 +247,9 @@ class Daemon:
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""
         store, left = self._store, self._left
-        self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
         self._drop_reporter.start()
         if store is not None:
-            takeover.resume_sending(left, self.repeater, self.ingress)
-            takeover.restore_clients(left, store, self.bus, self.sources)
-            takeover.report(left, store, self.bus, self.sources)
+            takeover.restore(left, store, self.bus, self.sources, self.repeater, self.ingress)
             self.taken_over, self.state_dropped = len(self.bus.clients), len(store.dropped)
             self.crashes = int(left.after_crash)
         self._left = takeover.Left()  # it holds all that had waited
@@ -312,7 +289,7 @@ class Daemon:
         tasks.every(STATUS_INTERVAL, self.reports.sweep)
         tasks.every(STATUS_INTERVAL, self._listings.read_key_uses)
         if self._tracker_writer is not None:
-            tasks.every(TRACKERS_INTERVAL, self._tracker_writer.begin)
+            tasks.every(takeover.TRACKERS_INTERVAL, self._tracker_writer.begin)
         self._manager.attach(loop)
         tasks.order_memory()
         summary = start_summary(self._settings, self.segments, self._metrics_urls, self._sockets)
@@ -397,14 +374,8 @@ class Daemon:
         self._apply(configuration.settings, made)
         self.config_reloads["applied"] += 1
         self.refused = ""
-        integrity = configuration.settings.integrity
-        keys = f"{len(configuration.keys)} keys"
-        if integrity.algorithm == "sig":
-            keys += f" and the public keys of {len(configuration.signers)} signers"
-        if integrity.receive_only:
-            keys += f"; {RECEIVE_ONLY}"
         self._housekeeping.tidy_memory()
-        log.event("reload_applied", f"reloaded: integrity {integrity.algorithm} with {keys}")
+        log.event("reload_applied", f"reloaded: {integrity_summary(configuration)}")
 
     def _refuse(self, why: str) -> None:
         self.config_reloads["refused"] += 1

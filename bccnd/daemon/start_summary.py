@@ -1,10 +1,10 @@
-"""The line about a daemon that is ready: what it serves, and from where."""
+"""The lines about a daemon that is ready, or has reloaded: what it serves and from where, and its keys."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bccnd.config import RECEIVE_ONLY, Settings
+from bccnd.config import RECEIVE_ONLY, Configuration, Settings
 from bccnd.native.buffers import scan
 from bccnd.net.segment import Segment
 from bccnd.net.socket_activation import ActivatedSockets
@@ -26,3 +26,11 @@ def start_summary(
     if not scan.COMPILED:
         parts.append("not compiled")
     return "; ".join(parts)
+
+
+def integrity_summary(configuration: Configuration) -> str:
+    integrity = configuration.settings.integrity
+    text = f"integrity {integrity.algorithm} with {len(configuration.keys)} keys"
+    if integrity.algorithm == "sig":
+        text += f" and the public keys of {len(configuration.signers)} signers"
+    return f"{text}; {RECEIVE_ONLY}" if integrity.receive_only else text

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from bccnd import log
@@ -21,7 +22,13 @@ from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
-from bccnd.core.tracking.tracker_image import identity_section, resume_identities, source_section, tracker_sections
+from bccnd.core.tracking.tracker_image import (
+    identity_section,
+    resume_identities,
+    resume_trackers,
+    source_section,
+    tracker_sections,
+)
 from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.handover.image import BadImage
 from bccnd.monitoring.service_status import count_of
@@ -30,6 +37,8 @@ from bccnd.net.segment import Segment
 from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
 
+#: seconds between two writings of trackers that refuse replayed datagrams
+TRACKERS_INTERVAL: Final = 10.0
 #: seconds between two steps of writing trackers while the daemon runs
 STEP_PAUSE: Final = 0.002
 #: descriptors stored beside those of clients: the host, the image, trackers twice
@@ -88,10 +97,10 @@ def read_left(store: DescriptorStore | None, *, monotonic: bool) -> Left:
     return left
 
 
-def resume_sending(left: Left, repeater: Repeater, ingress: Ingress) -> None:
-    """Continue with copies that are to be sent, and with datagrams that are to come back."""
-    repeater.resume(left.one("copies").rows(due=0.0, datagram=b"", spacing=0.0, left=0, since=0.0))
-    ingress.resume_relayed(left.one("relayed").rows(datagram=b"", left=0, since=0.0))
+def resume_sources(left: Left, sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness) -> None:
+    """Continue with what was known of sources; before any identity of this host is in use."""
+    now, ordered = time.monotonic(), not left.after_crash
+    resume_trackers(left.sections, sources, anonymous, liveness, now, ordered=ordered)
 
 
 def logged_drops(left: Left, segment: str) -> int | None:
@@ -99,18 +108,21 @@ def logged_drops(left: Left, segment: str) -> int | None:
     return next((s.fields.get("logged_drops") for s in left.of("segment") if s.fields.get("name") == segment), None)
 
 
-# -- clients
-
-
-def restore_clients(left: Left, store: DescriptorStore, bus: Bus, sources: TrackerTable) -> None:
-    """Admit the clients again, and continue with the numbers of this host."""
+def restore(
+    left: Left, store: DescriptorStore, bus: Bus, sources: TrackerTable, repeater: Repeater, ingress: Ingress
+) -> None:
+    """Continue with copies that are to be sent and with datagrams that are to come back, admit the clients again, and
+    continue with the numbers of this host; log what was taken over, what was dropped, and what a crash has lost."""
+    repeater.resume(left.one("copies").rows(due=0.0, datagram=b"", spacing=0.0, left=0, since=0.0))
+    ingress.resume_relayed(left.one("relayed").rows(datagram=b"", left=0, since=0.0))
+    store.describe = partial(client_handover.describe, bus)
     by_number = {int(one.fields["number"]): one for one in left.of(client_handover.CLIENT)}
     client_handover.ClientRestorer(bus, store, by_number, after_crash=left.after_crash).restore()
     resume_identities(left.sections, sources, time.monotonic())
+    _report(left, store, bus, sources)
 
 
-def report(left: Left, store: DescriptorStore, bus: Bus, sources: TrackerTable) -> None:
-    """Log what was taken over, what was dropped, and what a crash has lost."""
+def _report(left: Left, store: DescriptorStore, bus: Bus, sources: TrackerTable) -> None:
     for what in store.dropped:
         text = f"state of the previous daemon dropped, as it is not understood: {what}"
         log.event("state_dropped", text, reason=what, drop="state_dropped")

@@ -23,7 +23,8 @@ from typing import Any, Final, Protocol
 
 from bccnd import log
 from bccnd.core.formats.image_sections import Section
-from bccnd.handover.image import BadImage, ImageWriter, read_image, write_image
+from bccnd.errors import StartError
+from bccnd.handover.image import BadImage, ImageWriter, read_image, take_back_reading, write_image
 
 #: a connection and its record, by the client's number
 _CLIENT: Final = "client-"
@@ -413,6 +414,15 @@ class DescriptorStore:
                 self._store.forget(before)
         finally:
             os.close(fd)
+
+    def __enter__(self) -> DescriptorStore:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        # Where a start is refused, the image is not to blame.
+        if kind is not None and issubclass(kind, StartError) and len(self._images) == 1:
+            take_back_reading(self._images[0])
+        self.close()
 
     def close(self) -> None:
         """Close all descriptors of this process that are not those of connections."""

@@ -6,6 +6,7 @@ starts that have failed with it: none fails for ever.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import zlib
@@ -56,7 +57,7 @@ def write_image(fd: int, sections: Iterable[Section]) -> None:
 
 
 def read_image(fd: int) -> Iterator[Section]:
-    """Check an image and return its sections. Raises BadImage before the first one."""
+    """Check an image, note that it was read, and return its sections. Raises BadImage before the first one."""
     try:
         data = os.pread(fd, os.fstat(fd).st_size, 0)
         os.pwrite(fd, b"\0", len(data))
@@ -75,3 +76,9 @@ def read_image(fd: int) -> Iterator[Section]:
     if first.kind != "image" or abs(int(first.fields.get("format", 0)) - FORMAT) > 1:
         raise BadImage("another version of bccnd has written it")
     return sections
+
+
+def take_back_reading(fd: int) -> None:
+    """Take back the note of the last reading: a start has failed, but not with the image."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, os.fstat(fd).st_size - 1)

@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from bccnd.bus import client_handover
 from bccnd.bus.clients.access import Rule, admit_all
 from bccnd.bus.clients.client import BusLimits, Client
 from bccnd.bus.server import Bus, Entrance
@@ -22,7 +21,6 @@ from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
-from bccnd.core.tracking.tracker_image import resume_trackers
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.daemon import takeover
@@ -99,14 +97,13 @@ class Site(Hub):
         self.sources = TrackerTable(dedup_rules(max_sources=1000, monotonic=self.monotonic))
         self.anonymous = AnonymousDedup(2.0)
         self.liveness = Liveness(self.sources, heartbeat_rules(), time.monotonic())
-        trackers = self.sources, self.anonymous, self.liveness
-        resume_trackers(left.sections, *trackers, time.monotonic(), ordered=not left.after_crash)
+        takeover.resume_sources(left, self.sources, self.anonymous, self.liveness)
         self.routes = Routes(self.dialect)
         self.repeater = Repeater([], self.dialect, 2.0)
         self.egress = Egress(
             IntegrityChecker(), self.sources, first_seq=self.kept.ceiling, reserve=self.kept.raise_ceiling
         )
-        self.ingress = Ingress(IntegrityChecker(), *trackers[:2], self.routes, host=b"relay01")
+        self.ingress = Ingress(IntegrityChecker(), self.sources, self.anonymous, self.routes, host=b"relay01")
         entrances = []
         for listener, name in zip(self._listeners, self.names, strict=True):
             own = listener.dup()
@@ -125,9 +122,7 @@ class Site(Hub):
             store=self.kept,
         )
         unhurried(self.bus)
-        self.kept.describe = partial(client_handover.describe, self.bus)
-        takeover.resume_sending(left, self.repeater, self.ingress)
-        takeover.restore_clients(left, self.kept, self.bus, self.sources)
+        takeover.restore(left, self.kept, self.bus, self.sources, self.repeater, self.ingress)
         self.kept.discard_images()
         for peer in self._peers:
             if hasattr(peer, "client"):

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from bccnd.bus.clients.access import Rule
 from bccnd.core.wire import bccn1, frames
+from bccnd.daemon import takeover
 from bccnd.daemon.takeover import TrackerWriter
-from bccnd.handover.descriptor_store import CLIENT_HEAD, ClientRecord
+from bccnd.errors import StartError
+from bccnd.handover.descriptor_store import CLIENT_HEAD, ClientRecord, DescriptorStore
 from tests.bus.packets import unbatched
 from tests.core.material import examples
 from tests.handover.successors import Site
@@ -162,6 +164,21 @@ def test_the_image_is_read_once(site: Site) -> None:
     assert "image" not in site.store.kept
     site.crash()
     assert site.left.after_crash
+
+
+@pytest.mark.parametrize(
+    ("error", "after_crash"), [(StartError("not_started", "no interface", "wait"), False), (ValueError(), True)]
+)
+def test_starts_that_are_refused_keep_the_image_and_those_that_fail_with_it_do_not_go_on_failing(
+    site: Site, error: Exception, after_crash: bool
+) -> None:
+    site.stop()
+    for _ in range(4):
+        with suppress(type(error)), DescriptorStore(site.store, site.store.passed()) as kept:
+            takeover.read_left(kept, monotonic=False)
+            raise error
+    site.start()
+    assert site.left.after_crash is after_crash
 
 
 def test_an_image_without_room_counts_as_a_crash(site: Site) -> None:

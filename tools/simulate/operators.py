@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+from collections import defaultdict
 from typing import Any, Final
 
 from tools.simulate import interposer
@@ -27,6 +28,8 @@ class Operators:
         world.on_down = self.restart_later
         #: by host: which life of it was looked at last, and the counters of its page, which may only rise
         self._seen: dict[str, tuple[int, dict[str, float]]] = {}
+        #: hosts whose last start was killed
+        self._killed: defaultdict[str, bool] = defaultdict(bool)
 
     def _up(self) -> Host | None:
         up = [host for host in self._world.hosts if host.alive and not host.stalled and not host.out_of_descriptors]
@@ -43,9 +46,11 @@ class Operators:
         if host.daemon is not None:
             return
         world.disturbed[host.name] = world.now
-        kill_at = world.rng.randrange(1, 60) if world.rng.random() < 0.1 else 0
+        # Of two starts in a row that are killed while they read it, the image takes the blame.
+        kill_at = world.rng.randrange(1, 60) if world.rng.random() < 0.1 and not self._killed[host.name] else 0
         failed = interposer.failed()
         begun = host.start(kill_at=kill_at)
+        self._killed[host.name] = not begun and not host.refused
         if begun and host.serving.crashes != (host.crashed and host.store.holds("host")):
             raise Violation(f"{host.name} has {'missed' if host.crashed else 'imagined'} a crash of the daemon before")
         if not begun:
