@@ -62,7 +62,7 @@ class Operators:
             world.note(f"{host.name} does not start: {host.refused or 'it is killed'}")
             world.injected["kill"] += not host.refused
             host.refused = ""
-            world.went_down(host)
+            world.went_down(host, world.kept[host.name])
             self.restart_later(host)
             return
         world.note(f"{host.name} is up")
