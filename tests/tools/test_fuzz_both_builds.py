@@ -30,7 +30,7 @@ pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.skipif(not scan.COMPILED, reason="there is only the plain build to look at")
 
 #: what nothing that is compiled has a part in
-ALIKE = {"http", "brokerstate", "publication", "configuration", "sessions", "image", "record"}
+ALIKE = {"http", "publication", "configuration", "sessions", "image", "record"}
 COMPARED = [name for name in TARGETS if name not in ALIKE]
 
 

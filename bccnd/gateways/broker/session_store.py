@@ -4,15 +4,13 @@ A thread writes the changed ids, in one transaction for all changes of some tent
 the event loop. As only the thread waits for it, SQLite's defaults are kept (rollback journal, synchronous=FULL): what
 is stored survives a power loss, and is in one file.
 
-``absences`` has when an id left by the clock of the boot that ``clock`` names, and that clock when it was last stored.
-After a reboot an id is as old as it was then: the time without this host does not count. ``ids.seen``, the time of day,
-is for version 1.1, and tells only the order of ids that it has stored.
+``ids.seen`` is when an id left, by the clock of the boot that ``clock`` names; ``clock.now`` is that clock when it was
+last stored. After a reboot an id is as old as it was then: the time without this host does not count.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import sqlite3
 import time
@@ -21,7 +19,6 @@ from contextlib import closing, suppress
 from typing import Final
 
 from bccnd import log
-from bccnd.core.formats.strict_json import parse_json
 from bccnd.gateways import boot_clock
 from bccnd.gateways.broker.sessions import Record, Sessions
 
@@ -31,8 +28,6 @@ CREATE TABLE IF NOT EXISTS ids (id BLOB PRIMARY KEY, seen REAL) STRICT, WITHOUT 
 CREATE TABLE IF NOT EXISTS subscriptions (
     id BLOB REFERENCES ids ON DELETE CASCADE, topic BLOB, PRIMARY KEY (id, topic)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS absences (id BLOB PRIMARY KEY REFERENCES ids ON DELETE CASCADE, since REAL)
-    STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS clock (boot TEXT PRIMARY KEY, now REAL) STRICT, WITHOUT ROWID;
 """
 #: seconds from a change to its transaction at least, the share of time for writing, seconds until a failure is retried
@@ -124,28 +119,16 @@ def save(path: str, records: Iterable[Record], boot: str, now: float) -> None:
         for name, seen, topics in records:
             database.execute("DELETE FROM ids WHERE id = ?", (name,))
             if topics:
-                time_of_day = None if seen is None else time.time() - now + seen
-                database.execute("INSERT INTO ids VALUES (?, ?)", (name, time_of_day))
-                database.execute("INSERT INTO absences VALUES (?, ?)", (name, seen))
+                database.execute("INSERT INTO ids VALUES (?, ?)", (name, seen))
                 rows = [(name, topic) for topic in topics]
                 database.executemany("INSERT OR IGNORE INTO subscriptions VALUES (?, ?)", rows)
 
 
 def load(path: str, boot: str, now: float) -> tuple[list[Record], bool]:
-    """Return all records, and whether they were stored in this boot; a file of the former format is converted first.
+    """Return all records, the longest absent first, and whether they were stored in this boot.
 
     Raises OSError, ValueError, sqlite3.Error.
     """
-    former = _former(path)
-    if former:
-        with open(former, "rb") as file:
-            records = parse_former(file.read())
-        with suppress(FileNotFoundError):
-            os.unlink(f"{path}.new")
-        save(f"{path}.new", [record._replace(seen=now) for record in records], boot, now)
-        os.replace(f"{path}.new", path)
-        if former != path:
-            os.unlink(former)
     if not os.path.exists(path):
         return [], True
     topics: dict[bytes, list[bytes]] = {}
@@ -153,46 +136,16 @@ def load(path: str, boot: str, now: float) -> tuple[list[Record], bool]:
         database.executescript(_SCHEMA)
         for name, topic in database.execute("SELECT id, topic FROM subscriptions"):
             topics.setdefault(name, []).append(topic)
-        rows = database.execute("SELECT id, seen, since FROM ids LEFT JOIN absences USING (id)").fetchall()
+        rows = database.execute("SELECT id, seen FROM ids ORDER BY seen NULLS LAST").fetchall()
         stored_boot, then = database.execute("SELECT boot, now FROM clock").fetchone() or ("", now)
-    for name, *times in rows:
-        if {type(name), *map(type, topics.get(name, ()))} != {bytes} or not {*map(type, times)} <= {float, type(None)}:
-            raise ValueError("values have wrong types")
     is_this_boot = bool(boot) and stored_boot == boot
     passed = 0.0 if is_this_boot else now - then
     records = []
-    for name, seen, since in sorted(rows, key=lambda row: math.inf if row[1] is None else row[1]):
-        # Of ids that an earlier version has stored only the order is known.
-        left = None if seen is None else now if since is None else since + passed
-        records.append(Record(name, left, tuple(topics.get(name, ()))))
+    for name, seen in rows:
+        if {type(name), *map(type, topics.get(name, ()))} != {bytes} or type(seen) not in (float, type(None)):
+            raise ValueError("values have wrong types")
+        records.append(Record(name, None if seen is None else seen + passed, tuple(topics.get(name, ()))))
     return records, is_this_boot
-
-
-def _former(path: str) -> str:
-    """Return the JSON file to convert; empty if there is none."""
-    if os.path.exists(path):
-        with open(path, "rb") as file:
-            return path if file.read(1) == b"{" else ""
-    beside = f"{os.path.splitext(path)[0]}.json"
-    return beside if os.path.exists(beside) else ""
-
-
-def parse_former(text: bytes) -> list[Record]:
-    """Read a file of the former format, which has a character for each byte. Raises ValueError."""
-    try:
-        state = parse_json(text)
-        if state["format"] != "bccnd-broker-1":
-            raise ValueError("its format is unknown")
-        return [
-            Record(
-                one["id"].encode("latin-1"),
-                float(one["seen"]),
-                tuple(topic.encode("latin-1") for topic in one["topics"]),
-            )
-            for one in state["ids"]
-        ]
-    except (LookupError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"its structure is wrong ({error!r})") from error
 
 
 def default_path(tcp: tuple[str, int], environment: Mapping[str, str]) -> str:
@@ -208,7 +161,6 @@ def default_path(tcp: tuple[str, int], environment: Mapping[str, str]) -> str:
 
 def _set_aside(path: str) -> str:
     """Rename a damaged file, with SQLite's journal of it; return what became of it."""
-    path = path if os.path.exists(path) else _former(path)
     try:
         os.replace(path, f"{path}.damaged")
         with suppress(FileNotFoundError):

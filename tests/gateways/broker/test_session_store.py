@@ -1,9 +1,8 @@
-"""The database of subscriptions: it outlives kills, never stops a start, and takes over a file of the former format."""
+"""The database of subscriptions: it outlives kills, and never stops a start."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sqlite3
@@ -14,15 +13,13 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bccnd.gateways import boot_clock
 from bccnd.gateways.broker import session_store
-from bccnd.gateways.broker.session_store import SessionStore, default_path, parse_former
+from bccnd.gateways.broker.session_store import SessionStore, default_path
 from bccnd.gateways.broker.sessions import Record, Sessions
 from tests.support import PATIENCE
 
@@ -38,15 +35,6 @@ def load(path: str, boot: str = "this", now: float = NOW) -> list[Record]:
 
 def save(path: str, records: Iterable[Record], boot: str = "this", now: float = NOW) -> None:
     session_store.save(path, records, boot, now)
-
-
-def former(*records: Record) -> bytes:
-    """A file of the former format, with one character for each byte."""
-    ids = [
-        {"id": name.decode("latin-1"), "seen": seen, "topics": [topic.decode("latin-1") for topic in topics]}
-        for name, seen, topics in records
-    ]
-    return json.dumps({"format": "bccnd-broker-1", "ids": ids}, separators=(",", ":")).encode() + b"\n"
 
 
 def sessions() -> Sessions:
@@ -77,20 +65,7 @@ def test_records_are_stored_changed_and_removed(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["state.db"]
 
 
-@pytest.mark.parametrize("name", ["state.json", "state.db"], ids=["in its place", "beside it"])
-def test_a_file_of_the_former_format_is_taken_over_once(tmp_path: Path, name: str) -> None:
-    (tmp_path / "state.json").write_bytes(former(ODD, Record(b"C1", 5.0, (b"a",))))
-    path = tmp_path / name
-    (tmp_path / f"{name}.new").write_text("an interrupted attempt")
-    trouble, found = restored(path)
-    assert trouble == ""
-    assert found.record(ODD.name).topics == ODD.topics
-    assert os.listdir(tmp_path) == [name]
-    save(str(path), [Record(b"C1", None, ())])
-    assert [record.name for record in load(str(path))] == [ODD.name]
-
-
-@pytest.mark.parametrize("text", [b"no state", b"{", b'{"format": "another"}', b"SQLite format 3\0" + b"\xff" * 5000])
+@pytest.mark.parametrize("text", [b"no state", b"{}", b"SQLite format 3\0" + b"\xff" * 5000])
 def test_a_damaged_file_is_set_aside_and_the_next_one_begins_anew(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(text)
@@ -113,22 +88,6 @@ def test_values_of_wrong_types_and_a_file_that_is_not_permitted_stop_nothing(tmp
     assert "wrong types" in restored(path)[0]
     (tmp_path / "folder.db").mkdir()
     assert str(tmp_path / "folder.db") in restored(tmp_path / "folder.db")[0]
-
-
-@given(st.binary(max_size=200) | st.recursive(st.none() | st.text(), st.lists).map(json.dumps).map(str.encode))
-def test_what_is_no_file_of_the_former_format_is_refused_with_one_kind_of_error(text: bytes) -> None:
-    with pytest.raises(ValueError):
-        parse_former(text)
-
-
-@pytest.mark.parametrize(
-    "one",
-    [{"id": "C1"}, {"id": "\u20ac", "seen": 1, "topics": []}, {"id": "C1", "seen": "x", "topics": []}, 5, {"id": 7}],
-)
-def test_ids_of_the_former_format_are_checked(one: Any) -> None:
-    text = json.dumps({"format": "bccnd-broker-1", "ids": [one]}).encode()
-    with pytest.raises(ValueError):
-        parse_former(text)
 
 
 #: stores one subscription after the other, and says which of them are stored

@@ -53,7 +53,6 @@ TARGETS: Final = {
         Target("link", "gateways", "frames of links, and their filters", 30_000, 400),
         Target("broker", "gateways", "what a subscriber sends, in any cut", 6_000, 1200),
         Target("publication", "gateways", "what a publisher sends, and topics", 30_000, 1600),
-        Target("brokerstate", "gateways", "the file of subscriptions", 20_000, 600),
         Target("line", "gateways", "what a gateway reads from the daemon", 20_000, 2000),
         Target("capture", "files", "captures, read in any pieces", 15_000, 1200, repairs=True),
         Target("log", "files", "logs of the recorder, torn and damaged", 1_500, 1200),

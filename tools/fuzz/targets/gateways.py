@@ -12,7 +12,6 @@ from unittest.mock import patch
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
 from bccnd.gateways.broker import codec
-from bccnd.gateways.broker.session_store import parse_former
 from bccnd.gateways.broker.sessions import Record, Sessions
 from bccnd.gateways.broker.subscriber import CountingSocket, Subscriber
 from bccnd.gateways.broker.topics import MergedSubscriptions, channel_of, patterns_of, topic_of
@@ -144,20 +143,6 @@ def publication(data: bytes) -> object:
     if topic:
         assert topic_of(chan) == topic, f"{topic!r} became {chan!r}, and that {topic_of(chan)!r}"
     return [*outcome, chan, patterns_of(topic), topic_of(data[:200])]
-
-
-def brokerstate(data: bytes) -> object:
-    """A file of subscriptions of the former format: read or refused; what is read is restored within the limits."""
-    try:
-        records = parse_former(data)
-    except ValueError as error:
-        return str(error)
-    sessions = Sessions(_MAX_IDS, _MAX_SUBSCRIPTIONS, 3600.0, lambda _reason: None)
-    sessions.restore(records, 10.0)
-    kept = [one for one in {sessions.record(record.name) for record in records} if one.topics]
-    assert len(kept) <= _MAX_IDS
-    assert all(len(one.topics) <= _MAX_SUBSCRIPTIONS for one in kept)
-    return sorted(kept)
 
 
 async def _line(data: bytes) -> object:
