@@ -142,7 +142,6 @@ def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool
 @click.command()
 @click.argument("journal", shell_complete=complete_files)
 @_tables_option
-@click.option("--checkpoint", metavar="DIR", shell_complete=complete_files, help="Ignored; for old command lines.")
 @click.option("--once", is_flag=True, help="Run one pass, then exit.")
 @click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Time between two passes.")
 @click.option(
@@ -158,7 +157,6 @@ def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool
 def stream(
     journal: str,
     tables: str,
-    checkpoint: str | None,  # noqa: ARG001 - an option of earlier versions
     once: bool,
     every: float,
     final_after: float,

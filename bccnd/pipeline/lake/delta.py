@@ -40,8 +40,6 @@ SESSIONS: Final = f"{STATE}/sessions"
 DAMAGED: Final = f"{STATE}/damaged"
 #: the version of the columns of tables and states, which the description of `BUILDS` ends with
 FORMAT: Final = "3"
-#: what tables had that were no Delta tables
-_OLD_FORMAT: Final = f"{STATE}/format"
 #: seconds for which replaced versions stay readable
 KEEP: Final = 86_400.0
 #: what delta-rs cannot have in the path of a folder
@@ -87,13 +85,15 @@ class Lake:
             if self.root.is_path and (bad := _NO_NAME.search(self.root.path)):
                 raise OSError(errno.EINVAL, f"delta-rs supports no {bad[0]!r} in a path: choose another name")
             self._options = _storage_options(self.root.where)
-            if self.root.text(_OLD_FORMAT) is not None:
-                raise _old_tables(where)
             self._builds = self._open(BUILDS)
             self.builds: list[Build] = []
             if self._builds is not None:
                 if self._builds.metadata().description.split()[-1:] != [FORMAT]:
-                    raise _old_tables(where)
+                    raise PipelineError(
+                        "old_tables",
+                        f"the tables in {where} were made by another version of bccn with other columns",
+                        "build them again in a new folder (bccn pipeline build JOURNAL --out FOLDER), or remove them",
+                    )
                 self.builds = sorted(self._read_builds(), key=lambda build: build.finished)
             self.build = self.builds[-1] if self.builds else Build("", 0, {})
             self._newest: dict[str, DeltaTable | None] = {}
@@ -318,11 +318,3 @@ def _explained(where: str) -> Iterator[None]:
         raise PipelineError(
             "no_place", detail, "check the disk or store, and find the program that wrote there"
         ) from error
-
-
-def _old_tables(where: str) -> PipelineError:
-    return PipelineError(
-        "old_tables",
-        f"the tables in {where} were made by another version of bccn with other columns",
-        "build them again in a new folder (bccn pipeline build JOURNAL --out FOLDER), or remove them",
-    )

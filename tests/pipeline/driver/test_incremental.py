@@ -19,7 +19,7 @@ from bccnd.pipeline.driver.build import WHOLE
 from bccnd.pipeline.driver.incremental import once
 from bccnd.recorder.retention import retain
 from tests.pipeline.commands import bccn, kill_after
-from tests.pipeline.journals import T, merge, put, row
+from tests.pipeline.journals import T, put, row
 from tests.pipeline.threedays import DAY, HOSTS, START, arrive, content, files
 
 
@@ -109,22 +109,6 @@ def test_what_retention_takes_during_a_run_stays_in_the_tables(
     assert content(tables) == content(built)
 
 
-def test_files_that_are_merged_are_not_new(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
-    journal, tables = Path(shutil.copytree(small, tmp_path / "journal")), str(tmp_path / "tables")
-    last = files(journal)[-1]
-    last.unlink()
-    assert once(spark, str(journal), tables).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
-    for host in ("h1", "h2"):
-        merge(journal, host)
-    assert len(files(journal)) < len(files(small)) - 1
-    outcome = once(spark, str(journal), tables)
-    assert (outcome.days, outcome.left) == ([], [])
-    arrive(small, journal, small / last.relative_to(journal))
-    outcome = once(spark, str(journal), tables, progress=once_only("reading the journal", lambda: merge(journal, "h3")))
-    assert (outcome.days, outcome.left) == (["2026-03-02", "2026-03-03"], [])
-    assert content(tables) == content(built)
-
-
 def test_a_foreign_file_is_named_until_it_is_taken_away(spark: SparkSession, small: Path, tmp_path: Path) -> None:
     journal, tables = tmp_path / "journal", tmp_path / "tables"
     bad = journal / files(small)[0].relative_to(small)
@@ -143,8 +127,8 @@ def test_a_foreign_file_is_named_until_it_is_taken_away(spark: SparkSession, sma
 def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
     spark: SparkSession, small: Path, built: Path, tmp_path: Path
 ) -> None:
-    tables, checkpoint = tmp_path / "tables", tmp_path / "checkpoint"
-    words = ("pipeline", "stream", small, "--out", tables, "--checkpoint", checkpoint, "--once", "--master", "local[2]")
+    tables = tmp_path / "tables"
+    words = ("pipeline", "stream", small, "--out", tables, "--once", "--master", "local[2]")
     for step in ("writing tables", "committing the tables"):
         assert bccn(*words, step=step, then=kill_after(random.uniform(0, 0.4)))[0] == -signal.SIGKILL
     status, _, errors = bccn(*words)
