@@ -1,16 +1,14 @@
 """Names of the folders and files of a journal, and how to read them.
 
 ``obs/host=<host>/day=<YYYY-MM-DD>/<journal_id>-<first rec_no>.parquet`` holds the records of one journal and day from
-that number on, without a hole. ``<journal_id>-<first>_<last>.parquet`` is a merged file, of all records from first to
-last. The files that it was made of may still be there; `superseded` names them, from names alone.
-``sessions/host=<host>/<journal_id>.parquet`` says when that journal was listening. Other names are not of the journal.
+that number on, without a hole. ``sessions/host=<host>/<journal_id>.parquet`` says when that journal was listening.
+Other names are not of the journal.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 OBS: Final = "obs"
@@ -19,7 +17,7 @@ SESSIONS: Final = "sessions"
 UNFINISHED: Final = "."
 #: prefix of a recorded payload of which only the hash was kept, before 32 bytes
 HASHED: Final = b"sha256:"
-_FILE: Final = re.compile(r"([^/]+)-([0-9]{1,18})(?:_([0-9]{1,18}))?\.parquet")
+_FILE: Final = re.compile(r"([^/]+)-([0-9]{1,18})\.parquet")
 _HOST: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SESSIONS: Final = re.compile(r"sessions/host=([^/]+)/[^/]+\.parquet")
 _PATH: Final = re.compile(r"obs/host=([^/]+)/day=([0-9]{4}-[0-9]{2}-[0-9]{2})/([^/]+)")
@@ -31,14 +29,12 @@ _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 
 
 class ObsFile(NamedTuple):
-    """The name of a file with records, in its parts. ``day`` is that of all its records, in UTC; ``last`` is the
-    number of the last record of a merged file, None for other files."""
+    """The name of a file with records, in its parts. ``day`` is that of all its records, in UTC."""
 
     host: str
     day: str
     journal_id: str
     first: int
-    last: int | None = None
 
     @property
     def journal(self) -> tuple[str, str]:
@@ -46,34 +42,8 @@ class ObsFile(NamedTuple):
         return self.host, self.journal_id
 
     @property
-    def records(self) -> int | None:
-        """How many records a merged file has; of other files that is not in the name: None."""
-        return None if self.last is None else self.last - self.first + 1
-
-    @property
     def path(self) -> str:
-        numbers = f"{self.first:012d}" if self.last is None else f"{self.first:012d}_{self.last:012d}"
-        return f"{OBS}/host={self.host}/day={self.day}/{self.journal_id}-{numbers}.parquet"
-
-    def holds(self, other: ObsFile) -> bool:
-        """Whether this is a merged file with all records of the other."""
-        return (
-            self.last is not None
-            and self[:3] == other[:3]
-            and self.first <= other.first <= (other.last or other.first) <= self.last
-        )
-
-
-def superseded(files: Iterable[ObsFile]) -> set[ObsFile]:
-    """Return the files whose records are all in a merged file among them. Readers ignore these."""
-    merged = set()
-    widest: ObsFile | None = None
-    for file in sorted(set(files), key=lambda name: (*name[:4], -(name.last or 0))):
-        if widest is not None and widest.holds(file):
-            merged.add(file)
-        elif file.last is not None:
-            widest = file
-    return merged
+        return f"{OBS}/host={self.host}/day={self.day}/{self.journal_id}-{self.first:012d}.parquet"
 
 
 def is_host(name: str) -> bool:
@@ -110,7 +80,4 @@ def read_path(path: str) -> ObsFile | None:
     name = _FILE.fullmatch(match[3]) if match and not match[3].startswith(UNFINISHED) else None
     if match is None or name is None or not is_host(match[1]):
         return None
-    last = None if name[3] is None else int(name[3])
-    if last is not None and last < int(name[2]):
-        return None
-    return ObsFile(match[1], match[2], name[1], int(name[2]), last)
+    return ObsFile(match[1], match[2], name[1], int(name[2]))

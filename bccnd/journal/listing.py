@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import pyarrow.fs as pafs
@@ -26,8 +26,7 @@ def list_files(
     first_day: str = "",
     last_day: str = "9999-99-99",
 ) -> list[ListedFile]:
-    """List the files of these hosts (None: all) and days, ordered by host, day, journal and number; merged files and
-    those that they were made of. Raises OSError."""
+    """List the files of these hosts (None: all) and days, ordered by host, day, journal and number. Raises OSError."""
     listed = []
     for host in folders(filesystem, f"{root}/{file_names.OBS}", "host="):
         if hosts is None or host in hosts:
@@ -46,13 +45,6 @@ def list_day(filesystem: pafs.FileSystem, root: str, folder: str) -> list[Listed
         if name is not None and name.path == f"{folder}/{info.base_name}":
             listed.append(ListedFile(name, int(info.size or 0), (info.mtime_ns or 0) / 1e9))
     return sorted(listed, key=lambda file: file.name[2:4])
-
-
-def current(listed: Iterable[ListedFile]) -> list[ListedFile]:
-    """Return the files to read: without those whose records are in a merged file, too."""
-    listed = list(listed)
-    superseded = file_names.superseded(file.name for file in listed)
-    return [file for file in listed if file.name not in superseded]
 
 
 def folders(filesystem: pafs.FileSystem, place: str, prefix: str) -> Iterator[str]:

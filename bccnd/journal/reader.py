@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from operator import attrgetter
@@ -20,7 +20,7 @@ from bccnd.core.formats.uri import is_uri
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names, files, schema
 from bccnd.journal.capture_file import is_stream
-from bccnd.journal.listing import current, list_day, list_files
+from bccnd.journal.listing import list_files
 
 #: rows that are read at once
 BATCH: Final = 16_384
@@ -100,7 +100,7 @@ def find(place: Place, wanted: Wanted) -> list[FoundFile]:
     days = {"first_day": wanted.first_day, "last_day": wanted.last_day}
     listed = [
         file
-        for file in current(list_files(*place, hosts=wanted.hosts, **days))
+        for file in list_files(*place, hosts=wanted.hosts, **days)
         if wanted.journals is None or file.name.journal_id in wanted.journals
     ]
     listed.sort(key=attrgetter("name.host", "name.journal_id", "name.first"))
@@ -125,8 +125,6 @@ def _reading(file: file_names.ObsFile) -> Iterator[None]:
 
 def count_rows(place: Place, file: file_names.ObsFile) -> int:
     """Return the number of records in a file. Raises PipelineError: bad_file; FileNotFoundError."""
-    if file.records is not None:
-        return file.records
     with _reading(file):
         return int(pq.read_metadata(f"{place[1]}/{file.path}", filesystem=place[0]).num_rows)
 
@@ -139,8 +137,7 @@ def rows(
     columns: list[str],
     wanted: pc.Expression = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file from ``first`` on up to ``end``, some at a time; from the merged file that has them,
-    if the file was merged since it was found. Raises PipelineError: bad_file."""
+    """Yield the records of a file from ``first`` on up to ``end``, some at a time. Raises PipelineError: bad_file."""
     numbers = pc.field("rec_no") >= first
     numbers = numbers if end is None else numbers & (pc.field("rec_no") < end)
     wanted = numbers if wanted is None else numbers & wanted
@@ -155,9 +152,7 @@ def rows(
 
 def _open(place: Place, file: file_names.ObsFile) -> pa.NativeFile:
     filesystem, root = place
-    with suppress(FileNotFoundError):
+    try:
         return filesystem.open_input_file(f"{root}/{file.path}")
-    for merged in current(list_day(filesystem, root, file.path.rpartition("/")[0])):
-        if merged.name.holds(file):
-            return filesystem.open_input_file(f"{root}/{merged.name.path}")
-    raise pa.ArrowInvalid("it was removed meanwhile")
+    except FileNotFoundError as error:
+        raise pa.ArrowInvalid("it was removed meanwhile") from error

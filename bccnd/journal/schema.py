@@ -48,7 +48,7 @@ SESSIONS: Final = pa.schema(
         pa.field("socket_drops", pa.int64(), nullable=False),
         pa.field("tap_gaps", pa.int64(), nullable=False),
         pa.field("version", pa.string(), nullable=False),
-        # why it began: see `recorder.sessions`; null in files of earlier versions
+        # why it began: see `recorder.sessions`; null for captures
         pa.field("cause", pa.string()),
     ]
 )

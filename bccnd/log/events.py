@@ -83,9 +83,6 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("age_limit_resumed", "ecba40a5620e409f898b7f0d46f090b8", logging.INFO),
         Event("log_gone", "ca9deac810524f17856201cf085dcbe4", logging.WARNING, ("file",)),
         Event("log_recovered", "9cbc9c633fda4550b2795bca64a6de20", logging.INFO, ("count",)),
-        # of earlier versions
-        Event("files_merged", "0f8b05239b534c3cadfda874925ff1a8", logging.INFO, ("file", "count")),
-        Event("merge_failed", "113d6fc46e7b4235b714068fe27a12ea", logging.WARNING),
         Event("log_set_aside", "0e3e5785b1d047a2b65d2ecee2d7d361", logging.WARNING, ("file", "drop")),
     ),
     "gateways": (

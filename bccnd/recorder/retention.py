@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.journal import file_names, files
-from bccnd.journal.listing import ListedFile, current, list_files
+from bccnd.journal.listing import ListedFile, list_files
 from bccnd.recorder.convert import read_sessions, replace_sessions
 from bccnd.recorder.sessions import Head, Session, clip_sessions
 from bccnd.version import VERSION
@@ -29,34 +29,30 @@ if TYPE_CHECKING:
 def retain(
     filesystem: pafs.FileSystem, root: str, host: str, keep: KeepSettings, now: float, current_journal: str = ""
 ) -> tuple[int, int]:
-    """Remove what is too old or too much; return the number of files removed and their bytes. A file counts with those
-    that were merged into it. ``now`` (seconds since 1970) limits the time of the newest record, as that may be wrong;
-    ``current_journal`` is the one that is being written. Raises OSError."""
+    """Remove what is too old or too much; return the number of files removed and their bytes. ``now`` (seconds since
+    1970) limits the time of the newest record, as that may be wrong; ``current_journal`` is the one that is being
+    written. Raises OSError."""
     if not keep.age and not keep.size:
         return 0, 0
     listed = list_files(filesystem, root, hosts=[host])
-    to_read = current(listed)
-    total = sum(file.size for file in to_read)
+    total = sum(file.size for file in listed)
     before = 0.0
-    if keep.age and to_read:
-        before = min(now, _latest(filesystem, root, to_read[-1].name) / file_names.MICROSECONDS) - keep.age
+    if keep.age and listed:
+        before = min(now, _latest(filesystem, root, listed[-1].name) / file_names.MICROSECONDS) - keep.age
     going: list[ListedFile] = []
-    for file in to_read:
+    for file in listed:
         too_old = keep.age and _latest(filesystem, root, file.name) < before * file_names.MICROSECONDS
         if not too_old and not (keep.size and total > keep.size):
             break
         going.append(file)
         total -= file.size
-    staying = {file.name.journal_id for file in to_read[len(going) :]}
+    staying = {file.name.journal_id for file in listed[len(going) :]}
     for journal in dict.fromkeys(file.name.journal_id for file in going):
         last = max(_latest(filesystem, root, file.name) for file in going if file.name.journal_id == journal)
         whole = journal not in staying and journal != current_journal
         _forget(filesystem, root, host, journal, None if whole else last + 1)
     for file in going:
-        # Those that it was made of first: without it they would be read again.
-        inside = [part for part in listed if part != file and file.name.holds(part.name)]
-        for removed in (*inside, file):
-            filesystem.delete_file(f"{root}/{removed.name.path}")
+        filesystem.delete_file(f"{root}/{file.name.path}")
     if before:
         _without_records(filesystem, root, host, staying | {current_journal}, before)
     _sweep(filesystem, root, {file.name.path.rpartition("/")[0] for file in going})

@@ -23,8 +23,8 @@ MAX_SESSIONS: Final = 500
 _ALIVE: Final = struct.Struct("<qq")
 
 
-#: why a session began: the recorder connected; the disk had room again; this host woke up; its clock had been set. Of
-#: sessions of earlier versions that is not known
+#: why a session began: the recorder connected; the disk had room again; this host woke up; its clock had been set; or
+#: that is not known
 Cause = Literal["start", "resumed", "suspend", "clock", ""]
 
 
@@ -67,10 +67,9 @@ def read_head(data: bytes) -> Head:
         head: dict[str, Any] = parse_json(data)
         if head["form"] != _FORM:
             raise ValueError("form")
-        causes = head.get("causes") or [""] * len(head["stretches"])
         sessions = [
             Session(int(start), int(end), int(drops), int(gaps), cause)
-            for (start, end, drops, gaps), cause in zip(head["stretches"], causes, strict=True)
+            for (start, end, drops, gaps), cause in zip(head["stretches"], head["causes"], strict=True)
         ]
         return Head(str(head["host"]), str(head["journal"]), int(head["first"]), str(head["version"]), sessions)
     except (ValueError, TypeError, KeyError) as bad:

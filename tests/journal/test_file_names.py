@@ -15,22 +15,10 @@ MOMENTS = st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(2999, 12
 )
 
 
-@given(HOSTS, MOMENTS, st.integers(0, 2**40), st.integers(1, 10**17), st.none() | st.integers(0, 10**9))
-def test_a_name_says_what_it_was_made_of(host: str, now: int, random: int, first: int, more: int | None) -> None:
-    last = None if more is None else first + more
-    made = file_names.ObsFile(host, file_names.day_of(now), file_names.journal_id(now, random), first, last)
+@given(HOSTS, MOMENTS, st.integers(0, 2**40), st.integers(1, 10**17))
+def test_a_name_says_what_it_was_made_of(host: str, now: int, random: int, first: int) -> None:
+    made = file_names.ObsFile(host, file_names.day_of(now), file_names.journal_id(now, random), first)
     assert file_names.read_path(made.path) == made
-
-
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 9), st.none() | st.integers(0, 9)), max_size=12))
-def test_files_whose_records_are_all_in_a_merged_file_are_superseded(names: list[tuple[str, int, int | None]]) -> None:
-    files = [
-        file_names.ObsFile("h", "2026-11-21", j, first, None if more is None else first + more)
-        for j, first, more in names
-    ]
-    assert file_names.superseded(files) == {
-        file for file in files if any(merged.holds(file) for merged in files if merged != file)
-    }
 
 
 @given(MOMENTS)
@@ -49,7 +37,7 @@ def test_what_was_not_named_here_or_is_not_finished_is_no_file_of_a_journal() ->
     folder, _, name = finished.path.rpartition("/")
     assert file_names.read_path(finished.path) == finished
     day = "obs/host=a/day=2026-11-21"
-    names = ("x.parquet", "x-1.txt", "x-2_1.parquet", "sub/x-1.parquet", ".x-000000000001.parquet/y")
+    names = ("x.parquet", "x-1.txt", "x-1_2.parquet", "sub/x-1.parquet", ".x-000000000001.parquet/y")
     for path in (
         *(f"{folder}/{file_names.UNFINISHED}{name}", *(f"{day}/{name}" for name in names)),
         *("obs/host=../day=2026-11-21/x-1.parquet", "obs/host=a/day=today/x-1.parquet", "sessions/host=a/x-1.parquet"),

@@ -79,8 +79,7 @@ def logged() -> list[tuple[str, str, set[str]]]:
 
 def test_the_code_logs_every_event_with_the_fields_that_the_table_promises() -> None:
     peers = {"peer_connected", "peer_gone", "peer_refused", "peer_ended"}
-    retired = {"files_merged", "merge_failed"}
-    assert {event for _, event, _ in logged()} | {"lines_lost", *peers, *retired} == set(EVENTS)
+    assert {event for _, event, _ in logged()} | {"lines_lost", *peers} == set(EVENTS)
     wrong = [
         f"{where}: {event} without {field}"
         for where, event, fields in logged()

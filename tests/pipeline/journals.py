@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 import bccnd
 from bccnd.core.formats.tap_record import Observation, observe
 from bccnd.journal import file_names, files
-from bccnd.journal.listing import current, list_files
 from tests.core.captures import Frame, ether, ipv4, udp
 from tests.e2e.harness import datagram
 
@@ -48,23 +44,6 @@ def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:
             break
         published.append((message.chan, message.payload))
     return published
-
-
-def merge(root: Path, host: str, *, remove: bool = True) -> None:
-    """Merge the files of each journal and day of a host, as recorders of earlier versions did; ``remove`` those that
-    the merged files are made of, as they did ten minutes later."""
-    filesystem = pafs.LocalFileSystem()
-    listed = current(list_files(filesystem, str(root), hosts=[host]))
-    for _, adjacent in groupby(listed, key=lambda file: (file.name.day, file.name.journal_id)):
-        parts = [file.name for file in adjacent]
-        table = pa.concat_tables([pq.read_table(root / part.path, partitioning=None) for part in parts])
-        numbers = table["rec_no"].to_pylist()
-        if len(parts) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-            files.write(filesystem, str(root), parts[0]._replace(last=numbers[-1]).path, table)
-    left = {file.name.path for file in current(list_files(filesystem, str(root), hosts=[host]))}
-    for file in list_files(filesystem, str(root), hosts=[host]) if remove else ():
-        if file.name.path not in left:
-            (root / file.name.path).unlink()
 
 
 def put(root: Path, host: str, journal: str, first: int, observed: Sequence[Observation]) -> Path:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from bccnd.config import RecorderSettings
 from bccnd.core.wire import bccn1, frames
 from bccnd.journal import file_names
-from bccnd.journal.listing import current, list_files
+from bccnd.journal.listing import list_files
 from bccnd.net.loop import Loop
 from bccnd.recorder.convert import Converted, convert
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
@@ -72,7 +72,7 @@ def recorder_in(folder: Path, loop: Loop, **more: Any) -> Recorder:
 def table(journal: Path, kind: str = "obs") -> list[dict[str, Any]]:
     """All rows of a journal, in the order of their numbers."""
     rows: list[dict[str, Any]] = []
-    paths = [f"{journal}/{file.name.path}" for file in current(list_files(pafs.LocalFileSystem(), str(journal)))]
+    paths = [f"{journal}/{file.name.path}" for file in list_files(pafs.LocalFileSystem(), str(journal))]
     for path in paths if kind == "obs" else sorted((journal / kind).rglob("[!.]*.parquet")):
         rows += pq.read_table(path, partitioning=None).to_pylist()
     return sorted(rows, key=lambda row: (row["journal_id"], row.get("rec_no", row.get("start_ts"))))

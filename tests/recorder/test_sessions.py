@@ -12,7 +12,7 @@ from bccnd.recorder.sessions import Head, Session, pack_alive, read_alive, read_
 TIMES = st.integers(0, 2**60)
 EXTREME = [
     b"[" * 100_000,
-    b'{"form": 1, "host": "", "journal": "", "first": 1e999, "version": "", "stretches": []}',
+    b'{"form": 1, "host": "", "journal": "", "first": 1e999, "version": "", "stretches": [], "causes": []}',
 ]
 CAUSES = st.sampled_from(["", "start", "suspend"])
 STRETCHES = st.lists(st.builds(Session, TIMES, TIMES, st.integers(0, 2**40), st.integers(0, 2**40), CAUSES), max_size=3)

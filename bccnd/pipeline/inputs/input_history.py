@@ -2,15 +2,14 @@
 
 Invariant: retention never changes a table. A recorder removes its oldest files, and takes the time of what it removed
 out of its sessions. The sessions that were known before are kept (`remember`), and a day is not computed again once
-records that its tables were made of are gone (`Past`): its tables stay as they are. Records are known by their numbers,
-not by the names of files, for a recorder merges the files of a day.
+records that its tables were made of are gone (`InputHistory`): its tables stay as they are. A file is known by its path
+below the journal, since a recorder writes each one once.
 """
 
 from __future__ import annotations
 
 import datetime
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -30,24 +29,17 @@ FILES: Final = f"{STATE}/files"
 
 
 class Records(NamedTuple):
-    """The records of a file that the tables of ``day`` were made of: their journal, the number of the first one, how
-    many they are, and the times of the first and the last one in microseconds. A row of `FILES`."""
+    """The records of a file that the tables of ``day`` were made of: how many they are, and the times of the first and
+    the last one in microseconds. A row of `FILES`."""
 
     path: str
-    host: str
-    journal_id: str
-    first: int
     rows: int
     low: int
     high: int
     day: str
 
-    @property
-    def numbers(self) -> tuple[str, str, int, int]:
-        return self[1:5]
 
-
-_TEXTS: Final = ("path", "host", "journal_id", "day")
+_TEXTS: Final = ("path", "day")
 _RECORDS: Final = pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in Records._fields])
 #: the columns of `FILES`, without ``day``
 COLUMNS: Final = pa.schema(list(_RECORDS)[:-1])
@@ -118,31 +110,6 @@ def changed(before: Iterable[Session], after: Iterable[Session]) -> set[str]:
     return touched(spans)
 
 
-class Ranges:
-    """Numbers of records, by host and journal."""
-
-    def __init__(self, numbers: Iterable[tuple[str, str, int, int]]) -> None:
-        """``numbers`` has host, journal, the first number, and how many follow each other."""
-        self._ranges: dict[tuple[str, str], list[list[int]]] = {}
-        for host, journal, first, rows in sorted(numbers):
-            ranges = self._ranges.setdefault((host, journal), [])
-            if ranges and first <= ranges[-1][1]:
-                ranges[-1][1] = max(ranges[-1][1], first + rows)
-            else:
-                ranges.append([first, first + rows])
-
-    def hold(self, host: str, journal: str, first: int, rows: int) -> bool:
-        """Whether all of these records are among them."""
-        ranges = self._ranges.get((host, journal), [])
-        place = bisect_right(ranges, first, key=lambda bounds: bounds[0]) - 1
-        return place >= 0 and first + rows <= ranges[place][1]
-
-
-def incomplete(files: Iterable[Records], left: Ranges) -> set[str]:
-    """The days of which records are gone."""
-    return {file.day for file in files if not left.hold(*file.numbers)}
-
-
 def of_days(files: Iterable[Records], days: Collection[str], margin: datetime.timedelta = MARGIN) -> list[Records]:
     """What is to be kept as `FILES` when these days were made of these files and a margin around the days; whatever
     ``day`` is in ``files``."""
@@ -161,30 +128,22 @@ class _Comparison(NamedTuple):
 
 
 def _compare(
-    source: Journal, inputs: Iterable[Input], made_of: Sequence[Records], computed_days: Collection[str]
+    source: Journal, inputs: Sequence[Input], made_of: Sequence[Records], computed_days: Collection[str]
 ) -> _Comparison:
     """Compare the files of a journal with those that the tables were made of."""
-    rows = {file.path: file.rows for file in made_of}
-    computed = Ranges(file.numbers for file in made_of)
-    listed, unknown = [], {}
-    for name, path, _ in inputs:
-        numbers = (name.host, name.journal_id, name.first, rows.get(path) or name.records or 0)
-        if numbers[-1] and computed.hold(*numbers):
-            listed.append(numbers)
-        elif name.day in computed_days:
-            unknown[path] = name
+    days = {file.path: file.name.day for file in inputs}
+    known = {file.path for file in made_of}
     # Files of other days need not be looked into: these days are computed anyway, and the files touch no others.
-    read, unusable_days = [], set()
+    unknown = [path for path, day in days.items() if path not in known and day in computed_days]
+    new, unusable_days = [], set()
     for path, ends in source.ends(unknown).items():
-        name = unknown[path]
         if isinstance(ends, PipelineError):
             # The scan of its day finds out why it cannot be used.
-            unusable_days.add(name.day)
+            unusable_days.add(days[path])
         else:
-            read.append(Records(path, name.host, name.journal_id, name.first, *ends, name.day))
-    new = [file for file in read if not computed.hold(*file.numbers)]
-    left = Ranges([*listed, *(file.numbers for file in read)])
-    return _Comparison(new, incomplete(made_of, left), unusable_days)
+            new.append(Records(path, *ends, days[path]))
+    incomplete = {file.day for file in made_of if file.path not in days}
+    return _Comparison(new, incomplete, unusable_days)
 
 
 class InputHistory:
@@ -232,18 +191,12 @@ class InputHistory:
         return [*(file for file in self._made_of if file.day in days), *unused]
 
 
-def _unknown(inputs: Sequence[Input], made_of: pa.Table) -> Iterator[str]:
+def _unknown(inputs: Sequence[Input], made_of: pa.Table) -> list[str]:
     """The paths of files that the tables of their own day were not made of."""
     known = pc.binary_join_element_wise(made_of["day"], made_of["path"], "/").combine_chunks()
     paths = pa.array([f"{file.name.day}/{file.path}" for file in inputs], pa.string())
-    unknown = [file for file, is_known in zip(inputs, pc.is_in(paths, known).to_pylist(), strict=True) if not is_known]
-    # The records of a merged file may be known as those of the files that it was made of.
-    days = pa.array(sorted({file.name.day for file in unknown}), pa.string())
-    records = map(Records, *(column.to_pylist() for column in made_of.filter(pc.is_in(made_of["day"], days)).columns))
-    ranges = Ranges((file.host, f"{file.day}/{file.journal_id}", file.first, file.rows) for file in records)
-    for name, path, _ in unknown:
-        if not ranges.hold(name.host, f"{name.day}/{name.journal_id}", name.first, name.records or 1):
-            yield path
+    is_known = pc.is_in(paths, known).to_pylist()
+    return [file.path for file, known_file in zip(inputs, is_known, strict=True) if not known_file]
 
 
 def frame(spark: SparkSession, files: Sequence[Records]) -> DataFrame:

@@ -35,8 +35,8 @@ MARGIN: Final = datetime.timedelta(minutes=10)
 _READERS: Final = 8
 #: other names of a type of Arrow
 _SAME: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-#: columns that a journal without them may leave out
-_OPTIONAL: Final = ("payload", "cause")
+#: the column that a journal without payloads may leave out
+_OPTIONAL: Final = journal_schema.PAYLOAD
 #: the reason of an error that is over when the journal is listed again, and how often that is tried
 CHANGED: Final = "changed"
 _TRIES: Final = 5
@@ -93,9 +93,8 @@ class Journal:
                     self.foreign.append((path, size, why))
                 elif name.day > lost.get(name.host, ""):
                     files.append(Input(name, path, size))
-        merged = file_names.superseded(file.name for file in files)
         key = operator.attrgetter("name.host", "name.journal_id", "name.first")
-        self.files = sorted((file for file in files if file.name not in merged), key=key)
+        self.files = sorted(files, key=key)
         for file, next_file in pairwise(self.files):
             if key(file) == key(next_file):
                 raise self._twice(next_file.path, file.path)
@@ -176,7 +175,7 @@ def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) 
     schema = file.schema_arrow
     for column in columns:
         index = schema.get_field_index(column.name)
-        if index < 0 and column.name in _OPTIONAL:
+        if index < 0 and column.name == _OPTIONAL:
             continue
         if index < 0:
             raise foreign(f"{where}/{path}", f"it has no column {column.name}")
@@ -203,12 +202,11 @@ def _expected(path: str, rows: int) -> dict[str, tuple[Any, Any]]:
     if name is None:
         host = file_names.host_of_sessions(path)
         return {} if host is None else {"host": (host, host)}
-    last = name.first + rows - 1
     return {
         "host": (name.host, name.host),
         "journal_id": (name.journal_id, name.journal_id),
         "ts": (name.day, name.day),
-        "rec_no": (name.first, last if name.last in (None, last) else None),
+        "rec_no": (name.first, name.first + rows - 1),
     }
 
 

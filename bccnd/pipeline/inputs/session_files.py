@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bccnd.errors import PipelineError
@@ -66,12 +65,7 @@ def _read(root: Root, paths: Iterable[str]) -> dict[str, list[Session] | Pipelin
     columns = journal_schema.SESSIONS
 
     def rows(file: pq.ParquetFile) -> list[Session]:
-        table = file.read()
-        for column in columns:
-            # files of earlier versions lack it
-            if column.name not in table.column_names:
-                table = table.append_column(column, pa.nulls(table.num_rows, column.type))
-        return read_sessions(table.select(columns.names).cast(columns))
+        return read_sessions(file.read(columns=columns.names).cast(columns))
 
     return look_into(root, paths, columns, rows)
 

@@ -75,7 +75,7 @@ def _kind(shared: str, *, texts: str = "", numbers: str = "", data: str = "") ->
 _RECORD_KINDS: Final = {
     # of the scan
     "problem": _kind("", texts="path why"),
-    "file": _kind("host journal_id", texts="path", numbers="first rows low high"),
+    "file": _kind("", texts="path", numbers="rows low high"),
     "receiver": _kind("day host journal_id", texts="segment", numbers="from_us to_us new rows"),
     "reach": _kind("day host src", texts="segment"),
     "stretch": _kind(

@@ -62,9 +62,7 @@ def count_rows(journal: Journal, inputs: Sequence[Input]) -> dict[str, int]:
     unknown = []
     for file, following in zip_longest(inputs, inputs[1:]):
         name = file.name
-        if name.records is not None:
-            rows[file.path] = name.records
-        elif following is not None and following.name.journal == name.journal:
+        if following is not None and following.name.journal == name.journal:
             rows[file.path] = following.name.first - name.first
         else:
             unknown.append(file.path)
@@ -144,7 +142,7 @@ def _pieces(source: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
     correction = plan.corrections.get((name.day, name.host), 0)
     try:
         with opened(filesystem, root, plan.where, path, journal_schema.OBS, read_dictionary=list(NAMES)) as file:
-            about = {**name._asdict(), **read_ends(file)._asdict(), "path": path}
+            about = {"path": path, **read_ends(file)._asdict()}
             yield task_records.make_records("file", **{field: [value] for field, value in about.items()})
             for groups in _groups(file, plan.spans, correction):
                 table = file.read_row_groups(groups, columns=list(COLUMNS))

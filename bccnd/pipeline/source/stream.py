@@ -1,9 +1,8 @@
 """Follows the journals of live hosts: `spark.readStream.format("bccn")`.
 
-Invariant: every record of a finished file comes once, in whatever order files appear, also if they are merged by then;
-the offset is all that is needed to continue. Records that retention removed before they were read are one
-`journal_gap`. Records that are missing after a file that still exists are in a late file, for which the stream waits.
-Journals that are gone may come again.
+Invariant: every record of a finished file comes once, in whatever order files appear; the offset is all that is
+needed to continue. Records that retention removed before they were read are one `journal_gap`. Records that are missing
+after a file that still exists are in a late file, for which the stream waits. Journals that are gone may come again.
 """
 
 from __future__ import annotations

@@ -11,11 +11,9 @@ import pytest
 from bccnd.journal.file_names import ObsFile
 from bccnd.pipeline.inputs.input_history import (
     InputHistory,
-    Ranges,
     Records,
     Session,
     changed,
-    incomplete,
     read_sessions,
     remember,
     sessions_table,
@@ -96,20 +94,23 @@ def test_sessions_that_retention_has_taken_are_remembered(
     assert remember(remembered, [*of("a", after), *of("b", [(1, 2)])]) == remembered
 
 
-def test_a_day_is_incomplete_once_one_of_its_records_is_gone() -> None:
-    def record(day: str, first: int, rows: int, journal: str = "j") -> Records:
-        return Records("path", "h", journal, first, rows, 0, 0, f"2026-03-{day}")
+def test_a_day_is_incomplete_once_one_of_its_files_is_gone() -> None:
+    kept, near_midnight, gone = (ObsFile("h", f"2026-03-{day}", "j", 1) for day in ("01", "02", "03"))
+    made_of = [Records(file.path, 10, 0, 1, file.day) for file in (kept, near_midnight, gone)]
+    made_of.append(Records(near_midnight.path, 10, 0, 1, "2026-03-01"))
+    days = [file.day for file in (kept, near_midnight, gone)]
 
-    def gone(*ranges: tuple[int, int]) -> set[str]:
-        return incomplete(made_of, Ranges(("h", "j", first, rows) for first, rows in ranges))
+    def left(*files: ObsFile) -> set[str]:
+        journal = SimpleNamespace(
+            files=[Input(file, file.path, 9) for file in files], days=days, ends=lambda paths: dict.fromkeys(paths)
+        )
+        past = InputHistory(Kept(*made_of), journal)  # type: ignore[arg-type]
+        assert past.complete(days) == {*days} - past.left
+        return past.left
 
-    made_of = [record("01", 1, 10), record("01", 11, 10), record("02", 11, 10), record("03", 31, 10)]
-    assert gone((1, 10), (11, 10), (31, 10)) == set()
-    # however they are cut into files, as one that was merged
-    assert gone((31, 10), (5, 16), (1, 4)) == gone((1, 20), (31, 10), (41, 5)) == gone((1, 40)) == set()
-    assert gone((2, 19), (31, 10)) == {"2026-03-01"}
-    assert gone((1, 10), (12, 9)) == {"2026-03-01", "2026-03-02", "2026-03-03"}
-    assert incomplete([record("01", 1, 1, "other")], Ranges([("h", "j", 1, 1)])) == {"2026-03-01"}
+    assert left(kept, near_midnight, gone) == set()
+    assert left(kept, near_midnight) == {"2026-03-03"}
+    assert left(kept, gone) == {"2026-03-01", "2026-03-02"}
 
 
 def test_sessions_are_the_same_as_a_table_and_as_rows() -> None:
@@ -120,12 +121,9 @@ def test_sessions_are_the_same_as_a_table_and_as_rows() -> None:
 
 def test_files_of_final_days_are_late_unless_the_tables_of_their_day_were_made_of_them() -> None:
     counted, new, beside = (ObsFile("h1", "2026-03-01", "j", number) for number in (1, 11, 21))
-    merged = ObsFile("h2", "2026-03-01", "j", 1, 10)
-    unmerged = ObsFile("h2", "2026-03-01", "j", 1)
-    files = [Input(file, file.path, 9) for file in (counted, new, beside, merged)]
-    made_of = [Records(file.path, file.host, "j", file.first, 10, 0, 1, "2026-03-01") for file in (counted, unmerged)]
-    # only its last rows were looked at, for the day after it
-    made_of.append(Records(beside.path, "h1", "j", 21, 10, 0, 1, "2026-03-02"))
+    files = [Input(file, file.path, 9) for file in (counted, new, beside)]
+    # Of the last one only the last rows were looked at, for the day after it.
+    made_of = [Records(counted.path, 10, 0, 1, "2026-03-01"), Records(beside.path, 10, 0, 1, "2026-03-02")]
     journal = SimpleNamespace(files=files, days=["2026-03-01"], ends=lambda paths: dict.fromkeys(paths))
     past = InputHistory(Kept(*made_of), journal, (), "2026-03-03")  # type: ignore[arg-type]
     assert past.late == [new.path, beside.path]

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 import pytest
 
 from bccnd.pipeline.inputs import session_files
-from bccnd.pipeline.inputs.input_history import Session
 from bccnd.pipeline.inputs.journal_files import Journal
 from bccnd.pipeline.inputs.session_files import open_journal
 from bccnd.recorder.convert import replace_sessions
@@ -54,12 +52,3 @@ def test_what_retention_takes_meanwhile_is_not_claimed(tmp_path: Path, monkeypat
     assert opened(tmp_path, monkeypatch, lambda: recorded(tmp_path, (35, 40), (50, 70))) == [(35, 40), (50, 60)]
     sessions = tmp_path / "sessions"
     assert opened(tmp_path, monkeypatch, lambda: shutil.rmtree(sessions)) == []
-
-
-def test_a_file_of_an_earlier_version_names_no_cause(tmp_path: Path) -> None:
-    put(tmp_path, "h1", "j1", 1, rows(1, 3))
-    recorded(tmp_path, (10, 20))
-    (path,) = (tmp_path / "sessions").rglob("*.parquet")
-    assert open_journal(str(tmp_path))[1] == [Session("h1", "j1", 10, 20, 0, 0, "1", "start")]
-    pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["cause"]), path)
-    assert open_journal(str(tmp_path))[1] == [Session("h1", "j1", 10, 20, 0, 0, "1", None)]

@@ -18,12 +18,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
-from bccnd.journal.capture_import import CaptureSettings
 from bccnd.journal.reader import FoundFile
-from bccnd.journal.replay import Choice, Counts, read_messages
 from bccnd.pipeline.source.bccn import OBS, BccnSource
 from bccnd.pipeline.source.stream import MAX_GONE, Offsets, StreamReader, cut
-from tests.pipeline.journals import T, merge, put, rows
+from tests.pipeline.journals import T, put, rows
 from tests.support import examples
 
 ONE = "20231114T000000Z-00000001"
@@ -270,37 +268,6 @@ def test_every_record_comes_once_in_whatever_order_files_come(
         key: n for key, n in wanted.items() if key[:2] not in early
     }
     assert max(got.values()) == 1
-
-
-@settings(max_examples=examples(25))
-@given(st.lists(st.integers(1, 6), min_size=2, max_size=10), st.randoms(use_true_random=False))
-def test_who_follows_and_who_reads_for_long_do_not_notice_that_files_are_merged(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], chance: Any
-) -> None:
-    root = tmp_path_factory.mktemp("merging")
-    follower = Follower(root, maxRecordsPerBatch=str(chance.choice([2, 5, 100])))
-    batch = BccnSource({"path": str(root)}).reader(OBS)
-    planned: list[Any] = []
-    first = 1
-    for size in sizes:
-        put(root, "a", ONE, first, rows(first, size))
-        first += size
-        # Planned before files are merged, and read after those that were planned are gone.
-        start, end = follower.at, follower.plan()
-        parts = follower.reader.partitions(start, end)
-        planned += [(first, batch.partitions())]
-        for remove in chance.sample([False, True, True], chance.randrange(4)):
-            merge(root, "a", remove=remove)
-        follower.got += [row for part in parts for table in follower.reader.read(part) for row in table.to_pylist()]
-        follower.at = end
-    follower.run()
-    assert sorted(follower.seen()) == [("a", ONE, number, "accepted") for number in range(1, first)]
-    for count, partitions in planned:
-        numbers_read = [row["rec_no"] for place in partitions for part in batch.read(place) for row in part.to_pylist()]
-        assert numbers_read[: count - 1] == list(range(1, count))
-        assert len(set(numbers_read)) == len(numbers_read)
-    messages = [message.seq for message in read_messages(str(root), Choice(), Counts(), CaptureSettings(""))]
-    assert messages == list(range(1, first))
 
 
 def test_what_was_read_is_skipped_and_nothing_overlaps() -> None:
