@@ -431,7 +431,9 @@ class Daemon:
 
     @property
     def sources_not_kept(self) -> int:
-        return 0 if self._tracker_writer is None else self._tracker_writer.failures
+        if self._store is None or self._tracker_writer is None:
+            return 0
+        return self._tracker_writer.failures + self._store.numbers_not_kept
 
     @property
     def notifications_lost(self) -> int:

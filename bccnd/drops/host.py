@@ -30,8 +30,9 @@ DROPS: Final = (
     ),
     serious(
         "sources_not_kept",
-        "With dedup.freshness: monotonic: the state of sources could not be stored while the daemon runs. After a "
-        "crash, datagrams that are replayed may be delivered.",
+        "The numbers of this host's messages or, with dedup.freshness: monotonic, the state of sources could not be "
+        "stored while the daemon runs. After a crash with a clock that was set back, other hosts may drop messages of "
+        "this host as duplicates; or replayed datagrams may be delivered.",
         "Raise MemoryMax= of the service.",
         "`journalctl -u bccnd BCCND_DROP=sources_not_kept`: the kernel's error",
     ),

@@ -190,8 +190,8 @@ class DescriptorStore:
         self.clients: list[StoredClient] = []
         #: returns the head and the frames of a client's record
         self.describe: Callable[[Any], tuple[dict[str, Any], list[bytes]]] = lambda _client: ({}, [])
-        #: clients that could not be stored
-        self.not_stored = 0
+        #: clients that could not be stored, and failed attempts to write the record of the host
+        self.not_stored = self.numbers_not_kept = 0
         self._kept: dict[int, Storable] = {}
         self._host = -1
         self._unstored_host = False
@@ -241,7 +241,20 @@ class DescriptorStore:
             self._store_host()
 
     def _write_host(self) -> None:
-        os.pwrite(self._host, _HOST_RECORD.pack(_HOST_MAGIC, self.ceiling, self.last_number), 0)
+        """Write the record of the host. If that fails, numbers are used nevertheless."""
+        try:
+            os.pwrite(self._host, _HOST_RECORD.pack(_HOST_MAGIC, self.ceiling, self.last_number), 0)
+        except OSError as error:
+            self.numbers_not_kept += 1
+            log.event(
+                "not_kept",
+                f"the numbers of this host's messages cannot be recorded: {error.strerror}; after a crash with a clock "
+                "that was set back, other hosts may drop its messages as duplicates",
+                about="numbers",
+                remedy="raise MemoryMax= of the service",
+                error=error.strerror or "",
+                drop="sources_not_kept",
+            )
 
     def _store_host(self) -> bool:
         """Store the record of the host unless that was done; False if the store refuses it."""

@@ -48,7 +48,7 @@ _DROP_TEXTS: Final = {
     "state_dropped": "State of the previous daemon that was damaged or unknown, and discarded",
     "crashes": "Daemons before this one that were killed or have crashed: 1 after such an end, else 0",
     "clients_not_kept": "Clients whose connections a restart will close",
-    "sources_not_kept": "Failed attempts to store the state of sources while the daemon runs",
+    "sources_not_kept": "Failed attempts to store the state of sources, or own numbers, while the daemon runs",
     "notifications_lost": "Notifications that the service manager did not accept",
     "reports_refused": "Datagrams of reports rejected, by reason",
     "fleet_hosts_evicted": "Hosts removed from the matrix of receivers and senders to make room",

@@ -158,6 +158,24 @@ def test_numbers_go_on_after_a_stop_and_never_back_after_a_crash(site: Site, mon
     assert publish() > first + 1
 
 
+def test_messages_are_numbered_also_while_their_numbers_cannot_be_recorded(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = site.connect()
+    with no_file_larger_than(0):
+        for _ in range(2):
+            publisher.publish(b"a", b"x")
+            site.settle()
+    assert (len(site.sent), site.kept.numbers_not_kept) == (2, 1)
+    last = bccn1.read(site.sent[-1]).seq
+    site.connect()  # The record is written again, with the numbers.
+    monkeypatch.setattr("bccnd.bus.incoming.publisher.clock.time_ns", lambda: 10**18)
+    site.crash()
+    publisher.publish(b"a", b"x")
+    site.settle()
+    assert bccn1.read(site.sent[-1]).seq > last
+
+
 def test_the_image_is_read_once(site: Site) -> None:
     site.connect(b"a")
     site.restart()
