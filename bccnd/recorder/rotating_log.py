@@ -13,6 +13,7 @@ from typing import Final
 
 from bccnd import log
 from bccnd.config import RecorderSettings
+from bccnd.core.wire import frames
 from bccnd.journal import file_names
 from bccnd.recorder import rows
 from bccnd.recorder.clock_steps import Clocks, cause_of_step, now, read_clocks
@@ -182,8 +183,12 @@ class RotatingLog:
         self.gaps += lost
         if self.log is not None:
             head.sessions[-1].tap_gaps += lost
-        remedy = "give this host more processor, or raise bus.queue of the daemon"
-        text = f"{lost} records were lost between the daemon and the recorder, which was too slow"
+        if packet == frames.gap(0):
+            remedy = "find the end of the daemon in its log (journalctl -u bccnd)"
+            text = "an unknown number of records was lost, as the daemon was killed or has crashed"
+        else:
+            remedy = "give this host more processor, or raise bus.queue of the daemon"
+            text = f"{lost} records were lost between the daemon and the recorder, which was too slow"
         log.event("records_lost", text, about="gap", remedy=remedy, drop="recorder_tap_gap_records")
         return 0
 

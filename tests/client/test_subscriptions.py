@@ -117,6 +117,17 @@ def test_what_nobody_receives_is_bounded_and_a_gap_says_how_much_was_dropped(bar
         assert (payloads(idle, 1), idle.lost) == ([b"2"], 2000 - MAX_EVENTS + 7)
 
 
+@pytest.mark.parametrize("gaps", [(7, 0), (0, 7)])
+def test_a_gap_that_covers_an_unknown_loss_is_unknown(bare: Bare, bus: Any, gaps: tuple[int, int]) -> None:
+    with bus.subscribe("a", limit=1) as small, bus.subscribe("end") as end:
+        send(bare, "a 1", "a 2")
+        bare.send(*map(frames.gap, gaps))
+        send(bare, "a 3", "end 1")
+        assert payloads(end, 1) == [b"1"]
+        assert payloads(small, 1) == [b"1"]
+        assert (small.receive(), small.lost) == (bccnd.Gap(0), 0)
+
+
 def test_another_dialect_is_asked_for_and_used(bare: Bare) -> None:
     with bccnd.connect(str(bare.address), dialect="sbus-dot") as bus, bus.subscribe("a.b.") as some:
         bus.sync()

@@ -24,6 +24,7 @@ from tests.bus.packets import unbatched
 from tests.core.material import examples
 from tests.handover.successors import Site
 from tests.limits import descriptors_left, no_file_larger_than
+from tests.rules import bus_limits
 from tests.support import Peer, gaps, messages, slow, turn_until
 
 #: attributes that are visible to a client
@@ -120,6 +121,23 @@ def test_what_waits_for_a_client_is_gone_after_a_crash_and_it_is_told(site: Site
     packets = reader.all()
     assert len(messages(packets, b"a")) == 60 - waiting + 1
     assert packets[-2:] == [frames.gap(0), frames.message(b"a", b"after")]
+
+
+@pytest.mark.parametrize("order", [b"queue", b"stack", b"random"])
+def test_an_unknown_loss_is_told_apart_from_a_known_one(tmp_path: Path, order: bytes) -> None:
+    with Site(tmp_path, limits=bus_limits(queue={"messages": 5})) as site:
+        reader, publisher = slow(site, b"a"), site.connect()
+        reader.send(frames.request(b"order/" + order))
+        for _ in range(2):  # before the crash, and behind the gap that it leaves, which waits as well
+            publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
+            site.settle()
+            lost = reader.client.lost
+            if not site.left.after_crash:
+                site.crash()
+        site.restart()
+        told = [packet for packet in reader.all() if frames.read(packet)[1] == frames.GAP]
+        assert lost
+        assert sorted(told) == sorted([frames.gap(0), frames.gap(lost)])
 
 
 def test_a_publisher_that_waits_goes_on_waiting_and_its_packet_is_published_once(site: Site) -> None:
