@@ -29,6 +29,8 @@ int main(int argc, char **argv)
 			bccn_publish(&bus, got.payload, identity, strlen(identity));
 		} else if (got.kind == BCCN_REFUSAL) {
 			fprintf(stderr, "refused: %s %s\n", got.reason, got.key);
+		} else if (got.kind == BCCN_GAP && !got.lost) {
+			fprintf(stderr, "messages may have been lost here: the daemon has crashed\n");
 		} else if (got.kind == BCCN_GAP) {
 			fprintf(stderr, "%llu messages were lost here: this reader is too slow\n", got.lost);
 		} else if (got.kind == BCCN_RECONNECTED) {

@@ -16,7 +16,10 @@ static void print_event(const struct bccn_event *got)
 		putchar('\n');
 		break;
 	case BCCN_GAP:
-		fprintf(stderr, "subscribe: %llu messages were lost here: this reader is too slow\n", got->lost);
+		if (got->lost)
+			fprintf(stderr, "subscribe: %llu messages were lost here: this reader is too slow\n", got->lost);
+		else
+			fprintf(stderr, "subscribe: messages may have been lost here: the daemon has crashed\n");
 		break;
 	case BCCN_REFUSAL:
 		fprintf(stderr, "subscribe: refused: %s %s\n", got->reason, got->key);

@@ -42,7 +42,9 @@ public class Answer {
                     send.println("{\"op\": \"publish\", \"chan\": " + text(chan) + ", \"payload\": " + text(identity) + "}");
                 }
                 case "refused" -> System.err.println("refused: " + field(line, "reason") + " " + field(line, "about"));
-                case "gap" -> System.err.println(field(line, "lost") + " messages were lost here: this reader is too slow");
+                case "gap" -> System.err.println(field(line, "lost").equals("0")
+                    ? "messages may have been lost here: the daemon has crashed"
+                    : field(line, "lost") + " messages were lost here: this reader is too slow");
                 case "away", "back" -> System.err.println("the daemon is " + field(line, "event"));
             }
         }

@@ -21,6 +21,7 @@ for await (const line of createInterface({ input: bus.stdout })) {
     console.log(`${got.src} asks on ${got.payload}`);
     send({ op: "publish", chan: got.payload, payload: identity });
   } else if (got.event === "refused") console.error(`refused: ${got.reason} ${got.about}`);
+  else if (got.event === "gap" && got.lost === 0) console.error("messages may have been lost here: the daemon has crashed");
   else if (got.event === "gap") console.error(`${got.lost} messages were lost here: this reader is too slow`);
   else if (got.event === "away" || got.event === "back") console.error(`the daemon is ${got.event}`);
 }

@@ -16,11 +16,12 @@ my $identity = $bus->identity;
 print "I am $identity\n";
 while ( my $got = $bus->receive ) {
     my $kind = $got->{kind};
+    my $loss = $got->{lost} ? "$got->{lost} messages were lost here: this reader is too slow" : 'messages may have been lost here: the daemon has crashed';
     if ( $kind eq 'message' && $got->{key} eq 'demo/question' ) {
         print "$got->{src} asks on $got->{payload}\n";
         eval { $bus->publish( $got->{payload}, $identity ); 1 } or warn $@;    # it may name no channel
     }
-    warn "refused: $got->{reason} $got->{about}\n"                         if $kind eq 'refusal';
-    warn "$got->{lost} messages were lost here: this reader is too slow\n" if $kind eq 'gap';
-    warn "the daemon was away, and is back\n"                              if $kind eq 'reconnected';
+    warn "$loss\n"                                 if $kind eq 'gap';
+    warn "refused: $got->{reason} $got->{about}\n" if $kind eq 'refusal';
+    warn "the daemon was away, and is back\n"      if $kind eq 'reconnected';
 }

@@ -25,8 +25,9 @@ if ( !$bus ) {
 }
 while ( my $got = $bus->receive ) {
     my $kind = $got->{kind};
+    my $loss = $got->{lost} ? "$got->{lost} messages were lost here: this reader is too slow" : 'messages may have been lost here: the daemon has crashed';
     print "$got->{src} $got->{key} $got->{payload}\n" if $kind eq 'message';
-    warn "subscribe.pl: $got->{lost} messages were lost here: this reader is too slow\n" if $kind eq 'gap';
-    warn "subscribe.pl: refused: $got->{reason} $got->{about}\n"                          if $kind eq 'refusal';
-    warn "subscribe.pl: $path: the daemon was away, and is back\n"                        if $kind eq 'reconnected';
+    warn "subscribe.pl: $loss\n"                                   if $kind eq 'gap';
+    warn "subscribe.pl: refused: $got->{reason} $got->{about}\n"   if $kind eq 'refusal';
+    warn "subscribe.pl: $path: the daemon was away, and is back\n" if $kind eq 'reconnected';
 }

@@ -24,6 +24,8 @@ async def answer(path: str) -> None:
             match await bus.receive():
                 case bccnd.Refusal(reason=reason, key=key):
                     print(f"refused: {reason} {key}", file=sys.stderr, flush=True)
+                case bccnd.Gap(lost=0):
+                    print("messages may have been lost here: the daemon has crashed", file=sys.stderr)
                 case bccnd.Gap(lost=lost):
                     print(f"{lost} messages were lost here: this reader is too slow", file=sys.stderr)
                 case bccnd.Away() | bccnd.Reconnected() as event:

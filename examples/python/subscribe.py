@@ -20,6 +20,8 @@ def print_events(bus: bccnd.Connection) -> NoReturn:
             case bccnd.Message(src=src, chan=chan, payload=payload):
                 sys.stdout.buffer.write(b"%b %b %b\n" % (src.encode(), os.fsencode(chan), payload))
                 sys.stdout.buffer.flush()
+            case bccnd.Gap(lost=0):
+                log("messages may have been lost here: the daemon has crashed")
             case bccnd.Gap(lost=lost):
                 log(f"{lost} messages were lost here: this reader is too slow")
             case bccnd.Reconnected(seconds=seconds):

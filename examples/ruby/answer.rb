@@ -22,7 +22,8 @@ IO.popen(["bccn", "--socket", ARGV.fetch(0), "pipe", "--program", "answer"], "r+
       puts "#{got["src"]} asks on #{got["payload"]}"
       tell.(op: "publish", chan: got["payload"], payload: identity)
     when "refused" then warn "refused: #{got["reason"]} #{got["about"]}"
-    when "gap" then warn "#{got["lost"]} messages were lost here: this reader is too slow"
+    when "gap"
+      warn got["lost"].zero? ? "messages may have been lost here: the daemon has crashed" : "#{got["lost"]} messages were lost here: this reader is too slow"
     when "away", "back" then warn "the daemon is #{got["event"]}"
     end
   end

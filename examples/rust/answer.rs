@@ -72,6 +72,7 @@ fn serve(mut bus: File, identity: &mut String) -> Result<()> {
                 bus.write_all(&[b"MSG ", question, b"\0", identity.as_bytes()].concat())?;
             }
             b"CMSG !/bccn/error" => eprintln!("refused: {}", text(payload)),
+            b"CMSG !/bccn/gap" if payload == b"0" => eprintln!("messages may have been lost here: the daemon has crashed"),
             b"CMSG !/bccn/gap" => eprintln!("{} messages were lost here: this reader is too slow", text(payload)),
             _ => {} // a later daemon may send more
         }

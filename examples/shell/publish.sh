@@ -23,6 +23,7 @@ sync='printf "CMSG !/bccn/sync\0%s" "$$"
         got=$(dd bs=409600 count=1 status=none | tr "\000" " ")
         case $got in
         "CMSG !/bccn/error "*) echo "refused: ${got#CMSG !/bccn/error }" >&4 ;;
+        "CMSG !/bccn/gap 0") echo "answers may have been lost: the daemon has crashed" >&4 ;;
         "CMSG !/bccn/gap "*) echo "${got#CMSG !/bccn/gap } answers were lost" >&4 ;;
         "") echo "the connection has ended" >&4 && exit ;;
         esac

@@ -15,6 +15,7 @@ work='
 show='1 {
     s/^MSG ([^\x00]*)\x00([^:|\x00]*):[0-9]+:[0-9]+:[^|\x00]*\|/\2 \1 /; t message
     s/^MSG ([^\x00]*)\x00/? \1 /; t message
+    s/^CMSG !\/bccn\/gap\x000$/messages may have been lost here: the daemon has crashed/
     s/^CMSG !\/bccn\/gap\x00([0-9]+)/\1 messages were lost here: this reader is too slow/
     s/^CMSG !\/bccn\/error\x00/refused: /
     s/^/subscribe.sh: /w /dev/stderr

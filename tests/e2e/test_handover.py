@@ -193,7 +193,7 @@ def test_programs_in_other_languages_show_a_crash_in_place(
 ) -> None:
     with examples.subscribe(language, supervisor, "a/") as program:
         supervisor.again(signal.SIGKILL)
-        wait(lambda: b"0 messages were lost here" in program.complained(), "the gap")
+        wait(lambda: b"messages may have been lost here" in program.complained(), "the gap")
 
 
 @pytest.mark.slow

@@ -44,6 +44,8 @@ func answer(path string) error {
 			}
 		case event.Kind == bccn.Refusal:
 			fmt.Fprintf(os.Stderr, "refused: %s %s\n", event.Reason, event.Key)
+		case event.Kind == bccn.Gap && event.Lost == 0:
+			fmt.Fprintln(os.Stderr, "messages may have been lost here: the daemon has crashed")
 		case event.Kind == bccn.Gap:
 			fmt.Fprintf(os.Stderr, "%d messages were lost here: this reader is too slow\n", event.Lost)
 		case event.Kind == bccn.Reconnected:

@@ -37,7 +37,11 @@ func subscribe(path, pattern string) error {
 				return err
 			}
 		case bccn.Gap:
-			fmt.Fprintf(os.Stderr, "bus: %d messages were lost here: this reader is too slow\n", event.Lost)
+			if event.Lost == 0 {
+				fmt.Fprintln(os.Stderr, "bus: messages may have been lost here: the daemon has crashed")
+			} else {
+				fmt.Fprintf(os.Stderr, "bus: %d messages were lost here: this reader is too slow\n", event.Lost)
+			}
 		case bccn.Refusal:
 			fmt.Fprintf(os.Stderr, "bus: refused: %s %s\n", event.Reason, event.Key)
 		case bccn.Reconnected:
