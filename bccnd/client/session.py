@@ -32,7 +32,7 @@ PATIENCE: Final = 5.0
 SHORTEST: Final = 0.05
 LONGEST: Final = 2.0
 
-#: requested on every connection; an older daemon refuses it, which is no error
+#: requested on every connection; a bus that does not know it refuses it, which is no error
 OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
 
 #: bytes of a pattern that one packet can hold

@@ -1,7 +1,7 @@
 """The log's events: their names, ids, levels and fields.
 
-Invariant: an id stands for one event forever. Never change or reuse one; an event that is no longer logged keeps its
-line. systemd/bccnd.catalog explains each event to operators.
+Invariant: an id stands for one event forever. Never change or reuse one; a published event that is no longer logged
+keeps its line. systemd/bccnd.catalog explains each event to operators.
 """
 
 from __future__ import annotations

@@ -66,10 +66,7 @@ def _version(deb: Path) -> str:
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
-    """As `make deb` builds it; in ``BCCND_DEB`` there may be one that was built before.
-
-    ``BCCND_DEB_BEFORE`` names the package of an earlier version to upgrade from.
-    """
+    """As `make deb` builds it; in ``BCCND_DEB`` there may be one that was built before."""
     try:
         look()
     except CannotBoot as why:
@@ -81,7 +78,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
         assert made.returncode == 0, f"make deb: {made.stdout[-4000:]}{made.stderr[-4000:]}"
         given = re.findall(r"\S*bccnd_\S+\.deb", made.stdout)[-1]
     old = folder / "old.deb"
-    shutil.copy(os.environ.get("BCCND_DEB_BEFORE", ROOT / given), old)
+    shutil.copy(ROOT / given, old)
     return Packages(old, _newer(ROOT / given, folder))
 
 

@@ -54,7 +54,7 @@ def prepare(host: Host) -> None:
     host.run("useradd", "--create-home", "ann")
     host.run("mkdir", "-p", "/root/dist")
     machine = host.run("dpkg", "--print-architecture").strip()
-    for package, name in (("old", "dist/bccnd_1.0.0"), ("old", "bccnd_OLD"), ("new", "bccnd_NEW")):
+    for package, name in (("old", "dist/bccnd_1.2.0"), ("old", "bccnd_OLD"), ("new", "bccnd_NEW")):
         host.run("cp", f"/packages/{package}.deb", f"/root/{name}_{machine}.deb")
 
 
