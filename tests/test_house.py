@@ -20,13 +20,16 @@ MAY: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
     "paths": set(),
+    "boot_clock": set(),
+    "file_modes": set(),
+    "waiting_io": set(),
     "native": set(),
     "drops": set(),
     "core": {"errors", "native"},
     "fleet": {"core"},
     "log": set(),
-    "journal": {"core", "errors", "version"},
-    "net": {"core", "errors", "log", "native"},
+    "journal": {"core", "errors", "version", "waiting_io"},
+    "net": {"core", "errors", "file_modes", "log", "native"},
     "handover": {"core", "errors", "log", "native"},
     "bus": {"core", "drops", "errors", "fleet", "handover", "log", "native", "net"},
     "monitoring": {"bus", "core", "drops", "fleet", "log", "net", "version"},
@@ -37,8 +40,8 @@ MAY: dict[str, set[str]] = {
     "__init__": {"aio", "client", "compiled_modules", "errors", "key_files"},
     "config": {"core", "errors", "key_files", "paths"},
     # Each gateway is a program of its own, and a client of the daemon.
-    "gateways": {"client", "config", "core", "drops", "errors", "key_files", "log", "net"},
-    "recorder": {"bus", "core", "client", "config", "errors", "journal", "log", "net", "version"},
+    "gateways": {"boot_clock", "client", "config", "core", "drops", "errors", "file_modes", "key_files", "log", "net"},
+    "recorder": {"boot_clock", "bus", "core", "client", "config", "errors", "journal", "log", "net", "version"},
     "daemon": {
         *("bus", "client", "config", "core", "errors", "fleet", "gateways", "handover", "log", "monitoring", "native"),
         *("net", "version"),
@@ -49,7 +52,7 @@ MAY: dict[str, set[str]] = {
     "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
     "cli": {
         *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
-        *("doctor", "drops", "fleet", "handover", "key_files", "log", "paths", "version"),
+        *("doctor", "drops", "file_modes", "fleet", "handover", "key_files", "log", "paths", "version", "waiting_io"),
     },
 }
 #: what a part of a room may import of that room, beside itself: only parts that stand above it in this table

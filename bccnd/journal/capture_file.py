@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import select
 import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from bccnd.core.formats.pcap import CaptureCounts, Packet, Reader
 from bccnd.core.formats.uri import is_uri
 from bccnd.errors import JournalError
 from bccnd.journal import files
+from bccnd.waiting_io import read_input
 
 #: bytes read at once
 CHUNK: Final = 1 << 18
@@ -116,24 +116,15 @@ class _Stream(io.RawIOBase):
         self._descriptor = descriptor
         self.ahead = b""
         self._held = b""
-        while len(self.ahead) < 2 and (more := self._read(2 - len(self.ahead))):
+        while len(self.ahead) < 2 and (more := read_input(descriptor, 2 - len(self.ahead))):
             self.ahead += more
         self._held = self.ahead
-
-    def _read(self, count: int) -> bytes:
-        while True:
-            try:
-                return os.read(self._descriptor, count)
-            except BlockingIOError:
-                waiting = select.poll()
-                waiting.register(self._descriptor, select.POLLIN)
-                waiting.poll()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece, self._held = self._held or self._read(len(buffer)), b""
+        piece, self._held = self._held or read_input(self._descriptor, len(buffer)), b""
         buffer[: len(piece)] = piece
         return len(piece)
 

@@ -21,6 +21,7 @@ from bccnd import log
 from bccnd.core.formats.bus_address import SUN_PATH
 from bccnd.core.formats.network_address import write_host_port
 from bccnd.errors import StartError
+from bccnd.file_modes import stricter_umask
 from bccnd.net.host_lookup import look_up
 from bccnd.net.loop import EXHAUSTED, GONE, READABLE, Loop
 from bccnd.net.peer import credentials
@@ -209,11 +210,8 @@ def _is_stale(path: str) -> bool:
 
 def bind_unix(sock: socket.socket, path: str, mode: int) -> None:
     """Bind a socket to a path; nothing can connect before ``mode`` is set. Raises OSError."""
-    before = os.umask(0o177)
-    try:
+    with stricter_umask(0o177):
         sock.bind(path)
-    finally:
-        os.umask(before)
     os.chmod(path, mode)
 
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
+from bccnd import boot_clock
+
 #: microseconds: less is what the kernel corrects a clock by while it runs
 STEP: Final = 500_000
 #: microseconds within which the clocks must have been read, and how often that is tried
@@ -36,7 +38,7 @@ def read_clocks(wall: Callable[[], int] = now) -> Clocks:
     """Read the clocks close together, even where the process is held up in between."""
     for _ in range(_TRIES):
         awake = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        clocks = Clocks(wall(), awake, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000)
+        clocks = Clocks(wall(), awake, boot_clock.now_ns() // 1000)
         if time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000 - awake < _TOGETHER:
             break
     return clocks

@@ -21,10 +21,10 @@ from bccnd.cli.diagnosis.top_model import Figures, Row, Snapshot, TrafficCount
 from bccnd.cli.shared.connection import explain, fetch_listing, open_bus
 from bccnd.cli.shared.options import Duration, json_option
 from bccnd.cli.shared.output import cell_width, cut, fail, to_json, visible
-from bccnd.cli.shared.standard_streams import read_input
 from bccnd.client.bus import Connection, Gap, connect
 from bccnd.client.message import Message
 from bccnd.errors import BusError
+from bccnd.waiting_io import read_input
 
 if TYPE_CHECKING:
     from rich.text import Text

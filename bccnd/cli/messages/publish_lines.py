@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bccnd.cli.shared.connection import explain, report_absence
 from bccnd.cli.shared.output import print_notice
-from bccnd.cli.shared.standard_streams import read_input
 from bccnd.client.bus import Connection, Reconnected, Refusal
 from bccnd.core.wire.frames import MAX_PACKET
 from bccnd.errors import BusError
+from bccnd.waiting_io import read_input
 
 #: bytes read at once
 _CHUNK = 65_536

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bccnd.cli.pipe.operations import MAX_LINE
-from bccnd.cli.shared.standard_streams import read_input, write_output
+from bccnd.waiting_io import read_input, write_output
 
 _CHUNK: Final = 65_536
 #: bytes that may wait to be written before nothing more is read

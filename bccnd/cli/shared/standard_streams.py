@@ -1,43 +1,16 @@
-"""Standard streams that wait, also where their descriptor is non-blocking: reading for input, writing for room.
-
-O_NONBLOCK is a flag of the open file, which the parent shares and may set at any time, as Node, asyncio and ssh do. So
-it is never changed here, and every read and write expects it.
-"""
+"""Standard streams that wait, also where their descriptor is non-blocking: reading for input, writing for room."""
 
 from __future__ import annotations
 
 import io
 import os
-import select
 import sys
 from typing import TYPE_CHECKING
 
+from bccnd.waiting_io import read_input, wait_for_room
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
-
-
-def read_input(fd: int, size: int) -> bytes:
-    """Read at most ``size`` bytes as soon as there are any; none at the end. Raises OSError."""
-    while True:
-        try:
-            return os.read(fd, size)
-        except BlockingIOError:
-            _wait(fd, select.POLLIN)
-
-
-def write_output(fd: int, data: ReadableBuffer) -> int:
-    """Write as much as there is room for, as soon as there is any; return the number of bytes. Raises OSError."""
-    while True:
-        try:
-            return os.write(fd, data)
-        except BlockingIOError:
-            _wait(fd, select.POLLOUT)
-
-
-def _wait(fd: int, events: int) -> None:
-    poll = select.poll()
-    poll.register(fd, events)
-    poll.poll()
 
 
 class _WaitingFile(io.RawIOBase):
@@ -78,14 +51,14 @@ class _WaitingWriter(io.BufferedWriter):
                 return done + super().write(view[done:])
             except BlockingIOError as full:
                 done += full.characters_written
-                _wait(self.fileno(), select.POLLOUT)
+                wait_for_room(self.fileno())
 
     def flush(self) -> None:
         while True:
             try:
                 return super().flush()
             except BlockingIOError:
-                _wait(self.fileno(), select.POLLOUT)
+                wait_for_room(self.fileno())
 
 
 def make_streams_wait() -> None:

@@ -18,8 +18,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from typing import Final
 
-from bccnd import log
-from bccnd.gateways import boot_clock
+from bccnd import boot_clock, log
 from bccnd.gateways.broker.sessions import Record, Sessions
 
 _SCHEMA: Final = """

@@ -7,10 +7,10 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
+from bccnd import boot_clock
 from bccnd.config import BrokerSettings
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
-from bccnd.gateways import boot_clock
 from bccnd.gateways.base import cannot_listen, format_address, log_peer, report_failure, set_tcp_options
 from bccnd.gateways.broker import codec
 from bccnd.gateways.broker.bus_client import BusClient

@@ -15,8 +15,8 @@ import termios
 from collections import deque
 from typing import Final, Protocol
 
+from bccnd.boot_clock import now
 from bccnd.gateways.base import set_tcp_options
-from bccnd.gateways.boot_clock import now
 from bccnd.gateways.status import Peer, Status
 
 #: 0, "SP", version 0, and the number of BUS; seconds for that and TLS

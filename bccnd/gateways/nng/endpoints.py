@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bccnd import log
 from bccnd.core.formats.network_address import LinkUrl, parse_link_url
+from bccnd.file_modes import stricter_umask
 from bccnd.gateways.base import Tasks, cannot_listen, format_address, report_failure
 from bccnd.gateways.nng.connection import Connection, Owner
 from bccnd.gateways.nng.tls import Contexts
@@ -105,12 +106,8 @@ def _listen(where: LinkUrl) -> socket.socket:
             if probe.connect_ex(path) == errno.ECONNREFUSED and os.path.exists(path):
                 os.unlink(path)  # of a process that has ended
         sock = socket.socket(socket.AF_UNIX)
-        before = os.umask(0o077)
-        os.umask(before | 0o007)  # others may not connect, whatever the umask
-        try:
+        with stricter_umask(0o007):  # others may not connect
             sock.bind(path)
-        finally:
-            os.umask(before)
         sock.listen(_BACKLOG)
         return sock
     family, address = look_up(where.host, where.port, socket.SOCK_STREAM)[0]

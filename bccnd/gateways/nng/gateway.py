@@ -10,11 +10,11 @@ from functools import partial
 from typing import Final
 
 from bccnd import log
+from bccnd.boot_clock import now
 from bccnd.config import NngSettings
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import MAX_UDP
 from bccnd.gateways import base
-from bccnd.gateways.boot_clock import now
 from bccnd.gateways.frame_connection import FrameConnection
 from bccnd.gateways.nng.connection import Connection, InputAge
 from bccnd.gateways.nng.endpoints import MAX_GREETING, Endpoints

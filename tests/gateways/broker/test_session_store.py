@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from bccnd.gateways import boot_clock
+from bccnd import boot_clock
 from bccnd.gateways.broker import session_store
 from bccnd.gateways.broker.session_store import SessionStore, default_path
 from bccnd.gateways.broker.sessions import Record, Sessions
@@ -93,7 +93,7 @@ def test_values_of_wrong_types_and_a_file_that_is_not_permitted_stop_nothing(tmp
 #: stores one subscription after the other, and says which of them are stored
 SUBSCRIBE: Final = """
 import sys
-from bccnd.gateways import boot_clock
+from bccnd import boot_clock
 from bccnd.gateways.broker import session_store
 from bccnd.gateways.broker.session_store import save
 from bccnd.gateways.broker.sessions import Record

@@ -9,9 +9,14 @@ from typing import Final
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
+def now_ns() -> int:
+    """Return the nanoseconds since this host booted."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
 def now() -> float:
     """Return the seconds since this host booted."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return now_ns() / 1e9
 
 
 def read_boot_id() -> str:
