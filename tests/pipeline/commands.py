@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,14 +27,18 @@ def bccn(
     """
     settings = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
     code = "import sys; from bccnd.cli.main import main; sys.argv[0] = 'bccn'; main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, words), *settings],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    with (
+        # One that is killed leaves its temporary files.
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary,
+        subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, words), *settings],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": temporary, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as running,
+    ):
         assert running.stdout
         assert running.stderr
         errors = ""
