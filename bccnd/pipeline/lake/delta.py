@@ -39,7 +39,7 @@ STATE: Final = "_state"
 SESSIONS: Final = f"{STATE}/sessions"
 DAMAGED: Final = f"{STATE}/damaged"
 #: the version of the columns of tables and states, which the description of `BUILDS` ends with
-FORMAT: Final = "3"
+FORMAT: Final = "4"
 #: seconds for which replaced versions stay readable
 KEEP: Final = 86_400.0
 #: what delta-rs cannot have in the path of a folder
@@ -85,6 +85,7 @@ class Lake:
             if self.root.is_path and (bad := _NO_NAME.search(self.root.path)):
                 raise OSError(errno.EINVAL, f"delta-rs supports no {bad[0]!r} in a path: choose another name")
             self._options = _storage_options(self.root.where)
+            self.root.names()  # pyarrow explains better than delta-rs why a store cannot be used
             self._builds = self._open(BUILDS)
             self.builds: list[Build] = []
             if self._builds is not None:
@@ -149,9 +150,9 @@ class Lake:
 
         Tables that no build names are what a run has left that was ended while it committed; this one replaces them.
         """
-        if self.root.is_local:
-            os.makedirs(self.root.path, exist_ok=True)
         with _explained(self.root.where), ThreadPoolExecutor(_THREADS) as pool:
+            if self.root.is_local:
+                os.makedirs(self.root.path, exist_ok=True)
             folders = [*self.root.folders(), *(f"{STATE}/{name}" for name in self.root.folders(STATE))]
             names = sorted({*folders} - {BUILDS, STATE})
             self._newest = dict(zip(names, pool.map(self._open, names), strict=True))
