@@ -83,7 +83,7 @@ class ClientRestorer:
         for frame in stored.frames:
             if not _apply(bus, client, frame):
                 self._store.dropped.append(f"connection {stored.number}: the request {frame[:64]!r}")
-        self._store.resume(client, stored)
+        self._store.begin(client, stored.record)
         left = self._left.get(stored.number)
         if left is not None:
             self._restore_queue(client, left)

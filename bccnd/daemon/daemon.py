@@ -431,9 +431,7 @@ class Daemon:
 
     @property
     def sources_not_kept(self) -> int:
-        if self._store is None or self._tracker_writer is None:
-            return 0
-        return self._tracker_writer.failures + self._store.numbers_not_kept
+        return 0 if self._store is None else self._store.failed_writes
 
     @property
     def notifications_lost(self) -> int:

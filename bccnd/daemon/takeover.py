@@ -166,13 +166,12 @@ def image(
 
 class TrackerWriter:
     """Writes the sources while the daemon runs, if they refuse replayed datagrams: otherwise a crash would let all of
-    these pass. ``failures`` counts attempts that failed."""
+    these pass."""
 
     def __init__(self, loop: Loop, store: DescriptorStore, sources: TrackerTable) -> None:
         self._loop = loop
         self._store = store
         self._sources = sources
-        self.failures = 0
         self._steps: Iterator[None] = iter(())
         self._busy = False
 
@@ -188,7 +187,7 @@ class TrackerWriter:
             self._busy = next(self._steps, self) is not self
         except OSError as error:
             self._busy = False
-            self.failures += 1
+            self._store.failed_writes += 1
             log.event(
                 "not_kept",
                 f"source trackers cannot be stored: {error.strerror}; after a crash, replayed datagrams may pass",

@@ -80,7 +80,7 @@ class ClientRecord:
         """Take over ``fd``: an empty file, or one that another `ClientRecord` has written. Raises OSError."""
         self.fd = fd
         self.grown: Callable[[], None] = _ignore
-        self.failed: Callable[[OSError], None] = _ignore_error
+        self.failed: Callable[[OSError], None] = _ignore
         raw = os.pread(fd, CLIENT_HEAD.size, 0)
         magic, start = CLIENT_HEAD.unpack(raw) if len(raw) == CLIENT_HEAD.size else (b"", 0)
         if magic != CLIENT_MAGIC or start > os.fstat(fd).st_size:
@@ -152,17 +152,13 @@ class ClientRecord:
     def close(self) -> None:
         """Close the file; a second call does nothing."""
         # The other functions may refer to this record: a cycle that would live on in frozen memory.
-        self.grown, self.failed = _ignore, _ignore_error
+        self.grown = self.failed = _ignore
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
 
-def _ignore() -> None:
-    """Do nothing."""
-
-
-def _ignore_error(_error: OSError) -> None:
+def _ignore(*_arguments: object) -> None:
     """Do nothing."""
 
 
@@ -190,8 +186,8 @@ class DescriptorStore:
         self.clients: list[StoredClient] = []
         #: returns the head and the frames of a client's record
         self.describe: Callable[[Any], tuple[dict[str, Any], list[bytes]]] = lambda _client: ({}, [])
-        #: clients that could not be stored, and failed attempts to write the record of the host
-        self.not_stored = self.numbers_not_kept = 0
+        #: clients that could not be stored, and failed attempts to write trackers or the record of the host
+        self.not_stored = self.failed_writes = 0
         self._kept: dict[int, Storable] = {}
         self._host = -1
         self._unstored_host = False
@@ -245,7 +241,7 @@ class DescriptorStore:
         try:
             os.pwrite(self._host, _HOST_RECORD.pack(_HOST_MAGIC, self.ceiling, self.last_number), 0)
         except OSError as error:
-            self.numbers_not_kept += 1
+            self.failed_writes += 1
             log.event(
                 "not_kept",
                 f"the numbers of this host's messages cannot be recorded: {error.strerror}; after a crash with a clock "
@@ -304,18 +300,15 @@ class DescriptorStore:
             return
         self.last_number = max(self.last_number, client.number)
         self._write_host()
-        if not self._begin(client, record):
+        if not self.begin(client, record):
             return
         # Without the record of the host numbers could be used twice.
         if not (self._store_host() and self._store.store(f"{_CLIENT}{client.number}", client.fd, fd)):
             self.forget(client)
             self._not_kept(OSError(0, "systemd does not accept its connection"))
 
-    def resume(self, client: Storable, stored: StoredClient) -> None:
-        """Go on recording a restored client."""
-        self._begin(client, stored.record)
-
-    def _begin(self, client: Storable, record: ClientRecord) -> bool:
+    def begin(self, client: Storable, record: ClientRecord) -> bool:
+        """Record a client from now on; False if that is not possible."""
         client.record = record
         self._kept[client.number] = client
         self.rewrite(client)
