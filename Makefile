@@ -25,7 +25,7 @@ help:
 	@echo 'make test-docs  run the commands of the documents that take long (root; Spark; ten minutes)'
 	@echo 'make test-mutants  put small faults into the core, and see that the tests find them (a quarter of an hour)'
 	@echo 'make test-faults  put known faults back, one at a time, and see that the simulation finds each (half an hour)'
-	@echo 'make coverage  branches of the package that the tests reach, measured on the plain build (five minutes)'
+	@echo 'make coverage  branches of the package that the tests reach, measured on the uncompiled core (five minutes)'
 	@echo 'make wheel   build into dist/: the sdist, a wheel for this Python, hot path compiled, and a pure one for programs'
 	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=1.0.0+test2: its version; RELEASE=trixie: for Debian 13)'
 	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
@@ -84,21 +84,14 @@ $(READY): $(RECORDER)
 	@$(PIP) -e '.[all]' -r $(VENV)/dev.txt
 	@touch $@
 
-# The library of the compiled modules: see setup.py. BCCND_PURE=1 does without it.
+# The library of the compiled modules: see setup.py.
 SOURCES := setup.py $(wildcard $(foreach folder,bccnd bccnd/* bccnd/*/*,$(addprefix $(folder)/*,.ld .py .pxd .pyx)))
-ifneq ($(or $(filter-out 0,$(BCCND_PURE)),),)
-.PHONY: $(BUILT)
-$(BUILT): $(CORE)
-	@find bccnd -name '*.so' -delete
-	@rm -f $@
-else
 $(BUILT): $(CORE) $(SOURCES)
 	@packaging/need.sh $(BUILD_PACKAGES)
 	@echo 'compiling the hot path (one to three minutes)'
 	@find bccnd -name '*.so' -delete
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
-endif
 
 # What is still to be installed and made, before anything is. INSTALLS: the last of the four steps that the target takes.
 INSTALLS = $(READY)
@@ -107,8 +100,7 @@ announce:
 	@$(HAS_PYTHON)
 	@test -e $(INSTALLS) || echo 'This installs first: system packages that are missing (apt-get; root or sudo), and Python' \
 		'packages into $(VENV) ($(SIZE)).'
-	@test -e $(BUILT) $(if $(filter-out 0,$(BCCND_PURE)),-o 1) || \
-		echo 'Then it compiles the hot path, in one to three minutes.'
+	@test -e $(BUILT) || echo 'Then it compiles the hot path, in one to three minutes.'
 
 demo: announce $(READY) $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
@@ -123,8 +115,8 @@ demo-fleet: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
 	@$(BIN)/python -m examples.fleet
 
-# Who has never compiled anything plays without: that takes seconds instead of minutes.
-run: $(if $(wildcard bccnd/*.so),$(BUILT),$(CORE))
+run: INSTALLS = $(CORE)
+run: announce $(BUILT)
 	@install -d -m 0700 $(PLAY)
 	@echo '{$(if $(INTERFACE),,host: play$(,) )segments: [{$(if $(INTERFACE),interface: $(INTERFACE),address: 127.255.255.255)}],' \
 		'bus: {path: $(PLAY)/bus.sock}}' > $(PLAY)/bccnd.yaml
@@ -151,20 +143,6 @@ unexport PYTHONDONTWRITEBYTECODE
 # Test processes, each with a network of its own; more than cores, as whole programs wait for each other most of the time.
 WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --durations=15
-COMPILED = BCCND_BUILD=compiled $(PYTEST)
-PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(PYTEST) --import-mode=append
-
-# The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/native compares both by itself.
-PLAIN := $(patsubst %,tests/core/%,matching/test_receivers.py matching/test_routes.py observing/test_counters.py \
-		receiving sending/test_egress.py sending/test_fanout_groups.py sending/test_user_quota.py test_vectors.py tracking \
-		trust/test_integrity.py wire) \
-	$(patsubst %,tests/bus/%.py,test_batches test_model test_modes incoming/test_packet_reader test_server) \
-	$(patsubst %,tests/net/test_%.py,loop segment transmitter) tests/e2e/test_handover.py
-# What `make test-all` repeats.
-PLAIN_ALL := $(patsubst %,tests/%,core native net client test_build.py) \
-	$(patsubst %,tests/tools/test_fuzz_%.py,findings both_builds) \
-	$(patsubst %,tests/e2e/test_%.py,vectors direct segments interop handover slow_clients start)
-
 TOOLS_PACKAGES = git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
 	systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump
 PART_PACKAGES = git:git ip:iproute2 perl:perl openssl:openssl nngcat:nng-utils
@@ -186,62 +164,48 @@ else ifeq ($(filter-out $(call part,$(LIGHT) $(ARROW)),$(NAMED)),)
 PART := $(RECORDER)
 endif
 
-.PHONY: test-compiled test-plain plain more-tools test-packages
-# Single tests on the plain build take a copy of the package, so that the library need not be built again later.
-ONLY_PLAIN := $(if $(ARGS),$(filter-out 0,$(BCCND_PURE)))
+.PHONY: more-tools test-packages test-suite
 test: INSTALLS = $(or $(PART),$(READY))
-test: announce test-packages $(or $(PART),$(READY)) $(if $(ONLY_PLAIN),plain,$(BUILT))
+test: announce test-packages $(or $(PART),$(READY)) $(BUILT)
 ifdef ARGS
-	@$(if $(ONLY_PLAIN),$(PURE),$(COMPILED)) -m 'not slow' $(ARGS)
+	@$(PYTEST) -m 'not slow' $(ARGS)
 else
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint test-plain
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint test-suite
 endif
 
 # All that `make test` takes of the system, at once: whoever is asked is asked once.
 test-packages:
-	@packaging/need.sh $(CORE_PACKAGES) $(if $(ONLY_PLAIN),,$(BUILD_PACKAGES)) $(if $(PART),$(PART_PACKAGES),$(TOOLS_PACKAGES))
+	@packaging/need.sh $(CORE_PACKAGES) $(BUILD_PACKAGES) $(if $(PART),$(PART_PACKAGES),$(TOOLS_PACKAGES))
 	$(if $(PART),,@packaging/unpack-prometheus.sh .cache/prometheus)
 
-# The package without what is compiled, to be found before this folder.
-plain:
-	@rm -rf build/pure
-	@mkdir -p build/pure
-	@cp -rp bccnd build/pure/
-	@find build/pure -name '*.so' -delete
-
-test-compiled:
-	@$(COMPILED) -m 'not slow' --ignore=tests/systemd tests
-
-# Behind the other build, so that each has the machine to itself.
-test-plain: test-compiled plain
-	@$(PURE) -m 'not slow' $(PLAIN)
+test-suite:
+	@$(PYTEST) -m 'not slow' --ignore=tests/systemd tests
 
 more-tools:
 	$(TOOLS)
 	$(MORE_TOOLS)
 
-test-all: $(READY) $(BUILT) more-tools lint plain
-	@$(COMPILED) --hypothesis-profile=full -m 'not slow' --ignore=tests/systemd tests
-	@$(PURE) --hypothesis-profile=full -m 'not slow' $(PLAIN_ALL)
+test-all: $(READY) $(BUILT) more-tools lint
+	@$(PYTEST) --hypothesis-profile=full -m 'not slow' --ignore=tests/systemd tests
 	@$(MAKE) --no-print-directory test-slow test-systemd test-docs test-mutants test-faults
 
 test-slow: $(READY) $(BUILT) more-tools deb
-	$(COMPILED) --hypothesis-profile=full -m slow --ignore=tests/systemd --ignore=tests/docs tests $(ARGS)
+	$(PYTEST) --hypothesis-profile=full -m slow --ignore=tests/systemd --ignore=tests/docs tests $(ARGS)
 
 # A sample of the mutants of the core; `python -m tools.mutation --help` says more.
-test-mutants: $(READY)
+test-mutants: $(READY) $(BUILT)
 	$(BIN)/python -m tools.mutation bccnd/core --sample 60 $(ARGS)
 
 # Without the tests that fork from threads: the tracer of coverage may hold a lock then.
-coverage: $(READY) plain
+coverage: $(READY) $(BUILT)
 	@mkdir -p build/coverage
 	@rm -f build/coverage/data*
-	@COVERAGE_FILE=build/coverage/data BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) \
-		$(BIN)/python -m coverage run --branch --source=build/pure/bccnd -m pytest -q --import-mode=append -m 'not slow' \
+	@COVERAGE_FILE=build/coverage/data BCCND_CORE=python \
+		$(BIN)/python -m coverage run --branch --source=bccnd -m pytest -q -m 'not slow' \
 		--ignore=tests/client/test_endpoint_forks.py \
-		tests/core tests/native tests/net tests/client tests/gateways tests/recorder tests/journal
+		tests/core tests/net tests/client tests/gateways tests/recorder tests/journal
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage html -q -d build/coverage
-	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage report --skip-covered --include='*/bccnd/core/*' \
+	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage report --skip-covered --include='bccnd/core/*' \
 		--fail-under=95
 	@echo 'line by line, with the other parts: build/coverage/index.html'
 
@@ -249,7 +213,7 @@ coverage: $(READY) plain
 test-systemd: $(READY) $(BUILT)
 	@packaging/need.sh systemd-nspawn:systemd-container debootstrap:debootstrap zstd:zstd ip:iproute2 \
 		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
-	BCCND_BUILD=compiled $(BIN)/python -m pytest --host-network --durations=5 tests/systemd $(ARGS)
+	$(BIN)/python -m pytest --host-network --durations=5 tests/systemd $(ARGS)
 
 # Those that `make test` leaves out, and what stands before them in the same document.
 test-docs: $(READY) $(BUILT)

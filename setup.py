@@ -1,11 +1,11 @@
 """Builds the library of compiled modules; everything else about the package stands in pyproject.toml.
 
-The list of them is in `bccnd/compiled_modules.py`, which also finds them in the library. Each is compiled from the same
-`.py` that runs uncompiled, with the types of the `.pxd` beside it; the primitives in `native` are written in C terms
-(`.pyx`).
+The list of them is in `bccnd/compiled_modules.py`, which also finds them in the library. Each is compiled from its
+`.py`, with the types of the `.pxd` beside it; the primitives in `native` are written in C terms (`.pyx`).
 
-BCCND_PURE=1 builds without the library and without a compiler, BCCND_PURE=0 with it or not at all. Without either, a
-machine that cannot compile gets the pure package, and a line says why.
+BCCND_PURE=1 builds the pure package, for client programs only, without the library and without a compiler. BCCND_PURE=0
+builds the whole package or fails. Without either, a machine that cannot compile gets the pure package, and a line says
+why.
 """
 
 from __future__ import annotations

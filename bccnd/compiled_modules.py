@@ -1,4 +1,8 @@
-"""Finds the compiled modules, which `setup.py` puts into one library: what a message touches then lies together."""
+"""Finds the compiled modules, which `setup.py` puts into one library: what a message touches then lies together.
+
+With `BCCND_CORE=python` in the environment only the primitives of `native` are taken from the library. The other
+modules run uncompiled: for coverage, mutants and debuggers.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleS
 from types import ModuleType
 from typing import Final
 
-#: compiled from the same `.py` that runs uncompiled, or from the `.pyx` beside it
+#: compiled from the `.py` of the name, or from the `.pyx`
 COMPILED: Final = (
     "bccnd.native.buffers.counts",
     "bccnd.native.buffers.dict_by_slice",
@@ -17,7 +21,6 @@ COMPILED: Final = (
     "bccnd.native.buffers.hmac8",
     "bccnd.native.system.poller",
     "bccnd.native.system.sockio",
-    "bccnd.native.buffers.scan",
     "bccnd.native.buffers.reused_bytes",
     "bccnd.core.sending.fanout_groups",
     "bccnd.core.trust.integrity_algorithms",
@@ -30,6 +33,7 @@ COMPILED: Final = (
     "bccnd.core.wire.frames",
     "bccnd.core.receiving.ingress",
     "bccnd.core.trust.integrity",
+    "bccnd.core.trust.prepared_hmac",
     "bccnd.core.tracking.anonymous_dedup",
     "bccnd.core.wire.bccn1",
     "bccnd.core.sending.egress",
@@ -52,6 +56,7 @@ COMPILED: Final = (
 )
 #: the library that exports the start of each of them, without the end that this Python's extensions have
 LIBRARY: Final = "bccnd/_compiled"
+_PRIMITIVES: Final = "bccnd.native."
 
 
 class LibraryFinder:
@@ -59,20 +64,33 @@ class LibraryFinder:
 
     def __init__(self, library: str) -> None:
         self._library = library
+        self._names = imported()
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in COMPILED:
+        if name not in self._names:
             return None
         spec = ModuleSpec(name, ExtensionFileLoader(name, self._library), origin=self._library)
         spec.has_location = True
         return spec
 
 
-def install() -> None:
-    """Have the compiled modules imported from the library, if there is one for this Python."""
+def imported() -> tuple[str, ...]:
+    """Return the modules that this process takes from the library."""
+    if os.environ.get("BCCND_CORE") == "python":
+        return tuple([name for name in COMPILED if name.startswith(_PRIMITIVES)])
+    return COMPILED
+
+
+def find_library() -> str:
+    """Return the library for this Python, or nothing if it is not installed."""
     root = os.path.dirname(os.path.dirname(__file__))
     library = os.path.join(root, LIBRARY + EXTENSION_SUFFIXES[0])
-    if os.path.exists(library):
+    return library if os.path.exists(library) else ""
+
+
+def install() -> None:
+    """Have the compiled modules imported from the library, if there is one."""
+    if library := find_library():
         sys.meta_path.insert(0, LibraryFinder(library))

@@ -1,7 +1,7 @@
 """Fixtures of more than one part's tests; and the look, before any of them, at what it is that they will test.
 
-The hot path is compiled, or it is not: ``BCCND_BUILD`` says which of both is to be tested (``compiled``, ``pure``).
-Modules that were compiled from other sources than those that lie beside them are never tested.
+Modules that were compiled from other sources than those that lie beside them are never tested. With BCCND_CORE=python
+only the primitives are compiled modules; see `bccnd/compiled_modules.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import runpy
 import signal
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 _ROOT: Final = Path(__file__).parents[1]
 _REMEDY: Final = "Remedy: run make test, or make demo, which build anew what has changed"
 _BUILD: Final = runpy.run_path(str(_ROOT / "bccnd" / "compiled_modules.py"))
-#: the modules that are compiled, and the library in which they lie
-COMPILED: Final[tuple[str, ...]] = _BUILD["COMPILED"]
+#: the modules that come from the library, and the library
+COMPILED: Final[tuple[str, ...]] = _BUILD["imported"]()
 SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
 LIBRARY: Final[str] = _BUILD["LIBRARY"] + SUFFIX
+#: what a module is compiled from
+SOURCES: Final = (".py", ".pxd", ".pyx")
 
 #: folders whose tests wait or take longest
 _FIRST: Final = ("tests/recorder/", "tests/tools/", "tests/docs/", "tests/e2e/")
@@ -55,30 +57,20 @@ def stale(root: Path = _ROOT) -> list[str]:
     ]
     if library.is_file():
         age = library.stat().st_mtime_ns
-        plain = [root / f"{name.replace('.', '/')}.py" for name in COMPILED]
-        # Beside a .pyx, the .py is the plain twin, which is not compiled.
-        sources = [root / "setup.py", *(path for path in plain if not path.with_suffix(".pyx").exists())]
-        sources += [*folder.glob("*.ld"), *folder.rglob("*.pxd"), *folder.rglob("*.pyx")]
+        made_of = [(root / name.replace(".", "/")).with_suffix(suffix) for name in COMPILED for suffix in SOURCES]
+        sources = {root / "setup.py", *folder.glob("*.ld"), *folder.glob("native/*/*.pxd")}
+        sources |= {path for path in made_of if path.exists()}
         younger = [one for one in sources if one.stat().st_mtime_ns > age]
         wrong += [f"{LIBRARY} is older than {one.relative_to(root)}" for one in younger]
     return sorted(wrong)
 
 
-def mismatch(wanted: str, origins: Mapping[str, str]) -> list[str]:
-    """What there is to say against modules, by where each was found, if all of them are to be ``compiled`` or
-    ``pure``; where neither is wanted, they are to be of one kind."""
-    if wanted not in ("", "compiled", "pure"):
-        return [f"BCCND_BUILD is {wanted!r}: choose compiled or pure"]
-    compiled = {name: origin for name, origin in origins.items() if origin.endswith(SUFFIX)}
-    pure = {name: origin for name, origin in origins.items() if name not in compiled}
-    if wanted == "compiled" or (not wanted and compiled):
-        return [f"{name} is not compiled: {origin}" for name, origin in pure.items()]
-    return [f"{name} is compiled: {origin}" for name, origin in compiled.items()]
-
-
 def origin(name: str) -> str:
     """Where a module is loaded from."""
-    spec = importlib.util.find_spec(name)
+    try:
+        spec = importlib.util.find_spec(name)
+    except Exception as error:  # noqa: BLE001 - the package says what is missing
+        return str(error)
     return "nowhere" if spec is None or spec.origin is None else spec.origin
 
 
@@ -100,7 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     origins = {name: origin(name) for name in COMPILED}
-    wrong = mismatch(os.environ.get("BCCND_BUILD", ""), origins)
+    wrong = [f"{name} is not compiled: {place}" for name, place in origins.items() if not place.endswith(SUFFIX)]
     # Whoever was installed elsewhere has come there as a whole.
     if any(Path(one).is_relative_to(_ROOT / "bccnd") for one in origins.values()):
         wrong += stale()

@@ -23,7 +23,7 @@ MAY: dict[str, set[str]] = {
     "boot_clock": set(),
     "file_modes": set(),
     "waiting_io": set(),
-    "native": set(),
+    "native": {"compiled_modules", "errors"},
     "drops": set(),
     "core": {"errors", "native"},
     "fleet": {"core"},

@@ -19,6 +19,7 @@ from bccnd.cli.shared import completion as completion  # bash completes as this 
 from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
 from bccnd.cli.shared.standard_streams import make_streams_wait
 from bccnd.cli.shared.stream_errors import fill_closed_streams, reported_streams
+from bccnd.errors import StartError
 from bccnd.paths import DEFAULT_SOCKET
 from bccnd.version import VERSION
 
@@ -57,6 +58,10 @@ class _Bccn(LazyGroup):
                 return super().invoke(ctx)
             finally:
                 sys.stdout.flush()
+        except StartError as error:  # a command that serves, in the pure package
+            from bccnd.cli.shared.output import fail
+
+            fail(str(error))
         except BrokenPipeError:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPIPE])

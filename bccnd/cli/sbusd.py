@@ -13,25 +13,24 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
 
 from bccnd import log
-from bccnd.bus.clients.access import Access, admit_all, by_user
-from bccnd.bus.server import Bus, Entrance
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.stream_errors import ServerCommand
 from bccnd.core.formats.bus_address import read_address, write_address
 from bccnd.core.formats.quoting import quote
 from bccnd.core.formats.units import parse_whole
 from bccnd.core.matching.patterns import DIALECTS
-from bccnd.core.matching.routes import Routes
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.errors import BadAddress
-from bccnd.net.listen import BACKLOG, adopt, bind_unix, listen_abstract
-from bccnd.net.loop import Loop
 from bccnd.version import VERSION
+
+# The bus is imported where it is used: --help needs none, and the pure package has none.
+if TYPE_CHECKING:
+    from bccnd.bus.server import Entrance
 
 DEFAULT_ADDRESS: Final = "/run/sbus.socket"
 DEFAULT_PIDFILE: Final = "/run/sbus.pid"
@@ -101,6 +100,9 @@ def main(
       bccn-sbusd -f -a /run/user/1000/bus.sock
       bccn-sbusd -fc -a /dev/unix/abstract
     """
+    from bccnd.bus.clients.access import admit_all, by_user
+    from bccnd.bus.server import Entrance
+
     log.setup("bccn-sbusd")
     uids = [_uid_of(user) for user in users]
     listener, path = _open(address, 0o700 | 0o070 * for_group | 0o007 * for_others, reuse)
@@ -114,6 +116,11 @@ def main(
 
 
 def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], ready: Callable[[], None]) -> None:
+    from bccnd.bus.clients.access import Access
+    from bccnd.bus.server import Bus
+    from bccnd.core.matching.routes import Routes
+    from bccnd.net.loop import Loop
+
     loop = Loop()
     for number in ends:
         loop.on_signal(number, loop.stop)
@@ -136,6 +143,8 @@ def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], rea
 
 def _open(address: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
     """Open a listening socket; return it and the path to remove at the end, if there is one."""
+    from bccnd.net.listen import BACKLOG, adopt, bind_unix, listen_abstract
+
     try:
         where = b"" if address == _GENERATED else read_address(address)
         if isinstance(where, str):

@@ -23,7 +23,7 @@ from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.client.request_reply import refuse_coroutine
 from bccnd.client.router import PatternTable, call_listeners, raise_errors
 from bccnd.core.tracking.dedup_rules import HORIZON, SANITY
-from bccnd.core.trust.integrity import IntegrityChecker, make_hmac
+from bccnd.core.trust.integrity import make_checker
 from bccnd.core.wire import bccn1, directed_targets
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
@@ -172,7 +172,7 @@ class Endpoint:
         _check(bccn1.check_src, src)
         _check(bccn1.check_chan, chan)
         try:
-            sign = self._checker.sign if key is None else IntegrityChecker([make_hmac(to_bytes(key))]).sign
+            sign = self._checker.sign if key is None else make_checker("hmac", [to_bytes(key)]).sign
         except ValueError as wrong:
             raise EndpointError("bad_key", str(wrong)) from wrong
         deadline = time.monotonic() + SEND_PATIENCE

@@ -14,6 +14,7 @@ from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.redundancy import RepeatRule
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
+from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.wire.identity_format import token
 from bccnd.net.peer import MAX_PROGRAM
 from bccnd.net.segment import SegmentOptions
@@ -112,6 +113,7 @@ def integrity_checker(configuration: Configuration, host: bytes) -> IntegrityChe
         signers,
         required=settings.required,
         accept_unverifiable=settings.unverifiable == "accept",
+        hmac=PreparedHmac,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bccnd.config import RECEIVE_ONLY, Configuration, Settings
-from bccnd.native.buffers import scan
 from bccnd.net.segment import Segment
 from bccnd.net.socket_activation import ActivatedSockets
 
@@ -23,8 +22,6 @@ def start_summary(
         parts.append(RECEIVE_ONLY)
     if sockets.served:
         parts.append(f"from systemd: {', '.join(sockets.served)}")
-    if not scan.COMPILED:
-        parts.append("not compiled")
     return "; ".join(parts)
 
 

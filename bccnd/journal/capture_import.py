@@ -28,9 +28,10 @@ from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import EXPIRE, HORIZON, MAX_SOURCES, SANITY
-from bccnd.core.tracking.liveness import DEAD_AFTER, Liveness
+from bccnd.core.tracking.dedup_rules import DEAD_AFTER, EXPIRE, HORIZON, MAX_SOURCES, SANITY
+from bccnd.core.tracking.liveness import Liveness
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
+from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import MAX_RECEIVE
 from bccnd.errors import JournalError
@@ -90,7 +91,7 @@ class CaptureSettings:
     def checker(self) -> IntegrityChecker:
         """Make the integrity check. Raises ValueError for keys that do not fit the algorithm."""
         options = {"required": self.required, "accept_unverifiable": not self.keys and not self.signers}
-        return make_checker(self.algorithm, self.keys, self.signers, **options)
+        return make_checker(self.algorithm, self.keys, self.signers, **options, hmac=PreparedHmac)
 
 
 class Summary(NamedTuple):

@@ -144,9 +144,7 @@ class Segment:
         self.receiver = Receiver(self.sock.fileno(), options.largest, self._address_size)
         #: the senders of the last batch
         self.peers = self._peers(self.receiver.names)
-        self.sender = SegmentSender(
-            self.counters, BroadcastSender(self.sock, self._destination, pack_address(self._destination))
-        )
+        self.sender = SegmentSender(self.counters, BroadcastSender(self.sock.fileno(), pack_address(self._destination)))
 
     def _prepare(self, sock: socket.socket) -> int:
         """Set a socket's options and buffers; return the bytes of its receive buffer."""

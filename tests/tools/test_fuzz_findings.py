@@ -1,4 +1,4 @@
-"""What fuzzing has kept and found, through every target once more: without atheris, and in either build."""
+"""What fuzzing has kept and found, through every target once more, without atheris."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def advice(target: Target, output: str) -> str:
         f"\nthe input is in {where}"
         f"\nrun it again:     {sys.executable} -m tools.fuzz.replay {target.name} {where}"
         f"\nkeep it:          mkdir -p {findings} && cp {where} {findings}/WHAT-IT-SHOWS"
-        "\n                  from then on tests/tools/test_fuzz_findings.py replays it, on both builds"
+        "\n                  from then on tests/tools/test_fuzz_findings.py replays it"
         "\nmake it a vector: docs/testing.md says how, where it is a datagram or bytes of the broker"
     )
 

@@ -1,4 +1,4 @@
-"""Fuzzes one target, guided by coverage of the plain build: `python tools/fuzz/one.py TARGET [options of libFuzzer]`.
+"""Fuzzes one target, guided by coverage of Python code: `python tools/fuzz/one.py TARGET [options of libFuzzer]`.
 
 This process is the fuzzer and nothing else; atheris ends it when it has found something or is done.
 """
@@ -6,19 +6,18 @@ This process is the fuzzer and nothing else; atheris ends it when it has found s
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tools.fuzz import plain
+os.environ["BCCND_CORE"] = "python"
 
 
 def main() -> None:
     import atheris
 
-    plain.use()
     name, *options = sys.argv[1:]
     logging.disable()
     with atheris.instrument_imports(include=["bccnd"]):

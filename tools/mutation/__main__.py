@@ -1,4 +1,4 @@
-"""`python -m tools.mutation`: put faults into modules of the plain build, and list those that no test finds."""
+"""`python -m tools.mutation`: put faults into modules that run uncompiled, and list those that no test finds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import argparse
 import multiprocessing
 import os
 import random
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -53,24 +49,10 @@ def mirrored(path: str) -> str:
     return os.path.join("tests", folder, f"test_{name}")
 
 
-@contextmanager
-def plain_package() -> Iterator[Path]:
-    """Make Python import an uncompiled copy of the package, and return the folder that it is in."""
-    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-        ignore = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
-        shutil.copytree(ROOT / "bccnd", Path(folder, "bccnd"), ignore=ignore)
-        sys.path.insert(0, folder)
-        paths = {"PYTHONPATH": f"{folder}:{ROOT}", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        os.environ.update(paths, BCCND_BUILD="pure")
-        os.chdir(ROOT)
-        yield Path(folder)
-
-
 class Trial:
     """Tries mutants with the tests that reach them: first those of the module, then the others."""
 
-    def __init__(self, tree: Path, reach: Reach) -> None:
-        self._tree = tree
+    def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
     def survives(self, case: Case) -> bool:
@@ -82,7 +64,7 @@ class Trial:
             [test for test in of_module if test not in reaching],
         )
         module = case.path.removesuffix(".py").replace("/", ".")
-        overlay = Overlay(module, self._tree / case.path, case.mutant.text)
+        overlay = Overlay(module, ROOT / case.path, case.mutant.text)
         return not any(
             fails(overlay, tests, sum(map(self._reach.seconds.__getitem__, tests))) for tests in stages if tests
         )
@@ -109,19 +91,20 @@ def main() -> int:
 
     known = explained()
     unexplained = 0
-    with plain_package() as tree:
-        began = time.monotonic()
-        print(f"recording which functions each test of {' '.join(tests)} runs", file=sys.stderr)
-        trial = Trial(tree, record(tree, tests))
-        print(f"recorded in {time.monotonic() - began:.0f} s; {len(cases)} mutants follow", file=sys.stderr)
-        with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
-            for done, (case, alive) in enumerate(zip(cases, pool.imap(trial.survives, cases), strict=True), 1):
-                if alive:
-                    output = f" ({known[case.name]})" if case.name in known else ""
-                    unexplained += not output
-                    print(f"survives{output}: {case.path}:{case.mutant.line}: {case.mutant.name}", flush=True)
-                if sys.stderr.isatty():
-                    print(f"\r{done} of {len(cases)} in {time.monotonic() - began:.0f} s", end="", file=sys.stderr)
+    os.chdir(ROOT)
+    os.environ.update(BCCND_CORE="python", PYTHONPATH=str(ROOT), PYTHONDONTWRITEBYTECODE="1")
+    began = time.monotonic()
+    print(f"recording which functions each test of {' '.join(tests)} runs", file=sys.stderr)
+    trial = Trial(record(ROOT, tests))
+    print(f"recorded in {time.monotonic() - began:.0f} s; {len(cases)} mutants follow", file=sys.stderr)
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+        for done, (case, alive) in enumerate(zip(cases, pool.imap(trial.survives, cases), strict=True), 1):
+            if alive:
+                output = f" ({known[case.name]})" if case.name in known else ""
+                unexplained += not output
+                print(f"survives{output}: {case.path}:{case.mutant.line}: {case.mutant.name}", flush=True)
+            if sys.stderr.isatty():
+                print(f"\r{done} of {len(cases)} in {time.monotonic() - began:.0f} s", end="", file=sys.stderr)
     print(f"{len(cases)} of {total} mutants tried, {unexplained} survive without an explanation")
     return 1 if unexplained else 0
 

@@ -85,7 +85,7 @@ def record(tree: Path, tests: Sequence[str]) -> Reach:
     try:
         status = _in_child(lambda: run(out), LONGEST, sys.stderr.fileno())
         if status != PASSED:
-            raise SystemExit(f"the tests fail without a mutant (status {status}): run them with BCCND_BUILD=pure")
+            raise SystemExit(f"the tests fail without a mutant (status {status}): run them with BCCND_CORE=python")
         os.lseek(out, 0, os.SEEK_SET)
         with open(out, "rb", closefd=False) as file:
             found: Reach = pickle.load(file)  # of our own child
@@ -110,7 +110,7 @@ def fails(overlay: Overlay, tests: Sequence[str], seconds: float) -> bool:
 
 
 def _pytest(files: Sequence[str], plugin: object) -> int:
-    options = ["-q", "-x", "--import-mode=append", "-p", "no:cacheprovider", "-m", "not slow"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis was imported before
     return int(pytest.main([*options, *files], plugins=[plugin]))
 

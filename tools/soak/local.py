@@ -80,7 +80,7 @@ class Attack(Closing):
             group=uid,
             extra_groups=[],
             cwd=ROOT,
-            env={"PYTHONDONTWRITEBYTECODE": "1", "BCCND_BUILD": "plain"},
+            env={"PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

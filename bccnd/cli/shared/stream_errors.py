@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from bccnd.cli.shared.standard_streams import make_streams_wait
+from bccnd.errors import StartError
 
 #: names by descriptor
 _NAMES: Final = ("standard input", "standard output", "standard error")
@@ -70,13 +71,17 @@ def reported_streams(closed: tuple[str, ...], program: str = "bccn") -> Iterator
 
 
 class ServerCommand(click.Command):
-    """A command that serves, after it may have printed something; any error but one of printing is passed on."""
+    """A command that serves, after it may have printed something. A start that is not possible ends it with status 2;
+    any other error but one of printing is passed on."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         fill_closed_streams(fail=False)
         make_streams_wait()
         try:
             return super().main(*args, **extra)
+        except StartError as error:
+            click.echo(f"{os.path.basename(sys.argv[0])}: {error}", err=True)
+            sys.exit(2)
         except OSError as error:
             if all(frame.f_code is not click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
                 raise

@@ -59,7 +59,8 @@ class SegmentCounters:
     @property
     def verdicts(self) -> list[int]:
         """Datagrams by verdict, as numbered by verdicts.py."""
-        return self._verdicts.values()
+        found: list[int] = self._verdicts.values()
+        return found
 
     @property
     def received(self) -> int:

@@ -37,4 +37,5 @@ class LatencyHistogram:
     @property
     def buckets(self) -> list[int]:
         """Latencies by bucket; a copy."""
-        return self._buckets.values()
+        found: list[int] = self._buckets.values()
+        return found

@@ -10,6 +10,8 @@ HORIZON: Final = 2.0
 EXPIRE: Final = 86_400.0
 #: 100,000 trackers take some 55 MB at most
 MAX_SOURCES: Final = 100_000
+#: heartbeat intervals without a sign of life, and a half, after which a source is dead
+DEAD_AFTER: Final = 3
 
 
 class DedupRules(Protocol):

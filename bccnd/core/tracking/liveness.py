@@ -50,10 +50,6 @@ class Death(NamedTuple):
     gap: float
 
 
-#: the default of ``dead_after``
-DEAD_AFTER: Final = 3
-
-
 class HeartbeatRules(Protocol):
     """What is needed of the configuration (section ``heartbeat``): ``interval`` is the one that this host sends and
     expects, in seconds, 0 for none."""

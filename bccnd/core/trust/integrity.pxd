@@ -1,6 +1,5 @@
 cimport cython
 from bccnd.core.trust.integrity_algorithms cimport Algorithm
-from bccnd.native.buffers cimport scan
 
 cdef int _BRACKET
 
@@ -11,10 +10,11 @@ cdef class IntegrityChecker:
     cdef Algorithm _signer
     cdef Algorithm _usual
     cdef tuple _prefixes
+    cdef Py_ssize_t _sum_size
     cdef bint _required
     cdef bint _accept_unverifiable
     cdef dict _other_keys
 
-    @cython.locals(end=Py_ssize_t, size=Py_ssize_t, prefix=bytes)
+    @cython.locals(start=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, prefix=bytes)
     cpdef Py_ssize_t verify(self, bytes raw) except -1
     cpdef bytes sign(self, bytes body)

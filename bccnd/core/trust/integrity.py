@@ -6,13 +6,12 @@ compared in constant time. Source: BCCN, "Integrity computation" and "HMAC".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from bccnd.core.trust.integrity_algorithms import Algorithm, Crc32, Hmac, KeyUse, Outcome, Unsigned
 from bccnd.core.wire.bccn1 import MAGIC, MAX_SRC, split_check, split_envelope, sum_prefixes
 from bccnd.errors import BadDatagram
-from bccnd.native.buffers import scan
 
 #: shortest key in bytes: twice the strength of the truncated sum
 MIN_KEY: Final = 16
@@ -31,22 +30,26 @@ class IntegrityChecker:
     migration.
     """
 
-    __slots__ = ("_accept_unverifiable", "_other_keys", "_prefixes", "_required", "_signer", "_usual", "_verifiers")
+    __slots__ = (
+        *("_accept_unverifiable", "_other_keys", "_prefixes", "_required", "_signer", "_sum_size", "_usual"),
+        "_verifiers",
+    )
 
     def __init__(
         self, verifiers: Sequence[Algorithm] = (), *, required: bool = False, accept_unverifiable: bool = False
     ) -> None:
         self._verifiers = tuple(verifiers)
         self._signer = self._verifiers[0] if self._verifiers else None
-        #: verifies the usual datagram without parsing it, if this begins with the prefix for its size; without prefixes
-        #: every datagram is parsed
+        #: verifies the usual datagram without parsing it, if this begins with the prefix for its length; without
+        #: prefixes every datagram is parsed
         self._usual: Algorithm = Unsigned()
-        self._prefixes: tuple[bytes, ...] = ()
+        self._prefixes: tuple[bytes | None, ...] = ()
+        self._sum_size = 0
         if self._signer is not None and self._signer.symmetric:
             self._usual = self._signer
-            self._prefixes = sum_prefixes(self._signer.name)
-        elif self._signer is None and not required:
-            self._prefixes = sum_prefixes(self._usual.name)
+            self._sum_size = len(self._usual.sum(b""))
+        if self._usual is self._signer or (self._signer is None and not required):
+            self._prefixes = sum_prefixes(self._usual.name, self._sum_size)
         self._required = required
         self._accept_unverifiable = accept_unverifiable
         #: seq and key of the last datagram of sources that the first key did not verify
@@ -63,16 +66,18 @@ class IntegrityChecker:
     def verify(self, raw: bytes) -> int:
         """Return where the body begins. Raises BadDatagram, as `verified_body`.
 
-        In the usual case the envelope is exactly what this host would build, which one comparison finds out. Anything
-        else is parsed.
+        In the usual case the envelope is exactly what this host would build for a datagram of this length, which one
+        comparison finds out. Anything else is parsed.
         """
-        end = scan.find(raw, _BRACKET, 0)
-        size = len(raw) - end - 1
-        if end >= 0 and size < len(self._prefixes):
+        size = len(raw)
+        if size < len(self._prefixes):
             prefix = self._prefixes[size]
-            if raw.startswith(prefix) and self._usual.verify_at(raw, len(prefix), end):
-                self._usual.verified += 1
-                return end + 1
+            if prefix is not None and raw.startswith(prefix):
+                start = len(prefix)
+                end = start + self._sum_size
+                if raw[end] == _BRACKET and self._usual.verify_at(raw, start, end):
+                    self._usual.verified += 1
+                    return end + 1
         body, verifier, key = self._parse(raw)
         if verifier is not None:
             verifier.count_use(key)
@@ -148,14 +153,13 @@ class IntegrityChecker:
         return b"=".join((self._signer.name, self._signer.sum(body))) if self._signer is not None else b""
 
 
-def make_hmac(key: bytes) -> Hmac:
+def _check_hmac_key(key: bytes) -> None:
     """Raises ValueError for an unsuitable key; its length is checked with the configuration."""
     if not key:
         raise ValueError("the key is empty")
     if key.startswith(b"-----BEGIN "):
         # It may be public.
         raise ValueError("the key is a PEM key for signatures; hmac needs secret bytes")
-    return Hmac(key)
 
 
 def usual_algorithm(keys: Collection[object], signers: Collection[object]) -> str:
@@ -172,9 +176,11 @@ def make_checker(
     *,
     required: bool = True,
     accept_unverifiable: bool = False,
+    hmac: Callable[[bytes], Algorithm] = Hmac,
 ) -> IntegrityChecker:
     """Make the checker for an algorithm: ``none``, ``crc32``, ``hmac`` (``keys``: the first signs, all verify) or
-    ``sig`` (``keys``: at most one private key; ``signers``: public keys by src prefix; all in PEM).
+    ``sig`` (``keys``: at most one private key; ``signers``: public keys by src prefix; all in PEM). ``hmac`` makes the
+    algorithm for one key.
 
     Raises ValueError for another algorithm, and for keys that do not go with it.
     """
@@ -194,7 +200,9 @@ def make_checker(
     if algorithm == "crc32":
         verifiers = [Crc32()]
     elif algorithm == "hmac":
-        verifiers = [make_hmac(key) for key in keys]
+        for key in keys:
+            _check_hmac_key(key)
+        verifiers = [hmac(key) for key in keys]
     else:
         from bccnd.core.trust.signatures import Signatures  # loads cryptography
 

@@ -1,6 +1,3 @@
-from bccnd.native.buffers.hmac8 cimport Hmac8
-
-
 cdef class Algorithm:
     cdef public unsigned long long verified
     cdef public str fingerprint
@@ -13,7 +10,7 @@ cdef class Unsigned(Algorithm):
 
 
 cdef class Hmac(Algorithm):
-    cdef Hmac8 _hmac
+    cdef bytes _key
 
 
 cdef class Crc32(Algorithm):

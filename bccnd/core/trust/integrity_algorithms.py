@@ -1,18 +1,16 @@
-"""Algorithms that check a body: HMAC and CRC-32 here, Ed25519 in signatures.py.
+"""Algorithms that check a body: HMAC and CRC-32 here, Ed25519 in signatures.py; prepared_hmac.py is for the daemon.
 
 Source: BCCN, "Integrity computation" and "HMAC".
 """
 
 from __future__ import annotations
 
-from binascii import crc32
+from binascii import crc32, hexlify
 from collections.abc import Mapping
 from enum import Enum
 from hashlib import sha256
-from hmac import compare_digest
+from hmac import compare_digest, digest
 from typing import NamedTuple
-
-from bccnd.native.buffers.hmac8 import Hmac8
 
 
 class KeyUse(NamedTuple):
@@ -105,13 +103,10 @@ class Hmac(Algorithm):
     def __init__(self, key: bytes) -> None:
         super().__init__()
         self.fingerprint = fingerprint(key)
-        self._hmac = Hmac8(key)
+        self._key = key
 
     def sum(self, body: bytes) -> bytes:
-        return self._hmac.sum(body)
-
-    def verify_at(self, raw: bytes, start: int, end: int) -> bool:
-        return self._hmac.verify_at(raw, start, end)
+        return hexlify(digest(self._key, body, "sha256")[:8])
 
 
 class Crc32(Algorithm):

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from bccnd.core.wire import directed_targets
 from bccnd.errors import BadDatagram
-from bccnd.native.buffers.header import Header
 
 MAGIC: Final = b"BCCN1"
 #: the hard ceiling for sent datagrams (BCCN, WIRE FORMAT: "Working datagram size limit")
@@ -24,6 +23,8 @@ MAX_UDP: Final = 65507
 MAX_SRC: Final = 128
 MAX_CHAN: Final = 1024
 MAX_SEQ: Final = 2**64 - 1
+#: significant digits of MAX_SEQ
+_SEQ_DIGITS: Final = 20
 #: long enough for any magic, short enough to refuse binary noise
 MAX_MAGIC: Final = 32
 UNKNOWN_SRC: Final = b"?"
@@ -46,9 +47,15 @@ class Datagram(NamedTuple):
     check: bytes = b""
 
 
-def sum_prefixes(algo: bytes) -> tuple[bytes, ...]:
-    """Return what precedes the sum of an algorithm (empty: none), by length of the body."""
-    return tuple(b"%b[%d:%b=" % (MAGIC, n, algo) if algo else b"%b[%d" % (MAGIC, n) for n in range(MAX_RECEIVE))
+def sum_prefixes(algo: bytes, sum_size: int) -> tuple[bytes | None, ...]:
+    """Return what precedes the sum of an algorithm (empty: none), by length of the datagram; None for a length that no
+    datagram with such a sum has."""
+    found: list[bytes | None] = []
+    for size in range(MAX_RECEIVE):
+        prefix = b"%b[%d:%b=" % (MAGIC, size, algo) if algo else b"%b[%d" % (MAGIC, size)
+        length = len(prefix) + sum_size + 1 + size
+        found += [*[None] * (length - len(found)), prefix]
+    return tuple(found)
 
 
 def split_envelope(raw: bytes) -> tuple[bytes, bytes, bytes]:
@@ -103,16 +110,23 @@ def read_body(body: bytes) -> tuple[bytes, int, bytes, bytes]:
 
     Raises BadDatagram: bad_body, bad_src, bad_seq, bad_channel, bad_target.
     """
-    header = Header()
-    if not header.parse(body, 0):
+    head, bar, payload = body.partition(b"|")
+    fields = head.split(b":")
+    if not bar or len(fields) != 3:
         raise BadDatagram("bad_body", "not <src>:<seq>:<chan>|<payload>")
-    src = body[: header.src_end]
+    src, digits, chan = fields
     check_src(src)
-    if not header.seq_valid:
-        raise BadDatagram("bad_seq", "seq must be decimal digits and fit in 64 bits")
-    chan = body[header.chan : header.bar]
+    seq = _read_seq(digits)
     check_chan(chan)
-    return src, header.seq, chan, body[header.bar + 1 :]
+    return src, seq, chan, payload
+
+
+def _read_seq(digits: bytes) -> int:
+    # Leading zeros are legal, but int() of thousands of digits is slow.
+    significant = digits.lstrip(b"0") or b"0"
+    if not digits.isdigit() or len(significant) > _SEQ_DIGITS or int(significant) > MAX_SEQ:
+        raise BadDatagram("bad_seq", "seq must be decimal digits and fit in 64 bits")
+    return int(significant)
 
 
 def read(raw: bytes) -> Datagram:

@@ -1,8 +1,7 @@
 cimport cython
-from bccnd.native.buffers cimport scan
 
 
-@cython.locals(space=Py_ssize_t, end=Py_ssize_t, verb=bytes)
+@cython.locals(head=bytes, nul=bytes, payload=bytes, verb=bytes, space=bytes, key=bytes)
 cpdef tuple read(bytes packet)
 cpdef bytes batch(list messages)
 cpdef list read_batch(bytes packet)

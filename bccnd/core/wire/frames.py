@@ -10,16 +10,12 @@ import struct
 from typing import Final
 
 from bccnd.errors import BadFrame
-from bccnd.native.buffers import scan
 
 SUB: Final = b"SUB"
 UNSUB: Final = b"UNSUB"
 MSG: Final = b"MSG"
 CMSG: Final = b"CMSG"
 _VERBS: Final = frozenset((SUB, UNSUB, MSG, CMSG))
-#: bytes of the longest verb
-_MAX_VERB: Final = 5
-_BLANK: Final = ord(" ")
 #: the verb of a batch
 MSGS: Final = b"MSGS"
 
@@ -80,16 +76,13 @@ def read(packet: bytes) -> tuple[bytes, bytes, bytes]:
     """
     if not packet:
         raise BadFrame("empty")
-    space = scan.find(packet, _BLANK, 0)
-    verb = packet[:space] if 0 < space <= _MAX_VERB else b""
-    if verb not in _VERBS:
+    head, nul, payload = packet.partition(b"\0")
+    verb, space, key = head.partition(b" ")
+    if not space or verb not in _VERBS:
         raise BadFrame("unknown_verb")
-    end = scan.find(packet, 0, space + 1)
-    if end < 0:
-        if verb == MSG:
-            raise BadFrame("no_payload")
-        return verb, packet[space + 1 :], b""
-    return verb, packet[space + 1 : end], packet[end + 1 :]
+    if not nul and verb == MSG:
+        raise BadFrame("no_payload")
+    return verb, key, payload
 
 
 def message(key: bytes, payload: bytes) -> bytes:

@@ -1,6 +1,7 @@
-"""Compiled twin of dict_by_slice.py, with a small cache in front.
+"""Dictionary with bytes as keys, which are looked up as slices of a buffer without a copy.
 
-The cache has a weak hash: keys that collide only make it useless.
+It consists of many small dictionaries, because rebuilding a large one takes tens of milliseconds with 100,000 entries.
+The cache in front has a weak hash: keys that collide only make it useless.
 """
 
 cimport cython
@@ -13,6 +14,8 @@ from libc.string cimport memcmp, memcpy
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object dictionary, object key) except? NULL
 
+# Expected entries per dictionary. A dictionary of more than 341 entries takes room for 1,365; nearly all stay below, at
+# 31 bytes an entry. Rebuilding one takes some 10 us.
 PER_SHARD = 300
 cdef enum:
     # longer keys are not cached
@@ -35,6 +38,7 @@ cdef class Index:
     """The dictionary. Values are not None."""
 
     def __init__(self, Py_ssize_t expected=0):
+        """``expected`` is the approximate number of entries."""
         self._shards = tuple([{} for _ in range(1 + expected // PER_SHARD)])
         self._count = 0
         self._cache = None
@@ -47,9 +51,11 @@ cdef class Index:
         return <dict> self._shards[<size_t> hash(key) % <size_t> PyTuple_GET_SIZE(self._shards)]
 
     cpdef object get(self, bytes key):
+        """Return the value of a key, or None."""
         return self._shard(key).get(key)
 
     cpdef object get_slice(self, bytes raw, Py_ssize_t start, Py_ssize_t end):
+        """Return the value of ``raw[start:end]``, or None. Raises IndexError for a slice outside ``raw``."""
         cdef Py_ssize_t size = end - start
         cdef Py_ssize_t slot
         cdef const char *text
@@ -96,15 +102,20 @@ cdef class Index:
         self._count += len(shard)
 
     cpdef object pop(self, bytes key):
+        """Remove a key and return its value, or None."""
         value = self._shard(key).pop(key, None)
         self._drop(key)
         self._count -= value is not None
         return value
 
     cpdef Py_ssize_t shards(self):
+        """Return the number of dictionaries."""
         return PyTuple_GET_SIZE(self._shards)
 
     cpdef list values(self, Py_ssize_t shard):
+        """Return the values of one dictionary. Raises IndexError for an invalid number.
+
+        A key stays in its dictionary, so iterating over them finds each lasting entry once although others change."""
         if not 0 <= shard < PyTuple_GET_SIZE(self._shards):
             raise IndexError("no such shard")
         return list((<dict> self._shards[shard]).values())

@@ -1,4 +1,7 @@
-"""Compiled twin of header.py."""
+"""Finds the fields of a datagram's body: ``<src>:<seq>:<chan>|<payload>``. Source: BCCN, WIRE FORMAT.
+
+Nothing is copied, and no byte outside the argument is read. What src and channel may be made of is checked elsewhere.
+"""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -11,12 +14,15 @@ cdef inline const char *_find(const char *start, char byte, const char *end) noe
 
 @cython.final
 cdef class Header:
-    """Where the fields of the last parsed datagram are."""
+    """Where the fields of the last parsed datagram are: src is ``raw[src:src_end]``, the channel ``raw[chan:bar]``, and
+    the payload begins behind ``bar``. ``seq_valid`` tells whether ``seq`` is a number of 64 bits in decimal digits."""
 
     cpdef bytes src_of(self, bytes raw):
+        """Return the src of the parsed datagram."""
         return raw[self.src : self.src_end]
 
     cpdef bint parse(self, bytes raw, Py_ssize_t at) noexcept:
+        """Find the fields of the body that begins at ``at``; False unless there are just three before the bar."""
         cdef const char *text = PyBytes_AS_STRING(raw)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(raw)
         cdef const char *bar

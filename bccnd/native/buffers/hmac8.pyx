@@ -1,7 +1,7 @@
-"""Compiled twin of hmac8.py.
+"""HMAC-SHA-256 truncated to 8 bytes, under one key. Source: RFC 2104; BCCN, "HMAC".
 
-The SHA256_* calls are deprecated in OpenSSL 3, but their states are copied by a memcpy; see docs/architecture.md for
-what EVP costs.
+The two hash states that depend only on the key are computed once. The SHA256_* calls are deprecated in OpenSSL 3,
+but their states are copied by a memcpy; see docs/architecture.md for what EVP costs.
 """
 
 cimport cython

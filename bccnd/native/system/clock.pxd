@@ -1,11 +1,4 @@
-cdef extern from "<time.h>" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    enum:
-        CLOCK_MONOTONIC
-        CLOCK_REALTIME
-    int clock_gettime(int clock, timespec *now)
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
 
 cdef inline double monotonic() noexcept:

@@ -1,4 +1,4 @@
-"""The two clocks of the hot path; compiled modules read them without Python objects (clock.pxd)."""
+"""The clocks of the standard library; compiled modules read them without Python objects (clock.pxd)."""
 
 from time import monotonic, time_ns
 

@@ -1,4 +1,4 @@
-"""Compiled twin of poller.py."""
+"""epoll(7), with the descriptors that are ready kept here instead of returned."""
 
 import os
 
@@ -6,6 +6,7 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, errno
 from libc.math cimport ceil
+from posix.unistd cimport close as c_close
 
 cdef extern from "<sys/epoll.h>" nogil:
     enum:
@@ -24,8 +25,6 @@ cdef extern from "Python.h":
         PyThreadState *next
     PyThreadState *PyThreadState_Get()
 
-cdef extern from "<unistd.h>" nogil:
-    int c_close "close"(int fd)
 
 cdef _failed():
     raise OSError(errno, os.strerror(errno))
@@ -46,6 +45,7 @@ cdef class Poller:
             c_close(self._epoll)
 
     cpdef register(self, int fd, unsigned int events):
+        """Raises OSError, as do `modify` and `unregister`."""
         cdef epoll_event event
         event.events, event.data.fd = events, fd
         if epoll_ctl(self._epoll, EPOLL_CTL_ADD, fd, &event):
@@ -58,6 +58,7 @@ cdef class Poller:
             _failed()
 
     cpdef unregister(self, int fd):
+        """Forget a descriptor; its events of the last `wait` become 0."""
         cdef epoll_event event
         cdef int number
         if epoll_ctl(self._epoll, EPOLL_CTL_DEL, fd, &event):
@@ -67,6 +68,10 @@ cdef class Poller:
                 self._events[number].events = 0
 
     cpdef int wait(self, double seconds) except -1:
+        """Wait until a descriptor is ready, a signal arrives or the seconds have passed (negative: never).
+
+        Returns how many descriptors are ready.
+        """
         # Rounded up, so that the last part of a millisecond is not spent in waits of no time.
         cdef int milliseconds = <int> ceil(seconds * 1000) if seconds >= 0 else -1
         cdef PyThreadState *thread = PyThreadState_Get()
@@ -85,11 +90,13 @@ cdef class Poller:
         return self._count
 
     cpdef int fd(self, int number) except -1:
+        """Return one of the ready descriptors, from 0."""
         if not 0 <= number < self._count:
             raise IndexError(number)
         return self._events[number].data.fd
 
     cpdef unsigned int events(self, int number) except? 0:
+        """Return the events of a ready descriptor."""
         if not 0 <= number < self._count:
             raise IndexError(number)
         return self._events[number].events

@@ -1,9 +1,6 @@
 from bccnd.native.buffers.reused_bytes cimport ReusedBytes
-
-cdef extern from "<time.h>" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
+from posix.time cimport timespec
+from posix.uio cimport iovec
 
 cdef extern from "<sys/socket.h>" nogil:
     enum:
@@ -12,9 +9,6 @@ cdef extern from "<sys/socket.h>" nogil:
     ctypedef unsigned int socklen_t
     struct sockaddr:
         pass
-    struct iovec:
-        void *iov_base
-        size_t iov_len
     struct msghdr:
         void *msg_name
         socklen_t msg_namelen
@@ -41,11 +35,11 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef class Receiver:
     cdef int _fd
     cdef Py_ssize_t _size
-    cdef char *_data
-    cdef void *_headers
-    cdef void *_iovecs
-    cdef char *_control
+    # everything below, in one place
     cdef bytearray _buffer
+    cdef mmsghdr *_headers
+    cdef char *_control
+    cdef char *_data
     # headers that the last batch has used
     cdef int _used
     # the last batch, if it was one datagram
@@ -53,7 +47,6 @@ cdef class Receiver:
     cdef ReusedBytes _spare
     cdef readonly object names
 
-    cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size)
     cpdef list receive(self)
     cpdef long long stamp_ns(self, Py_ssize_t number=*) except -1
 

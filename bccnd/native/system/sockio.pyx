@@ -1,4 +1,7 @@
-"""Compiled twin of sockio.py."""
+"""Receives and sends packets, many with one system call (recvmmsg, sendmmsg).
+
+No call blocks. Buffers are allocated once; received datagrams are copies.
+"""
 
 import os
 
@@ -12,48 +15,52 @@ from libc.string cimport memcpy, memset
 
 from bccnd.native.buffers.reused_bytes cimport references
 
-BATCH = 64
 cdef enum:
+    # datagrams per system call: with 64 the cost of the call is negligible
     COUNT = 64
+    # bytes for control data: a header (16 bytes on 64 bit) and struct timespec
     CONTROL = 64
+BATCH = COUNT
 
 
 cdef class Receiver:
-    """recvmmsg(2) on one non-blocking socket."""
+    """recvmmsg(2) on one non-blocking socket.
+
+    ``names`` holds the senders of the last batch, ``name_size`` bytes of sockaddr each. Each datagram gets the kernel's
+    timestamp, if the socket has SO_TIMESTAMPNS.
+    """
 
     def __init__(self, int fd, Py_ssize_t largest, Py_ssize_t name_size):
+        # one byte more than the ceiling, to detect longer ones
         cdef Py_ssize_t size = largest + 1
-        cdef Py_ssize_t headers = COUNT * sizeof(mmsghdr)
-        cdef Py_ssize_t iovecs = COUNT * sizeof(iovec)
-        # one buffer for everything, never resized, so that addresses stay valid
-        self._buffer = bytearray(headers + iovecs + COUNT * (CONTROL + size))
-        self._headers = PyByteArray_AS_STRING(self._buffer)
-        self._iovecs = <char *> self._headers + headers
-        self._control = <char *> self._iovecs + iovecs
-        self._data = self._control + COUNT * CONTROL
-        room = bytearray(COUNT * name_size)
-        self.names = memoryview(room)
-        self._lay_out(fd, size, PyByteArray_AS_STRING(room), name_size)
-
-    cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size):
-        """Set up the headers, which may have been used before."""
         cdef Py_ssize_t i
-        cdef mmsghdr *header
-        cdef iovec *vector
+        cdef iovec *vectors
+        cdef msghdr *header
+        cdef char *names
+        room = bytearray(COUNT * name_size)
+        names = PyByteArray_AS_STRING(room)
+        # one buffer, never resized, so that addresses stay valid
+        self._buffer = bytearray(COUNT * (<Py_ssize_t> (sizeof(mmsghdr) + sizeof(iovec)) + CONTROL + size))
+        self._headers = <mmsghdr *> PyByteArray_AS_STRING(self._buffer)
+        vectors = <iovec *> (self._headers + COUNT)
+        self._control = <char *> (vectors + COUNT)
+        self._data = self._control + COUNT * CONTROL
+        for i in range(COUNT):
+            header = &self._headers[i].msg_hdr
+            vectors[i].iov_base, vectors[i].iov_len = self._data + i * size, <size_t> size
+            header.msg_name, header.msg_namelen = names + i * name_size, <socklen_t> name_size
+            header.msg_iov, header.msg_iovlen = vectors + i, 1
+            header.msg_control = self._control + i * CONTROL
+        self.names = memoryview(room)
         self._fd = fd
         self._spare = ReusedBytes()
         self._size = size
-        for i in range(COUNT):
-            header, vector = <mmsghdr *> self._headers + i, <iovec *> self._iovecs + i
-            vector.iov_base, vector.iov_len = self._data + i * size, <size_t> size
-            header.msg_hdr.msg_name, header.msg_hdr.msg_namelen = names + i * name_size, <socklen_t> name_size
-            header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen = vector, 1
-            header.msg_hdr.msg_flags = 0
-            header.msg_hdr.msg_control, header.msg_hdr.msg_controllen = self._control + i * CONTROL, 0
         self._used = COUNT
 
     cpdef list receive(self):
-        cdef mmsghdr *headers = <mmsghdr *> self._headers
+        """Return the available datagrams, at most BATCH; ``names`` and `stamp_ns` then refer to this batch. Raises
+        OSError, or BlockingIOError if there are none."""
+        cdef mmsghdr *headers = self._headers
         cdef Py_ssize_t i
         cdef int count
         cdef list datagrams
@@ -86,23 +93,25 @@ cdef class Receiver:
         return datagrams
 
     cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:
+        """Return the kernel's timestamp of a datagram of the batch (wall clock), or 0."""
         cdef timespec stamp
         if not 0 <= number < self._used:
             raise IndexError(number)
-        if not (<mmsghdr *> self._headers)[number].msg_hdr.msg_controllen:
+        if not self._headers[number].msg_hdr.msg_controllen:
             return 0
         memcpy(&stamp, CMSG_DATA(<cmsghdr *> (self._control + number * CONTROL)), sizeof(timespec))
         return <long long> stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec
 
 
 cdef class Sender:
-    """Sends packets to clients."""
+    """Sends packets to connected, non-blocking sockets: one, or a list that is prepared once for many sockets."""
 
     def __init__(self):
         self._buffer = bytearray()
         self._packets = []
 
     cpdef load(self, list packets):
+        """Set the packets for `send`."""
         cdef Py_ssize_t count = len(packets)
         cdef Py_ssize_t i
         cdef bytes packet
@@ -122,6 +131,7 @@ cdef class Sender:
         self._packets = packets
 
     cpdef Py_ssize_t send(self, int fd):
+        """Send the loaded packets; return how many were sent before the first failure."""
         cdef Py_ssize_t count = len(self._packets)
         cdef Py_ssize_t sent = 0
         cdef int now
@@ -135,19 +145,21 @@ cdef class Sender:
         return sent
 
     cpdef int send_one(self, int fd, bytes packet) noexcept:
+        """Send a packet; return 0 or the errno."""
         if c_send(fd, PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet), MSG_DONTWAIT | MSG_NOSIGNAL) < 0:
             return errno
         return 0
 
 
 cdef class BroadcastSender:
-    """Sends datagrams to one address."""
+    """Sends datagrams to one address, ``packed`` as the kernel takes it (sockaddr)."""
 
-    def __init__(self, sock, to, bytes packed not None):
-        self._fd = sock.fileno()
+    def __init__(self, int fd, bytes packed not None):
+        self._fd = fd
         self._packed = packed
 
     cpdef int broadcast(self, bytes datagram) noexcept:
+        """Send a datagram; return 0 or the errno."""
         if c_sendto(
             self._fd, PyBytes_AS_STRING(datagram), <size_t> PyBytes_GET_SIZE(datagram), MSG_DONTWAIT | MSG_NOSIGNAL,
             <const sockaddr *> PyBytes_AS_STRING(self._packed), <socklen_t> PyBytes_GET_SIZE(self._packed)
@@ -157,14 +169,17 @@ cdef class BroadcastSender:
 
 
 cdef class PacketReceiver:
-    """Receives packets from clients."""
+    """Receives packets from clients, one at a time."""
 
     def __init__(self, Py_ssize_t largest):
+        # one byte more than the ceiling, to detect longer ones
         self._buffer = bytearray(largest + 1)
         self._data = PyByteArray_AS_STRING(self._buffer)
         self._room = largest + 1
 
     cpdef Py_ssize_t receive(self, int fd) except -2:
+        """Receive the next packet of a client and return its size: 0 for an empty one and at the end, -1 if there is
+        none. Raises OSError."""
         cdef ssize_t size = c_recv(fd, self._data, <size_t> self._room, MSG_DONTWAIT)
         if size < 0:
             if errno == EAGAIN:
@@ -173,6 +188,7 @@ cdef class PacketReceiver:
         return size
 
     cpdef bytes packet(self, Py_ssize_t size):
+        """Return the first ``size`` bytes of the last packet."""
         if not 0 <= size <= self._room:
             raise IndexError("outside the buffer")
         return PyBytes_FromStringAndSize(self._data, size)

@@ -50,13 +50,13 @@ def forwarded(hub: Hub, segment: Segment, count: int) -> LatencyHistogram:
     return histogram
 
 
-class AgedReceiver(Receiver):
+class AgedReceiver(Receiver):  # type: ignore[misc]
     """Makes the first datagrams of a batch older by ``ages`` (seconds); the others keep the kernel's timestamp."""
 
     ages: Sequence[int] = ()
 
     def stamp_ns(self, number: int = 0) -> int:
-        stamp = super().stamp_ns(number)
+        stamp: int = super().stamp_ns(number)
         return stamp - self.ages[number] * 1_000_000_000 if stamp and number < len(self.ages) else stamp
 
 

@@ -3,68 +3,39 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.native.twins import BEYOND, each, examples
-
-RAW = st.binary(max_size=600)
-PLACE = st.one_of(st.integers(-3, 603), st.sampled_from(BEYOND))
+from bccnd.native.buffers.reused_bytes import ReusedBytes
+from tests.core.material import examples
 
 
-@each("reused_bytes")
-@given(head=RAW, raw=RAW, start=PLACE)
+@given(messages=st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=500), st.integers(0, 9), st.booleans())))
 @examples(400)
-def test_joined_bytes_are_those_of_a_slice_or_an_error(reused_bytes: Any, head: bytes, raw: bytes, start: int) -> None:
-    spare = reused_bytes.ReusedBytes()
-    for _ in range(2):
-        if 0 <= start <= len(raw):
-            found, wanted = spare.join(head, raw, start), head + raw[start:]
-            assert (type(found), found, hash(found)) == (bytes, wanted, hash(wanted))
-        else:
-            with pytest.raises(IndexError):
-                spare.join(head, raw, start)
-
-
-@each("reused_bytes")
-@given(messages=st.lists(st.tuples(st.binary(max_size=500), st.booleans())))
-@examples(400)
-def test_bytes_in_use_keep_their_content_and_hash(reused_bytes: Any, messages: list[tuple[bytes, bool]]) -> None:
-    spare = reused_bytes.ReusedBytes()
-    kept: dict[bytes, int] = {}
-    for number, (message, keeps) in enumerate(messages):
-        joined = spare.join(b"MSG ", message, 0)
-        assert (joined, hash(joined)) == (b"MSG " + message, hash(b"MSG " + message))
+def test_results_are_equal_to_new_bytes_and_unchanged_while_in_use(
+    messages: list[tuple[bytes, bytes, int, bool]],
+) -> None:
+    reused = ReusedBytes()
+    kept: list[tuple[bytes, bytes]] = []
+    for head, raw, start, keeps in messages:
+        if start > len(raw):
+            continue
+        joined, wanted = reused.join(head, raw, start), head + raw[start:]
+        assert (type(joined), joined, hash(joined)) == (bytes, wanted, hash(wanted))
         if keeps:
-            kept[joined] = number
+            kept.append((joined, wanted))
         del joined
-    last = {b"MSG " + message: number for number, (message, keeps) in enumerate(messages) if keeps}
-    assert kept == last
+    assert [joined for joined, _ in kept] == [wanted for _, wanted in kept]
 
 
-@each("reused_bytes")
-def test_large_parts_are_joined_whole(reused_bytes: Any) -> None:
-    spare = reused_bytes.ReusedBytes()
-    for size in (0, 1, 2, 478, 479, 480, 1500, 65_536, 400_000):
-        raw = bytes(range(256)) * (size // 256 + 2)
-        assert spare.join(raw[:size], raw, 3) == raw[:size] + raw[3:]
-        assert spare.join(b"", raw[:size], size) == b""
-        assert spare.join(b"", raw[:size], 0) == raw[:size]
-
-
-@each("reused_bytes")
-def test_no_references_are_kept(reused_bytes: Any) -> None:
-    spare = reused_bytes.ReusedBytes()
-    head, raw = bytes(range(20)), bytes(range(100, 200))
-    before = sys.getrefcount(head), sys.getrefcount(raw)
-    for _ in range(100):
-        spare.join(head, raw, 5)
-        with pytest.raises(IndexError):
-            spare.join(head, raw, 101)
-    assert (sys.getrefcount(head), sys.getrefcount(raw)) == before
-    joined = spare.join(head, raw, 5)
-    del spare
-    assert sys.getrefcount(joined) == 2
+def test_large_bytes_are_joined_whole_and_a_start_outside_is_refused() -> None:
+    reused = ReusedBytes()
+    for size in (0, 478, 479, 480, 400_000):
+        raw = bytes(size)
+        assert reused.join(b"", raw, 0) == raw
+        assert reused.join(raw, raw, size) == raw
+        for start in (-sys.maxsize - 1, -1, size + 1, sys.maxsize):
+            with pytest.raises(IndexError):
+                reused.join(b"x", raw, start)

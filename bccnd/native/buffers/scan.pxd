@@ -1,1 +1,0 @@
-cpdef Py_ssize_t find(bytes raw, int byte, Py_ssize_t start) noexcept
