@@ -1,4 +1,4 @@
-"""The simulation: some fleets on both builds, exact replay, and the places of the faults that it has to find."""
+"""The simulation: some fleets, exact replay, and the places of the faults that it has to find."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conftest import COMPILED, origin
 from tests.support import PATIENCE, ROOT, cannot_here
 from tools.changed_package import missing
 from tools.namespaces import namespaces_permitted
@@ -20,19 +19,15 @@ from tools.simulate import interposer, known_faults, units
 LIMIT = 900.0
 pytestmark = pytest.mark.timeout(LIMIT + 60)
 
-_PLAIN = {} if origin(COMPILED[0]).endswith(".so") else {"BCCND_PURE": "1"}
-
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run fleets, on the build that is tested."""
+    """Run fleets."""
     if not namespaces_permitted():
         cannot_here("a fleet takes a network namespace of its own")
     if not units.has_room():
         cannot_here("not root, and net.core.rmem_max is small: fleets need room in receive buffers")
     command = [sys.executable, "-m", "tools.simulate", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **_PLAIN}, capture_output=True, text=True, timeout=LIMIT, check=False
-    )
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
 
 
 def test_fleets_keep_all_invariants() -> None:

@@ -38,8 +38,6 @@ def package_of(arguments: Sequence[str]) -> Path:
         name = after if before == "--fault" else before.removeprefix("--fault=")
         if (before == "--fault" or before.startswith("--fault=")) and name in known_faults.FAULTS:
             return known_faults.build(known_faults.FAULTS[name])
-    if os.environ.get("BCCND_PURE", "0") not in ("", "0"):
-        return known_faults.plain_copy()
     return interposer.ROOT
 
 

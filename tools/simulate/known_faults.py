@@ -6,8 +6,6 @@ come back today.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -130,11 +128,6 @@ _ALL: Final = (
         "child_waited_for",
         "an event of a child that was replaced in this round waits for the end of its successor",
         ("native/system/poller.pyx", "self._events[number].events = 0", "pass"),
-        (
-            "native/system/poller.py",
-            "        self._ready = [(ready, 0 if ready == fd else events) for ready, events in self._ready]\n",
-            "",
-        ),
         ("net/process_supervisor.py", "status = _reap(self._pid)", "status = os.waitpid(self._pid, 0)[1]"),
     ),
     _fault(
@@ -187,30 +180,6 @@ _ALL: Final = (
 FAULTS: Final = {one.name: one for one in _ALL}
 
 
-def _folder(name: str) -> Path:
-    return interposer.ROOT / "build" / "simulate" / name
-
-
-def plain_copy() -> Path:
-    """Return a folder with a copy of the package that is not compiled. Another process may be using it."""
-    source, folder = interposer.ROOT / "bccnd", _folder("plain")
-    copy = folder / "bccnd"
-    copy.mkdir(parents=True, exist_ok=True)
-    built = (".so", ".pyc")
-    wanted = {path.relative_to(source) for path in source.rglob("*") if path.is_file() and path.suffix not in built}
-    for name in wanted:
-        content = (source / name).read_bytes()
-        if not (copy / name).exists() or (copy / name).read_bytes() != content:
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-                file.write(content)
-            os.replace(file.name, copy / name)
-    for path in copy.rglob("*"):
-        if path.suffix not in ("", ".pyc") and path.relative_to(copy) not in wanted:
-            path.unlink(missing_ok=True)
-    return folder
-
-
 def build(fault: KnownFault) -> Path:
     """Return a folder with the package in which a fault is back."""
-    return changed_package.build(_folder(fault.name), fault.changes)
+    return changed_package.build(interposer.ROOT / "build" / "simulate" / fault.name, fault.changes)
