@@ -57,7 +57,7 @@ _ALL: Final = (
         "the record of a client that has gone stays in frozen memory, through a cycle",
         (
             "handover/descriptor_store.py",
-            "        self.grown, self.failed = _ignore, _ignore_error\n        fd, self.fd",
+            "        self.grown = self.failed = _ignore\n        fd, self.fd",
             "        fd, self.fd",
         ),
     ),
