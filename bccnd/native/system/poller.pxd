@@ -17,6 +17,7 @@ cdef class Poller:
     cdef int _count
     cdef epoll_event[MOST] _events
 
+    cdef _control(self, int operation, int fd, unsigned int events)
     cpdef register(self, int fd, unsigned int events)
     cpdef modify(self, int fd, unsigned int events)
     cpdef unregister(self, int fd)

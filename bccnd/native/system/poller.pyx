@@ -44,25 +44,23 @@ cdef class Poller:
         if self._epoll > 0:
             c_close(self._epoll)
 
-    cpdef register(self, int fd, unsigned int events):
-        """Raises OSError, as do `modify` and `unregister`."""
+    cdef _control(self, int operation, int fd, unsigned int events):
         cdef epoll_event event
         event.events, event.data.fd = events, fd
-        if epoll_ctl(self._epoll, EPOLL_CTL_ADD, fd, &event):
+        if epoll_ctl(self._epoll, operation, fd, &event):
             _failed()
 
+    cpdef register(self, int fd, unsigned int events):
+        """Raises OSError, as do `modify` and `unregister`."""
+        self._control(EPOLL_CTL_ADD, fd, events)
+
     cpdef modify(self, int fd, unsigned int events):
-        cdef epoll_event event
-        event.events, event.data.fd = events, fd
-        if epoll_ctl(self._epoll, EPOLL_CTL_MOD, fd, &event):
-            _failed()
+        self._control(EPOLL_CTL_MOD, fd, events)
 
     cpdef unregister(self, int fd):
         """Forget a descriptor; its events of the last `wait` become 0."""
-        cdef epoll_event event
         cdef int number
-        if epoll_ctl(self._epoll, EPOLL_CTL_DEL, fd, &event):
-            _failed()
+        self._control(EPOLL_CTL_DEL, fd, 0)
         for number in range(self._count):
             if self._events[number].data.fd == fd:
                 self._events[number].events = 0
