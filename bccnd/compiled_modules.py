@@ -30,6 +30,7 @@ COMPILED: Final = (
     "bccnd.core.tracking.local_identities",
     "bccnd.core.tracking.source",
     "bccnd.core.tracking.dedup",
+    "bccnd.core.tracking.tracker_image",
     "bccnd.core.wire.frames",
     "bccnd.core.receiving.ingress",
     "bccnd.core.trust.integrity",

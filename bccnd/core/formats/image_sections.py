@@ -66,6 +66,8 @@ def _unpack_column(kind: str, count: int, data: bytes) -> Sequence[Any]:
     sizes = array("I")
     start = count * sizes.itemsize
     sizes.frombytes(data[:start])
+    if len(data) == start:
+        return [b""] * count
     return [data[low:high] for low, high in pairwise(accumulate(sizes, initial=start))]
 
 

@@ -2,7 +2,7 @@ cimport cython
 from bccnd.core.observing.counters cimport NamedCounts
 from bccnd.core.tracking.local_identities cimport LocalIdentities
 from bccnd.core.tracking.sender_counts cimport SenderTable
-from bccnd.core.tracking.source cimport Source
+from bccnd.core.tracking.source cimport Source, set_window
 from bccnd.core.tracking.source_table cimport SourceTable
 
 cdef int ACCEPTED
@@ -30,6 +30,7 @@ cdef class TrackerTable:
     cdef double _expire
     cdef Py_ssize_t _max
 
+    cpdef resume(self, Source source, double now)
     cpdef Source get(self, bytes src)
     @cython.locals(source=Source)
     cpdef int judge(self, bytes src, unsigned long long seq, double now, bint from_link=*) except -100

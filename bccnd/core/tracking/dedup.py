@@ -29,7 +29,7 @@ from bccnd.core.tracking.loss_by_source import LossBySource
 from bccnd.core.tracking.recent_restarts import RecentRestarts
 from bccnd.core.tracking.reported_loss import ReportedLoss
 from bccnd.core.tracking.sender_counts import NO_SENDER, SenderTable
-from bccnd.core.tracking.source import Source
+from bccnd.core.tracking.source import Source, set_window
 from bccnd.core.tracking.source_table import SourceTable
 from bccnd.core.wire.bccn1 import UNKNOWN_SRC
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
@@ -261,7 +261,7 @@ class TrackerTable:
             self._lose(source, gone)
         source.last += step
         absent = (source.absent << step | passed) & self._mask
-        source.set_window(absent, (missing | ((1 << fresh) - 1) << 1) & self._mask)
+        set_window(source, absent, (missing | ((1 << fresh) - 1) << 1) & self._mask)
         if fresh:
             self.missing += fresh
             last: int = source.last
@@ -293,7 +293,7 @@ class TrackerTable:
                 late = True
         if late:
             source.sender.late += 1
-        source.set_window(absent, missing)
+        set_window(source, absent, missing)
 
     def _new_epoch(self, source: Source, seq: int) -> None:
         self._lose_missing(source)
@@ -339,7 +339,7 @@ class TrackerTable:
             return
         late = missing & ((1 << (high - low + 1)) - 1) << back
         if late:
-            source.set_window(source.absent, missing ^ late)
+            set_window(source, source.absent, missing ^ late)
             self._lose(source, late.bit_count())
 
     def _evict(self) -> None:

@@ -20,10 +20,11 @@ cdef class Source:
     cdef public float interval
     cdef public unsigned int epoch
     cdef public unsigned char state
-    cdef public bint tracked
+    cdef public unsigned char tracked
     cdef public Window window
     cdef public SenderCounts sender
     cdef public Source older
     cdef public Source newer
 
-    cpdef set_window(self, object absent, object missing)
+
+cpdef set_window(Source source, object absent, object missing)

@@ -62,12 +62,14 @@ class Source:
         """Those of them that are neither lost nor before the first seq."""
         return 0 if self.window is None else self.window.missing
 
-    def set_window(self, absent: int, missing: int) -> None:
-        """Set which seqs were not seen."""
-        if not absent:
-            self.window = None
-        elif self.window is None:
-            self.window = Window(absent, missing)
-        else:
-            self.window.absent = absent
-            self.window.missing = missing
+
+def set_window(source: Source, absent: int, missing: int) -> None:
+    """Set which seqs were not seen."""
+    # Not a method, for which each source would have a pointer to a table of methods.
+    if not absent:
+        source.window = None
+    elif source.window is None:
+        source.window = Window(absent, missing)
+    else:
+        source.window.absent = absent
+        source.window.missing = missing

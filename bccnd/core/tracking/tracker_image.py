@@ -15,7 +15,7 @@ from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.tracking.liveness import Death, Liveness
 from bccnd.core.tracking.recent_restarts import Restart
 from bccnd.core.tracking.reported_loss import Closed
-from bccnd.core.tracking.source import ALIVE, SILENT, UNWATCHED, Source
+from bccnd.core.tracking.source import ALIVE, SILENT, UNWATCHED, Source, set_window
 
 #: sources in one section
 CHUNK: Final = 4096
@@ -115,5 +115,5 @@ def _resume_sources(trackers: TrackerTable, rows: Iterable[tuple[Any, ...]], now
         source.gap = gap
         source.interval = interval
         if absent:
-            source.set_window(int.from_bytes(absent, "little"), int.from_bytes(missing, "little"))
+            set_window(source, int.from_bytes(absent, "little"), int.from_bytes(missing, "little"))
         trackers.resume(source, now)
