@@ -1,6 +1,6 @@
 /* Stands between a simulated daemon and the C library: virtual clocks, calls that fail, and a kill at any of them.
  *
- * Loaded by LD_PRELOAD, so that compiled and plain modules, Python and the product's own C all see the same time. A
+ * Loaded by LD_PRELOAD, so that compiled modules, Python and the product's own C all see the same time. A
  * call counts as an effect while a host is stepped (`armed`). At a kill the calls that follow have no effect any more,
  * until the step ends: what the daemon still computes is lost, as with SIGKILL. What it would have sent to clients then
  * stays in its queues, so that these show what has been lost.
