@@ -21,7 +21,6 @@ COMPILED: Final = (
     "bccnd.native.buffers.hmac8",
     "bccnd.native.system.poller",
     "bccnd.native.system.sockio",
-    "bccnd.native.buffers.reused_bytes",
     "bccnd.core.sending.fanout_groups",
     "bccnd.core.trust.integrity_algorithms",
     "bccnd.core.observing.counters",

@@ -44,20 +44,6 @@ class Trick:
 
 TRICKS: Final = {
     "noise": Trick("nothing is undone"),
-    "reused_bytes": Trick(
-        "the bytes of a lone datagram and its frame use the memory of those before (`native/buffers/reused_bytes`)",
-        (
-            Change(
-                "bccnd/native/buffers/reused_bytes.pyx",
-                "if size > ROOM or references(<PyObject *> self._spare) != 1:",
-                "if True:",
-            ),
-        ),
-    ),
-    "single": Trick(
-        "a lone datagram comes in the list of the one before (`Receiver._single`)",
-        (Change("bccnd/native/system/sockio.pyx", "if count == 1 and self._single is not None and", "if False and"),),
-    ),
     "message_path": Trick(
         "the functions that each message runs lie together in the library (`message_path.ld`)",
         (Change("setup.py", 'extra_link_args=[f"-Wl,-T,{LINKER_SCRIPT}"]', "extra_link_args=[]"),),

@@ -8,7 +8,6 @@ from bccnd.core.matching.receivers cimport Receivers
 from bccnd.core.matching.routes cimport Route, RouteTables
 from bccnd.native.buffers.header cimport Header
 from bccnd.native.buffers.dict_by_slice cimport Index
-from bccnd.native.buffers.reused_bytes cimport ReusedBytes
 
 cdef Receivers NO_RECEIVERS
 cdef int ACCEPTED
@@ -36,7 +35,6 @@ cdef class Ingress:
     cdef object _on_report
     cdef object _on_conflict
     cdef object _on_bug
-    cdef ReusedBytes _frames
     cdef Header _header
     cdef Route _route
     cdef dict _relayed

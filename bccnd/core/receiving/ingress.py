@@ -35,7 +35,6 @@ from bccnd.core.wire.verdicts import (
 )
 from bccnd.errors import BadDatagram
 from bccnd.native.buffers.header import Header
-from bccnd.native.buffers.reused_bytes import ReusedBytes
 
 #: head of the frame in which datagrams from segments go to links
 FORWARDED: Final = forwarded(0, b"")
@@ -88,7 +87,6 @@ class Ingress:
         self._on_report = on_report
         self._on_conflict = on_conflict
         self._on_bug = on_bug
-        self._frames = ReusedBytes()
         self._header = Header()
         #: the route of the last parsed datagram
         self._route = NO_ROUTE
@@ -131,7 +129,7 @@ class Ingress:
                     route = self._route
                     route.carried += 1
                     if route.plain.all:
-                        deliveries.put(route.plain, self._frames.join(route.frame_head, raw, header.bar + 1))
+                        deliveries.put(route.plain, route.frame_head + raw[header.bar + 1 :])
                     if route.special:
                         verdict = self._deliver_special(deliveries, verdict, raw, peers, number, now, received_ns)
                     if links.all:

@@ -1,1 +1,1 @@
-"""Primitives on bytes, without a copy: search, HMAC, a dictionary by slice, memory that is reused."""
+"""Primitives on bytes, without a copy: HMAC, the header of a datagram, a dictionary by slice, counters."""

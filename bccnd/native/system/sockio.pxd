@@ -1,4 +1,3 @@
-from bccnd.native.buffers.reused_bytes cimport ReusedBytes
 from posix.time cimport timespec
 from posix.uio cimport iovec
 
@@ -42,9 +41,6 @@ cdef class Receiver:
     cdef char *_data
     # headers that the last batch has used
     cdef int _used
-    # the last batch, if it was one datagram
-    cdef list _single
-    cdef ReusedBytes _spare
     cdef readonly object names
 
     cpdef list receive(self)

@@ -7,13 +7,10 @@ import os
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
 from libc.errno cimport EAGAIN, errno
 from libc.string cimport memcpy, memset
-
-from bccnd.native.buffers.reused_bytes cimport references
 
 cdef enum:
     # datagrams per system call: with 64 the cost of the call is negligible
@@ -53,7 +50,6 @@ cdef class Receiver:
             header.msg_control = self._control + i * CONTROL
         self.names = memoryview(room)
         self._fd = fd
-        self._spare = ReusedBytes()
         self._size = size
         self._used = COUNT
 
@@ -65,7 +61,6 @@ cdef class Receiver:
         cdef int count
         cdef list datagrams
         cdef bytes one
-        cdef PyObject *before
         # The kernel has changed those of the last batch.
         for i in range(self._used):
             headers[i].msg_hdr.msg_controllen = CONTROL
@@ -73,23 +68,11 @@ cdef class Receiver:
         if count < 0:
             raise OSError(errno, os.strerror(errno))
         self._used = count
-        if count == 1 and self._single is not None and references(<PyObject *> self._single) == 1:
-            # The list of the last batch has no other reference, so it is used again; and so is the memory of its
-            # datagram, once that is removed from it.
-            before = PyList_GET_ITEM(self._single, 0)
-            Py_INCREF(None)
-            PyList_SET_ITEM(self._single, 0, None)
-            Py_DECREF(<object> before)
-            one = self._spare.copy(self._data, headers[0].msg_len)
-            Py_INCREF(one)
-            PyList_SET_ITEM(self._single, 0, one)
-            return self._single
         datagrams = PyList_New(count)
         for i in range(count):
             one = PyBytes_FromStringAndSize(self._data + i * self._size, headers[i].msg_len)
             Py_INCREF(one)
             PyList_SET_ITEM(datagrams, i, one)
-        self._single = datagrams if count == 1 else None
         return datagrams
 
     cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:
