@@ -26,6 +26,8 @@ from tests.isolation import Isolation
 _PATIENCE: Final = 10.0
 #: of the command of a process that a run of the pipeline leaves on purpose, once on each machine
 _LASTING: Final = "java_class_archive.py"
+#: to what libraries keep a descriptor once a test has made them open it
+_KEPT_BY_LIBRARIES: Final = ("/dev/urandom", "/dev/random")
 _FAILED: Final = pytest.StashKey[bool]()
 
 
@@ -138,11 +140,13 @@ def _pids(things: Iterable[Thing]) -> set[int]:
 
 
 def _descriptors() -> Iterator[Thing]:
-    """Those of this process, without the standard ones, which pytest changes."""
+    """Those of this process, without the standard ones, which pytest changes, and those that libraries keep."""
     for name in os.listdir("/proc/self/fd"):
         if len(name) > 1 or name > "2":
             with suppress(OSError):  # it was that of the listing
-                yield Thing("descriptor", name, os.readlink(f"/proc/self/fd/{name}"))
+                target = os.readlink(f"/proc/self/fd/{name}")
+                if target not in _KEPT_BY_LIBRARIES:
+                    yield Thing("descriptor", name, target)
 
 
 def _goes_on(item: pytest.Item, following: pytest.Item | None) -> bool:
