@@ -60,9 +60,10 @@ def read_image(fd: int) -> Iterator[Section]:
     """Check an image, note that it was read, and return its sections. Raises BadImage before the first one."""
     try:
         data = os.pread(fd, os.fstat(fd).st_size, 0)
-        os.pwrite(fd, b"\0", len(data))
     except OSError as error:
         raise BadImage(error.strerror) from error
+    with contextlib.suppress(OSError):  # no memory for the note
+        os.pwrite(fd, b"\0", len(data))
     if len(data) < _HEAD.size:
         raise BadImage("it is incomplete")
     magic, checksum, size = _HEAD.unpack_from(data)
@@ -80,5 +81,6 @@ def read_image(fd: int) -> Iterator[Section]:
 
 def take_back_reading(fd: int) -> None:
     """Take back the note of the last reading: a start has failed, but not with the image."""
-    with contextlib.suppress(OSError):
-        os.ftruncate(fd, os.fstat(fd).st_size - 1)
+    head, size = os.pread(fd, _HEAD.size, 0), os.fstat(fd).st_size
+    if len(head) == _HEAD.size and size > _HEAD.size + _HEAD.unpack(head)[2]:
+        os.ftruncate(fd, size - 1)

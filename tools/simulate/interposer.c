@@ -324,10 +324,11 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t at) { return pwrite6
 
 int ftruncate64(int fd, off64_t size)
 {
+    struct stat file;
     REAL(ftruncate64);
     if (is_dead())
         return 0;
-    return fails(FAIL_FILE) ? -1 : real(fd, size);
+    return !fstat(fd, &file) && size > file.st_size && fails(FAIL_FILE) ? -1 : real(fd, size);
 }
 
 int ftruncate(int fd, off_t size) { return ftruncate64(fd, size); }
