@@ -85,7 +85,7 @@ $(READY): $(RECORDER)
 	@touch $@
 
 # The library of the compiled modules: see setup.py.
-SOURCES := setup.py $(wildcard $(foreach folder,bccnd bccnd/* bccnd/*/*,$(addprefix $(folder)/*,.ld .py .pxd .pyx)))
+SOURCES := setup.py $(wildcard $(foreach folder,bccnd bccnd/* bccnd/*/*,$(addprefix $(folder)/*,.py .pxd .pyx)))
 $(BUILT): $(CORE) $(SOURCES)
 	@packaging/need.sh $(BUILD_PACKAGES)
 	@echo 'compiling the hot path (one to three minutes)'

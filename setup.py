@@ -26,12 +26,9 @@ from typing import Any, Final
 from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
-from setuptools.errors import LinkError
 
-# Each call from outside the modules touches one line of memory less without a linkage table. Each function is a
-# section, so that the linker can put those together that a message runs.
-OPTIONS: Final = ["-O2", "-fno-plt", "-ffunction-sections", "-Wno-deprecated-declarations"]
-LINKER_SCRIPT: Final = "bccnd/message_path.ld"
+# Each call from outside the modules touches one line of memory less without a linkage table.
+OPTIONS: Final = ["-O2", "-fno-plt", "-Wno-deprecated-declarations"]
 
 # `@cython.final` in a .pxd spares each call of a cpdef method two lines of memory: its type is not looked at first.
 DIRECTIVES: Final = {
@@ -129,12 +126,7 @@ class BuildLibrary(build_ext):
                 return [made for each in pool.map(lambda one: compile_one(one, **options), sources) for made in each]
 
         compiler.compile = compile_each
-        compiler.force = True  # links again where only the linker script has changed
-        try:
-            super().build_extension(ext)
-        except LinkError:  # not every linker knows such scripts
-            ext.extra_link_args = []
-            super().build_extension(ext)
+        super().build_extension(ext)
 
 
 class BuildPackage(build_py):
@@ -160,9 +152,8 @@ def library() -> Extension:
         listed["LIBRARY"].replace("/", "."),
         [source(name) for name in listed["COMPILED"]],
         libraries=["crypto"],
-        depends=[__file__, LINKER_SCRIPT],
+        depends=[__file__],
         extra_compile_args=[*OPTIONS, *symbols],
-        extra_link_args=[f"-Wl,-T,{LINKER_SCRIPT}"],
     )
 
 

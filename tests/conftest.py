@@ -58,7 +58,7 @@ def stale(root: Path = _ROOT) -> list[str]:
     if library.is_file():
         age = library.stat().st_mtime_ns
         made_of = [(root / name.replace(".", "/")).with_suffix(suffix) for name in COMPILED for suffix in SOURCES]
-        sources = {root / "setup.py", *folder.glob("*.ld"), *folder.glob("native/*/*.pxd")}
+        sources = {root / "setup.py", *folder.glob("native/*/*.pxd")}
         sources |= {path for path in made_of if path.exists()}
         younger = [one for one in sources if one.stat().st_mtime_ns > age]
         wrong += [f"{LIBRARY} is older than {one.relative_to(root)}" for one in younger]

@@ -32,7 +32,7 @@ class Housekeeping:
         self._loop.every(seconds, partial(_run, task))
 
     def order_memory(self) -> None:
-        """Order the memory after the start, and collect cyclic garbage from now on."""
+        """Give back what only the start has needed, and collect cyclic garbage from now on."""
         # An automatic collection would walk all trackers in the midst of traffic. The hot path makes no cycles, so
         # what is new is collected once a minute. What the start has made stays, but for a few hundred objects.
         gc.disable()
@@ -42,11 +42,11 @@ class Housekeeping:
         self.every(GC_INTERVAL, _collect_garbage)
 
     def tidy_memory(self) -> None:
-        """Order the memory, a step in a round of the loop."""
+        """Give back freed memory, a step in a round of the loop."""
         steps = memory_pages.tidy()
 
         def take_step() -> None:
-            if next(steps, None) is not None:
+            if next(steps, self) is not self:
                 self._loop.later(TIDY_INTERVAL, take_step)
 
         take_step()

@@ -1,9 +1,4 @@
-"""Orders the daemon's memory after the start: gives back what only the start has needed, and joins what stays.
-
-What stays lies in many small pages, and a message out of silence touches some hundred of them, each of which the
-processor has to look up. Only pages that are nearly full are joined, so that this takes next to no memory.
-docs/architecture.md has what both save.
-"""
+"""Gives back the memory that only the start has needed; docs/architecture.md has how much that is."""
 
 from __future__ import annotations
 
@@ -14,15 +9,8 @@ from mmap import PAGESIZE
 from typing import Final, NamedTuple
 
 _MADV_DONTNEED: Final = 4
-_MADV_COLLAPSE: Final = 25
-#: bytes of a large page on x86-64 and ARM
-_LARGE: Final = 2 << 20
-#: of a large page, the bytes that are in use at least
-_USED: Final = _LARGE * 7 // 8
 #: mappings looked at in one step
 _MAPPINGS: Final = 32
-#: what the machine's operator has decided about large pages: ``always``, ``madvise`` or ``[never]``
-_POLICY: Final = "/sys/kernel/mm/transparent_hugepage/enabled"
 #: flags of a page in /proc/self/pagemap, in the highest of its 8 bytes
 _PRESENT: Final = 0x80
 _SWAPPED: Final = 0x40
@@ -41,41 +29,20 @@ class _Mapping(NamedTuple):
     inode: int
 
 
-def tidy() -> Iterator[int]:
-    """Release freed memory and pages of program files, and join the rest to large pages.
+def tidy() -> Iterator[None]:
+    """Release freed memory and pages of program files.
 
-    Yields between steps, which take up to some milliseconds, the bytes that the last one has joined. Pages that are
-    still needed are read again from their file. What the kernel or the C library does not support does not happen, nor
-    do large pages where the operator has switched them off.
+    Yields between steps, which take up to some milliseconds. Pages that are still needed are read again from their
+    file. What the kernel or the C library does not support does not happen.
     """
     trim = getattr(_libc, "malloc_trim", None)
     if trim is not None:
         trim(0)
-    yield 0
-    mappings = list(_mappings())
-    for number, mapping in enumerate(mappings):
+    for number, mapping in enumerate(_mappings()):
         if number % _MAPPINGS == 0:
-            yield 0
+            yield
         if mapping.rights in ("r-xp", "r--p") and mapping.inode and _is_as_in_file(mapping):
             _libc.madvise(mapping.start, mapping.end - mapping.start, _MADV_DONTNEED)
-    if not _large_pages_permitted():
-        return
-    for mapping in mappings:
-        if mapping.rights == "rw-p" and not mapping.inode:
-            for start in range(-(-mapping.start // _LARGE) * _LARGE, mapping.end - _LARGE + 1, _LARGE):
-                if _resident(start, _LARGE) >= _USED:
-                    yield 0 if _libc.madvise(start, _LARGE, _MADV_COLLAPSE) else _LARGE
-
-
-def _large_pages_permitted() -> bool:
-    with suppress(OSError), open(_POLICY, encoding="ascii") as policy:
-        return "[never]" not in policy.read()
-    return False
-
-
-def _resident(start: int, size: int) -> int:
-    """Return how many bytes of an area are in memory."""
-    return sum(flags & _PRESENT > 0 for flags in _page_flags(start, size)) * PAGESIZE
 
 
 def _is_as_in_file(mapping: _Mapping) -> bool:

@@ -36,10 +36,10 @@ def test_a_task_that_fails_is_logged_and_run_again(loop: Loop, caplog: pytest.Lo
 def test_memory_is_tidied_a_step_at_a_time(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
 
-    def tidy() -> Iterator[int]:
+    def tidy() -> Iterator[None]:
         for number in range(3):
             steps.append(number)
-            yield 0
+            yield
 
     monkeypatch.setattr(memory_pages, "tidy", tidy)
     Housekeeping(loop).tidy_memory()

@@ -3,9 +3,6 @@
 Counts the instructions of the real daemon with valgrind's callgrind, and the lines of 64 bytes of code in which they
 lie: after a pause each of those is fetched anew, which is most of what such a message costs. The kernel's part is not
 counted. SHA-256 has more instructions here than on a processor with instructions for it.
-
-``--order bccnd/message_path.ld`` writes the linker script by which the functions that each of these messages runs lie
-together in the library of compiled modules; the pages that a message touches are then a third.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,26 +34,15 @@ COUNTED: Final = (
     "__pyx_f_5bccnd_3bus_8incoming_14segment_reader_13SegmentReader_on_events",
     "__pyx_f_5bccnd_3bus_8incoming_13packet_reader_12ClientEvents_on_events",
 )
-#: calls them and is never left, and what else it calls
-LOOP: Final = (
-    "__pyx_f_5bccnd_3net_4loop_4Loop_run",
-    "__pyx_f_5bccnd_6native_6system_6poller_6Poller_events",
-    "__pyx_f_5bccnd_6native_6system_6poller_6Poller_fd",
-)
 #: a datagram from another host, the same for clients in batch mode, and a local publish with its returned broadcast
 CASES: Final = ("datagram", "batch", "publish")
 #: bytes of a line of the processor's cache
 LINE: Final = 64
 
-#: first lines of the linker script
-HEAD: Final = """/* The functions that each message runs, together in the library: fewer pages to look up.
-   Written by: python -m tools.bench.stages --order bccnd/message_path.ld */
-"""
-
 #: stage by the name of a function, the first pattern that is found
 STAGES: Final = (
     ("wait", r"3net_4loop|poller|epoll"),
-    ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg|reused_bytes"),
+    ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg"),
     ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
     ("parse, judge", r"receiving_7ingress|buffers_6header|memchr|tracking_5dedup|tracking_12source_table|count(er)?s"),
     ("look up", r"dict_by_slice|matching_6routes"),
@@ -105,15 +90,6 @@ def by_stage(costs: Sequence[tuple[str, int, int]]) -> dict[str, Cost]:
         instructions[stage] += cost / COUNT
         lines[stage].add(address // LINE)
     return {name: Cost(instructions[name], len(lines[name])) for name, _ in STAGES}
-
-
-def linker_script(cases: Sequence[Sequence[tuple[str, int, int]]]) -> str:
-    """Put the compiled functions of messages together: those of the first case, then what others have besides."""
-    # After a dot comes what the compiler has made of a function; after a quote, how deep callgrind has seen it.
-    names = [sorted({re.split(r"[.' ]", function)[0] for function, _, _ in costs}) for costs in cases]
-    order = [name for name in dict.fromkeys(chain(LOOP, *names)) if name.startswith(("__pyx_", "__Pyx_"))]
-    sections = "".join(f"    *(.text.{name} .text.{name}.*)\n" for name in order)
-    return f"{HEAD}SECTIONS {{\n  .text.message : {{\n{sections}  }}\n}} INSERT BEFORE .text;\n"
 
 
 def control(pid: int, on: bool) -> None:
@@ -169,15 +145,12 @@ def measure(folder: Path, case: str, clients: int) -> list[tuple[str, int, int]]
 
 @click.command()
 @click.option("--clients", type=int, default=1, help="Clients that get each message.")
-@click.option("--order", type=click.Path(path_type=Path), help="Write the linker script of the functions to this file.")
-def main(clients: int, order: Path | None) -> None:
+def main(clients: int) -> None:
     """Count what a message costs by stage when nothing else is going on (two minutes; needs valgrind)."""
     if shutil.which("valgrind") is None:
         raise click.ClickException("there is no valgrind: apt-get install valgrind")
     with tempfile.TemporaryDirectory(prefix="bccnd-stages-") as name:
         costs_of = {case: measure(Path(name) / case, case, clients) for case in CASES}
-    if order is not None:
-        order.write_text(linker_script(list(costs_of.values())))
     found = {case: by_stage(costs) for case, costs in costs_of.items()}
     print("| stage |" + "".join(f" {case} | lines |" for case in CASES) + "\n| --- |" + " ---: | ---: |" * len(CASES))
     for stage, _ in STAGES:

@@ -44,10 +44,6 @@ class Trick:
 
 TRICKS: Final = {
     "noise": Trick("nothing is undone"),
-    "message_path": Trick(
-        "the functions that each message runs lie together in the library (`message_path.ld`)",
-        (Change("setup.py", 'extra_link_args=[f"-Wl,-T,{LINKER_SCRIPT}"]', "extra_link_args=[]"),),
-    ),
     "give_back": Trick(
         "memory that only the start needs is given back (`daemon/memory_pages.py`)",
         (
@@ -56,10 +52,6 @@ TRICKS: Final = {
                 "bccnd/daemon/memory_pages.py", "mapping.end - mapping.start, _MADV_DONTNEED)", "0, _MADV_DONTNEED)"
             ),
         ),
-    ),
-    "large_pages": Trick(
-        "memory is joined to large pages (`daemon/memory_pages.py`)",
-        (Change("bccnd/daemon/memory_pages.py", "if not _large_pages_permitted():", "if True:"),),
     ),
 }
 
