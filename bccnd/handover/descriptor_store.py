@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 from bccnd import log
 from bccnd.core.formats.image_sections import Section
 from bccnd.errors import StartError
-from bccnd.handover.image import BadImage, ImageWriter, read_image, take_back_reading, write_image
+from bccnd.handover.image import BadImage, ImageWriter, read_image, take_back_reading, write_all, write_image
 
 #: a connection and its record, by the client's number
 _CLIENT: Final = "client-"
@@ -138,11 +138,8 @@ class ClientRecord:
 
     def _write(self, data: bytes) -> None:
         """Write behind the end: all, or nothing that a reader would see. Raises OSError."""
-        written = 0
         try:
-            # If room ends in the middle, only the next attempt reports it.
-            while written < len(data):
-                written += os.pwrite(self.fd, data[written:] if written else data, self._end + written)
+            write_all(self.fd, data, self._end)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self.fd, self._end)

@@ -27,6 +27,13 @@ class BadImage(Exception):
     """The image is damaged, incomplete, or of a format that is too far away."""
 
 
+def write_all(fd: int, data: bytes, at: int) -> None:
+    """Write all of ``data``: if room ends in the middle, only the next attempt reports it. Raises OSError."""
+    written = 0
+    while written < len(data):
+        written += os.pwrite(fd, data[written:] if written else data, at + written)
+
+
 class ImageWriter:
     """Writes an image into an empty file, which can be read once `finish` has returned. Raises OSError."""
 
@@ -39,9 +46,7 @@ class ImageWriter:
     def add(self, section: Section) -> None:
         data = pack_section(section)
         self._sum = zlib.crc32(data, self._sum)
-        written = 0
-        while written < len(data):
-            written += os.pwrite(self._fd, data[written:] if written else data, self._end + written)
+        write_all(self._fd, data, self._end)
         self._end += len(data)
 
     def finish(self) -> None:
