@@ -37,13 +37,14 @@ def image(data: bytes) -> object:
     with _file() as fd:
         pieces = data.split(b"\n")
         write_image(fd, [Section("pieces", {"count": len(pieces)}, {"piece": (BYTES, pieces)})])
+        size = os.fstat(fd).st_size  # before it is read, which leaves a note behind it
         found = _read(fd)
         assert isinstance(found, list)
         assert found[0].fields["count"] == len(pieces)
         assert found[0].column("piece", b"", 0) == pieces
-        size = os.fstat(fd).st_size
         place = int.from_bytes(data[:2], "little") % size
-        os.pwrite(fd, bytes([os.pread(fd, 1, place)[0] ^ (data[2:3] or b"\1")[0] or 1]), place)
+        os.pwrite(fd, bytes([os.pread(fd, 1, place)[0] ^ (data[2] if data[2:3].strip(b"\0") else 1)]), place)
+        assert isinstance(_read(fd), str)
     return outcome if isinstance(outcome, str) else len(outcome), size
 
 
