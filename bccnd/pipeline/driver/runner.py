@@ -1,0 +1,61 @@
+"""What runs the tasks of a run, and how tasks and their errors are handed over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from bccnd.errors import PipelineError
+
+#: the reason of an error that is over when the journal is listed again
+CHANGED = "changed"
+
+
+class Runner(Protocol):
+    """Runs tasks, each a text of JSON: in this process or on a cluster."""
+
+    #: how many tasks run side by side
+    tasks: int
+
+    def run(self, tasks: Sequence[str]) -> list[str]:
+        """Return what `run_task` returns for each task, in their order. Raises PipelineError."""
+
+
+def run_task(text: str) -> str:
+    """Run a task, here. Raises PipelineError."""
+    from bccnd.pipeline.inputs import verification_task
+
+    task = json.loads(text)
+    if task.get("task") == verification_task.KIND:
+        return verification_task.run(task)
+    from bccnd.pipeline import units
+
+    return units.run_task(text)
+
+
+def gone(path: str) -> PipelineError:
+    """The error for a file that retention took while it was read."""
+    return PipelineError(CHANGED, f"{path} was removed while it was read", "run it again")
+
+
+def run_enclosed(text: str) -> str:
+    """Run a task, and enclose what comes of it: errors cross the border of a process with their reason."""
+    try:
+        return json.dumps({"result": run_task(text)})
+    except FileNotFoundError as error:
+        return json.dumps({"error": [CHANGED, *_texts(gone(str(error.filename or error)))]})
+    except PipelineError as error:
+        return json.dumps({"error": [error.reason, *_texts(error)]})
+
+
+def _texts(error: PipelineError) -> tuple[str, str]:
+    return error.detail, error.remedy
+
+
+def opened(text: str) -> str:
+    """What `run_enclosed` has enclosed. Raises PipelineError."""
+    enclosed: dict[str, Any] = json.loads(text)
+    if "error" in enclosed:
+        raise PipelineError(*enclosed["error"])
+    return str(enclosed["result"])
