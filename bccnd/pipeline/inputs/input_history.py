@@ -56,6 +56,8 @@ class Session(NamedTuple):
     tap_gaps: int = 0
     version: str = ""
     cause: str | None = None
+    first_rec_no: int | None = None
+    last_rec_no: int | None = None
 
 
 #: the types of its fields, under the names of the columns of sessions

@@ -35,8 +35,8 @@ MARGIN: Final = datetime.timedelta(minutes=10)
 _READERS: Final = 8
 #: other names of a type of Arrow
 _SAME: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-#: the column that a journal without payloads may leave out
-_OPTIONAL: Final = journal_schema.PAYLOAD
+#: columns that a journal may leave out
+_OPTIONAL: Final = (journal_schema.PAYLOAD, journal_schema.SHARE, "first_rec_no", "last_rec_no")
 #: the reason of an error that is over when the journal is listed again, and how often that is tried
 CHANGED: Final = "changed"
 _TRIES: Final = 5
@@ -175,7 +175,7 @@ def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) 
     schema = file.schema_arrow
     for column in columns:
         index = schema.get_field_index(column.name)
-        if index < 0 and column.name == _OPTIONAL:
+        if index < 0 and column.name in _OPTIONAL:
             continue
         if index < 0:
             raise foreign(f"{where}/{path}", f"it has no column {column.name}")

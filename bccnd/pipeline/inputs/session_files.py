@@ -65,7 +65,7 @@ def _read(root: Root, paths: Iterable[str]) -> dict[str, list[Session] | Pipelin
     columns = journal_schema.SESSIONS
 
     def rows(file: pq.ParquetFile) -> list[Session]:
-        return read_sessions(file.read(columns=columns.names).cast(columns))
+        return read_sessions(journal_schema.conform(file.read(), columns))
 
     return look_into(root, paths, columns, rows)
 

@@ -24,7 +24,8 @@ from pyspark.sql.types import StructType
 from bccnd.journal import file_names, reader, schema
 from bccnd.journal.capture_file import is_stream
 from bccnd.journal.capture_import import CaptureSet, CaptureSettings
-from bccnd.journal.reader import Wanted
+from bccnd.pipeline.source import journal_reader
+from bccnd.pipeline.source.journal_reader import Wanted
 from bccnd.pipeline.source.options import bad_option
 
 #: filter -> the expression for a column and a value
@@ -84,14 +85,14 @@ class BatchReader(spark.DataSourceReader):
             raise bad_option(f"{self._path} has captures, but the option host is missing", "name their host")
         if paths:
             return [Partition(None, captures=tuple(paths))]
-        listed = reader.find(reader.open_place(self._path), self._wanted)
+        listed = journal_reader.find(reader.open_place(self._path), self._wanted)
         return [Partition(file.name, file.end) for file in listed]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Partition)  # noqa: S101 - as planned above
         place, file, wanted = reader.open_place(self._path), partition.file, self._wanted.expression
         if file is not None:
-            for batch in reader.rows(place, file, file.first, partition.end, self._schema.names, wanted):
+            for batch in journal_reader.rows(place, file, file.first, partition.end, self._schema.names, wanted):
                 yield batch.cast(self._schema)
         elif self._captures is not None:
             for table in CaptureSet(partition.captures, self._captures).tables():

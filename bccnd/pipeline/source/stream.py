@@ -25,7 +25,8 @@ from pyspark.sql.types import StructType
 
 from bccnd.core.formats.tap_record import JOURNAL_GAP
 from bccnd.journal import file_names, reader, schema
-from bccnd.journal.reader import FoundFile, Wanted
+from bccnd.pipeline.source import journal_reader
+from bccnd.pipeline.source.journal_reader import FoundFile, Wanted
 
 #: host -> journal -> number of the next record
 Offsets = dict[str, dict[str, int]]
@@ -130,7 +131,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         if place[0].get_file_info(place[1]).type == pafs.FileType.File:
             raise reader.no_journal(self._path, "it is a file, but only the folder of a journal can be followed")
         grouped: dict[str, dict[str, list[FoundFile]]] = defaultdict(lambda: defaultdict(list))
-        for file in reader.find(place, Wanted()):
+        for file in journal_reader.find(place, Wanted()):
             grouped[file.name.host][file.name.journal_id].append(file)
         return grouped
 
@@ -162,11 +163,11 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         assert isinstance(partition, Piece)  # noqa: S101 - what was planned above
         place, file, names = reader.open_place(self._path), partition.file, self._schema.names
         if not partition.gap:
-            for batch in reader.rows(place, file, partition.first, partition.end, names):
+            for batch in journal_reader.rows(place, file, partition.first, partition.end, names):
                 yield batch.cast(self._schema)
             return
         ts = datetime.datetime.now(datetime.UTC)
-        for batch in reader.rows(place, file, file.first, file.first + 1, ["ts"]) if file.day else ():
+        for batch in journal_reader.rows(place, file, file.first, file.first + 1, ["ts"]) if file.day else ():
             ts = batch.column(0)[0].as_py()
         row = {"host": file.host, "journal_id": file.journal_id, "rec_no": partition.first, "ts": ts}
         gap = pa.RecordBatch.from_pylist([{**row, "verdict": JOURNAL_GAP}], schema=schema.OBS)
@@ -175,7 +176,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
 
 @lru_cache(MAX_COUNTED)
 def _count_rows(path: str, file: FoundFile) -> int:
-    return reader.count_rows(reader.open_place(path), file.name)
+    return journal_reader.count_rows(reader.open_place(path), file.name)
 
 
 def _tidy(ends: dict[str, int], present: Container[str]) -> dict[str, int]:

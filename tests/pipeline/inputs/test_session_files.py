@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
+from bccnd.journal.session_files import write_sessions
+from bccnd.journal.sessions import Session as Stretch
 from bccnd.pipeline.inputs import session_files
 from bccnd.pipeline.inputs.journal_files import Journal
 from bccnd.pipeline.inputs.session_files import open_journal
-from bccnd.recorder.convert import replace_sessions
-from bccnd.recorder.sessions import Head
-from bccnd.recorder.sessions import Session as Stretch
 from tests.pipeline.journals import put, rows
 
 HERE = pafs.LocalFileSystem()
@@ -23,7 +22,7 @@ HERE = pafs.LocalFileSystem()
 
 def recorded(journal: Path, *spans: tuple[int, int]) -> None:
     """The recorder writes its sessions."""
-    replace_sessions(HERE, str(journal), Head("h1", "j1", 1, "1"), [Stretch(*span, cause="start") for span in spans])
+    write_sessions(HERE, str(journal), "h1", "j1", "1", [Stretch(*span, cause="start") for span in spans])
 
 
 def opened(journal: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> list[tuple[int, int]]:

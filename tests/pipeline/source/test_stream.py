@@ -18,8 +18,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
-from bccnd.journal.reader import FoundFile
 from bccnd.pipeline.source.bccn import OBS, BccnSource
+from bccnd.pipeline.source.journal_reader import FoundFile
 from bccnd.pipeline.source.stream import MAX_GONE, Offsets, StreamReader, cut
 from tests.pipeline.journals import T, put, rows
 from tests.support import examples
