@@ -17,6 +17,9 @@ class Runner(Protocol):
 
     #: how many tasks run side by side
     tasks: int
+    #: for DuckDB in each task
+    threads: int
+    memory_mb: int
 
     def run(self, tasks: Sequence[str]) -> list[str]:
         """Return what `run_task` returns for each task, in their order. Raises PipelineError."""

@@ -127,7 +127,8 @@ def _in_sessions(
     """What of a hole each session has: the clock of a host can be set between two of them."""
     # By numbers, since the clock can have been set back.
     numbered = sorted(
-        ((session.first_rec_no, session) for session in sessions if session.first_rec_no is not None), key=lambda pair: pair[0]
+        ((session.first_rec_no, session) for session in sessions if session.first_rec_no is not None),
+        key=lambda pair: pair[0],
     )
     for start, session in numbered:
         last = session.last_rec_no
@@ -164,7 +165,11 @@ def covered(
     left = [session for session in sessions if session.host not in aside]
     for journal, spans in gaps.items():
         for low, high in spans:
-            left = [part for session in left for part in (_without(session, low, high) if session.journal == journal else [session])]
+            left = [
+                part
+                for session in left
+                for part in (_without(session, low, high) if session.journal == journal else [session])
+            ]
     return left
 
 

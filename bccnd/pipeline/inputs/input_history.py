@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from bccnd.journal.file_names import DAY, day_of
+from bccnd.journal.file_names import DAY, day_of, read_path
 from bccnd.pipeline.inputs.journal_listing import ListedFile
 from bccnd.pipeline.inputs.sessions import Session, in_time
 from bccnd.pipeline.inputs.verification import JournalFile
@@ -24,7 +24,7 @@ from bccnd.pipeline.inputs.verification import JournalFile
 MARGIN: Final = 600_000_000
 #: seconds behind the newest day after which a day is final
 FINAL_AFTER: Final = 7 * 86_400.0
-#: a file that the tables of a day were made of, with the correction of its times
+#: a file that the tables of a day were made of (`JournalFile`), and its times by the corrected clock
 COLUMNS: Final = pa.schema(
     [
         ("path", pa.string()),
@@ -37,26 +37,18 @@ COLUMNS: Final = pa.schema(
         ("tag", pa.string()),
         ("has_share", pa.bool_()),
         ("has_payload", pa.bool_()),
-        ("offset_us", pa.int64()),
+        ("from_us", pa.int64()),
+        ("to_us", pa.int64()),
     ]
 )
 
 
 class Used(NamedTuple):
-    """A file as a day's tables were made of it; ``offset_us`` was subtracted from its times."""
+    """A file as the tables of a day were made of it, and the times of its first and last row by the corrected clock."""
 
     listed: ListedFile
-    low_us: int
-    high_us: int
-    offset_us: int
-
-    @property
-    def span(self) -> tuple[int, int]:
-        return self.low_us - self.offset_us, self.high_us - self.offset_us
-
-
-def used(file: JournalFile, offset_us: int) -> Used:
-    return Used(file.listed, file.low_us, file.high_us, offset_us)
+    from_us: int
+    to_us: int
 
 
 def days_between(low_us: int, high_us: int, margin_us: int = 0) -> set[str]:
@@ -66,6 +58,11 @@ def days_between(low_us: int, high_us: int, margin_us: int = 0) -> set[str]:
 
 def day_before(day: str) -> str:
     return (datetime.date.fromisoformat(day) - datetime.timedelta(days=1)).isoformat()
+
+
+def end_of_day(day: str) -> int:
+    """The midnight with which a day ends, in microseconds since 1970."""
+    return (datetime.date.fromisoformat(day) - datetime.date(1969, 12, 31)).days * DAY
 
 
 def first_open_day(days: Collection[str], final_after: float, now: float) -> str:
@@ -104,27 +101,29 @@ def _by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Sessi
     return by_journal
 
 
-def changed(before: Iterable[Session], after: Iterable[Session], offset: Callable[[Session], int]) -> set[str]:
-    """The days in which receivers were recording in only one of two sets of sessions; ``offset`` is what their clock is
-    ahead."""
+def changed(before: Iterable[Session], after: Iterable[Session], shift: Callable[[Session, int], int]) -> set[str]:
+    """The days in which receivers were recording in only one of two sets of sessions; ``shift`` is by how much the
+    clock of a session was ahead at a time."""
     old, new = ({session[:3]: session for session in sessions} for sessions in (before, after))
     days: set[str] = set()
     for key in old.keys() | new.keys():
         session = new.get(key) or old[key]
         low, high = sorted(sessions[key].end_us if key in sessions else session.start_us for sessions in (old, new))
         if low != high or key not in old or key not in new:
-            ahead = offset(session)
-            days |= days_between(low - ahead, high - ahead, MARGIN)
+            ends = [time - shift(session, time) for time in (low, high)]
+            days |= days_between(min(ends), max(ends), MARGIN)
     return days
 
 
 @dataclass
 class Due:
-    """``days`` have to be computed; ``left`` as well, but records of them are gone; ``late`` are files whose records
-    are of final days that do not have them. ``made_of`` are the files of each day that was looked at, by path."""
+    """``days`` have to be computed; ``left`` as well, but records of them are gone, and so they are ``fixed``, as final
+    days are; ``late`` are files whose records are of final days that do not have them. ``made_of`` are the files of each
+    day, by path."""
 
     days: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
+    fixed: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     made_of: dict[str, dict[str, Used]] = field(default_factory=dict)
 
@@ -145,32 +144,43 @@ def find_due(
     due = Due()
     days_with_rows: set[str] = set()
     for file in files:
-        own = days_between(*file.span)
+        own = days_between(*file[1:])
         days_with_rows |= own
-        for day in days_between(*file.span, MARGIN):
+        for day in days_between(*file[1:], MARGIN):
             due.made_of.setdefault(day, {})[file.listed.path] = file
         if all(day < first_open and file.listed.path not in recorded(day) for day in own):
             due.late.add(file.listed.path)
     for day in sorted(days_with_rows | {*recorded_days} | {*asked}):
         if day < first_open and day not in asked:
+            due.fixed.add(day)
             continue
         before, now = recorded(day), due.made_of.setdefault(day, {})
         new = any(before.get(path) != file for path, file in now.items())
         withdrawn = any(path in listed and path not in now for path in before)
+        is_complete = all(path in listed for path in before) and (now or withdrawn)
+        if not is_complete:
+            due.fixed.add(day)
         if new or withdrawn or day in asked or (now and day in changed_days):
-            is_complete = all(path in listed for path in before) and (now or withdrawn)
             (due.days if is_complete else due.left).add(day)
     return due
 
 
-def to_table(day: str, files: Iterable[JournalFile], made_of: Mapping[str, Used]) -> pa.Table:
-    """Rows of `COLUMNS` for a day."""
+def to_table(files: Mapping[str, JournalFile], made_of: Mapping[str, Used]) -> pa.Table:
+    """Rows of `COLUMNS`: the files (by path) that a day was made of."""
     rows = [
-        {
-            **{name: getattr(file, name) for name in COLUMNS.names[:-1]},
-            "offset_us": made_of[file.path].offset_us,
-        }
-        for file in files
-        if file.path in made_of
+        {**files[path]._asdict(), "from_us": use.from_us, "to_us": use.to_us} for path, use in sorted(made_of.items())
     ]
     return pa.Table.from_pylist(rows, COLUMNS)
+
+
+def from_table(table: pa.Table) -> list[tuple[JournalFile, Used]]:
+    """The files that a day was made of."""
+    found = []
+    for row in table.to_pylist():
+        name = read_path(row["path"])
+        if name is not None:
+            from_us, to_us = row.pop("from_us"), row.pop("to_us")
+            parts = {"host": name.host, "journal_id": name.journal_id, "day": name.day, "first_rec": name.first}
+            file = JournalFile(**{**row, **parts, "segments": tuple(row["segments"])})
+            found.append((file, Used(file.listed, from_us, to_us)))
+    return found

@@ -10,6 +10,7 @@ from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.pipeline.inputs import coverage, sessions
 from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
+from bccnd.pipeline.inputs.input_history import end_of_day
 from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays, ListedFile, Listing, list_records, list_sessions
 from bccnd.pipeline.inputs.sessions import Session
 from bccnd.pipeline.inputs.verification import JournalFile
@@ -55,9 +56,7 @@ def read_journal(
         if lost:
             _leave_out(listing, found, lost)
         found.listed = {file.path for file in listing.files}
-        found.damaged += [
-            _damaged(root, file, "its name is not that of a recorder's file") for file in listing.unknown
-        ]
+        found.damaged += [_damaged(root, file, "its name is not that of a recorder's file") for file in listing.unknown]
         found.damaged += [
             DamagedFile(f"{file_names.OBS}/host={host}", 0, 0, "", f"{host} is left out: {why}", host)
             for host, why in listing.unreadable.items()
@@ -69,7 +68,7 @@ def read_journal(
 def _leave_out(listing: Listing, found: Journal, lost: Mapping[str, str]) -> None:
     days = ((file, file_names.read_path(file.path)) for file in listing.files)
     listing.files = [file for file, name in days if name is not None and name.day > lost.get(name.host, "")]
-    firsts = {host: Session(host, "", file_names.end_of_day(day), 0) for host, day in lost.items()}
+    firsts = {host: Session(host, "", end_of_day(day), 0) for host, day in lost.items()}
     found.sessions = [
         part
         for session in found.sessions
@@ -86,14 +85,14 @@ def _check_files(
     known_damaged: Iterable[DamagedFile],
 ) -> None:
     """Verify what is not known, and find what is missing."""
-    remembered = {
-        ListedFile(*file[:4]): file
-        for file in known_damaged
-        if file.journal_id and not file.why.startswith(UNKNOWN_CLOCK)
-    }
+    remembered = {ListedFile(*file[:4]): file for file in known_damaged if file.journal_id}
     usable_files = [known[file] for file in listed if file in known]
-    damaged = [remembered[file] for file in listed if file in remembered and file not in known]
     new = [file for file in listed if file not in known and file not in remembered]
+    if new:
+        # They may tell what the time was.
+        remembered = {file: row for file, row in remembered.items() if not row.why.startswith(UNKNOWN_CLOCK)}
+        new = [file for file in listed if file not in known and file not in remembered]
+    damaged = [remembered[file] for file in listed if file in remembered and file not in known]
     for file, seen in zip(new, verify(new), strict=True):
         if isinstance(seen, JournalFile):
             usable_files.append(seen)
@@ -131,9 +130,9 @@ def _damaged(root: Root, file: ListedFile, why: str) -> DamagedFile:
     return DamagedFile(*file, f"{root.at(file.path)} is left out: {why}", *parts)
 
 
-def unknown_clock(file: JournalFile, why: str = "") -> DamagedFile:
+def unknown_clock(root: Root, file: JournalFile, why: str) -> DamagedFile:
     """A file that is left out because nothing tells how far its clock is off."""
-    text = f"{UNKNOWN_CLOCK}: {file.path}" if not why else f"{UNKNOWN_CLOCK}: {file.path}: {why}"
+    text = f"{UNKNOWN_CLOCK}: {root.at(file.path)} is left out: {why.removeprefix(f'{UNKNOWN_CLOCK}: ')}"
     return DamagedFile(*file.listed, text, *file.journal, file.first_rec)
 
 

@@ -45,9 +45,7 @@ class Session(NamedTuple):
 
 
 #: the columns of sessions, by the fields of `Session`
-COLUMNS: Final = pa.schema(
-    [journal_schema.SESSIONS.field(name.replace("_us", "_ts")) for name in Session._fields]
-)
+COLUMNS: Final = pa.schema([journal_schema.SESSIONS.field(name.replace("_us", "_ts")) for name in Session._fields])
 _NUMBERS: Final = pa.schema(
     [pa.field(field.name, pa.int64()) if pa.types.is_timestamp(field.type) else field for field in COLUMNS]
 )
@@ -100,7 +98,9 @@ def _read_file(root: Root, path: str) -> list[Session]:
     return sessions
 
 
-def settled(before: Found, after: Mapping[str, ListedFile], changed: Found) -> tuple[list[Session], dict[ListedFile, str]]:
+def settled(
+    before: Found, after: Mapping[str, ListedFile], changed: Found
+) -> tuple[list[Session], dict[ListedFile, str]]:
     """The sessions that were read ``before`` files were listed, without what retention took meanwhile; and the files
     that cannot be used, with the reason. ``after`` are all files of sessions by then, ``changed`` those with another
     content."""

@@ -161,7 +161,9 @@ def _ends(parquet: pq.ParquetFile, column: str) -> tuple[Any, Any]:
     index = parquet.schema_arrow.get_field_index(column)
     groups = [parquet.metadata.row_group(number).column(index).statistics for number in range(parquet.num_row_groups)]
     # Statistics of long texts can be cut; those of a journal's names are not.
-    if all(group is not None and group.has_min_max and group.has_null_count and not group.null_count for group in groups):
+    if all(
+        group is not None and group.has_min_max and group.has_null_count and not group.null_count for group in groups
+    ):
         return min(group.min for group in groups), max(group.max for group in groups)
     values = parquet.read([column])[column]
     if values.null_count:

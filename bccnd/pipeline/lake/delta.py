@@ -149,7 +149,7 @@ class Lake:
         return {file.day for file in self.files(table)}
 
     def load(self, table: str, columns: pa.Schema, days: Collection[str] | None = None) -> pa.Table:
-        """The rows of a table in the last build, or of these days, with ``day`` as a string behind these columns."""
+        """The rows of a table in the last build, or of these days, with these columns (see `parquet.load`)."""
         paths = [file.path for file in self.files(table) if days is None or file.day in days]
         with _explained(self.root.where):
             return parquet.load(self.root, table, paths, columns)

@@ -17,7 +17,6 @@ from bccnd.pipeline.lake.place import Root
 
 #: the column by which tables are divided, and the prefix of its folders
 DAY: Final = "day"
-_DAY_FIELD: Final = pa.field(DAY, pa.string())
 #: files read side by side: waiting for a disk or a store, not computing
 _THREADS: Final = 8
 
@@ -48,20 +47,22 @@ def write(root: Root, table: str, name: str, rows: pa.Table, day: str = "") -> F
 
 
 def load(root: Root, table: str, paths: Iterable[str], columns: pa.Schema) -> pa.Table:
-    """The rows of files with these columns, and ``day`` as a string behind them. A column that a file does not have is
-    null."""
+    """The rows of files with these columns. A column that a file does not have is null; ``day``, where files do not
+    have it, is that of their folder."""
 
     def read(path: str) -> pa.Table:
         place = f"{root.path}/{table}/{path}"
         with pq.ParquetFile(place, filesystem=root.filesystem) as file:
             names = [name for name in columns.names if name in file.schema_arrow.names]
             rows = file.read(columns=names)
+        missing = {DAY: pa.scalar(day_of(path))}
         arrays = [
-            rows[field.name].cast(field.type) if field.name in names else pa.nulls(len(rows), field.type)
+            rows[field.name].cast(field.type)
+            if field.name in names
+            else pa.repeat(missing.get(field.name, pa.scalar(None, field.type)).cast(field.type), len(rows))
             for field in columns
         ]
-        return pa.Table.from_arrays([*arrays, pa.repeat(pa.scalar(day_of(path)), len(rows))], schema=shape)
+        return pa.Table.from_arrays(arrays, schema=columns)
 
-    shape = columns.append(_DAY_FIELD)
     with ThreadPoolExecutor(_THREADS) as pool:
-        return pa.concat_tables([shape.empty_table(), *pool.map(read, paths)])
+        return pa.concat_tables([columns.empty_table(), *pool.map(read, paths)])
