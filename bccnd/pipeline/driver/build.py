@@ -104,7 +104,7 @@ def _measured(run: Callable[[], Outcome], on_lost: Callable[[str], object] | Non
             if error.reason != CHANGED or attempt == _TRIES - 1:
                 raise
             if on_lost is not None:
-                on_lost(file_names.OBS + error.detail.partition(f"/{file_names.OBS}")[2].partition(" ")[0])
+                on_lost(f"{file_names.OBS}/host={error.detail.partition('/host=')[2].partition(' ')[0]}")
             continue
         return replace(outcome, seconds=time.monotonic() - began)
     raise AssertionError("unreachable")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from bccnd.errors import PipelineError
 
 #: the reason of an error that is over when the journal is listed again
-CHANGED = "changed"
+CHANGED: Final = "changed"
+_JOURNAL_FILE: Final = re.compile(r"obs/host=[^/\s]+/day=[^/\s]+/[^/\s]+\.parquet")
+_NOT_THERE: Final = re.compile("No files found|No such file|does not exist|Path does not exist")
 
 
 class Runner(Protocol):
@@ -46,14 +49,15 @@ def run_enclosed(text: str) -> str:
     """Run a task, and enclose what comes of it: errors cross the border of a process with their reason."""
     try:
         return json.dumps({"result": run_task(text)})
-    except FileNotFoundError as error:
-        return json.dumps({"error": [CHANGED, *_texts(gone(str(error.filename or error)))]})
     except PipelineError as error:
-        return json.dumps({"error": [error.reason, *_texts(error)]})
-
-
-def _texts(error: PipelineError) -> tuple[str, str]:
-    return error.detail, error.remedy
+        return json.dumps({"error": [error.reason, error.detail, error.remedy]})
+    except Exception as error:
+        # DuckDB, Arrow and Python have nothing in common here but words.
+        file = _JOURNAL_FILE.search(f"{getattr(error, 'filename', '')} {error}")
+        if file is None or not _NOT_THERE.search(str(error)):
+            raise
+        lost = gone(file[0])
+        return json.dumps({"error": [lost.reason, lost.detail, lost.remedy]})
 
 
 def opened(text: str) -> str:

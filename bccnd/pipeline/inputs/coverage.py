@@ -45,13 +45,15 @@ class DamagedFile(NamedTuple):
     high_us: int = -1
 
 
-def _columns(row: type[NamedTuple]) -> pa.Schema:
-    kinds = {"str": pa.string(), "int": pa.int64()}
-    return pa.schema([(name, kinds[row.__annotations__[name]]) for name in row._fields])
+_TEXTS: Final = ("path", "tag", "why", "host", "journal_id")
 
 
-MISSING: Final = _columns(Missing)
-DAMAGED: Final = _columns(DamagedFile)
+def _columns(names: Iterable[str]) -> pa.Schema:
+    return pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in names])
+
+
+MISSING: Final = _columns(Missing._fields)
+DAMAGED: Final = _columns(DamagedFile._fields)
 
 
 class _Hole(NamedTuple):
