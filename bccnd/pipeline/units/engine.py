@@ -113,6 +113,7 @@ _ARROW: Final = {
     "BIGINT": pa.int64(),
     "INTEGER": pa.int32(),
     "UTINYINT": pa.uint8(),
+    "UBIGINT": pa.uint64(),
     "BOOLEAN": pa.bool_(),
     "BLOB": pa.binary(),
     "VARCHAR[]": pa.list_(pa.string()),
