@@ -276,7 +276,7 @@ def write(fleet: Fleet, journal: str, *, file_rows: int = FILE_ROWS) -> Simulati
     for host in fleet.hosts:
         for name, first, rows in _chunks(simulation.heard(host), file_rows):
             place = file_names.ObsFile(host, file_names.day_of(rows[0].ts), name, first)
-            files.write(filesystem, root, place.path, files.obs_table(host, name, first, rows))
+            files.write_records(filesystem, root, place.path, files.obs_table(host, name, first, rows))
         if host not in fleet.sessionless:
             sessions = simulation.sessions(host)
             for name in dict.fromkeys(session.journal_id for session in sessions):

@@ -11,6 +11,7 @@ import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from bccnd.errors import JournalError
 from bccnd.journal import file_names, reader
 from bccnd.journal.capture_import import CaptureSet, CaptureSettings, Progress
 from bccnd.journal.file_names import HASHED
+from bccnd.journal.listing import list_files
 
 #: characters of a check by each algorithm, as in ``:hmac=0123456789abcdef``
 _CHECKS: Final = {None: 0, "hmac": 22, "crc32": 15, "sig": 133}
@@ -126,11 +128,14 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
         for table in CaptureSet(captures, settings, on_progress).tables():
             yield table.filter(in_time).select(_COLUMNS)
         return
-    wanted = reader.Wanted(hosts=frozenset([settings.host]) if settings.host else None)
-    wanted.first_day = wanted.first_day if choice.since is None else file_names.day_of(choice.since)
-    wanted.last_day = wanted.last_day if choice.until is None else file_names.day_of(choice.until)
     place = reader.open_place(where)
-    listed = reader.find(place, wanted)
+    listed = list_files(
+        *place,
+        hosts=[settings.host] if settings.host else None,
+        first_day="" if choice.since is None else file_names.day_of(choice.since),
+        last_day="9999-99-99" if choice.until is None else file_names.day_of(choice.until),
+    )
+    listed.sort(key=attrgetter("name.journal_id", "name.first"))
     hosts = sorted({file.name.host for file in listed})
     if not hosts:
         scope = f"of the host {settings.host}" if settings.host else "in obs/"
@@ -142,7 +147,7 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
         )
     total, done = sum(file.size for file in listed), 0
     for file in listed:
-        yield from reader.rows(place, file.name, file.name.first, file.end, _COLUMNS, in_time)
+        yield from reader.rows(place, file.name, _COLUMNS, in_time)
         done += file.size
         on_progress(done, total)
 

@@ -15,12 +15,13 @@ from bccnd import log
 from bccnd.config import RecorderSettings
 from bccnd.core.wire import frames
 from bccnd.journal import file_names
+from bccnd.journal.sessions import Cause, Session
 from bccnd.recorder import rows
 from bccnd.recorder.clock_steps import Clocks, cause_of_step, now, read_clocks
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance, Syncer, name_of
 from bccnd.recorder.payload import Payloads
-from bccnd.recorder.sessions import MAX_SESSIONS, Cause, Head, Session, pack_alive
+from bccnd.recorder.sessions import MAX_SESSIONS, Head, pack_alive
 from bccnd.recorder.spool import Spool
 from bccnd.version import VERSION
 
@@ -72,7 +73,8 @@ class RotatingLog:
 
     def _begin_session(self, head: Head, cause: Cause) -> None:
         self._clocks = read_clocks(now)
-        head.sessions.append(Session(self._clocks.wall, self._clocks.wall, cause=cause))
+        wall, number = self._clocks.wall, self._next
+        head.sessions.append(Session(wall, wall, cause=cause, first=number, last=number - 1))
 
     def end(self, reason: str) -> None:
         """End the journal, if there is one."""
@@ -113,6 +115,8 @@ class RotatingLog:
     def close_log(self) -> None:
         """Give the log to the worker."""
         written, self.log = self.log, None
+        if self.head is not None and self.head.sessions:
+            self.head.sessions[-1].last = self._next - 1
         if written is not None:
             with contextlib.suppress(OSError):
                 self._log_session(written)

@@ -13,12 +13,13 @@ from bccnd.config import RecorderSettings
 from bccnd.core.wire import bccn1, frames
 from bccnd.journal import file_names
 from bccnd.journal.listing import list_files
+from bccnd.journal.sessions import Session
 from bccnd.net.loop import Loop
 from bccnd.recorder.convert import Converted, convert
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
 from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.recorder import Recorder
-from bccnd.recorder.sessions import Head, Session, pack_alive
+from bccnd.recorder.sessions import Head, pack_alive
 from tests.support import PATIENCE, wait
 
 #: 2026-11-21 12:00 UTC, in microseconds

@@ -13,10 +13,11 @@ from bccnd.core.formats.tap_record import seq_key
 from bccnd.core.wire import frames
 from bccnd.errors import JournalError
 from bccnd.journal import file_names, schema
+from bccnd.journal.sessions import Session
 from bccnd.recorder.convert import convert
 from bccnd.recorder.logfile import ROWS, LogWriter
 from bccnd.recorder.rows import observations, pack
-from bccnd.recorder.sessions import Head, Session
+from bccnd.recorder.sessions import Head
 from tests.recorder.material import JOURNAL, NOON, convert_log, names, packet, table, write_log
 
 HERE = pafs.LocalFileSystem()

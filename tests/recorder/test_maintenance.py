@@ -13,12 +13,13 @@ import pytest
 
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
+from bccnd.journal.sessions import Session
 from bccnd.recorder.clock_steps import ClockTrust
 from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.rows import observations, pack
-from bccnd.recorder.sessions import Head, Session
+from bccnd.recorder.sessions import Head
 from bccnd.recorder.spool import MAX_BAD, Spool
 from tests.recorder.material import JOURNAL, NOON, end, names, packet, table, tapped, wait_for_child, write_log
 from tests.support import PATIENCE

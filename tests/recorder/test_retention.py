@@ -14,9 +14,10 @@ import pytest
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.journal import file_names
 from bccnd.journal.listing import list_files
-from bccnd.recorder.convert import write_sessions
+from bccnd.journal.sessions import Session
+from bccnd.recorder.convert import update_sessions
 from bccnd.recorder.retention import retain
-from bccnd.recorder.sessions import Head, Session
+from bccnd.recorder.sessions import Head
 from tests.recorder.material import JOURNAL, NOON, convert_log, names, packet, table, write_log
 
 HERE = pafs.LocalFileSystem()
@@ -108,7 +109,7 @@ def test_what_cannot_be_read_now_stays_with_its_session(journal: Path, monkeypat
 
 def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path, tmp_path: Path) -> None:
     keep(journal, KeepSettings(age=50), NOW, JOURNAL)
-    write_sessions(HERE, str(journal), Head("relay01", JOURNAL, 31, "1", [Session(NOON, NOON + 400 * SECOND)]))
+    update_sessions(HERE, str(journal), Head("relay01", JOURNAL, 31, "1", [Session(NOON, NOON + 400 * SECOND)]))
     (session,) = table(journal, "sessions")
     assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
     assert session["end_ts"].timestamp() == pytest.approx(NOON / 1e6 + 400)
@@ -134,7 +135,7 @@ def test_with_the_last_file_goes_the_session_but_not_of_the_journal_that_is_writ
 
 def test_a_journal_without_records_goes_when_it_is_as_old_as_records_may_be(journal: Path) -> None:
     head = Head("relay01", "20200101T000000Z-00000000", 1, "1", [Session(1, 2)])
-    write_sessions(HERE, str(journal), head)
+    update_sessions(HERE, str(journal), head)
     place = journal / file_names.sessions_path("relay01", head.journal)
     os.utime(place, (NOON / 1e6, NOON / 1e6))
     keep(journal, KeepSettings(age=10_000), NOW)

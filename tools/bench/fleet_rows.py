@@ -196,7 +196,7 @@ def write_rows(
     for day in pc.unique(days).to_pylist():
         chosen = table.filter(pc.equal(days, day))
         place = file_names.ObsFile(host, day, name, chosen["rec_no"][0].as_py())
-        files.write(filesystem, root, place.path, chosen)
+        files.write_records(filesystem, root, place.path, chosen)
 
 
 def _named(values: list[str], which: Any) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -19,7 +20,7 @@ from bccnd.pipeline.source.sink import OPTIONS, SinkSettings, Writer, read_setti
 from bccnd.pipeline.source.stream import StreamReader
 
 #: the columns of rows
-OBS: Final = from_arrow_schema(journal_schema.OBS)
+OBS: Final = from_arrow_schema(pa.schema([field for field in journal_schema.OBS if field.name != journal_schema.SHARE]))
 _CAPTURES: Final = ("host", "port", "segment", "keys", "algorithm", "required")
 _STREAM: Final = ("maxRecordsPerBatch", "patience")
 

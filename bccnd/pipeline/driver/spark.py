@@ -1,0 +1,2 @@
+def start(*a,**k): raise NotImplementedError
+def stop(): pass

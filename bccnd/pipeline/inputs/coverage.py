@@ -1,0 +1,186 @@
+"""Finds out which records a journal lacks, and cuts sessions so that none covers them: they are not known, not lost.
+
+The records of a journal are numbered without a hole, and sessions say which numbers they have. A number that is in no
+usable file is missing, or in a damaged file. Records that are in two files say nothing of which are right: their host
+is left out of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from bccnd.pipeline.inputs.sessions import Session
+from bccnd.pipeline.inputs.verification import JournalFile
+
+
+class Missing(NamedTuple):
+    """Records of a journal that no file has, by their numbers; and the time that they can be of, by the clock of their
+    host (microseconds; the last one belongs to it)."""
+
+    host: str
+    journal_id: str
+    first_rec: int
+    last_rec: int
+    low_us: int
+    high_us: int
+
+
+class DamagedFile(NamedTuple):
+    """A file of a journal that cannot be used: as it was listed, why, whose it is (empty for a file that is none of a
+    journal), and, as in `Missing`, the time that its records can be of; none if another file has them."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    tag: str
+    why: str
+    host: str = ""
+    journal_id: str = ""
+    first_rec: int = 0
+    low_us: int = 0
+    high_us: int = -1
+
+
+_TEXTS: Final = ("path", "tag", "why", "host", "journal_id")
+
+
+def _columns(names: Iterable[str]) -> pa.Schema:
+    return pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in names])
+
+
+MISSING: Final = _columns(Missing._fields)
+DAMAGED: Final = _columns(DamagedFile._fields)
+
+
+class _Hole(NamedTuple):
+    """Records from ``first`` up to ``end``, between two files, or before the first or behind the last one."""
+
+    first: int
+    end: int
+    before: JournalFile | None
+    behind: JournalFile | None
+
+
+def twice(files: Iterable[JournalFile]) -> dict[str, str]:
+    """The hosts of which records are in two files, and in which."""
+    found = {}
+    for file, following in pairwise(sorted(files, key=lambda file: (*file.journal, file.first_rec, file.path))):
+        if file.journal == following.journal and following.first_rec < file.end_rec:
+            found[file.host] = f"{following.path} holds the same records as {file.path}"
+    return found
+
+
+def find_missing(
+    files: Iterable[JournalFile], damaged: Sequence[DamagedFile], sessions: Sequence[Session]
+) -> tuple[list[Missing], list[DamagedFile]]:
+    """What the journals lack, and the damaged files with the time that their records can be of. ``sessions`` are those
+    that the journal has now: what retention took is not missing."""
+    missing: list[Missing] = []
+    spans: dict[str, list[Missing]] = {}
+    files_of, sessions_of = _by_journal(files), _by_journal(sessions)
+    damaged_of = _by_journal(file for file in damaged if file.journal_id)
+    for journal in sorted({*files_of, *damaged_of, *sessions_of}):
+        bad = sorted(damaged_of.get(journal, []), key=lambda file: file.first_rec)
+        own_sessions = sessions_of.get(journal, [])
+        for hole in _holes(files_of.get(journal, []), bad, own_sessions):
+            inside = [file for file in bad if hole.first <= file.first_rec < hole.end]
+            starts = [hole.first, *(file.first_rec for file in inside), hole.end]
+            for owner, (first, end) in zip([None, *inside], pairwise(starts), strict=True):
+                rows = list(_in_sessions(journal, first, end, hole, own_sessions)) if first < end else []
+                if owner is None:
+                    missing += rows
+                else:
+                    spans[owner.path] = rows
+    return missing, [_with_span(file, spans.get(file.path, ())) for file in damaged]
+
+
+def _by_journal(rows: Iterable[JournalFile | DamagedFile | Session]) -> dict[tuple[str, str], list]:  # type: ignore[type-arg]
+    found: dict[tuple[str, str], list] = {}  # type: ignore[type-arg]
+    for row in rows:
+        found.setdefault((row.host, row.journal_id), []).append(row)
+    return found
+
+
+def _holes(files: Sequence[JournalFile], bad: Sequence[DamagedFile], sessions: Sequence[Session]) -> Iterator[_Hole]:
+    files = sorted(files, key=lambda file: file.first_rec)
+    firsts = [session.first_rec_no for session in sessions if session.first_rec_no is not None]
+    lasts = [session.last_rec_no for session in sessions if session.last_rec_no is not None]
+    known = [*firsts, *(file.first_rec for file in (*files[:1], *bad[:1]))]
+    if not known:
+        return
+    number, before = min(known), None
+    for file in files:
+        if number < file.first_rec:
+            yield _Hole(number, file.first_rec, before, file)
+        number, before = file.end_rec, file
+    # Nobody knows how many records a damaged file has behind the last usable one.
+    end = max([number, *(last + 1 for last in lasts), *(file.first_rec + 1 for file in bad)])
+    if number < end:
+        yield _Hole(number, end, before, None)
+
+
+def _in_sessions(
+    journal: tuple[str, str], first: int, end: int, hole: _Hole, sessions: Sequence[Session]
+) -> Iterator[Missing]:
+    """What of a hole each session has: the clock of a host can be set between two of them."""
+    # By numbers, since the clock can have been set back.
+    numbered = sorted(
+        ((session.first_rec_no, session) for session in sessions if session.first_rec_no is not None),
+        key=lambda pair: pair[0],
+    )
+    for start, session in numbered:
+        last = session.last_rec_no
+        # The last session may go on behind the last number that it knows.
+        stop = end if last is None or session is numbered[-1][1] else min(end, last + 1)
+        if max(first, start) >= stop:
+            continue
+        low, high = session.start_us, session.end_us
+        if hole.before is not None and hole.before.first_rec >= start:
+            low = hole.before.high_us + 1
+        if hole.behind is not None and (last is None or hole.behind.end_rec - 1 <= last):
+            high = hole.behind.low_us - 1
+        yield Missing(*journal, max(first, start), stop - 1, min(low, high), max(low, high))
+    if not numbered and (sessions or (hole.before and hole.behind)):
+        low = hole.before.high_us + 1 if hole.before else min(session.start_us for session in sessions)
+        high = hole.behind.low_us - 1 if hole.behind else max(session.end_us for session in sessions)
+        yield Missing(*journal, first, end - 1, min(low, high), max(low, high))
+
+
+def _with_span(file: DamagedFile, rows: Sequence[Missing]) -> DamagedFile:
+    if not rows:
+        return file._replace(low_us=0, high_us=-1)
+    return file._replace(low_us=min(row.low_us for row in rows), high_us=max(row.high_us for row in rows))
+
+
+def covered(
+    sessions: Iterable[Session], missing: Iterable[Missing], damaged: Iterable[DamagedFile], aside: Collection[str]
+) -> list[Session]:
+    """The sessions without the time of missing and damaged records, and without the hosts that are left out."""
+    gaps: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for row in (*missing, *damaged):
+        if row.low_us <= row.high_us:
+            gaps.setdefault((row.host, row.journal_id), []).append((row.low_us, row.high_us))
+    left = [session for session in sessions if session.host not in aside]
+    for journal, spans in gaps.items():
+        for low, high in spans:
+            left = [
+                part
+                for session in left
+                for part in (_without(session, low, high) if session.journal == journal else [session])
+            ]
+    return left
+
+
+def _without(session: Session, low: int, high: int) -> Iterator[Session]:
+    if high < session.start_us or session.end_us < low:
+        yield session
+        return
+    # Which numbers the parts have is known by their files.
+    if session.start_us < low:
+        yield session._replace(end_us=low - 1, last_rec_no=None)
+    if high < session.end_us:
+        yield session._replace(start_us=high + 1, first_rec_no=None)
