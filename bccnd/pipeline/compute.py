@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from bccnd.pipeline.inputs.sessions import Session
     from bccnd.pipeline.inputs.verification import JournalFile
 
-#: messages of a day by which clocks are compared, at most: enough for percentiles to the microsecond or so
-SAMPLE_ROWS: Final = 500_000
+#: messages of a day by which clocks are compared, at most: enough for percentiles
+SAMPLE_ROWS: Final = 100_000
 #: rows that a unit should not exceed by much
 UNIT_ROWS: Final = 16_000_000
 #: rows below which a day is not divided

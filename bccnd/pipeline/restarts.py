@@ -42,12 +42,14 @@ class Restart(NamedTuple):
 
 
 class PlacedStep(NamedTuple):
-    """The restart that a receiver's step is of: its records from ``rec`` on belong behind it."""
+    """The restart that a receiver's step is of: its records from ``rec`` on, which is of the common time ``before``,
+    belong behind it."""
 
     src: int
     hearer: int
     rec: int
     number: int
+    before: int
 
 
 @dataclass
@@ -67,7 +69,7 @@ def find_restarts(steps: Iterable[Step]) -> tuple[list[Restart], list[PlacedStep
     for _, of_source in groupby(sorted(steps), key=attrgetter("src")):
         wide = list(_widened(of_source))
         restarts += _of_source(wide)
-        placed += (PlacedStep(one.step.src, one.step.hearer, one.step.rec, one.number) for one in wide)
+        placed += (PlacedStep(one.step.src, one.step.hearer, one.step.rec, one.number, one.step.before) for one in wide)
     return restarts, placed
 
 

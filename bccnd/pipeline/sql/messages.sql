@@ -1,5 +1,6 @@
 -- The messages with their epochs: what was lost by all before each of them, who was listening, and who could hear its
--- source: hosts with rows of a segment on which it was heard, and those without any rows.
+-- source: hosts with rows of a segment on which it was heard, and those without any rows; of a source that was not heard
+-- on the day those that heard it before.
 -- (`epochs_found` from epochs.py; `listening`, `reach`, `silent_hosts` are the receivers of the day.)
 CREATE TABLE audience AS
 WITH on_segments AS (
@@ -7,7 +8,9 @@ WITH on_segments AS (
 SELECT src, bit_or(mask) AS able
 FROM (
   SELECT src, host_id FROM on_segments JOIN reach USING (segment)
-  UNION SELECT src, host_id FROM (SELECT DISTINCT src FROM on_segments), silent_hosts) able_hosts
+  UNION SELECT src, host_id FROM (SELECT DISTINCT src FROM on_segments), silent_hosts
+  UNION SELECT s.id, h.id FROM (SELECT src, unnest(hosts) AS host FROM carried) JOIN sources s USING (src) JOIN hosts h USING (host)
+    ANTI JOIN on_segments o ON o.src = s.id) able_hosts
 JOIN hosts ON hosts.id = host_id GROUP BY src;
 
 CREATE TABLE messages AS

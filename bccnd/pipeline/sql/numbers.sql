@@ -8,7 +8,8 @@ rows_ AS (
   SELECT p.src, era, key, us, moment, chan, len, kind, hosts.mask AS mask
   FROM placed p JOIN hearers h ON h.id = p.hearer JOIN hosts ON hosts.id = h.host_id
   UNION ALL SELECT src, era, key, us, us, NULL, NULL, NULL, NULL FROM carried_)
-SELECT src, era, key, min(us) AS first_us, min(moment) AS moment, min(chan) AS chan, max(len) AS len,
+SELECT src, era, key, coalesce(min(us) FILTER (kind IS NOT NULL), min(us)) AS first_us,
+  coalesce(min(moment) FILTER (kind IS NOT NULL), min(moment)) AS moment, min(chan) AS chan, max(len) AS len,
   count(kind) AS copies, coalesce(bit_or(mask), nobody()) AS seen,
   coalesce(bit_or(mask) FILTER (kind = 6), nobody()) & ~coalesce(bit_or(mask) FILTER (kind < 5), nobody()) AS late
 FROM rows_ GROUP BY src, era, key;

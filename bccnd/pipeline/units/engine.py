@@ -7,6 +7,7 @@ same rows give the same files, whatever the number of threads.
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,7 +94,7 @@ def read(
         empty = ", ".join(f"NULL::{kind} AS {column}" for column, kind in columns.items())
         engine.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT {empty} LIMIT 0")
     elif root.is_local:
-        places = ", ".join("'" + f"{root.path}/{path}".replace("'", "''") + "'" for path in paths)
+        places = ", ".join(_quoted(f"{root.path}/{path}") for path in paths)
         source = f"read_parquet([{places}], hive_partitioning = false, union_by_name = {foreign})"
         if foreign:
             present = {row[0] for row in engine.execute(f"DESCRIBE FROM {source}").fetchall()}
@@ -108,9 +109,16 @@ def read(
         engine.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT {wanted} FROM {name}_files")
 
 
+def _quoted(path: str) -> str:
+    """A path as the engine's text, which takes it for a pattern."""
+    plain = re.sub(r"[\[*?]", lambda special: f"[{special[0]}]", path)
+    return "'" + plain.replace("'", "''") + "'"
+
+
 _ARROW: Final = {
     "VARCHAR": pa.string(),
     "BIGINT": pa.int64(),
+    "UBIGINT": pa.uint64(),
     "INTEGER": pa.int32(),
     "UTINYINT": pa.uint8(),
     "UBIGINT": pa.uint64(),

@@ -204,7 +204,7 @@ def _give_restarts(
 ) -> None:
     numbers = dict.fromkeys(("after", "before", "old_key", "first_key"), "BIGINT")
     duck.give(engine, "restarts", {"src": "INTEGER", "number": "INTEGER", **numbers, "noticed": "BOOLEAN"}, restarts)
-    columns = {"src": "INTEGER", "hearer": "INTEGER", "rec": "BIGINT", "number": "INTEGER"}
+    columns = {"src": "INTEGER", "hearer": "INTEGER", "rec": "BIGINT", "number": "INTEGER", "before": "BIGINT"}
     duck.give(engine, "placed_steps", columns, placed)
 
 
