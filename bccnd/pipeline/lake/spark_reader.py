@@ -100,7 +100,9 @@ class ArrowTables(source.DataSource):
 
     def reader(self, schema: StructType) -> ArrowReader:
         parts = json.loads(self.options["parts"])
-        return ArrowReader(self.options["tables"], self.options["table"], parts, to_arrow_schema(schema, timezone="UTC"))
+        return ArrowReader(
+            self.options["tables"], self.options["table"], parts, to_arrow_schema(schema, timezone="UTC")
+        )
 
 
 class ArrowReader(source.DataSourceReader):
