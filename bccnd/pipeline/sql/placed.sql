@@ -30,9 +30,9 @@ ordered_ AS (SELECT *, least(greatest(by_time, least), most) AS era FROM bounded
 SELECT o.src, o.hearer, o.key, o.us, o.moment, o.chan, o.len, o.kind,
   (CASE
     WHEN o.moment - near.before < 2000000 AND near.old_key::HUGEINT - near.first_key >= 16
-      AND (o.kind >= 4 OR o.least < o.era) AND o.key > (near.old_key::HUGEINT + near.first_key) / 2 THEN o.era - 1
+      AND (o.kind >= 4 OR o.least < o.era) AND 2 * o.key::HUGEINT > near.old_key::HUGEINT + near.first_key THEN o.era - 1
     WHEN next.before - o.moment < 2000000 AND next.old_key::HUGEINT - next.first_key >= 16
-      AND (o.kind >= 4 OR o.most > o.era) AND o.key < (next.old_key::HUGEINT + next.first_key) / 2 THEN o.era + 1
+      AND (o.kind >= 4 OR o.most > o.era) AND 2 * o.key::HUGEINT < next.old_key::HUGEINT + next.first_key THEN o.era + 1
     ELSE o.era END)::INTEGER AS era
 FROM ordered_ o
 LEFT JOIN restarts near ON near.src = o.src AND near.number = o.era

@@ -13,4 +13,4 @@ differences AS (
   JOIN of_hosts o ON o.host = r.ref_host AND o.message = s.message)
 SELECT getvariable('day_number') AS day_number, host, journal_id, start_us, ref_host, floor(quantile_cont(ahead, 0.05) + 0.5)::BIGINT AS p05_us,
   floor(quantile_cont(ahead, 0.5) + 0.5)::BIGINT AS p50_us, floor(quantile_cont(ahead, 0.95) + 0.5)::BIGINT AS p95_us, count(*) AS n
-FROM differences WHERE host <> ref_host OR journal_id <> '' GROUP BY ALL ORDER BY host, journal_id, start_us
+FROM differences WHERE host <> ref_host GROUP BY ALL ORDER BY host, journal_id, start_us

@@ -15,4 +15,4 @@ behind AS (
   FROM moments m ASOF JOIN (SELECT * FROM ordered WHERE lo > hi_before) o
     ON o.src = m.src AND o.hearer = m.hearer AND o.fresh_from >= m.moment)
 SELECT DISTINCT src, number FROM behind LEFT JOIN paces USING (src)
-WHERE lo > old_key AND lo > (old_key::HUGEINT + first_key) / 2 + coalesce(pace, 0) * later;
+WHERE lo > old_key AND 2 * lo::HUGEINT - old_key - first_key > 2 * coalesce(pace, 0) * later;
