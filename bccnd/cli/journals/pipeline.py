@@ -97,9 +97,10 @@ def build(
       bccn pipeline build ./journal --out ./tables --embedded
 
     Spark does the work, on this machine unless --master names a cluster; with --embedded, this process does it, and
-    needs neither Spark nor Java. JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables are Delta tables. Days that retention has
-    removed from the journal are removed from the tables, too. With --days, other days stay as they are unless the given
-    ones affect them, and a day that has lost records to retention stays as it is. A run that fails changes nothing.
+    needs neither Spark nor Java. JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables are Delta
+    tables. Days that retention has removed from the journal are removed from the tables, too. With --days, other days
+    stay as they are unless the given ones affect them, and a day that has lost records to retention stays as it is. A
+    run that fails changes nothing.
     """
     require_pipeline(embedded=settings["embedded"])
     with chosen_runner(**settings) as (runner, progress):

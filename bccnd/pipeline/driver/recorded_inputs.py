@@ -84,6 +84,11 @@ class RecordedInputs:
         for day in days:
             self.day(day)
 
+    @property
+    def newest_us(self) -> int:
+        """The time of the newest record of the days that were read, 0 if there is none."""
+        return max((use.to_us for of_day in self._of_days.values() for use in of_day.values()), default=0)
+
     def listening(self) -> list[Session]:
         """The sessions that the last run went by."""
         return listening(self.sessions, self.missing, self.damaged)

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -78,7 +78,7 @@ class SparkRunner:
 def _memory(session: SparkSession) -> int:
     """Megabytes that DuckDB may use in each task."""
     conf = session.sparkContext.getConf()
-    if session.sparkContext.master.startswith("local"):
+    if str(session.sparkContext.master).startswith("local"):
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 21
         return max(_OVERHEAD // 2, free // session.sparkContext.defaultParallelism)
     overhead = conf.get("spark.executor.memoryOverhead") or f"{_OVERHEAD}m"
@@ -169,12 +169,12 @@ def _check_versions(master: str) -> None:
             _raise_other_python(f"PYSPARK_PYTHON is {python} ({found})")
 
 
-def _raise_no_java(why: str) -> None:
+def _raise_no_java(why: str) -> NoReturn:
     remedy = f"{EMBEDDED}; or: apt-get install default-jre-headless (Java {_JAVA} or later)"
     raise PipelineError("no_java", f"Spark needs Java {_JAVA} or later; {why}", remedy)
 
 
-def _raise_other_python(why: str) -> None:
+def _raise_other_python(why: str) -> NoReturn:
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     remedy = f"set PYSPARK_PYTHON to a Python {own} with pyarrow and duckdb that all workers have, or {EMBEDDED}"
     raise PipelineError("other_version", f"Spark's workers need Python {own}: {why}", remedy)
@@ -233,7 +233,7 @@ def _prepare(session: SparkSession, master: str) -> None:
         with zipfile.ZipFile(f"{folder}/bccnd.zip", "w", zipfile.ZIP_DEFLATED) as archive:
             for source in sorted((*root.rglob("*.py"), *root.rglob("*.sql"))):
                 archive.write(source, str(source.relative_to(root.parent)))
-        context.addPyFile(archive.filename)
+        context.addPyFile(f"{folder}/bccnd.zip")
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(lambda: context.parallelize([""], 1).map(len).collect())
         try:
@@ -266,8 +266,8 @@ def stop() -> None:
 
 @contextmanager
 def run_on_spark(**settings: Any) -> Iterator[SparkRunner]:
-    """A runner on a session for one run; see `start`. Spark's own output goes to a file, which is kept only for an error
-    that it explains. Raises PipelineError."""
+    """A runner on a session for one run; see `start`. Spark's own output goes to a file, which is kept only for an
+    error that it explains. Raises PipelineError."""
     # py4j logs calls that were interrupted on purpose.
     logging.disable(logging.CRITICAL)
     descriptor, log = tempfile.mkstemp(prefix="bccn-pipeline-", suffix=".log")

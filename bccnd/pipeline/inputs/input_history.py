@@ -117,9 +117,9 @@ def changed(before: Iterable[Session], after: Iterable[Session], shift: Callable
 
 @dataclass
 class Due:
-    """``days`` have to be computed; ``left`` as well, but records of them are gone, and so they are ``fixed``, as final
-    days are; ``late`` are files whose records are of final days that do not have them. ``made_of`` are the files of each
-    day, by path."""
+    """``days`` have to be computed; ``left`` as well, but records of them are gone. ``fixed`` are days of which records
+    are gone, and final ones; ``late`` are files whose records are of final days that do not have them. ``made_of`` are
+    the files of each day, by path."""
 
     days: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
