@@ -164,7 +164,7 @@ class _Pass:
         asked: Collection[str] = (),
     ) -> Outcome:
         """Compute what is due. ``known`` are the sessions of the journal and those that retention took from it."""
-        listening = journal.listening(known, found.missing, found.damaged)
+        listening = journal.listening(known, found.missing, found.damaged, found.files)
         before = recorded.listening()
         self._progress("comparing clocks")
         place = (self._runner, changes.lake.root, changes.run, self._root.where)

@@ -91,7 +91,7 @@ class RecordedInputs:
 
     def listening(self) -> list[Session]:
         """The sessions that the last run went by."""
-        return listening(self.sessions, self.missing, self.damaged)
+        return listening(self.sessions, self.missing, self.damaged, self.files.values())
 
     def clocks(self) -> pa.Table:
         """What was known of clocks."""
@@ -109,7 +109,7 @@ class RecordedInputs:
             all(self.files.get(file.listed) == file for file in found.files)
             and not self.withdrawn(found)
             and set(found.damaged) == set(self.damaged)
-            and listening(known, found.missing, found.damaged) == self.listening()
+            and listening(known, found.missing, found.damaged, found.files) == self.listening()
             and late == self.late
         )
 

@@ -109,14 +109,14 @@ def _by_journal(rows: Iterable[_Row]) -> dict[tuple[str, str], list[_Row]]:
 
 
 def _holes(files: Sequence[JournalFile], bad: Sequence[DamagedFile], sessions: Sequence[Session]) -> Iterator[_Hole]:
-    files = sorted(files, key=lambda file: file.first_rec)
+    ordered = sorted(files, key=lambda file: file.first_rec)
     firsts = [session.first_rec_no for session in sessions if session.first_rec_no is not None]
     lasts = [session.last_rec_no for session in sessions if session.last_rec_no is not None]
-    known = [*firsts, *(file.first_rec for file in (*files[:1], *bad[:1]))]
+    known = [*firsts, *(file.first_rec for file in (*ordered[:1], *bad[:1]))]
     if not known:
         return
     number, before = min(known), None
-    for file in files:
+    for file in ordered:
         if number < file.first_rec:
             yield _Hole(number, file.first_rec, before, file)
         number, before = file.end_rec, file
@@ -157,6 +157,26 @@ def _with_span(file: DamagedFile, rows: Sequence[Missing]) -> DamagedFile:
     if not rows:
         return file._replace(low_us=0, high_us=-1)
     return file._replace(low_us=min(row.low_us for row in rows), high_us=max(row.high_us for row in rows))
+
+
+def supposed(
+    sessions: Iterable[Session],
+    missing: Iterable[Missing],
+    damaged: Iterable[DamagedFile],
+    files: Iterable[JournalFile],
+) -> Iterator[Session]:
+    """Sessions of journals that have none and lack records: one for files whose numbers have no hole between them."""
+    lacking = {(row.host, row.journal_id) for row in (*missing, *damaged)} - {session.journal for session in sessions}
+    for journal, of_journal in _by_journal(file for file in files if file.journal in lacking).items():
+        run: list[JournalFile] = []
+        for file in [*sorted(of_journal, key=lambda file: file.first_rec), None]:
+            if run and (file is None or file.first_rec != run[-1].end_rec):
+                low, high = min(one.low_us for one in run), max(one.high_us for one in run)
+                numbers = {"first_rec_no": run[0].first_rec, "last_rec_no": run[-1].end_rec - 1}
+                yield Session(*journal, low, high, **numbers)
+                run = []
+            if file is not None:
+                run.append(file)
 
 
 def covered(

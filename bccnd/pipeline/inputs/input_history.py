@@ -148,7 +148,7 @@ def find_due(
         days_with_rows |= own
         for day in days_between(*file[1:], MARGIN):
             due.made_of.setdefault(day, {})[file.listed.path] = file
-        if all(day < first_open and file.listed.path not in recorded(day) for day in own):
+        if all(day < first_open and day not in asked and file.listed.path not in recorded(day) for day in own):
             due.late.add(file.listed.path)
     for day in sorted(days_with_rows | {*recorded_days} | {*asked}):
         if day < first_open and day not in asked:
