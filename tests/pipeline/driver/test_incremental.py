@@ -26,9 +26,7 @@ HERE = EmbeddedRunner()
 WHOLE = ("epochs", "liveness")
 
 
-def test_files_in_any_order_give_the_tables_of_a_build(
-    small: Path, built: Path, tmp_path: Path
-) -> None:
+def test_files_in_any_order_give_the_tables_of_a_build(small: Path, built: Path, tmp_path: Path) -> None:
     journal, tables = tmp_path / "journal", tmp_path / "tables"
     (journal / "obs").mkdir(parents=True)
     # The host that is late has the earliest day of all; it comes after the others have gone on to the third.
@@ -101,9 +99,7 @@ def once_only(step: str, change: Callable[[], object]) -> Callable[[str], None]:
     return progress
 
 
-def test_what_retention_takes_during_a_run_stays_in_the_tables(
-    small: Path, built: Path, tmp_path: Path
-) -> None:
+def test_what_retention_takes_during_a_run_stays_in_the_tables(small: Path, built: Path, tmp_path: Path) -> None:
     journal = Path(shutil.copytree(small, tmp_path / "journal"))
     tables = str(tmp_path / "tables")
     once(HERE, str(journal), tables)
@@ -128,9 +124,7 @@ def test_a_foreign_file_is_named_until_it_is_taken_away(small: Path, tmp_path: P
     assert (outcome.days, outcome.damaged) == ([], [])
 
 
-def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
-    small: Path, built: Path, tmp_path: Path
-) -> None:
+def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(small: Path, built: Path, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     words = ("pipeline", "stream", small, "--out", tables, "--once", "--master", "local[2]")
     for step in ("writing tables", "committing the tables"):
