@@ -1,2 +1,6 @@
-def start(*a,**k): raise NotImplementedError
-def stop(): pass
+def start(*a, **k):
+    raise NotImplementedError
+
+
+def stop():
+    pass

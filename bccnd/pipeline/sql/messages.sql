@@ -14,7 +14,9 @@ FROM (
 JOIN hosts ON hosts.id = host_id GROUP BY src;
 
 CREATE TABLE messages AS
-WITH placed_ AS (SELECT n.*, e.epoch FROM numbers n ASOF JOIN epochs_found e ON n.src = e.src AND n.era = e.era AND n.key >= e.low),
+WITH placed_ AS (
+  SELECT n.*, coalesce(l.late, nobody()) AS late, e.epoch FROM numbers n LEFT JOIN late_numbers l USING (src, era, key)
+  ASOF JOIN epochs_found e ON n.src = e.src AND n.era = e.era AND n.key >= e.low),
 gaps AS (SELECT *, greatest(key::HUGEINT - coalesce(lag(key) OVER w, key) - 1, 0) AS gap FROM placed_ WINDOW w AS (PARTITION BY src, epoch ORDER BY key))
 SELECT m.src, epoch, key, first_us, first_us - first_us % 60000000 AS minute, chan, len, copies, seen, late, gap,
   (coalesce(l.hosts, nobody()) & coalesce(able, nobody())) | seen AS listening, coalesce(able, nobody()) | seen AS able

@@ -111,7 +111,8 @@ class _Day:
         self._read_obs(engine)
         hearers = {"id": "INTEGER", "host_id": "INTEGER", "host": "VARCHAR", "journal_id": "VARCHAR"}
         numbers = ("from_rec", "to_rec", "shift", "ahead")
-        duck.give(engine, "hearers", {**hearers, **dict.fromkeys(numbers, "BIGINT")}, receivers["hearers"])
+        duck.give(engine, "given_hearers", {**hearers, **dict.fromkeys(numbers, "BIGINT")}, receivers["hearers"])
+        engine.execute("CREATE TABLE hearers AS SELECT g.*, mask FROM given_hearers g JOIN hosts ON hosts.id = host_id")
         names = sorted({segment for _, segment in receivers["reach"]})
         segments = {name: number for number, name in enumerate(names)}
         duck.give(
