@@ -1,4 +1,4 @@
-"""The command line of the pipeline, in a process with a Spark of its own."""
+"""The command line of the pipeline, in a process of its own."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def bccn(
     Returns its status, what it has printed, and its messages; of one that was killed, those up to that step.
     """
     settings = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
+    settings = settings if "--master" in words else []
     code = "import sys; from bccnd.cli.main import main; sys.argv[0] = 'bccn'; main()"
     with (
         # One that is killed leaves its temporary files.

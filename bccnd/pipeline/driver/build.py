@@ -143,7 +143,7 @@ class _Pass:
             known = input_history.remember(recorded.sessions, found.sessions)
             late = recorded.still_late(self._root, found, final)
             if not asked and recorded.has_all(found, known, late):
-                return _outcome(found, late)
+                return _outcome(found, late, recorded.newest_us)
             outcome = self._compute(changes, recorded, found, known, first_open, late, asked)
             changes.commit(keep)
         return outcome
@@ -164,7 +164,7 @@ class _Pass:
         asked: Collection[str] = (),
     ) -> Outcome:
         """Compute what is due. ``known`` are the sessions of the journal and those that retention took from it."""
-        listening = journal.listening(known, found.missing, found.damaged)
+        listening = journal.listening(known, found.missing, found.damaged, found.files)
         before = recorded.listening()
         self._progress("comparing clocks")
         place = (self._runner, changes.lake.root, changes.run, self._root.where)
@@ -195,7 +195,10 @@ class _Pass:
         recorded.record(changes, found, known, due, computed.days)
         self._progress("committing the tables")
         rows = {table: sum(file.rows for file in computed.written.get(table, ())) for table in schema.TABLES}
-        return replace(_outcome(found, due.late), days=sorted(computed.days), rows=rows, left=sorted(due.left))
+        newest_us = max((use.to_us for use in used.values()), default=recorded.newest_us)
+        return replace(
+            _outcome(found, due.late, newest_us), days=sorted(computed.days), rows=rows, left=sorted(due.left)
+        )
 
 
 def _shift(survey: compute.Survey, session: Session, time_us: int) -> int:
@@ -203,6 +206,5 @@ def _shift(survey: compute.Survey, session: Session, time_us: int) -> int:
     return survey.corrections.of(session[:3], file_names.day_of(time_us)).shift
 
 
-def _outcome(found: Journal, late: Collection[str]) -> Outcome:
-    newest = max((file.high_us for file in found.files), default=0)
-    return Outcome(late=sorted(late), damaged=sorted(found.damaged), missing=found.missing, newest_us=newest)
+def _outcome(found: Journal, late: Collection[str], newest_us: int) -> Outcome:
+    return Outcome(late=sorted(late), damaged=sorted(found.damaged), missing=found.missing, newest_us=newest_us)

@@ -9,15 +9,13 @@ from bccnd.pipeline.driver.runner import opened, run_enclosed
 
 
 class EmbeddedRunner:
-    """Runs one task after the other."""
+    """Runs one task after the other; ``memory_mb`` is what DuckDB may use, by default half of what this machine has."""
 
     tasks = 1
     threads = os.cpu_count() or 1
 
-    @property
-    def memory_mb(self) -> int:
-        """Half of what this machine has."""
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 21
+    def __init__(self, memory_mb: int | None = None) -> None:
+        self.memory_mb = memory_mb or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 21
 
     def run(self, tasks: Sequence[str]) -> list[str]:
         return [opened(run_enclosed(task)) for task in tasks]

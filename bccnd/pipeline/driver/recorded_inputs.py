@@ -84,9 +84,14 @@ class RecordedInputs:
         for day in days:
             self.day(day)
 
+    @property
+    def newest_us(self) -> int:
+        """The time of the newest record of the days that were read, 0 if there is none."""
+        return max((use.to_us for of_day in self._of_days.values() for use in of_day.values()), default=0)
+
     def listening(self) -> list[Session]:
         """The sessions that the last run went by."""
-        return listening(self.sessions, self.missing, self.damaged)
+        return listening(self.sessions, self.missing, self.damaged, self.files.values())
 
     def clocks(self) -> pa.Table:
         """What was known of clocks."""
@@ -104,7 +109,7 @@ class RecordedInputs:
             all(self.files.get(file.listed) == file for file in found.files)
             and not self.withdrawn(found)
             and set(found.damaged) == set(self.damaged)
-            and listening(known, found.missing, found.damaged) == self.listening()
+            and listening(known, found.missing, found.damaged, found.files) == self.listening()
             and late == self.late
         )
 

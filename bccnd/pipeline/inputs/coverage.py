@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -56,6 +56,9 @@ MISSING: Final = _columns(Missing._fields)
 DAMAGED: Final = _columns(DamagedFile._fields)
 
 
+_Row = TypeVar("_Row", JournalFile, DamagedFile, Session, "Missing | DamagedFile")
+
+
 class _Hole(NamedTuple):
     """Records from ``first`` up to ``end``, between two files, or before the first or behind the last one."""
 
@@ -98,22 +101,22 @@ def find_missing(
     return missing, [_with_span(file, spans.get(file.path, ())) for file in damaged]
 
 
-def _by_journal(rows: Iterable[JournalFile | DamagedFile | Session]) -> dict[tuple[str, str], list]:  # type: ignore[type-arg]
-    found: dict[tuple[str, str], list] = {}  # type: ignore[type-arg]
+def _by_journal(rows: Iterable[_Row]) -> dict[tuple[str, str], list[_Row]]:
+    found: dict[tuple[str, str], list[_Row]] = {}
     for row in rows:
         found.setdefault((row.host, row.journal_id), []).append(row)
     return found
 
 
 def _holes(files: Sequence[JournalFile], bad: Sequence[DamagedFile], sessions: Sequence[Session]) -> Iterator[_Hole]:
-    files = sorted(files, key=lambda file: file.first_rec)
+    ordered = sorted(files, key=lambda file: file.first_rec)
     firsts = [session.first_rec_no for session in sessions if session.first_rec_no is not None]
     lasts = [session.last_rec_no for session in sessions if session.last_rec_no is not None]
-    known = [*firsts, *(file.first_rec for file in (*files[:1], *bad[:1]))]
+    known = [*firsts, *(file.first_rec for file in (*ordered[:1], *bad[:1]))]
     if not known:
         return
     number, before = min(known), None
-    for file in files:
+    for file in ordered:
         if number < file.first_rec:
             yield _Hole(number, file.first_rec, before, file)
         number, before = file.end_rec, file
@@ -156,31 +159,51 @@ def _with_span(file: DamagedFile, rows: Sequence[Missing]) -> DamagedFile:
     return file._replace(low_us=min(row.low_us for row in rows), high_us=max(row.high_us for row in rows))
 
 
+def supposed(
+    sessions: Iterable[Session],
+    missing: Iterable[Missing],
+    damaged: Iterable[DamagedFile],
+    files: Iterable[JournalFile],
+) -> Iterator[Session]:
+    """Sessions of journals that have none and lack records: one for files whose numbers have no hole between them."""
+    lacking = {(row.host, row.journal_id) for row in (*missing, *damaged)} - {session.journal for session in sessions}
+    for journal, of_journal in _by_journal(file for file in files if file.journal in lacking).items():
+        run: list[JournalFile] = []
+        for file in [*sorted(of_journal, key=lambda file: file.first_rec), None]:
+            if run and (file is None or file.first_rec != run[-1].end_rec):
+                low, high = min(one.low_us for one in run), max(one.high_us for one in run)
+                numbers = {"first_rec_no": run[0].first_rec, "last_rec_no": run[-1].end_rec - 1}
+                yield Session(*journal, low, high, **numbers)
+                run = []
+            if file is not None:
+                run.append(file)
+
+
 def covered(
     sessions: Iterable[Session], missing: Iterable[Missing], damaged: Iterable[DamagedFile], aside: Collection[str]
 ) -> list[Session]:
     """The sessions without the time of missing and damaged records, and without the hosts that are left out."""
-    gaps: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for row in (*missing, *damaged):
-        if row.low_us <= row.high_us:
-            gaps.setdefault((row.host, row.journal_id), []).append((row.low_us, row.high_us))
     left = [session for session in sessions if session.host not in aside]
-    for journal, spans in gaps.items():
-        for low, high in spans:
+    gaps: list[Missing | DamagedFile] = [*missing, *damaged]
+    gaps_of = _by_journal(gap for gap in gaps if gap.low_us <= gap.high_us)
+    for journal, of_journal in gaps_of.items():
+        for gap in of_journal:
             left = [
                 part
                 for session in left
-                for part in (_without(session, low, high) if session.journal == journal else [session])
+                for part in (_without(session, gap) if session.journal == journal else [session])
             ]
     return left
 
 
-def _without(session: Session, low: int, high: int) -> Iterator[Session]:
-    if high < session.start_us or session.end_us < low:
+def _without(session: Session, gap: Missing | DamagedFile) -> Iterator[Session]:
+    if gap.high_us < session.start_us or session.end_us < gap.low_us:
         yield session
         return
-    # Which numbers the parts have is known by their files.
-    if session.start_us < low:
-        yield session._replace(end_us=low - 1, last_rec_no=None)
-    if high < session.end_us:
-        yield session._replace(start_us=high + 1, first_rec_no=None)
+    # In between there are no rows, so that any number there divides them.
+    first = session.first_rec_no
+    border = None if first is None else max(first, gap.first_rec)
+    if session.start_us < gap.low_us:
+        yield session._replace(end_us=gap.low_us - 1, last_rec_no=None if border is None else border - 1)
+    if gap.high_us < session.end_us:
+        yield session._replace(start_us=gap.high_us + 1, first_rec_no=border)

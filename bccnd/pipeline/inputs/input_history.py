@@ -117,9 +117,9 @@ def changed(before: Iterable[Session], after: Iterable[Session], shift: Callable
 
 @dataclass
 class Due:
-    """``days`` have to be computed; ``left`` as well, but records of them are gone, and so they are ``fixed``, as final
-    days are; ``late`` are files whose records are of final days that do not have them. ``made_of`` are the files of each
-    day, by path."""
+    """``days`` have to be computed; ``left`` as well, but records of them are gone. ``fixed`` are days of which records
+    are gone, and final ones; ``late`` are files whose records are of final days that do not have them. ``made_of`` are
+    the files of each day, by path."""
 
     days: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
@@ -148,7 +148,7 @@ def find_due(
         days_with_rows |= own
         for day in days_between(*file[1:], MARGIN):
             due.made_of.setdefault(day, {})[file.listed.path] = file
-        if all(day < first_open and file.listed.path not in recorded(day) for day in own):
+        if all(day < first_open and day not in asked and file.listed.path not in recorded(day) for day in own):
             due.late.add(file.listed.path)
     for day in sorted(days_with_rows | {*recorded_days} | {*asked}):
         if day < first_open and day not in asked:

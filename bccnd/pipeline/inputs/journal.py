@@ -119,9 +119,13 @@ def hosts_aside(damaged: Iterable[DamagedFile]) -> set[str]:
     return {file.host for file in damaged if file.host and not file.journal_id}
 
 
-def listening(known: Iterable[Session], missing: Iterable[Missing], damaged: Sequence[DamagedFile]) -> list[Session]:
+def listening(
+    known: Sequence[Session], missing: Sequence[Missing], damaged: Sequence[DamagedFile], files: Iterable[JournalFile]
+) -> list[Session]:
     """The sessions of a journal without what is missing, damaged, or of hosts that are left out."""
-    return coverage.covered(known, missing, damaged, hosts_aside(damaged))
+    return coverage.covered(
+        [*known, *coverage.supposed(known, missing, damaged, files)], missing, damaged, hosts_aside(damaged)
+    )
 
 
 def _damaged(root: Root, file: ListedFile, why: str) -> DamagedFile:

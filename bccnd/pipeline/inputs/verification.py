@@ -115,7 +115,9 @@ def verify_file(root: Root, file: ListedFile) -> JournalFile:
             low,
             high,
             tuple(sorted({segment or "" for segment in segments})),
-            *file[1:],
+            file.size,
+            file.mtime_ns,
+            file.tag,
             journal_schema.SHARE in columns,
             journal_schema.PAYLOAD in columns,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -81,6 +82,9 @@ class TableChanges:
         """Remove what the run has written for itself and, unless it came to its commit, for the tables."""
         with suppress(PipelineError), usable(self.lake.root.where):
             self.lake.root.remove_folder(f"{WORK}/{self.run}")
+            if self.lake.root.is_local:
+                with suppress(OSError):  # another run has its own there
+                    os.rmdir(f"{self.lake.root.path}/{WORK}")
             if not self._committing:
                 for table in self._tables:
                     for path, *_ in self.lake.root.files(table):
