@@ -124,7 +124,8 @@ class _Day:
         listening = [(since, host) for since, hosts in receivers["listening"] for host in hosts or [None]]
         duck.give(engine, "listening_hosts", {"since": "BIGINT", "host_id": "INTEGER"}, listening)
         engine.execute(
-            "CREATE TABLE listening AS SELECT since, coalesce(bit_or(mask), nobody()) AS hosts "
+            "CREATE TABLE listening AS SELECT since, coalesce(bit_or(mask), nobody()) AS hosts, "
+            "lead(since, 1, 4611686018427387904) OVER (ORDER BY since) AS until "
             "FROM listening_hosts LEFT JOIN hosts ON hosts.id = host_id GROUP BY since"
         )
         share = f"{_SHARE} BETWEEN {task.low} AND {task.high}" if not task.whole else "true"
