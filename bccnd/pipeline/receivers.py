@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from bccnd.pipeline.inputs.sessions import Session
     from bccnd.pipeline.inputs.verification import JournalFile
 
-#: rows so near to midnight are looked at for both days: clocks differ, and copies come late
-MARGIN: Final = 600_000_000
+#: microseconds; rows so near to midnight are looked at for both days: clocks differ by up to half a minute when they
+#: have been corrected, and copies come late
+MARGIN: Final = 90_000_000
 _ENDLESS: Final = 2**62
 
 
