@@ -19,6 +19,7 @@ def bccn(
     *words: str | Path,
     step: str | None = None,
     then: Callable[[subprocess.Popen[str]], object] = lambda _: None,
+    cwd: Path = ROOT,
     **environment: str,
 ) -> tuple[int, str, str]:
     """Run the command with settings for little data, and do something when it says that it has reached a step.
@@ -32,8 +33,9 @@ def bccn(
         # One that is killed leaves its temporary files.
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary,
         subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, words), *settings],
-            cwd=ROOT,
+            # as the installed command: nothing is imported from the folder in which it runs
+            [sys.executable, "-P", "-c", code, *map(str, words), *settings],
+            cwd=cwd,
             env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": temporary, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -142,8 +142,8 @@ class _Pass:
             found = journal.read_journal(self._root, self._verify, recorded.files, recorded.damaged, listed_as_final)
             known = input_history.remember(recorded.sessions, found.sessions)
             late = recorded.still_late(self._root, found, final)
-            if not asked and recorded.has_all(found, known, late):
-                return _outcome(found, late, recorded.newest_us)
+            if not asked and recorded.has_all(found, known, late, first_open):
+                return _outcome(found, recorded.late, recorded.newest_us)
             outcome = self._compute(changes, recorded, found, known, first_open, late, asked)
             changes.commit(keep)
         return outcome

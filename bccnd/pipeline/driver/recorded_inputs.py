@@ -13,7 +13,7 @@ from bccnd.journal import file_names
 from bccnd.pipeline import schema
 from bccnd.pipeline.inputs import coverage, input_history, sessions
 from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
-from bccnd.pipeline.inputs.input_history import Due, Used, day_before
+from bccnd.pipeline.inputs.input_history import Due, Used, day_before, find_due
 from bccnd.pipeline.inputs.journal import Journal, listening
 from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays, ListedFile
 from bccnd.pipeline.inputs.sessions import Session
@@ -103,14 +103,19 @@ class RecordedInputs:
         files = () if self.lake is None else self.lake.files(table)
         return [f"{table}/{file.path}" for file in files if file.day in days]
 
-    def has_all(self, found: Journal, known: Sequence[Session], late: Collection[str]) -> bool:
+    def has_all(self, found: Journal, known: Sequence[Session], late: Collection[str], first_open: str) -> bool:
         """Whether the tables were made of just this."""
-        return (
-            all(self.files.get(file.listed) == file for file in found.files)
-            and not self.withdrawn(found)
-            and set(found.damaged) == set(self.damaged)
-            and listening(known, found.missing, found.damaged, found.files) == self.listening()
-            and late == self.late
+        if not all(self.files.get(file.listed) == file for file in found.files):
+            return False
+        uses = {use.listed: use for of_day in self._of_days.values() for use in of_day.values()}
+        used = [uses[file.listed] for file in found.files]
+        due = find_due(used, found.listed, self.day, self.days, first_open=first_open)
+        return not (
+            due.days
+            or due.left
+            or set(found.damaged) != set(self.damaged)
+            or listening(known, found.missing, found.damaged, found.files) != self.listening()
+            or {*late, *due.late} != self.late
         )
 
     def withdrawn(self, found: Journal) -> list[JournalFile]:

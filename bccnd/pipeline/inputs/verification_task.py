@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bccnd.pipeline.inputs.journal_listing import ListedFile
 from bccnd.pipeline.inputs.verification import JournalFile, verify
-from bccnd.pipeline.lake.place import Root
+from bccnd.pipeline.lake.place import Root, usable
 
 KIND: Final = "verify"
 #: bytes of files that a task is worth
@@ -34,7 +34,9 @@ def verify_files(root: Root, files: Sequence[ListedFile], run: Callable[[Sequenc
 
 
 def run(task: dict[str, Any]) -> str:
-    return json.dumps(verify(Root(task["journal"]), [ListedFile(*file) for file in task["files"]]))
+    """Raises PipelineError: no_place."""
+    with usable(task["journal"]):
+        return json.dumps(verify(Root(task["journal"]), [ListedFile(*file) for file in task["files"]]))
 
 
 def _read(found: Any) -> JournalFile | str | None:

@@ -49,7 +49,7 @@ FORMAT: Final = "5"
 #: seconds for which replaced versions stay readable
 KEEP: Final = 86_400.0
 #: what delta-rs cannot have in the path of a folder
-_NO_NAME: Final = re.compile(r"[\x00-\x1f\x7f\[\]^|\\]|%[0-9A-Fa-f]{2}")
+_NO_NAME: Final = re.compile(r"[\x00-\x1f\x7f\[\]^|\\\udc80-\udcff]|%[0-9A-Fa-f]{2}")
 #: tables opened or committed side by side: waiting for a disk or a store, not computing
 _THREADS: Final = 8
 #: versions between two checkpoints of a table's log, and how long a log is kept beside replaced versions

@@ -7,15 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bccnd.cli.main import main
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.pipeline import schema
@@ -23,7 +20,6 @@ from bccnd.pipeline.driver.build import build, once
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from bccnd.pipeline.lake.delta import Lake
 from tests.pipeline.commands import bccn
-from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import content, files
 from tests.support import open_to_others
 
@@ -125,28 +121,6 @@ def test_beside_retention_a_build_goes_on_with_what_is_there(journal: Path, buil
     now, before = ([row for row in content(place)["link_loss"] if row[0] == host] for place in (tables, built))
     assert sum(row[lost] for row in now if str(row[-1]) == day) == 0
     assert [row for row in now if str(row[-1]) > day] == [row for row in before if str(row[-1]) > day]
-
-
-def command(tmp_path: Path, *words: str) -> list[str]:
-    """A build of a journal with one record."""
-    put(tmp_path / "j", "relay01", "j1", 1, rows(1, 1))
-    return ["pipeline", "build", str(tmp_path / "j"), "--out", str(tmp_path / "t"), *words]
-
-
-def run(tmp_path: Path, *words: str) -> Result:
-    done = CliRunner().invoke(main, command(tmp_path, *words))
-    assert "Traceback" not in done.output
-    assert not (tmp_path / "t").exists()
-    return done
-
-
-def test_what_is_wrong_with_a_command_line_or_a_master_is_one_line(tmp_path: Path) -> None:
-    for words in (["--master", "nonsense"], ["--memory", "much"], ["--conf", "x"], ["--master", "sc://head:15002"]):
-        assert run(tmp_path, *words).exit_code == 2
-    assert "Spark Connect" in run(tmp_path, *words).output
-    done = run(tmp_path, "--master", "spark://127.0.0.1:1")
-    assert done.exit_code == 1
-    assert "spark://127.0.0.1:1: Connection refused\n  remedy: " in done.output
 
 
 @pytest.mark.slow

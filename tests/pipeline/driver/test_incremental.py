@@ -126,8 +126,8 @@ def test_a_foreign_file_is_named_until_it_is_taken_away(small: Path, tmp_path: P
 
 def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(small: Path, built: Path, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
-    words = ("pipeline", "stream", small, "--out", tables, "--once", "--master", "local[2]")
-    for step in ("writing tables", "committing the tables"):
+    words = ("pipeline", "stream", small, "--out", tables, "--once", "--embedded")
+    for step in ("computing", "committing the tables"):
         assert bccn(*words, step=step, then=kill_after(random.uniform(0, 0.4)))[0] == -signal.SIGKILL
     status, _, errors = bccn(*words)
     assert status == 0, errors
