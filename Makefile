@@ -254,7 +254,7 @@ bench: $(READY) $(BUILT)
 
 bench-pipeline: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
-	$(BIN)/python -m tools.bench.spark $(ARGS)
+	$(BIN)/python -m tools.bench.tables $(ARGS)
 
 scale: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux chrt:util-linux

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from bccnd.pipeline.inputs.sessions import Session
     from bccnd.pipeline.inputs.verification import JournalFile
 
-#: rows so near to midnight are looked at for both days: clocks differ, and copies come late
-MARGIN: Final = 600_000_000
+#: microseconds; rows so near to midnight are looked at for both days: clocks differ by up to half a minute when they
+#: have been corrected, and copies come late
+MARGIN: Final = 90_000_000
 _ENDLESS: Final = 2**62
 
 
@@ -100,7 +101,9 @@ def find_receivers(
     ]
     with_rows = {file.host for file in of_day}
     window = start - DAY, end + DAY
-    listening = list(_intervals([(ids[host], low, high) for host, low, high in listened if host in ids], *window))
+    spans_of_day = [(ids[host], low, high) for host, low, high in listened if host in ids]
+    # What is farther away is not known to have been deaf.
+    listening = [(-_ENDLESS, list(range(len(hosts)))), (window[0], []), *_intervals(spans_of_day, *window)]
     return Receivers(
         hosts,
         hearers,
@@ -162,7 +165,6 @@ def _intervals(listened: Iterable[tuple[int, int, int]], low: int, high: int) ->
             changes[begins].append((host, 1))
             changes[ends].append((host, -1))
     counts: dict[int, int] = defaultdict(int)
-    yield -_ENDLESS, []
     for moment in sorted(changes):
         for host, step in changes[moment]:
             counts[host] += step

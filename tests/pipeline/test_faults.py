@@ -85,3 +85,13 @@ def test_numbers_at_the_ends_of_64_bits_stop_nothing(tmp_path: Path) -> None:
     ends = [row(1, 0), row(2, 2**64 - 1, verdict="restart"), row(3, 0, verdict="restart"), row(4, 2**64 - 1)]
     rows = tables(tmp_path, Journal("h1", ends), Journal("h2", [*ends, *numbered(range(5), 10, src="m/q/2")]))
     assert {message["src"] for message in rows["messages"]} == {"m/p/1", "m/q/2"}
+
+
+def test_numbers_sent_while_nobody_was_listening_are_not_lost(tmp_path: Path) -> None:
+    """A file of each host is missing, as it is while a copy is under way; where one host listened, it is known."""
+    early, late = STEADY[:100], STEADY[150:]
+    away = [(0.0, 99.0), (150.0, 299.0)]
+    apart = [Journal(host, [*early, *late], away) for host in ("h1", "h2")]
+    assert lost(tables(tmp_path / "all", *apart)) == {}
+    one_listens = tables(tmp_path / "one", *apart, Journal("h3", [*early, *STEADY[110:]]))
+    assert lost(one_listens) == {("h3", "m/p/1"): (0, 10)}

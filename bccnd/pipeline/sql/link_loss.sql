@@ -3,8 +3,8 @@
 WITH grouped AS (
   SELECT src, epoch, minute, seen, listening, able, late, count(*) AS n, sum(gap) AS gap FROM today GROUP BY ALL),
 copies_ AS (
-  SELECT d.src, e.epoch, h.host_id, d.us - d.us % 60000000 AS minute, count(*) AS dup
-  FROM placed d JOIN hearers h ON h.id = d.hearer
+  SELECT d.src, e.epoch, d.host_id, d.us - d.us % 60000000 AS minute, count(*) AS dup
+  FROM placed d
   ASOF JOIN epochs_found e ON d.src = e.src AND d.era = e.era AND d.key >= e.low
   WHERE d.kind = 5 AND d.us >= getvariable('day_from') AND d.us < getvariable('day_to') GROUP BY ALL),
 parts AS (

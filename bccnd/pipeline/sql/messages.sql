@@ -14,11 +14,21 @@ FROM (
 JOIN hosts ON hosts.id = host_id GROUP BY src;
 
 CREATE TABLE messages AS
-WITH placed_ AS (SELECT n.*, e.epoch FROM numbers n ASOF JOIN epochs_found e ON n.src = e.src AND n.era = e.era AND n.key >= e.low),
-gaps AS (SELECT *, greatest(key::HUGEINT - coalesce(lag(key) OVER w, key) - 1, 0) AS gap FROM placed_ WINDOW w AS (PARTITION BY src, epoch ORDER BY key))
+WITH placed_ AS (
+  SELECT n.*, coalesce(l.late, nobody()) AS late, e.epoch FROM numbers n LEFT JOIN late_numbers l USING (src, era, key)
+  ASOF JOIN epochs_found e ON n.src = e.src AND n.era = e.era AND n.key >= e.low),
+gaps AS (
+  SELECT *, greatest(key::HUGEINT - coalesce(lag(key) OVER w, key) - 1, 0) AS missing, lag(moment) OVER w AS before
+  FROM placed_ WINDOW w AS (PARTITION BY src, epoch ORDER BY key)),
+-- Numbers that may have been sent while no receiver was listening are not known to be lost.
+unheard AS (
+  SELECT DISTINCT g.src, g.epoch, g.key FROM gaps g JOIN audience a ON a.src = g.src
+  JOIN listening l ON l.since < g.moment AND l.until > g.before
+  WHERE g.missing > 0 AND NOT contains(l.hosts, able)),
+known AS (SELECT g.*, CASE WHEN u.key IS NULL THEN missing ELSE 0 END AS gap FROM gaps g LEFT JOIN unheard u USING (src, epoch, key))
 SELECT m.src, epoch, key, first_us, first_us - first_us % 60000000 AS minute, chan, len, copies, seen, late, gap,
   (coalesce(l.hosts, nobody()) & coalesce(able, nobody())) | seen AS listening, coalesce(able, nobody()) | seen AS able
-FROM gaps m LEFT JOIN audience a ON a.src = m.src ASOF LEFT JOIN listening l ON m.moment >= l.since;
+FROM known m LEFT JOIN audience a ON a.src = m.src ASOF LEFT JOIN listening l ON m.moment >= l.since;
 
 CREATE VIEW today AS
 SELECT * FROM messages WHERE copies > 0 AND first_us >= getvariable('day_from') AND first_us < getvariable('day_to');

@@ -39,11 +39,11 @@ LEFT JOIN restarts near ON near.src = o.src AND near.number = o.era
 LEFT JOIN restarts next ON next.src = o.src AND next.number = o.era + 1;
 
 CREATE VIEW placed AS
-SELECT r.src, 0 AS era, r.key, r.us, r.us - h.ahead AS moment, r.chan, r.len, r.kind, r.hearer
+SELECT r.src, 0 AS era, r.key, r.us, r.us - h.ahead AS moment, r.chan, r.len, r.kind, h.host_id, h.mask
 FROM heard r ANTI JOIN restarts USING (src) JOIN hearers h ON h.id = r.hearer
 UNION ALL
-SELECT r.src, b.era, r.key, r.us, r.us - h.ahead, r.chan, r.len, r.kind, r.hearer
+SELECT r.src, b.era, r.key, r.us, r.us - h.ahead, r.chan, r.len, r.kind, h.host_id, h.mask
 FROM heard r JOIN hearers h ON h.id = r.hearer
 JOIN bucket_eras b ON b.src = r.src AND b.hearer = r.hearer AND b.bucket = r.us // 5000000 AND NOT b.is_contested
 UNION ALL
-SELECT src, era, key, us, moment, chan, len, kind, hearer FROM contested_rows;
+SELECT src, era, key, us, moment, chan, len, kind, h.host_id, h.mask FROM contested_rows JOIN hearers h ON h.id = hearer;

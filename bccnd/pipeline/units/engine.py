@@ -11,8 +11,9 @@ import re
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -150,6 +151,31 @@ def give(
     casts = ", ".join(f"{column}::{kind} AS {column}" for column, kind in columns.items())
     engine.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT {casts} FROM given_rows")
     engine.unregister("given_rows")
+
+
+class Query(NamedTuple):
+    """A query that makes rows of a table, below the tables or in the run's own folder; ``columns`` are by default those
+    of the table."""
+
+    table: str
+    text: str
+    columns: pa.Schema | None = None
+
+
+def write_all(
+    engine: duckdb.DuckDBPyConnection, root: Root, run: str, day: str, queries: Sequence[Query], threads: int
+) -> list[TableFile]:
+    """Write the rows of several queries, side by side: sorting and writing the rows of one leaves processors idle."""
+    variables = dict(engine.execute("SELECT name, value FROM duckdb_variables()").fetchall())
+
+    def put(query: Query) -> list[TableFile]:
+        with engine.cursor() as cursor:
+            cursor.execute("SET TimeZone = 'UTC'")
+            set_variables(cursor, **variables)
+            return write(cursor, root, run, query.table, day, query.text, query.columns)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return [file for files in pool.map(put, queries) for file in files]
 
 
 def write(

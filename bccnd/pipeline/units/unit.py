@@ -21,6 +21,7 @@ from bccnd.pipeline.restarts import PlacedStep, Restart, Step, find_restarts
 from bccnd.pipeline.schema import TableFile
 from bccnd.pipeline.units import engine as duck
 from bccnd.pipeline.units import work
+from bccnd.pipeline.units.engine import Query
 from bccnd.pipeline.units.work import Task
 
 _COLUMNS: Final = {
@@ -38,24 +39,28 @@ _COLUMNS: Final = {
     "chan": "VARCHAR",
     "len": "INTEGER",
 }
-#: tables whose rows are of one share only, and the SQL of each
+#: tables whose rows are of one share only, and the SQL of each; those that take longest first
 _OWN: Final = {
-    "messages": "table_messages",
+    schema.HEARD: "state_heard",
     "link_loss": "link_loss",
+    "messages": "table_messages",
     "delivery": "delivery",
     "missed": "missed",
     "channel_traffic": "channel_traffic",
     schema.EPOCHS: "state_epochs",
-    schema.HEARD: "state_heard",
 }
-#: tables that combine.py makes of the parts of all shares
-SHARED: Final = ("receiver_sets", "channel_loss", "refused")
 REFUSED: Final = pa.schema(
     [
         *((name, pa.string()) for name in ("host", "verdict", "peer_ip", "claimed_src", "algo")),
         *((name, pa.int64()) for name in ("minute", "n", "first_us", "last_us")),
     ]
 )
+#: tables that combine.py makes of the parts of all shares
+SHARED: Final = {
+    "receiver_sets": schema.TABLES["receiver_sets"],
+    "channel_loss": schema.TABLES["channel_loss"],
+    "refused": REFUSED,
+}
 _SHARE: Final = "('0x' || md5(coalesce(src, host))[1:2])::UTINYINT"
 
 
@@ -111,7 +116,8 @@ class _Day:
         self._read_obs(engine)
         hearers = {"id": "INTEGER", "host_id": "INTEGER", "host": "VARCHAR", "journal_id": "VARCHAR"}
         numbers = ("from_rec", "to_rec", "shift", "ahead")
-        duck.give(engine, "hearers", {**hearers, **dict.fromkeys(numbers, "BIGINT")}, receivers["hearers"])
+        duck.give(engine, "given_hearers", {**hearers, **dict.fromkeys(numbers, "BIGINT")}, receivers["hearers"])
+        engine.execute("CREATE TABLE hearers AS SELECT g.*, mask FROM given_hearers g JOIN hosts ON hosts.id = host_id")
         names = sorted({segment for _, segment in receivers["reach"]})
         segments = {name: number for number, name in enumerate(names)}
         duck.give(
@@ -123,7 +129,8 @@ class _Day:
         listening = [(since, host) for since, hosts in receivers["listening"] for host in hosts or [None]]
         duck.give(engine, "listening_hosts", {"since": "BIGINT", "host_id": "INTEGER"}, listening)
         engine.execute(
-            "CREATE TABLE listening AS SELECT since, coalesce(bit_or(mask), nobody()) AS hosts "
+            "CREATE TABLE listening AS SELECT since, coalesce(bit_or(mask), nobody()) AS hosts, "
+            "lead(since, 1, 4611686018427387904) OVER (ORDER BY since) AS until "
             "FROM listening_hosts LEFT JOIN hosts ON hosts.id = host_id GROUP BY since"
         )
         share = f"{_SHARE} BETWEEN {task.low} AND {task.high}" if not task.whole else "true"
@@ -151,36 +158,11 @@ class _Day:
             )
 
     def _write(self, engine: duckdb.DuckDBPyConnection) -> list[TableFile]:
-        root, run, day, folder = self._root, self._task.run, self._day, self._task.folder
-        corrected = (
-            "obs o JOIN hearers h ON o.host = h.host AND o.journal_id = h.journal_id "
-            "AND o.rec_no BETWEEN h.from_rec AND h.to_rec "
-        )
-        in_day = "us >= getvariable('day_from') AND us < getvariable('day_to')"
-        engine.execute(
-            "CREATE TABLE nameless AS SELECT * FROM (SELECT epoch_us(ts) - shift AS us, chan, len, peer_ip, peer_port, "
-            f"seq_key FROM {corrected} WHERE src = '?' AND verdict IN ('accepted', 'reordered', 'restart', 'duplicate', "
-            f"'stale', 'looped', 'not_addressed')) WHERE {in_day}"
-        )
-        written: list[TableFile] = []
-        for table, name in _OWN.items():
-            written += duck.write(engine, root, run, table, day, duck.sql(name))
-        refused = (
-            "SELECT host, verdict, peer_ip, claimed_src, algo, us - us % 60000000 AS minute, count(*) AS n, "
-            "min(us) AS first_us, max(us) AS last_us FROM (SELECT o.host, verdict, peer_ip, src AS claimed_src, algo, "
-            f"epoch_us(ts) - shift AS us FROM {corrected} WHERE verdict NOT IN ('accepted', 'reordered', 'restart', "
-            f"'duplicate', 'stale', 'looped', 'not_addressed', 'journal_gap')) WHERE {in_day} GROUP BY ALL ORDER BY ALL"
-        )
-        parts = {
-            "receiver_sets": duck.sql("receiver_sets"),
-            "channel_loss": duck.sql("channel_loss"),
-            "refused": refused,
-        }
-        for table, query in parts.items():
-            shape = REFUSED if table == "refused" else None
-            name = f"{folder}/{table}"
-            written += duck.write(engine, root, run, name, day, query, shape or schema.TABLES[table])
-        return written
+        engine.execute(duck.sql("nameless"))
+        folder = self._task.folder
+        queries = [Query(table, duck.sql(name)) for table, name in _OWN.items()]
+        queries += [Query(f"{folder}/{table}", duck.sql(table), columns) for table, columns in SHARED.items()]
+        return duck.write_all(engine, self._root, self._task.run, self._day, queries, max(2, self._task.threads))
 
 
 def _find_restarts(engine: duckdb.DuckDBPyConnection) -> list[Restart]:
