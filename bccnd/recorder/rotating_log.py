@@ -17,7 +17,7 @@ from bccnd.core.wire import frames
 from bccnd.journal import file_names
 from bccnd.journal.sessions import Cause, Session
 from bccnd.recorder import rows
-from bccnd.recorder.clock_steps import Clocks, cause_of_step, now, read_clocks
+from bccnd.recorder.clock_steps import STEP, Clocks, cause_of_step, now, read_clocks
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance, Syncer, name_of
 from bccnd.recorder.payload import Payloads
@@ -53,6 +53,8 @@ class RotatingLog:
         self._kernel_drops = -1
         self._rotate_at, self._day = 0.0, ""
         self._clocks = Clocks(0, 0, 0)
+        #: when the latest datagram was received, in microseconds since 1970
+        self._stamp = 0
 
     # -- journals
 
@@ -156,22 +158,31 @@ class RotatingLog:
 
     def on_packet(self, packet: bytes) -> None:
         """Log a packet of the tap. Raises BadFrame."""
-        head = self.head
-        if head is None:
+        if self.head is None:
             return  # the subscription is not confirmed yet
+        lost, datagrams = rows.gap_in(packet), rows.tapped(packet)
+        if datagrams:
+            self._notice_jump(rows.received(datagrams[0]), rows.received(datagrams[-1]))
         if self.log is not None:
             try:
                 self._write(self.log, packet)
             except OSError as error:
                 self.pause(error)
-        count = self._count(head, packet)
+        if lost:
+            self._count_gap(packet, lost)
         if self.log is None:
-            self.dropped[self._reason] += count
+            self.dropped[self._reason] += len(datagrams)
             return
-        self._next += count
-        self.records += count
+        self._next += len(datagrams)
+        self.records += len(datagrams)
         if self.log.size >= self._settings.rotate_size:
-            self._rotate(head)
+            self._rotate(self.head)
+
+    def _notice_jump(self, first: int, last: int) -> None:
+        """Look at the clocks if the stamps of datagrams jump, so that a session has no records of another clock."""
+        if abs(first - self._stamp) >= STEP:
+            self.notice_step()
+        self._stamp = last
 
     def _write(self, written: LogWriter, packet: bytes) -> None:
         if self._payloads.everything or packet.startswith(b"CMSG "):
@@ -179,14 +190,10 @@ class RotatingLog:
         elif observations := rows.observations(packet):
             written.append(ROWS, rows.pack(map(self._payloads.apply, observations)))
 
-    def _count(self, head: Head, packet: bytes) -> int:
-        """Return the number of records in a packet; count a gap."""
-        lost = rows.gap_in(packet)
-        if not lost:
-            return len(rows.tapped(packet))
+    def _count_gap(self, packet: bytes, lost: int) -> None:
         self.gaps += lost
-        if self.log is not None:
-            head.sessions[-1].tap_gaps += lost
+        if self.log is not None and self.head is not None:
+            self.head.sessions[-1].tap_gaps += lost
         if packet == frames.gap(0):
             remedy = "find the end of the daemon in its log (journalctl -u bccnd)"
             text = "an unknown number of records was lost, as the daemon was killed or has crashed"
@@ -194,7 +201,6 @@ class RotatingLog:
             remedy = "give this host more processor, or raise bus.queue of the daemon"
             text = f"{lost} records were lost between the daemon and the recorder, which was too slow"
         log.event("records_lost", text, about="gap", remedy=remedy, drop="recorder_tap_gap_records")
-        return 0
 
     def on_drops(self, count: int) -> None:
         """Take the kernel's count of drops; one that is less than before has begun anew."""

@@ -29,6 +29,11 @@ def tapped(packet: bytes) -> list[re.Match[bytes]]:
     return [match for match in map(_TAPPED.match, messages) if match is not None]
 
 
+def received(datagram: re.Match[bytes]) -> int:
+    """Return when a datagram of `tapped` was received, in microseconds since 1970."""
+    return int(datagram[4]) // 1000
+
+
 def gap_in(packet: bytes) -> int:
     """Return the number of messages that a gap announces, 1 for an unknown number; 0 for any other packet."""
     digits = packet[len(_GAP) :] if packet.startswith(_GAP) else b""
