@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -22,29 +22,24 @@ from bccnd.journal.listing import ListedFile, list_files
 from bccnd.journal.session_files import read_sessions, write_sessions
 from bccnd.version import VERSION
 
-if TYPE_CHECKING:
-    from bccnd.config.recorder_schema import KeepSettings
-
 
 def retain(
-    filesystem: pafs.FileSystem, root: str, host: str, keep: KeepSettings, now: float, current_journal: str = ""
+    filesystem: pafs.FileSystem, root: str, host: str, age: float, size: int, now: float, current_journal: str = ""
 ) -> tuple[int, int]:
-    """Remove what is too old or too much; return the number of files removed and their bytes. ``now`` (seconds since
-    1970) limits the time of the newest record, as that may be wrong; ``current_journal`` is the one that is being
-    written. Raises OSError."""
-    if not keep.age and not keep.size:
-        return 0, 0
+    """Remove what is older than ``age`` seconds or more than ``size`` bytes (0: no limit); return the number of files
+    removed and their bytes. ``now`` (seconds since 1970) limits the time of the newest record, as that may be wrong;
+    ``current_journal`` is the one that is being written. Raises OSError."""
     listed = list_files(filesystem, root, hosts=[host])
     total = sum(file.size for file in listed)
     before = 0.0
-    if keep.age and listed:
-        before = min(now, _end(filesystem, root, listed[-1].name).ts / file_names.MICROSECONDS) - keep.age
+    if age and listed:
+        before = min(now, _end(filesystem, root, listed[-1].name).ts / file_names.MICROSECONDS) - age
     going: list[ListedFile] = []
     ends: dict[str, list[_End]] = {}
     for file in listed:
         end = _end(filesystem, root, file.name)
-        too_old = keep.age and end.ts < before * file_names.MICROSECONDS
-        if not too_old and not (keep.size and total > keep.size):
+        too_old = age and end.ts < before * file_names.MICROSECONDS
+        if not too_old and not (size and total > size):
             break
         going.append(file)
         ends.setdefault(file.name.journal_id, []).append(end)

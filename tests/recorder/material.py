@@ -58,9 +58,7 @@ def write_log(
 
 def convert_log(log: Path, journal: Path) -> Converted:
     """Put a log that can be read into a journal."""
-    converted = convert(str(log), pafs.LocalFileSystem(), str(journal))
-    assert converted is not None
-    return converted
+    return convert(str(log), pafs.LocalFileSystem(), str(journal))
 
 
 def recorder_in(folder: Path, loop: Loop, **more: Any) -> Recorder:

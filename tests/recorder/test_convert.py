@@ -93,7 +93,7 @@ def test_a_log_without_a_beginning(tmp_path: Path) -> None:
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     for torn in (b"", b"\x10", bytes(100)):
         log.write_bytes(torn)
-        assert convert(str(log), HERE, str(journal)) is None
+        assert convert(str(log), HERE, str(journal)) == (0, 0, 0, "torn", 0)
     for bad in (b"this is no log at all, whoever wrote it", b"\1" + bytes(100)):
         log.write_bytes(bad)
         with pytest.raises(JournalError, match="beginning cannot be read"):

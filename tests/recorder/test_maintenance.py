@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import logging
+import re
 import signal
-import threading
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,14 +19,13 @@ from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
 from bccnd.journal.sessions import Session
 from bccnd.recorder.clock_steps import ClockTrust
-from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.rows import observations, pack
 from bccnd.recorder.sessions import Head
 from bccnd.recorder.spool import MAX_BAD, Spool
 from tests.recorder.material import JOURNAL, NOON, end, names, packet, table, tapped, wait_for_child, write_log
-from tests.support import PATIENCE
+from tests.support import ROOT
 
 
 @pytest.fixture
@@ -145,45 +148,44 @@ def test_a_bug_with_one_log_is_no_end_of_the_others(
 
 
 @pytest.mark.slow
-def test_a_converting_process_that_dies_is_replaced(
+def test_a_log_over_which_processes_die_is_set_aside(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bccnd.recorder.maintenance.RETRY", 0.05)
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    log_in(spool, 1)
     with working(spool, tmp_path / "journal") as worker:
         worker.start()
-        process = worker._child._process
-        assert process is not None
-        process.kill()
-        process.wait()
-        worker.add(str(log_in(spool, 1)), 1)
-        wait_for_child(lambda: not worker.logs, "another one")
-        assert worker.rows == 10
-        # Over one log again and again: it is set aside.
-        worker._child.end()
-        monkeypatch.setattr("sys.executable", "/bin/false")
-        worker.add(str(log_in(spool, 2)), 1)
         wait_for_child(lambda: not worker.logs, "the log to be set aside")
-        assert worker.bad == 1
+        monkeypatch.undo()
+        worker.add(str(log_in(spool, 2)), 1)
+    assert (worker.bad, worker.rows, worker.trouble) == (1, 10, "")
+
+
+def _ignores(status: str) -> bool:
+    (mask,) = re.findall(r"SigIgn:\t(\w+)", status)
+    return all(int(mask, 16) >> number - 1 & 1 for number in (signal.SIGINT, signal.SIGTERM))
 
 
 @pytest.mark.slow
-def test_the_converting_process_ignores_signals_and_two_never_work_at_once(spool: Path, tmp_path: Path) -> None:
-    first, second = ConverterProcess(str(spool)), ConverterProcess(str(spool))
-    asked = {"journal": str(tmp_path / "journal"), "log": str(log_in(spool, 1))}
-    assert first.ask(asked)["rows"] == 10
-    assert first._process is not None
-    first._process.send_signal(signal.SIGTERM)
-    first._process.send_signal(signal.SIGINT)
-    answers: list[int] = []
-    asks = threading.Thread(target=lambda: answers.append(second.ask(asked)["rows"]))
-    asks.start()
-    assert first.ask(asked)["rows"] == 10
-    asks.join(0.5)
-    assert answers == []
-    first.end()
-    asks.join(PATIENCE)
-    assert answers == [10]
-    second.end()
+def test_a_converting_process_ignores_signals_and_waits_for_an_earlier_one(spool: Path, tmp_path: Path) -> None:
+    with (spool / "lock.files").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        program = "from bccnd.recorder.converter_process import main; main()"
+        command = [sys.executable, "-c", program, str(spool)]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        status = Path(f"/proc/{process.pid}/status")
+        wait_for_child(lambda: _ignores(status.read_text()), "signals to be ignored")
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        log = spool / f"{JOURNAL}-00000001.log"
+        request = {"journal": str(tmp_path / "journal"), "log": str(log)}
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(request).encode())
+        process.stdin.close()
+        process.stdin = None
+        log_in(spool, 1)
+    assert json.loads(process.communicate()[0])["rows"] == 10
 
 
 @pytest.mark.slow
