@@ -42,6 +42,7 @@ def test_a_log_becomes_a_file_with_its_rows_and_the_session(tmp_path: Path) -> N
     (session,) = table(journal, "sessions")
     assert (session["start_ts"], session["end_ts"]) == (moment(NOON), moment(NOON + 99))
     assert (session["tap_gaps"], session["socket_drops"]) == (5, 0)
+    assert (session["first_rec_no"], session["last_rec_no"]) == (1, 43)
     assert pq.read_schema(journal / obs).equals(schema.OBS)
     assert converted.bytes == (journal / obs).stat().st_size
 

@@ -70,6 +70,7 @@ def test_what_is_too_old_goes_and_its_time_from_the_sessions(journal: Path) -> N
     # The last record that went was at 100 s and 9 ms.
     assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
     assert session["end_ts"].timestamp() == pytest.approx(NOON / 1e6 + 250)
+    assert (session["first_rec_no"], session["last_rec_no"]) == (21, 30)
 
 
 def test_a_clock_that_is_ahead_makes_nothing_old(journal: Path) -> None:
@@ -108,8 +109,10 @@ def test_what_cannot_be_read_now_stays_with_its_session(journal: Path, monkeypat
 
 def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path, tmp_path: Path) -> None:
     keep(journal, 50, 0, NOW, JOURNAL)
-    update_sessions(HERE, str(journal), Head("relay01", JOURNAL, 31, "1", [Session(NOON, NOON + 400 * SECOND)]))
+    later = Session(NOON, NOON + 400 * SECOND, first=1, last=35)
+    update_sessions(HERE, str(journal), Head("relay01", JOURNAL, 31, "1", [later]))
     (session,) = table(journal, "sessions")
+    assert (session["first_rec_no"], session["last_rec_no"]) == (21, 35)
     assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
     assert session["end_ts"].timestamp() == pytest.approx(NOON / 1e6 + 400)
 
