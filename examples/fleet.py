@@ -135,7 +135,7 @@ def run(folder: Path, length: float) -> int:
     log(f"{len(simulation.sent):,} messages were sent; what each host recorded of them is in its journal")
     build(str(journal), str(tables), log)
     log("making the page")
-    from bccnd.pipeline.report.page import report
+    from bccnd.pipeline.report.html_page import report
 
     path, found = report(str(tables), str(page), title="Demo: a fleet with known faults")
     pairs, others = compare(faults, found)

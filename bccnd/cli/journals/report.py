@@ -43,11 +43,11 @@ def report(
     """
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is not before --until")
-    require(["pyarrow", "deltalake", "jinja2"], PIPELINE_EXTRA)
+    require(["pyarrow", "deltalake", "duckdb", "jinja2"], PIPELINE_EXTRA)
     from bccnd.pipeline.lake.place import usable
+    from bccnd.pipeline.report.delta_tables import Tables, TimeRange
     from bccnd.pipeline.report.findings import SEVERITIES
-    from bccnd.pipeline.report.page import report as make
-    from bccnd.pipeline.report.table_reader import Tables, TimeRange
+    from bccnd.pipeline.report.html_page import report as make
 
     def show_step(step: str) -> None:
         if sys.stderr.isatty():
