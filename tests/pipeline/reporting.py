@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -79,7 +80,7 @@ def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = DA
     ]
     content = pa.Table.from_pylist(full, schema=columns)
     if divided:
-        content = content.append_column("day", pa.repeat(pa.scalar(day), len(content)))
+        content = content.append_column("day", pa.repeat(pa.scalar(datetime.date.fromisoformat(day)), len(content)))
     write_deltalake(root / table, content, mode="append", partition_by=["day"] if divided else None)
     put_build(root)
     return max((root / table).rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns, default=root / table)

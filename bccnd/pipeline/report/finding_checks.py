@@ -192,8 +192,9 @@ def _starts(facts: Facts) -> Iterator[Finding]:
 
 
 def _unordered(facts: Facts) -> Iterator[Finding]:
-    for program in facts.unordered:
-        yield describe(facts, "unordered", LOOK, (program.program,), program._asdict(), program.sources)
+    for program, sources, found in facts.unordered:
+        values = {"program": program, "sources": sources, "found": found}
+        yield describe(facts, "unordered", LOOK, (program,), values, sources)
 
 
 def _silences(facts: Facts) -> Iterator[Finding]:
