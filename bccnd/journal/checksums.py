@@ -39,18 +39,19 @@ def seal(data: memoryview) -> tuple[bytes | memoryview, ...]:
 def verify(filesystem: pafs.FileSystem, path: str) -> None:
     """Read a whole file and check that it is as it was written: by the checksum of the file, or, where another program
     has written it, by those of its pages, if it has any. Raises DamagedFileError, OSError."""
-    with detect_damage(), filesystem.open_input_file(path) as file:
+    with filesystem.open_input_file(path) as file:
         size = file.size()
         footer = _footer_start(size, file.read_at(_TAIL, max(0, size - _TAIL)))
         mark = file.read_at(_SIZE, max(0, footer - _SIZE))
         if mark.startswith(_MARK) and len(mark) == _SIZE:
             _check(file, footer - 4, mark[4:])
             return
-        parquet = pq.ParquetFile(file, page_checksum_verification=True)
-        if ANNOUNCED.keys() & {key.decode("utf-8", "replace") for key in parquet.metadata.metadata or {}}:
-            raise DamagedFileError("its checksum is damaged")
-        for _ in parquet.iter_batches():
-            pass
+        with detect_damage():
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            if ANNOUNCED.keys() & {key.decode("utf-8", "replace") for key in parquet.metadata.metadata or {}}:
+                raise DamagedFileError("its checksum is damaged")
+            for _ in parquet.iter_batches():
+                pass
 
 
 def _footer_start(size: int, tail: bytes) -> int:

@@ -111,7 +111,8 @@ def conform(table: pa.Table, wanted: pa.Schema = OBS) -> pa.Table:
             column = pa.nulls(table.num_rows, field.type)
         try:
             with detect_damage():
-                columns.append(column.cast(field.type))
+                # Times of other units lose what is below a microsecond.
+                columns.append(column.cast(field.type, safe=not pa.types.is_timestamp(field.type)))
         except DamagedFileError as error:
             raise DamagedFileError(f"its column {field.name} is {column.type}, not {field.type}: {error}") from error
         if column.null_count and not field.nullable:

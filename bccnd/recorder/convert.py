@@ -6,30 +6,26 @@ files. Records are written before the session that covers them: a reader in betw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow.fs as pafs
 
 from bccnd.core.formats.tap_record import Observation
-from bccnd.errors import JournalError
 from bccnd.journal import file_names
 from bccnd.journal.damage import DamagedFileError
 from bccnd.journal.record_writer import RecordWriter
 from bccnd.journal.session_files import read_sessions, write_sessions
 from bccnd.recorder import rows as packets
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, End, LogReader
-from bccnd.recorder.sessions import Head, read_alive, read_head, without_removed
+from bccnd.recorder.sessions import Head, bad_log, read_alive, read_head, without_removed
 
 #: rows that are Python's at a time: some 6 MB
 _CHUNK: Final = 8192
 
 
-@dataclass
-class Converted:
+class Converted(NamedTuple):
     """The result of a conversion: ``end`` is how the log ended, ``saved`` the bytes of it that could be read."""
 
-    head: Head
     rows: int
     files: int
     bytes: int
@@ -37,8 +33,8 @@ class Converted:
     saved: int
 
 
-def convert(path: str, filesystem: pafs.FileSystem, root: str) -> Converted | None:
-    """Put all that a log holds into the journal; None for one that has no beginning, because its writer died before.
+def convert(path: str, filesystem: pafs.FileSystem, root: str) -> Converted:
+    """Put all that a log holds into the journal: nothing of one without a beginning, because its writer died before.
 
     Raises JournalError: bad_log; OSError where the journal cannot be written or the log not be read.
     """
@@ -46,37 +42,32 @@ def convert(path: str, filesystem: pafs.FileSystem, root: str) -> Converted | No
         reader = LogReader(file)
         records = iter(reader)
         kind, content = next(records, (b"", b""))
+        if not kind and reader.end != "damaged":
+            return Converted(0, 0, 0, "torn", 0)
         if kind != HEAD:
-            if reader.end == "damaged" or kind:
-                return _unreadable()
-            return None
+            raise bad_log()
         head = read_head(content)
         if not file_names.is_host(head.host) or not head.journal or "/" in head.journal:
-            return _unreadable()
-        records_of_log = _Records(filesystem, root, head)
-        damaged = False
+            raise bad_log()
+        content_of_log = _Content(filesystem, root, head)
+        end: End | None = None
         for kind, content in records:
             try:
-                records_of_log.take(kind, content)
+                content_of_log.take(kind, content)
             except ValueError:  # its checksum is right and it is none of ours
-                damaged = True
+                end = "damaged"
                 break
-        records_of_log.finish()
+        written = content_of_log.finish()
         update_sessions(filesystem, root, head)
-        end: End = "damaged" if damaged else reader.end
-        written = records_of_log.files
-        return Converted(head, written.number - head.first, len(written.paths), written.bytes, end, reader.good)
+        rows = written.number - head.first
+        return Converted(rows, len(written.paths), written.bytes, end or reader.end, reader.good)
 
 
-def _unreadable() -> Converted:
-    raise JournalError("bad_log", "a log whose beginning cannot be read", "look at it, or remove it")
-
-
-class _Records:
-    """What the records of one log say, put into files."""
+class _Content:
+    """The content of one log, put into files."""
 
     def __init__(self, filesystem: pafs.FileSystem, root: str, head: Head) -> None:
-        self.files = RecordWriter(filesystem, root, head.host, head.journal, head.first)
+        self._files = RecordWriter(filesystem, root, head.host, head.journal, head.first)
         self._session = head.sessions[-1] if head.sessions else None
         self._rows: list[Observation] = []
 
@@ -97,14 +88,15 @@ class _Records:
             self._put()
 
     def _put(self) -> None:
-        self.files.add(self._rows)
+        self._files.add(self._rows)
         self._rows = []
         if self._session is not None:
-            self._session.last = self.files.number - 1
+            self._session.last = self._files.number - 1
 
-    def finish(self) -> None:
+    def finish(self) -> RecordWriter:
         self._put()
-        self.files.finish()
+        self._files.finish()
+        return self._files
 
 
 def update_sessions(filesystem: pafs.FileSystem, root: str, head: Head) -> None:

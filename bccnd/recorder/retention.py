@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -22,37 +22,34 @@ from bccnd.journal.listing import ListedFile, list_files
 from bccnd.journal.session_files import read_sessions, write_sessions
 from bccnd.version import VERSION
 
-if TYPE_CHECKING:
-    from bccnd.config.recorder_schema import KeepSettings
-
 
 def retain(
-    filesystem: pafs.FileSystem, root: str, host: str, keep: KeepSettings, now: float, current_journal: str = ""
+    filesystem: pafs.FileSystem, root: str, host: str, age: float, size: int, now: float, current_journal: str = ""
 ) -> tuple[int, int]:
-    """Remove what is too old or too much; return the number of files removed and their bytes. ``now`` (seconds since
-    1970) limits the time of the newest record, as that may be wrong; ``current_journal`` is the one that is being
-    written. Raises OSError."""
-    if not keep.age and not keep.size:
-        return 0, 0
+    """Remove what is older than ``age`` seconds or more than ``size`` bytes (0: no limit); return the number of files
+    removed and their bytes. ``now`` (seconds since 1970) limits the time of the newest record, as that may be wrong;
+    ``current_journal`` is the one that is being written. Raises OSError."""
     listed = list_files(filesystem, root, hosts=[host])
     total = sum(file.size for file in listed)
     before = 0.0
-    if keep.age and listed:
-        before = min(now, _end(filesystem, root, listed[-1].name).ts / file_names.MICROSECONDS) - keep.age
+    if age and listed:
+        before = min(now, _latest(filesystem, root, listed[-1].name) / file_names.MICROSECONDS) - age
     going: list[ListedFile] = []
-    ends: dict[str, list[_End]] = {}
+    gone: dict[str, dict[int, int]] = {}
     for file in listed:
-        end = _end(filesystem, root, file.name)
-        too_old = keep.age and end.ts < before * file_names.MICROSECONDS
-        if not too_old and not (keep.size and total > keep.size):
+        latest = _latest(filesystem, root, file.name)
+        too_old = age and latest < before * file_names.MICROSECONDS
+        if not too_old and not (size and total > size):
             break
         going.append(file)
-        ends.setdefault(file.name.journal_id, []).append(end)
+        gone.setdefault(file.name.journal_id, {})[file.name.first] = latest
         total -= file.size
-    staying = {file.name.journal_id for file in listed[len(going) :]} | {current_journal}
-    for journal, its_ends in ends.items():
+    staying: dict[str, list[int]] = {current_journal: []}
+    for file in listed[len(going) :]:
+        staying.setdefault(file.name.journal_id, []).append(file.name.first)
+    for journal, ends in gone.items():
         if journal in staying:
-            _forget(filesystem, root, host, journal, its_ends)
+            _forget(filesystem, root, host, journal, ends, staying[journal])
         else:
             with contextlib.suppress(FileNotFoundError):
                 filesystem.delete_file(f"{root}/{file_names.sessions_path(host, journal)}")
@@ -64,42 +61,39 @@ def retain(
     return len(going), sum(file.size for file in going)
 
 
-class _End(NamedTuple):
-    """The numbers of the first and last record of a file, and the time of the latest one."""
-
-    first: int
-    last: int
-    ts: int
-
-
-def _end(filesystem: pafs.FileSystem, root: str, name: file_names.ObsFile) -> _End:
-    """Read the end of a file. That of a damaged one is the end of its day, before which nothing is claimed of the
-    journal then; that of one that is gone is 0. Raises OSError, and nothing is removed then."""
+def _latest(filesystem: pafs.FileSystem, root: str, name: file_names.ObsFile) -> int:
+    """Return the time of the latest record of a file: of a damaged one the end of its day, before which nothing is
+    claimed of the journal then; 0 if it is gone. Raises OSError, and nothing is removed then."""
     try:
         with detect_damage(), filesystem.open_input_file(f"{root}/{name.path}") as file:
             parquet = pq.read_metadata(file)
             column = parquet.schema.to_arrow_schema().names.index("ts")
             groups = [parquet.row_group(number).column(column) for number in range(parquet.num_row_groups)]
             times = [group.statistics.max for group in groups if group.statistics is not None]
-            latest = int(pa.scalar(max(times), pa.timestamp("us", "UTC")).value)
-        return _End(name.first, name.first + parquet.num_rows - 1, latest)
+        return int(pa.scalar(max(times), pa.timestamp("us", "UTC")).value)
     except FileNotFoundError:
-        return _End(name.first, name.first, 0)
+        return 0
     except (DamagedFileError, ValueError):  # neither is a file without this column, or without its statistics
         end_of_day = datetime.datetime.fromisoformat(f"{name.day}T00:00Z") + datetime.timedelta(days=1)
-        return _End(name.first, name.first, round(end_of_day.timestamp()) * file_names.MICROSECONDS - 1)
+        return round(end_of_day.timestamp()) * file_names.MICROSECONDS - 1
 
 
-def _forget(filesystem: pafs.FileSystem, root: str, host: str, journal: str, ends: list[_End]) -> None:
-    """Take the records and the time of files from the sessions of a journal."""
+def _forget(
+    filesystem: pafs.FileSystem, root: str, host: str, journal: str, gone: dict[int, int], staying: list[int]
+) -> None:
+    """Take files from the sessions of a journal: ``gone`` has the first number of each and its latest time,
+    ``staying`` the first numbers of the others."""
     try:
         sessions = read_sessions(filesystem, root, host, journal)
     except DamagedFileError:
         return
-    for end in ends:
-        for session in sessions:
-            if (session.first or 0) <= end.first and (session.last is None or end.first <= session.last):
-                session.first, session.start = end.last + 1, max(session.start, end.ts + 1)
+    for session in sessions:
+        low, high = session.first or 0, math.inf if session.last is None else session.last
+        times = [latest for number, latest in gone.items() if low <= number <= high]
+        if times:
+            session.start = max(session.start, max(times) + 1)
+            after = None if session.last is None else session.last + 1
+            session.first = min((number for number in staying if low <= number <= high), default=after)
     # The last one stays: the next file of this journal lists its sessions again, and must learn what was removed.
     left = [session for session in sessions if session.start < session.end or session is sessions[-1]]
     for session in left:

@@ -57,9 +57,13 @@ def read_head(data: bytes) -> Head:
             )
         ]
         return Head(str(head["host"]), str(head["journal"]), int(head["first"]), str(head["version"]), sessions)
-    except (ValueError, TypeError, KeyError) as bad:
-        remedy = "it was written by another version, or is no log at all: look at it, or remove it"
-        raise JournalError("bad_log", "a log whose beginning cannot be read", remedy) from bad
+    except (ValueError, TypeError, KeyError) as error:
+        raise bad_log() from error
+
+
+def bad_log() -> JournalError:
+    remedy = "it was written by another version, or is no log at all: look at it, or remove it"
+    return JournalError("bad_log", "a log whose beginning cannot be read", remedy)
 
 
 def _number(value: Any) -> int | None:

@@ -131,6 +131,24 @@ def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> 
     assert [(row["verdict"], row["epoch"]) for row in rows] == [("accepted", 1)] * 7
 
 
+def test_a_clock_that_is_set_begins_a_session_and_years_change_no_more_than_a_day(tmp_path: Path) -> None:
+    seen = []
+    for jump in (26 * 3600, 53 * 365 * 86_400):
+        beats = [message_frame(5 * at - jump, at + 1, chan="heartbeat/relay01/a/1") for at in range(4)]
+        rest = [(20, 3), (20.1, 3), (21, 900), (15, 5000), (16, 5000)]
+        frames = [*beats, message_frame(20 - jump, 1, src="b"), *(message_frame(at, seq) for at, seq in rest)]
+        folder = tmp_path / str(jump)
+        ingest([put(folder / "x.pcap", pcap(frames))], str(folder / "j"), SETTINGS)
+        seen.append([(row["verdict"], row["epoch"]) for row in rows_of(folder / "j")])
+        names = ("start_ts", "end_ts"), ("first_rec_no", "last_rec_no")
+        assert [
+            [*(row[name].timestamp() - T // SECOND for name in names[0]), *(row[name] for name in names[1])]
+            for row in table(folder / "j", "sessions")
+        ] == [[-jump, 20 - jump, 1, 5], [15, 16, 9, 10], [20, 21, 6, 8]]
+    assert seen[0] == seen[1]
+    assert [verdict for verdict, _ in seen[0][5:]] == ["accepted", "duplicate", "accepted", "accepted", "duplicate"]
+
+
 def test_the_same_capture_makes_the_same_files(tmp_path: Path) -> None:
     path = put(tmp_path / "x.pcap", pcap(message_frame(number, number + 1) for number in range(50)))
     first = ingest([path], str(tmp_path / "j"), SETTINGS)

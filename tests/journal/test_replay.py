@@ -9,7 +9,7 @@ from bccnd.core.formats.tap_record import Observation, observe
 from bccnd.errors import JournalError
 from bccnd.journal.capture_import import CaptureSettings
 from bccnd.journal.file_names import HASHED
-from bccnd.journal.replay import Channels, Choice, Clock, Counts, RecordedMessage, read_messages
+from bccnd.journal.replay import Choice, Clock, Counts, RecordedMessage, read_messages
 from tests.core.captures import pcap
 from tests.e2e.harness import KEY, datagram
 from tests.pipeline.journals import T, frame, put, row, rows
@@ -64,7 +64,6 @@ def test_channels_can_be_chosen(tmp_path: Path) -> None:
     wanted_of = {(): named, ("a/",): named[:2], ("a/c", "b"): named[1:3], ("!",): ["!"], (">",): named[:3]}
     for patterns, wanted in wanted_of.items():
         assert [message.chan for message in play(tmp_path, channels=patterns)] == wanted
-    assert Channels([]).fit("!")
 
 
 def test_of_several_hosts_one_has_to_be_chosen(tmp_path: Path) -> None:

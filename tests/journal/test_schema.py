@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from bccnd.journal import files, schema
@@ -31,9 +32,12 @@ def test_a_share_is_the_first_byte_of_a_digest() -> None:
         RECORDS.append_column("colour", pa.array(["red"] * 4)),
         RECORDS.set_column(0, "host", RECORDS["host"].dictionary_encode()),
         RECORDS.set_column(2, "rec_no", RECORDS["rec_no"].cast(pa.int32())),
+        RECORDS.set_column(
+            3, "ts", pc.add(RECORDS["ts"].cast(pa.timestamp("ns", "UTC")), pa.scalar(7, pa.duration("ns")))
+        ),
         RECORDS.set_column(17, "share", RECORDS["share"].cast(pa.int16())),
     ],
-    ids=["ours", "no share", "another order", "one more", "dictionary", "narrow", "signed"],
+    ids=["ours", "no share", "another order", "one more", "dictionary", "narrow", "nanoseconds", "signed"],
 )
 def test_columns_are_found_by_name(other: pa.Table) -> None:
     assert schema.conform(other).equals(RECORDS)

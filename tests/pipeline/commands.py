@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.pipeline.threedays import SMALL
 from tests.support import ROOT
@@ -20,7 +21,7 @@ def bccn(
     step: str | None = None,
     then: Callable[[subprocess.Popen[str]], object] = lambda _: None,
     cwd: Path = ROOT,
-    **environment: str,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[int, str, str]:
     """Run the command with settings for little data, and do something when it says that it has reached a step.
 

@@ -28,10 +28,9 @@ def test_readers_see_whole_runs_only(small: Path, built: Path, s3: str, tmp_path
     # as people write it: the server and the keys in the environment, Hadoop's name for S3
     where = f"s3a://{object_store.BUCKET}/{tmp_path.name}"
     words = ("pipeline", "stream", f"{where}/journal", "--out", f"{where}/tables", "--once", "--embedded")
+    environment = {"AWS_ENDPOINT_URL": f"http://{s3}", **object_store.KEYS}
     for step in ("computing", "committing the tables", None):
-        status, _, errors = bccn(
-            *words, step=step, then=kill_after(0.2), AWS_ENDPOINT_URL=f"http://{s3}", **object_store.KEYS
-        )
+        status, _, errors = bccn(*words, step=step, then=kill_after(0.2), environment=environment)
         assert content(tables) in (old, new)
         assert status == (-signal.SIGKILL if step else 0), errors
     assert content(tables) == new

@@ -44,9 +44,10 @@ def write_log(
     *,
     first: int = 1,
     alive: Sequence[int] = (),
-    sessions: Sequence[Session] = (Session(NOON, NOON),),
+    sessions: Sequence[Session] = (),
     host: str = "relay01",
 ) -> None:
+    sessions = sessions or [Session(NOON, NOON, first=1, last=first - 1)]
     log = LogWriter(str(path))
     log.append(HEAD, Head(host, JOURNAL, first, "1", list(sessions)).pack())
     for raw in packets:
@@ -58,9 +59,7 @@ def write_log(
 
 def convert_log(log: Path, journal: Path) -> Converted:
     """Put a log that can be read into a journal."""
-    converted = convert(str(log), pafs.LocalFileSystem(), str(journal))
-    assert converted is not None
-    return converted
+    return convert(str(log), pafs.LocalFileSystem(), str(journal))
 
 
 def recorder_in(folder: Path, loop: Loop, **more: Any) -> Recorder:

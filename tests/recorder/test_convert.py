@@ -42,6 +42,7 @@ def test_a_log_becomes_a_file_with_its_rows_and_the_session(tmp_path: Path) -> N
     (session,) = table(journal, "sessions")
     assert (session["start_ts"], session["end_ts"]) == (moment(NOON), moment(NOON + 99))
     assert (session["tap_gaps"], session["socket_drops"]) == (5, 0)
+    assert (session["first_rec_no"], session["last_rec_no"]) == (1, 43)
     assert pq.read_schema(journal / obs).equals(schema.OBS)
     assert converted.bytes == (journal / obs).stat().st_size
 
@@ -93,7 +94,7 @@ def test_a_log_without_a_beginning(tmp_path: Path) -> None:
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     for torn in (b"", b"\x10", bytes(100)):
         log.write_bytes(torn)
-        assert convert(str(log), HERE, str(journal)) is None
+        assert convert(str(log), HERE, str(journal)) == (0, 0, 0, "torn", 0)
     for bad in (b"this is no log at all, whoever wrote it", b"\1" + bytes(100)):
         log.write_bytes(bad)
         with pytest.raises(JournalError, match="beginning cannot be read"):

@@ -22,7 +22,13 @@ _NAMED: Final = 5
 
 @click.command()
 @click.argument("where", metavar="TABLES_OR_JOURNAL", shell_complete=complete_files)
-@click.option("--out", required=True, metavar="DIR", shell_complete=complete_files, help="Folder for index.html.")
+@click.option(
+    "--out",
+    required=True,
+    metavar="DIR",
+    shell_complete=complete_files,
+    help="Folder for index.html, matrix.json and matrix.csv.",
+)
 @period_options
 @click.option("--title", metavar="TEXT", help="Headline of the page.")
 @spark_options
@@ -38,8 +44,9 @@ def report(
 
     TABLES is the output of bccn pipeline build: a path, or a URI that pyarrow can open. From a JOURNAL, tables are made
     first, in DIR/tables: by this process, or on Spark with --master. The page is one file that loads nothing: it
-    can be mailed, printed, and read on a phone. Sets of receivers and clocks are known only by day, so the page shows
-    whole days of them. A period of at most a day is compared with the same hours of the day before.
+    can be mailed, printed, and read on a phone. matrix.json and matrix.csv beside it have the loss of every program at
+    every receiver. Sets of receivers and clocks are known only by day, so the page shows whole days of them. A period
+    of at most a day is compared with the same hours of the day before.
     """
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is not before --until")
@@ -48,9 +55,9 @@ def report(
         raise click.UsageError("--conf is for Spark: name a --master, too")
     require(["pyarrow", "deltalake", "duckdb", "jinja2"], REPORT_EXTRA)
     from bccnd.pipeline.lake.place import usable
+    from bccnd.pipeline.report.delta_tables import Tables, TimeRange
     from bccnd.pipeline.report.findings import SEVERITIES
-    from bccnd.pipeline.report.page import report as make
-    from bccnd.pipeline.report.table_reader import Tables, TimeRange
+    from bccnd.pipeline.report.html_page import report as make
 
     def show_step(step: str) -> None:
         if sys.stderr.isatty():

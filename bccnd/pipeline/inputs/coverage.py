@@ -112,7 +112,7 @@ def _holes(files: Sequence[JournalFile], bad: Sequence[DamagedFile], sessions: S
     ordered = sorted(files, key=lambda file: file.first_rec)
     firsts = [session.first_rec_no for session in sessions if session.first_rec_no is not None]
     lasts = [session.last_rec_no for session in sessions if session.last_rec_no is not None]
-    known = [*firsts, *(file.first_rec for file in (*ordered[:1], *bad[:1]))]
+    known = [*firsts, *(file.first_rec for file in ordered[:1]), *(file.first_rec for file in bad[:1])]
     if not known:
         return
     number, before = min(known), None
@@ -166,14 +166,15 @@ def supposed(
     files: Iterable[JournalFile],
 ) -> Iterator[Session]:
     """Sessions of journals that have none and lack records: one for files whose numbers have no hole between them."""
-    lacking = {(row.host, row.journal_id) for row in (*missing, *damaged)} - {session.journal for session in sessions}
+    lacking = {(row.host, row.journal_id) for row in missing} | {(file.host, file.journal_id) for file in damaged}
+    lacking -= {session.journal for session in sessions}
     for journal, of_journal in _by_journal(file for file in files if file.journal in lacking).items():
         run: list[JournalFile] = []
         for file in [*sorted(of_journal, key=lambda file: file.first_rec), None]:
             if run and (file is None or file.first_rec != run[-1].end_rec):
                 low, high = min(one.low_us for one in run), max(one.high_us for one in run)
-                numbers = {"first_rec_no": run[0].first_rec, "last_rec_no": run[-1].end_rec - 1}
-                yield Session(*journal, low, high, **numbers)
+                numbers = run[0].first_rec, run[-1].end_rec - 1
+                yield Session(*journal, low, high, first_rec_no=numbers[0], last_rec_no=numbers[1])
                 run = []
             if file is not None:
                 run.append(file)

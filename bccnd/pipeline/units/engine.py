@@ -122,7 +122,6 @@ _ARROW: Final = {
     "UBIGINT": pa.uint64(),
     "INTEGER": pa.int32(),
     "UTINYINT": pa.uint8(),
-    "UBIGINT": pa.uint64(),
     "BOOLEAN": pa.bool_(),
     "BLOB": pa.binary(),
     "VARCHAR[]": pa.list_(pa.string()),

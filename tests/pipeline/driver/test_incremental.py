@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from bccnd.config.recorder_schema import KeepSettings
 from bccnd.pipeline.driver.build import once
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from bccnd.recorder.retention import retain
@@ -66,7 +65,7 @@ def test_what_retention_takes_stays_in_the_tables(
             if "day=2026-03-01" in str(path):
                 os.utime(path, (0, 0))
         for host in HOSTS:
-            assert retain(pafs.LocalFileSystem(), str(journal), host, KeepSettings(age=DAY), time.time())[0]
+            assert retain(pafs.LocalFileSystem(), str(journal), host, DAY, 0, time.time())[0]
         assert once(HERE, *words).days == []
         before = content(words[1])
         # A file for a day of which records are gone, and one for a day that is whole, which begins near to midnight.

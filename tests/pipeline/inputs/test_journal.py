@@ -51,9 +51,14 @@ def test_what_is_foreign_is_skipped(full: Path) -> None:
         folder / "_SUCCESS",
     ):
         place.write_bytes(b"x")
-    for place in ("obs/lost+found", "obs/host=h1/lost+found", "obs/host=a b/day=2023-11-14", "sessions/lost+found"):
-        (full / place).mkdir(parents=True)
-        (full / place).chmod(0)
+    for folder_name in (
+        "obs/lost+found",
+        "obs/host=h1/lost+found",
+        "obs/host=a b/day=2023-11-14",
+        "sessions/lost+found",
+    ):
+        (full / folder_name).mkdir(parents=True)
+        (full / folder_name).chmod(0)
     (full / os.fsdecode(b"obs/host=\xff")).mkdir()
     (folder / "link.parquet").symlink_to("nowhere")
     found = read(full)

@@ -119,7 +119,7 @@ def log(data: bytes) -> object:
         made = convert(str(path), pafs.LocalFileSystem(), str(journal))
     except JournalError as error:
         return len(records), reader.end, error.reason
-    return len(records), reader.end, None if made is None else (made.rows, made.files, made.end, made.saved)
+    return len(records), reader.end, (made.rows, made.files, made.end, made.saved)
 
 
 def sessions(data: bytes) -> object:

@@ -25,7 +25,8 @@ from bccnd.pipeline.report.facts import (
     by_sending_host,
     sending_host,
 )
-from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, findings, health
+from bccnd.pipeline.report.finding_checks import run_checks as findings
+from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, health
 from tests.pipeline.reporting import HOUR, MINUTE, START, spaced
 from tests.support import examples
 
@@ -221,7 +222,7 @@ def starts(restarts: int, masked: int = 0, cause: str = "restart") -> tuple[Star
 
 
 def refused(verdict: str, datagrams: int = 500) -> Facts:
-    refusals = Refusals("192.0.2.66", verdict, datagrams, 8, ("h01/app/7",), 1, START + MINUTE, START + 2 * MINUTE)
+    refusals = Refusals("192.0.2.66", verdict, datagrams, 8, ["h01/app/7"], 1, START + MINUTE, START + 2 * MINUTE)
     return but(refusals=(refusals,))
 
 

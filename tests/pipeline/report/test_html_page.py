@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from bccnd.errors import PipelineError
-from bccnd.pipeline.report import charts
-from bccnd.pipeline.report.facts import Course, Facts, Link, Silence
-from bccnd.pipeline.report.findings import findings
-from bccnd.pipeline.report.page import ROWS, matrix, render_page, report, set_name
+from bccnd.pipeline.report import svg_charts
+from bccnd.pipeline.report.facts import BusTraffic, Course, Facts, Link, Silence
+from bccnd.pipeline.report.finding_checks import run_checks
+from bccnd.pipeline.report.html_page import ROWS, render, report, set_name
 from tests.html_reader import HtmlReader
 from tests.pipeline import reporting
 from tests.pipeline.reporting import EVIL, HOUR, START, full, spaced
 
 
 def made(facts: Facts, title: str = "") -> str:
-    return render_page(facts, findings(facts), title)
+    return render(facts, run_checks(facts), title)["index.html"]
 
 
 def parsed(text: str) -> HtmlReader:
@@ -47,7 +47,7 @@ def test_a_page_fetches_nothing_and_runs_nothing(text: str) -> None:
         for name, value in attrs.items():
             assert not name.startswith("on")
             if name in ("href", "src", "xlink:href"):
-                assert value.startswith("#")
+                assert value.startswith(("#", "data:text/csv;", "data:application/json;"))
     assert not re.findall(r"https?:|url\(|@import", text)
 
 
@@ -88,7 +88,7 @@ def test_each_finding_leads_to_its_row_and_every_link_to_something() -> None:
     links = re.findall(r'href="#([^"]*)"', text)
     assert len(ids) == len(set(ids))
     assert set(links) <= set(ids)
-    for finding in findings(facts):
+    for finding in run_checks(facts):
         item = text.split(f"<h3>{html.escape(finding.title)}</h3>")[1].split("</li>")[0]
         row, _ = re.findall(r'href="#([^"]*)"', item)
         cells = text.split(f'id="{row}"')[1].split("</tr>")[0]
@@ -129,30 +129,12 @@ def test_pages_of_a_quiet_fleet_and_of_none() -> None:
 
 def test_long_tables_are_cut_and_what_was_left_out_is_counted() -> None:
     links = tuple(Link("h01", f"s{number}/a", 100, 100, 90, 10, 0, 0, 0, 0) for number in range(ROWS + 50))
-    text = made(replace(full(), links=links, folded={"sets of receivers": 12}, missing=("skew",)))
+    text = made(replace(full(), links=links, folded={"sets of receivers": 12}))
     body = re.search(r'<section id="matrix".*?</section>', text, re.DOTALL)
     assert body
     assert body[0].count('<tr id="matrix-') == ROWS
     assert "50\N{NO-BREAK SPACE}more rows" in body[0]
     assert "12 sets of receivers" in text
-    assert ": skew." in text
-
-
-@pytest.mark.parametrize(("senders", "grouped"), [(50, False), (51, True)])
-def test_a_matrix_with_too_many_senders_is_of_their_hosts(senders: int, grouped: bool) -> None:
-    links = tuple(
-        Link(f"r{host}", f"s{number % 60:02d}/app/{number}", 100, 100, 100 - number, number, 0, 0, 0, 0)
-        for host in range(3)
-        for number in range(senders)
-    )
-    table = matrix(replace(full(), links=links))
-    assert table["grouped"] is grouped
-    assert len(table["programs"]) == 50
-    assert table["more"] == (1 if grouped else 0, 0)
-    # the worst first
-    assert table["programs"][0] == ("s50" if grouped else "s49/app/49")
-    links = tuple(Link(f"r{host}", "s/a", 100, 100, 100 - host, host, 0, 0, 0, 0) for host in range(5))
-    assert matrix(replace(full(), links=links))["hosts"] == ["r4", "r3", "r2", "r1", "r0"]
 
 
 def test_cells_have_their_figures_as_a_title() -> None:
@@ -173,7 +155,7 @@ def test_sets_are_called_by_what_is_shorter() -> None:
 def test_weeks_fit_on_a_time_axis() -> None:
     for days in (1, 3, 30, 400):
         facts = replace(full(), end=START + days * 24 * HOUR)
-        assert 2 <= len(charts.ticks(facts, 0)) <= 9
+        assert 2 <= len(svg_charts.ticks(facts, 0)) <= 9
 
 
 def test_an_earlier_page_survives_what_goes_wrong(tmp_path: Path) -> None:
@@ -189,10 +171,27 @@ def test_an_earlier_page_survives_what_goes_wrong(tmp_path: Path) -> None:
     assert Path(path).read_text().startswith("<!DOCTYPE html>")
 
 
-def test_files_that_were_left_out_are_named() -> None:
-    why = tuple(f"/journal/obs/{number} does not belong to a journal: {EVIL}" for number in range(23))
-    page = made(replace(full(), damaged=why))
-    assert "/journal/obs/0 does not belong" in page
-    assert EVIL not in page
-    assert page.count("does not belong to a journal") == 20
-    assert "3 more files" in page
+def test_nothing_due_is_a_gap_and_no_zero() -> None:
+    """An hour of which a host recorded the first and the last twenty minutes."""
+    course = Course((9,) * 20 + (0,) * 20 + (9,) * 20, (1,) * 20 + (0,) * 20 + (1,) * 20, (0,) * 60)
+    links = Link("h01", "h02/a", 0, 0, 0, 0, 0, 0, 0, 0), Link("h02", "h01/a", 360, 360, 320, 40, 0, 0, 0, 0)
+    facts = Facts(START, START + HOUR, reporting.MINUTE, ("h01", "h02"), links, {"h02": course})
+    for name, _, path in svg_charts.loss_chart(facts)["curves"]:
+        assert path.count("M") == 2, name
+    row = re.search(r'<tr id="matrix-1">(.*?)</tr>', made(facts))
+    assert row
+    assert re.findall("<td[^>]*>([^<]*)", row[1])[:6] == ["h02/a", "h01", "0", "0", "0", ""]
+
+
+def test_heartbeats_and_reports_are_told_in_a_line(text: str) -> None:
+    assert "the bus itself" not in text
+    assert "the bus itself sent 900 heartbeats and reports on 3" in spaced(
+        made(replace(full(), bus=BusTraffic(3, 900, 90_000)))
+    )
+
+
+def test_all_that_one_finding_stands_for_is_in_it() -> None:
+    silences = tuple(Silence(f"h{n:02d}/{name}", START, None, "host_down", "any") for n in range(20) for name in "ab")
+    one, text = (made(replace(full(), silences=kept)) for kept in (silences[:1], silences))
+    assert text.count('<span class="tag">') == one.count('<span class="tag">')
+    assert all(f"h{n:02d} went down" in text for n in range(20))

@@ -1,7 +1,11 @@
-"""Makes the page of a folder of tables: facts and findings by section; templates/page.html has the frame."""
+"""Makes the page of a folder of tables: facts and findings by section; templates/page.html has the frame.
+
+The matrix of loss is beside the page as JSON and CSV, and in it, unless it is large.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import SimpleNamespace
@@ -9,26 +13,27 @@ from typing import Any, Final, NamedTuple
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.lake import place
-from bccnd.pipeline.report import charts, rendering
 from bccnd.pipeline.report import formatting as fmt
-from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, add_courses, add_links, by_sending_host
-from bccnd.pipeline.report.findings import Finding, findings, health
-from bccnd.pipeline.report.gather import gather
-from bccnd.pipeline.report.table_reader import Tables, TimeRange
+from bccnd.pipeline.report import jinja_templates, loss_matrix, svg_charts
+from bccnd.pipeline.report.delta_tables import Tables, TimeRange
+from bccnd.pipeline.report.fact_queries import query_facts
+from bccnd.pipeline.report.facts import Course, Facts, Recording, add_courses, add_links
+from bccnd.pipeline.report.finding_checks import run_checks
+from bccnd.pipeline.report.findings import Finding, health
+from bccnd.pipeline.report.loss_matrix import worst_first
 
-#: rows of a table, with those that unfold; rows and columns of the matrix
+#: rows of a table, with those that unfold
 ROWS: Final = 200
-MATRIX: Final = 50
 #: findings with all their texts; the others are rows of a table
 FINDINGS: Final = 30
-#: loss from which on a cell of the matrix has the next colour; the first is for no loss at all
-LEVELS: Final = {"below 0.1 %": 0.0, "below 1 %": 0.001, "below 5 %": 0.01, "below 20 %": 0.05, "20 % and more": 0.2}
+#: characters of the matrix from which on it is only beside the page
+_EMBEDDED: Final = 200_000
 #: the section with the figures of a finding; of all others it is the matrix
 _SECTION: Final = {
-    **dict.fromkeys(("receiver", "not_recording"), "receivers"),
+    **dict.fromkeys(("receiver", "not_recording", "missing", "damaged", "unknown_clock"), "receivers"),
     **dict.fromkeys(("restarts", "jump", "died", "silent", "host_down", "left"), "events"),
     **dict.fromkeys(("forged", "unknown"), "refused"),
-    **dict.fromkeys(("sender", "twice"), "programs"),
+    **dict.fromkeys(("sender", "twice", "unordered"), "programs"),
     "flood": "channels",
     "clock": "clocks",
 }
@@ -64,27 +69,41 @@ def report(
     Raises PipelineError.
     """
     try:
-        facts = gather(Tables(where), time, progress)
+        facts = query_facts(Tables(where), time, progress)
     except PipelineError as error:
         if error.reason != "renewed":
             raise
-        facts = gather(Tables(where), time, progress)
-    ranked = findings(facts)
+        facts = query_facts(Tables(where), time, progress)
+    ranked = run_checks(facts)
     progress("writing the page")
-    text = render_page(facts, ranked, title)
+    pages = render(facts, ranked, title)
     with place.usable(out):
-        place.Root(out).put("index.html", text)
+        root = place.Root(out)
+        for name, text in pages.items():
+            root.put(name, text)
     return f"{out.rstrip('/')}/index.html", ranked
 
 
-def render_page(facts: Facts, ranked: Sequence[Finding], title: str = "") -> str:
-    """Return the whole page as one text."""
+def render(facts: Facts, ranked: Sequence[Finding], title: str = "") -> dict[str, str]:
+    """Return the texts of all files, the page last."""
+    matrix = {"matrix.json": loss_matrix.to_json(facts), "matrix.csv": loss_matrix.to_csv(facts)}
     tables, state = _tables(facts), health(facts, ranked)
     shown = [(finding, *_place(finding, tables)) for finding in ranked[:FINDINGS]]
     rest = _table("rest", ranked[FINDINGS:], facts)
-    values = {"facts": facts, "health": state, "shown": shown, "rest": rest, "tables": tables, "charts": charts}
-    values |= {"levels": ["none", *LEVELS], "before": add_courses(facts.before.values()), **matrix(facts)}
-    return rendering.page(title=title or "How the messages of the fleet arrived", **values)
+    values = {"facts": facts, "health": state, "shown": shown, "rest": rest, "tables": tables, "charts": svg_charts}
+    values |= {"levels": ["none", *loss_matrix.LEVELS], **loss_matrix.matrix(facts), "most": ROWS}
+    values |= {
+        "before": add_courses(facts.before.values()),
+        "files": {name: _link(name, matrix[name]) for name in matrix},
+    }
+    page = jinja_templates.page(title=title or "How the messages of the fleet arrived", **values)
+    return {**matrix, "index.html": page}
+
+
+def _link(name: str, text: str) -> str:
+    """Return a link to a file beside the page that also works where only the page was sent, unless it is large."""
+    kind = "application/json" if name.endswith(".json") else "text/csv;charset=utf-8"
+    return name if len(text) > _EMBEDDED else f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
 
 
 def _place(finding: Finding, tables: Mapping[str, Table]) -> tuple[str, int | None]:
@@ -96,16 +115,17 @@ def _place(finding: Finding, tables: Mapping[str, Table]) -> tuple[str, int | No
 
 
 def _table(section: str, items: Sequence[Any], facts: Facts) -> Table:
-    title, columns, names, bar, folded = rendering.data("tables")[section]
+    title, columns, names, bar, folded = jinja_templates.data("tables")[section]
     heads, cells = zip(*(column.split(": ") for column in columns.split("; ")), strict=True)
-    longest = max((abs(getattr(item, bar)) for item in items), default=0) if bar else 0
+    lengths = [abs(getattr(item, bar) or 0) if bar else 0 for item in items]
+    longest = max(lengths, default=0) or 1
     rows = [
         Row(
             [_cell(item, facts, *cell.split()) for cell in cells],
             frozenset(name for field in names.split() for name in _names(getattr(item, field))),
-            100 * abs(getattr(item, bar)) / (longest or 1) if bar else None,
+            100 * length / longest if bar else None,
         )
-        for item in items[:ROWS]
+        for item, length in zip(items[:ROWS], lengths, strict=False)
     ]
     return Table(title, heads, rows, facts.folded.get(folded, 0) + max(len(items) - ROWS, 0))
 
@@ -123,9 +143,9 @@ def _names(value: str | Iterable[str]) -> Iterable[str]:
 
 def _tables(facts: Facts) -> dict[str, Table]:
     items: dict[str, Sequence[Any]] = {
-        "matrix": _worst_first(facts.links),
+        "matrix": worst_first(facts.links),
         "receivers": _receivers(facts),
-        "programs": _worst_first(add_links(link._replace(host="") for link in facts.links if not link.own)),
+        "programs": worst_first(add_links(link._replace(host="") for link in facts.links if not link.own)),
         "channels": facts.channels,
         "events": _events(facts),
         "sets": [_more(row, name=set_name(row.hosts, facts.hosts), size=len(row.hosts)) for row in facts.delivery],
@@ -141,10 +161,6 @@ def _more(item: Any, **values: Any) -> SimpleNamespace:
     return SimpleNamespace(**item._asdict(), **values)
 
 
-def _worst_first(links: Iterable[Link]) -> list[Link]:
-    return sorted(links, key=lambda link: (-link.ratio, -link.lost, link.program, link.host))
-
-
 def _receivers(facts: Facts) -> list[SimpleNamespace]:
     recordings = {recording.host: recording for recording in facts.recordings}
     rows = []
@@ -153,36 +169,19 @@ def _receivers(facts: Facts) -> list[SimpleNamespace]:
         recorded = recordings[host]._asdict() if host in recordings else dict.fromkeys(Recording._fields)
         row = {**recorded, "host": host, "due": sum(course.due), "ratio": course.ratio}
         rows.append(SimpleNamespace(**row, before=before and before.ratio))
-    return sorted(rows, key=lambda row: (-row.ratio, row.host))
+    return sorted(rows, key=lambda row: (-(row.ratio or 0), row.host))
 
 
 def _events(facts: Facts) -> list[SimpleNamespace]:
     rows = []
-    for line in charts.time_line(facts):
+    for line in svg_charts.time_line(facts):
         for start, end, kind in line.bars:
-            row = {"what": charts.BARS[kind], "end": None if kind == "open" else end, "length": end - start}
+            row = {"what": svg_charts.BARS[kind], "end": None if kind == "open" else end, "length": end - start}
             rows.append(SimpleNamespace(start=start, name=line.name, **row))
         for start, kind, skipped in line.marks:
-            meaning = charts.MARKS[kind][1] + (f", {fmt.count(skipped)} skipped" if skipped else "")
+            meaning = svg_charts.MARKS[kind][1] + (f", {fmt.count(skipped)} skipped" if skipped else "")
             rows.append(SimpleNamespace(start=start, name=line.name, what=meaning, end=None, length=None))
     return sorted(rows, key=attrgetter("start", "name", "what"))
-
-
-def matrix(facts: Facts, limit: int = MATRIX) -> dict[str, Any]:
-    """Return loss by program (rows) and receiver (columns), the worst first; rows are sending hosts if there are too
-    many programs. ``more`` are the numbers of rows and columns that are left out."""
-    grouped = len({link.program for link in facts.links}) > limit
-    links = by_sending_host(facts.links) if grouped else facts.links
-    counted = [Link(link.host, link.program, *[0] * 8) if link.own else link for link in links]
-    programs = [link.program for link in _worst_first(add_links(link._replace(host="") for link in counted))]
-    hosts = [link.host for link in _worst_first(add_links(link._replace(program="") for link in counted))]
-    cells = {(link.program, link.host): (link, level(link.ratio)) for link in links if link.due}
-    more = max(len(programs) - limit, 0), max(len(hosts) - limit, 0)
-    return {"programs": programs[:limit], "hosts": hosts[:limit], "cells": cells, "grouped": grouped, "more": more}
-
-
-def level(ratio: float) -> int:
-    return sum(ratio >= limit for limit in LEVELS.values()) if ratio else 0
 
 
 def set_name(received: frozenset[str], hosts: Sequence[str]) -> str:

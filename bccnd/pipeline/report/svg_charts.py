@@ -48,14 +48,15 @@ def ticks(facts: Facts, left: float) -> list[tuple[float, str]]:
     return [(x_of(at, facts, left), format(fmt.moment(at), form)) for at in range(first, facts.end + 1, step)]
 
 
-def rates(course: Course) -> list[float]:
-    return [lost / due if due > 0 else 0.0 for due, lost in zip(course.due, course.lost, strict=True)]
+def rates(course: Course) -> list[float | None]:
+    """Return the loss of each step; None where nothing was due."""
+    return [lost / due if due > 0 else None for due, lost in zip(course.due, course.lost, strict=True)]
 
 
 def loss_chart(facts: Facts) -> dict[str, Any]:
     """Return curves (name, style, path) of all hosts together, the worst ones, and the day before, with the places and
     labels of the axes; empty if nothing was lost."""
-    lossy = {host: course.ratio for host, course in facts.receivers.items() if course.ratio}
+    lossy = {host: ratio for host, course in facts.receivers.items() if (ratio := course.ratio)}
     if not lossy:
         return {}
     worst = sorted(lossy, key=lambda name: (-lossy[name], name))[:CURVES]
@@ -63,21 +64,26 @@ def loss_chart(facts: Facts) -> dict[str, Any]:
     if facts.before:
         courses.append(("all hosts, the day before", "before", add_courses(facts.before.values())))
     courses += [(name, f"c{place}", facts.receivers[name]) for place, name in enumerate(worst, 1)]
-    top = max(rate for _, _, course in courses for rate in rates(course)) or 1.0
+    top = max(rate or 0.0 for _, _, course in courses for rate in rates(course)) or 1.0
     curves = [(name, kind, _path(course, facts, top, kind == "all")) for name, kind, course in courses]
     levels = [(HEIGHT * (1 - part), fmt.share(top * part)) for part in (0.0, 0.5, 1.0)]
     return {"curves": curves, "levels": levels, "ticks": ticks(facts, LEFT)}
 
 
 def _path(course: Course, facts: Facts, top: float, closed: bool) -> str:
-    """Draw a step curve; closed, it is an area above zero."""
+    """Draw a step curve, with a gap where nothing was due; closed, it is an area above zero."""
     parts: list[str] = []
-    for step, rate in enumerate(rates(course)):
-        first, last = (min(facts.start + (step + ahead) * facts.step, facts.end) for ahead in (0, 1))
-        y = round(HEIGHT * (1 - rate / top), 1)
-        start = f"V{y}" if parts else f"M{x_of(first, facts, LEFT)} {HEIGHT if closed else y}V{y}"
-        parts.append(f"{start}H{x_of(last, facts, LEFT)}")
-    return "".join(parts) + (f"V{HEIGHT}Z" if closed else "")
+    is_open = False
+    for step, rate in enumerate([*rates(course), None]):
+        if rate is None:
+            parts += [f"V{HEIGHT}Z"] if is_open and closed else []
+        else:
+            first, last = (min(facts.start + (step + ahead) * facts.step, facts.end) for ahead in (0, 1))
+            y = round(HEIGHT * (1 - rate / top), 1)
+            begin = "" if is_open else f"M{x_of(first, facts, LEFT)} {HEIGHT if closed else y}"
+            parts.append(f"{begin}V{y}H{x_of(last, facts, LEFT)}")
+        is_open = rate is not None
+    return "".join(parts)
 
 
 def time_line(facts: Facts) -> list[Line]:
