@@ -22,7 +22,7 @@ _NAMED: Final = 5
 
 @click.command()
 @click.argument("where", metavar="TABLES_OR_JOURNAL", shell_complete=complete_files)
-@click.option("--out", required=True, metavar="DIR", shell_complete=complete_files, help="Folder for index.html, matrix.json and matrix.csv.")
+@click.option("--out", required=True, metavar="DIR", shell_complete=complete_files, help="Folder for the page.")
 @period_options
 @click.option("--title", metavar="TEXT", help="Headline of the page.")
 @spark_options
