@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 
 from bccnd.core.formats.uri import is_uri
 from bccnd.errors import PipelineError
-from bccnd.journal import file_names, files, schema
+from bccnd.journal import checksums, file_names, files, schema
 from bccnd.journal.capture_file import is_stream
 from bccnd.journal.damage import DamagedFileError, detect_damage
 
@@ -73,11 +73,12 @@ def _look(where: str) -> tuple[bool, bool, list[str]]:
 def rows(
     place: Place, file: file_names.ObsFile, columns: Sequence[str], wanted: pc.Expression = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of a file in the order of their numbers, some at a time. Raises PipelineError:
+    """Verify a file and yield the wanted records in the order of their numbers, some at a time. Raises PipelineError:
     bad_file."""
     filesystem, root = place
     chosen = pa.schema([schema.OBS.field(name) for name in dict.fromkeys([*columns, "rec_no"])])
     try:
+        checksums.verify(filesystem, f"{root}/{file.path}")
         with detect_damage(), filesystem.open_input_file(f"{root}/{file.path}") as opened:
             fragment = ds.ParquetFileFormat().make_fragment(opened)
             names = schema.columns_to_read(fragment.physical_schema.names, chosen)

@@ -24,8 +24,14 @@ patience AS (
   FROM best b JOIN spans s USING (src) LEFT JOIN rhythms r USING (src)),
 both_ AS (
   SELECT src, host_id, bucket, first_us, last_us FROM of_day
-  UNION ALL SELECT src, NULL, bucket, min(first_us), max(last_us) FROM of_day GROUP BY src, bucket),
-gaps AS (SELECT src, host_id, lag(last_us) OVER (PARTITION BY src, host_id ORDER BY bucket) AS from_us, first_us AS to_us FROM both_)
+  UNION ALL SELECT src, -1, bucket, min(first_us), max(last_us) FROM of_day GROUP BY src, bucket),
+-- Where no bucket is empty, only a short patience can be exceeded.
+broken AS (
+  SELECT src, host_id FROM both_ JOIN patience USING (src) WHERE patience_us IS NOT NULL
+  GROUP BY src, host_id HAVING count(*) <= max(bucket) - min(bucket) OR any_value(patience_us) < 10000000),
+gaps AS (
+  SELECT src, host_id, lag(last_us) OVER (PARTITION BY src, host_id ORDER BY bucket) AS from_us, first_us AS to_us
+  FROM both_ SEMI JOIN broken USING (src, host_id))
 SELECT kind, host, s.src, from_us, to_us, patience_us, basis
 FROM (
   SELECT 'heard' AS kind, src, host_id, min(first_us) AS from_us, max(last_us) AS to_us FROM both_ GROUP BY src, host_id

@@ -1,9 +1,15 @@
 -- Where numbers of a source went back at a receiver: `steps`, each between the last number of before and the first one
 -- of after. Whether the source restarted there, restarts.py and veto.sql decide.
+CREATE TABLE suspects AS
+SELECT DISTINCT src FROM (
+  SELECT src, hearer FROM buckets WHERE lo IS NOT NULL GROUP BY src, hearer
+  HAVING bool_or(restarted) OR sum(hi::HUGEINT - lo + 1) > max(hi)::HUGEINT - min(lo) + 1 OR arg_min(lo, bucket) > min(lo)
+    OR arg_max(hi, bucket) < max(hi)) unordered;
+
 CREATE TABLE ordered AS
 SELECT *, max(hi) OVER before AS hi_before,
   lag(bucket, 3, bucket) OVER (PARTITION BY src, hearer ORDER BY bucket) AS look_from
-FROM buckets WINDOW before AS (PARTITION BY src, hearer ORDER BY bucket ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING);
+FROM buckets SEMI JOIN suspects USING (src) WINDOW before AS (PARTITION BY src, hearer ORDER BY bucket ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING);
 
 -- The rows around such places, in the order of the receiver.
 CREATE TABLE near AS

@@ -18,14 +18,17 @@ from bccnd.pipeline.report.facts import (
     Course,
     Facts,
     Link,
+    MissingRecords,
     Recording,
     Refusals,
     Silence,
     Start,
+    Unordered,
+    UnusableFile,
     by_sending_host,
     sending_host,
 )
-from bccnd.pipeline.report.finding_checks import run_checks as findings
+from bccnd.pipeline.report.finding_checks import run_checks
 from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, health
 from tests.pipeline.reporting import HOUR, MINUTE, START, spaced
 from tests.support import examples
@@ -59,7 +62,7 @@ def fleet(
 
 
 def only(facts: Facts) -> Finding:
-    all_found = findings(facts)
+    all_found = run_checks(facts)
     assert len(all_found) == 1, all_found
     return all_found[0]
 
@@ -69,7 +72,7 @@ def course(lost: Callable[[int], int], due: int = 100) -> Course:
 
 
 def pairs(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
-    return [(finding.kind, finding.about) for finding in findings(facts)]
+    return [(finding.kind, finding.about) for finding in run_checks(facts)]
 
 
 def test_a_healthy_fleet_has_no_findings_nor_has_one_with_losses_by_chance() -> None:
@@ -78,7 +81,7 @@ def test_a_healthy_fleet_has_no_findings_nor_has_one_with_losses_by_chance() -> 
         (fleet(), "All is well"),
         (fleet(lambda host, sender: chance.randrange(3)), "too little to act on"),
     ):
-        assert findings(facts) == []
+        assert run_checks(facts) == []
         severity, sentence = health(facts, [])
         assert (severity, part in sentence) == (3, True)
 
@@ -253,6 +256,11 @@ TWICE = tuple(pair._replace(dup=EACH * (pair.host == "h07" and not pair.own)) fo
 LATE = tuple(pair._replace(late=40 * (pair.host == "h02")) for pair in FLEET.links)
 FLOODED = but(channels=(FLOOD, *FLEET.channels), messages=FLEET.messages + 50_000)
 PEER = ("192.0.2.66",)
+HOLES = (
+    MissingRecords("h02", "j", 12_000, 14_999, START + MINUTE, START + 2 * MINUTE),
+    MissingRecords("h02", "k", 5, 5, START, None),
+)
+BAD = UnusableFile("h02", "obs/a", "torn")
 BUSY = tuple(channel._replace(messages=400_000, peak=9000) for channel in FLEET.channels)
 
 
@@ -268,6 +276,18 @@ BUSY = tuple(channel._replace(messages=400_000, peak=9000) for channel in FLEET.
         (silent(*IN_A_ROW), "host_down", ("h02",), LOOK, ("5 min",)),
         (but(starts=starts(5, 2)), "restarts", ("h06/app",), LOOK, ("7 times in 60", "2 restarts")),
         (but(starts=(SKIPPED,)), "jump", ("h06/app",), LOOK, ("skipped 5,000 numbers", "at 10:01")),
+        (but(unordered=(Unordered("h06/rnd", 2, START),)), "unordered", ("h06/rnd",), LOOK, ("2 of its processes",)),
+        (
+            but(missing=HOLES),
+            "missing",
+            ("h02",),
+            LOOK,
+            ("3,001 records", "12,000 to 14,999", "10:01 and 21 Nov 10:02"),
+        ),
+        (but(missing=HOLES[1:]), "missing", ("h02",), LOOK, ("1 record of",)),
+        (but(unusable=(BAD, BAD._replace(host="h03"))), "damaged", ("h02", "h03"), LOOK, ("2 files", "obs/a: torn")),
+        (but(unusable=(BAD._replace(host=""),)), "damaged", (), LOOK, ("1 file of",)),
+        (but(unusable=(BAD._replace(why="unknown clock: 1970"),)), "unknown_clock", ("h02",), LOOK, ("1 file of h02",)),
         (refused("integrity_failed"), "forged", PEER, URGENT, ("500 datagrams", "8 hosts")),
         (refused("integrity_failed", 1), "forged", PEER, URGENT, ()),
         (refused("replayed"), "forged", PEER, URGENT, ()),
@@ -300,12 +320,14 @@ def test_each_fault_alone_is_one_finding(
     ],
 )
 def test_what_is_everyday_life_is_no_finding(facts: Facts) -> None:
-    assert findings(facts) == []
+    assert run_checks(facts) == []
 
 
 def test_a_host_that_went_down_twice_is_two_findings() -> None:
     times = ((10, 12), (40, None))
-    both = findings(silent(*(silence(f"h02/{name}", start, end, "host_down") for start, end in times for name in "ab")))
+    both = run_checks(
+        silent(*(silence(f"h02/{name}", start, end, "host_down") for start, end in times for name in "ab"))
+    )
     assert [(finding.kind, finding.severity) for finding in both] == [("host_down", URGENT), ("host_down", LOOK)]
 
 
@@ -317,7 +339,7 @@ def with_copies(dup: int, lost: int, at: Sequence[str] = HOSTS) -> Finding:
         link(pair.host, pair.program, lost)._replace(dup=dup) if pair.host in at and not pair.own else pair
         for pair in twice
     )
-    (finding,) = [finding for finding in findings(replace(fleet(), links=links)) if finding.kind == "twice"]
+    (finding,) = [finding for finding in run_checks(replace(fleet(), links=links)) if finding.kind == "twice"]
     return finding
 
 
@@ -336,7 +358,7 @@ def test_the_first_is_what_matters_most() -> None:
     facts = fleet(lambda host, sender: 20 if host == "h03" else 400 if sending_host(sender) == "h02" else 0)
     apart = (Clock("h05", "h01", 0, 200_000, 0, 1000), Clock("h06", "h01", 0, 0, 0, 1000))
     facts = replace(facts, clocks=apart, starts=starts(9), refusals=refused("integrity_failed").refusals)
-    ranked = findings(facts)
+    ranked = run_checks(facts)
     assert [finding.kind for finding in ranked] == ["forged", "sender", "receiver", "restarts", "clock"]
     severity, sentence = health(facts, ranked)
     assert severity == URGENT

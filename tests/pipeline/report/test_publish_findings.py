@@ -83,6 +83,16 @@ def test_a_finding_is_published_again_only_when_it_became_worse_or_came_back(tmp
     assert (run(died), run(died), run(died._replace(at=START + 1))) == ([died], [], [died._replace(at=START + 1)])
 
 
+def test_one_that_stands_for_several_is_published_again_when_it_stands_for_many_more(tmp_path: Path) -> None:
+    several = Finding("clock", LOOK, ("a", "b", "c", "d"), "", "", "", "", 4, members=("a", "b", "c", "d"))
+    changed = several._replace(about=("a", "x", "y", "z", "w"), weight=5)
+    published = Published(str(tmp_path))
+    published.write([several], [several])
+    assert published.news([changed]) == []
+    assert published.news([changed._replace(weight=7)])
+    assert published.news([several._replace(shared="h1")])
+
+
 def test_a_damaged_state_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "_state").mkdir()
     extreme = "[" * 100_000, '{"published": {"x": [1e999, 1]}}', f'{{"published": {{"x": [1, {"9" * 400}]}}}}'
