@@ -13,6 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from bccnd.pipeline.receivers import MARGIN, by_journal, find_receivers, joined,
 from bccnd.pipeline.schema import TableFile
 from bccnd.pipeline.units import engine as duck
 from bccnd.pipeline.units import work
-from bccnd.pipeline.units.survey import SAMPLE, SAMPLES
+from bccnd.pipeline.units.survey import SAMPLES
 from bccnd.pipeline.units.unit import SHARED
 from bccnd.pipeline.units.work import Task
 
@@ -124,16 +125,15 @@ def survey(
     written = running.tasks(replace(running.task, kind="survey", days=(day,)) for day in wanted)
     samples = [file for file in written if file.table.endswith(SAMPLES)]
     compared = [Compared(*row.values()) for row in known.to_pylist() if row["day"] not in wanted]
-    for file in samples:
-        rows = sum(one.rows for one in by_day[file.day])
-        compared += _compare(running, file, by_day[file.day], sessions, rows)
+    for sample in samples:
+        compared += _compare(running, sample, by_day[sample.day], sessions)
     table = pa.Table.from_pylist([row._asdict() for row in sorted(compared)], schema.COMPARED)
     kept = [file for file in written if file.table == schema.SENT]
     return Survey(table, Clocks(compared), by_journal(sessions), kept)
 
 
 def _compare(
-    running: _Run, sample: TableFile, files: Sequence[JournalFile], sessions: Collection[Session], rows: int
+    running: _Run, sample: TableFile, files: Sequence[JournalFile], sessions: Collection[Session]
 ) -> list[Compared]:
     """Compare the clocks of a day by its sample."""
     journals = {(file.host, file.journal_id) for file in files}
@@ -384,13 +384,13 @@ class _Computation:
                 )
                 spans[session.host].append((first, max(first, last) + 1))
         of_journals: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for file, times in self._spans.items():
-            ends[file.host] = max(times[1], ends.get(file.host, times[1]))
+        for file, span in self._spans.items():
+            ends[file.host] = max(span[1], ends.get(file.host, span[1]))
             if (file.host, file.journal_id) not in with_sessions:
-                of_journals[file.host, file.journal_id] += times
+                of_journals[file.host, file.journal_id] += span
         for (host, _), times in of_journals.items():
             spans[host].append((min(times), max(times) + 1))
-        recorded = [(host, *span) for host, of_host in sorted(spans.items()) for span in joined(of_host)]
+        recorded = [(host, *whole) for host, of_host in sorted(spans.items()) for whole in joined(of_host)]
         for host, _, last in recorded:
             ends[host] = max(last, ends.get(host, last))
         return {"recorded": recorded, "ends": sorted(ends.items())}
@@ -414,4 +414,4 @@ def _units(rows: int, tasks: int) -> list[tuple[int, int]]:
     do, and more where one would have too much."""
     count = max(1, -(-rows // UNIT_ROWS), tasks if rows > LEAST_ROWS else 1)
     bounds = [SHARES * number // count for number in range(count + 1)]
-    return [(low, high - 1) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [(low, high - 1) for low, high in pairwise(bounds)]

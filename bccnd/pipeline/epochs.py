@@ -114,9 +114,8 @@ def find_epochs(
                 epochs.append(Epoch(era, low, last, known, *divided.pace))
             else:
                 epochs[-1] = epochs[-1]._replace(cause=UNORDERED)
-            report = divided.reported.get(index)
-            if report is not None:
-                reported.append(Reported(epochs[-1].epoch, report.last, report.us, report.moment))
+            if (end := divided.reported.get(index)) is not None:
+                reported.append(Reported(epochs[-1].epoch, end.last, end.us, end.moment))
     return epochs, reported
 
 
@@ -159,7 +158,7 @@ class _Divided:
                 high, end_us = item.high, item.end_us
 
     def _is_loss(self, high: int, end_us: int, low: int, moment: int) -> bool:
-        """Whether the numbers between the highest one so far and ``low``, which was received at a moment, are a loss."""
+        """Whether the numbers between the highest one so far and ``low``, received at a moment, are a loss."""
         if low - high < SANITY:
             return True
         meanwhile = overlap(self._recorded, end_us, moment)

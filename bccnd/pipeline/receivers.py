@@ -58,7 +58,7 @@ class Receivers:
 
 
 def moved(file: JournalFile, clocks: Clocks, sessions: Sequence[Session]) -> tuple[int, int]:
-    """The times of the first and the last row of a file, by the corrected clock. ``sessions`` are those of its journal."""
+    """The times of the first and the last row of a file of a journal with these sessions, by the corrected clock."""
     shifts = [clocks.of(_key(session), file.day).shift for session in sessions if _holds(session, file)]
     shifts = shifts or [clocks.of((file.host, file.journal_id, 0), file.day).shift]
     return file.low_us - max(shifts), file.high_us - min(shifts)
@@ -94,8 +94,8 @@ def find_receivers(
     ids = {host: number for number, host in enumerate(hosts)}
     journals = sorted({(file.host, file.journal_id) for file in near})
     hearers = [
-        Hearer(number, ids[host], host, *rest)
-        for number, (host, *rest) in enumerate(
+        Hearer(number, ids[found[0]], *found)
+        for number, found in enumerate(
             hearer for journal in journals for hearer in _hearers(journal, of_journal.get(journal, ()), clocks, day)
         )
     ]

@@ -33,7 +33,7 @@ OTHERS = (Journal("h2", STEADY), Journal("h3", STEADY))
             id="a clock set back by minutes, then a restart",
         ),
         pytest.param(
-            (Journal("h1", [*STEADY[:150], *numbered(range(151, 301), start=150 - 240)], [(-100, 300)]),),
+            (Journal("h1", [*STEADY[:150], *numbered(range(151, 301), start=150 - 100)], [(0, 300)]),),
             id="a clock set back in the middle of a session",
         ),
     ],

@@ -67,8 +67,8 @@ def _replaced(
     state: str,
     give: Callable[[duckdb.DuckDBPyConnection, Mapping[str, Any]], None] = lambda _engine, _context: None,
 ) -> list[TableFile]:
-    """Make a table of what was kept of days in a row: those of its days that are other than before. Days of which
-    nothing is kept stay; a file without rows stands for a day that has none any more."""
+    """Make a table of what was kept of days in a row: those of its days that are other than before. A file without rows
+    stands for a day that has none any more."""
     root = Root(task.tables)
     context: Mapping[str, Any] = work.get(root, task, table)
     columns = schema.TABLES[table]
@@ -89,7 +89,8 @@ def _replaced(
                 "k.epoch = b.epoch) AND NOT EXISTS (SELECT 1 FROM was_kept k WHERE k.src = b.src AND k.epoch = b.epoch)"
             )
         changed = engine.execute(
-            "SELECT DISTINCT day FROM ((FROM made EXCEPT FROM before) UNION ALL (FROM before EXCEPT FROM made)) ORDER BY day"
+            "SELECT DISTINCT day FROM ((FROM made EXCEPT FROM before) UNION ALL (FROM before EXCEPT FROM made)) "
+            "ORDER BY day"
         ).fetchall()
         for (day,) in changed:
             order = ", ".join(columns.names[:3])

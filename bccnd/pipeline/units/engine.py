@@ -34,7 +34,7 @@ NUMBER_OF_HOSTS: Final = 62
 def opened(memory_mb: int, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """An engine that holds at most so much, and spills the rest to a folder that goes with it."""
     with tempfile.TemporaryDirectory(prefix="bccn-duckdb-", ignore_cleanup_errors=True) as folder:
-        settings = {
+        settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{memory_mb}MB",
             "threads": threads,
             "temp_directory": folder,
