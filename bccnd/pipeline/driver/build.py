@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
+from urllib.parse import urlsplit
 
 from bccnd.errors import PipelineError
 from bccnd.journal import file_names
@@ -117,6 +118,13 @@ class _Pass:
         self._runner = runner
         self._tables = tables
         self._progress = progress
+        for place in (where, tables):
+            if runner.remote and "@" in urlsplit(place).netloc:
+                raise PipelineError(
+                    "keys_in_uri",
+                    "a URI with keys would be sent to every task of Spark",
+                    "put the keys into the environment (AWS_ACCESS_KEY_ID, ...), here and on the workers",
+                )
         with usable(where):
             self._root = Root(where)
         progress("looking for new files")

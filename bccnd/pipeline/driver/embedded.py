@@ -11,6 +11,7 @@ from bccnd.pipeline.driver.runner import opened, run_enclosed
 class EmbeddedRunner:
     """Runs one task after the other; ``memory_mb`` is what DuckDB may use, by default half of what this machine has."""
 
+    remote = False
     tasks = 1
     threads = os.cpu_count() or 1
 

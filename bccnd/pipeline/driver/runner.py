@@ -18,6 +18,8 @@ _NOT_THERE: Final = re.compile("No files found|No such file|does not exist|Path 
 class Runner(Protocol):
     """Runs tasks, each a text of JSON: in this process or on a cluster."""
 
+    #: whether tasks leave this process
+    remote: bool
     #: how many tasks run side by side
     tasks: int
     #: for DuckDB in each task

@@ -60,6 +60,7 @@ _OVERHEAD: Final = 1024
 class SparkRunner:
     """Runs each task as a task of Spark, which repeats those that fail, and those of executors that are lost."""
 
+    remote = True
     threads = 1
 
     def __init__(self, session: SparkSession) -> None:

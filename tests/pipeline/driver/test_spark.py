@@ -18,6 +18,7 @@ from bccnd.pipeline.driver.spark import SparkRunner
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import content
+from tests.refusals import refused
 from tests.support import ROOT, need_root
 
 PROGRAM = """
@@ -41,6 +42,12 @@ def test_the_tables_are_those_of_the_embedded_driver(
 ) -> None:
     build(SparkRunner(spark), str(small), str(tmp_path / "tables"))
     assert content(tmp_path / "tables") == content(built)
+
+
+def test_keys_are_sent_to_no_task(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+    for places in ((str(small), "s3://key:secret@x/t"), ("s3://key:secret@x/j", str(tmp_path))):
+        with refused("keys_in_uri", kind=PipelineError):
+            build(SparkRunner(spark), *places)
 
 
 def test_an_error_of_a_task_keeps_its_reason(spark: SparkSession, tmp_path: Path) -> None:
