@@ -35,7 +35,8 @@ def test_a_journal_is_a_table(tmp_path: Path, spark: SparkSession) -> None:
 def test_a_stream_reads_each_record_once_in_whatever_order_files_come(tmp_path: Path, spark: SparkSession) -> None:
     journal = tmp_path / "journal"
     paths = [put(tmp_path / "all", "relay01", "j", 1 + 10 * part, rows(1 + 10 * part, 10)) for part in range(3)]
-    paths.append(put(tmp_path / "all", "relay02", "k", 1, [row(number, at=-40 * 86_400 + number) for number in range(5)]))
+    late = [row(number, at=-40 * 86_400 + number) for number in range(5)]
+    paths.append(put(tmp_path / "all", "relay02", "k", 1, late))
     # the one that comes last was written long before the others
     os.utime(paths[3], (1_000_000_000, 1_000_000_000))
     assert PLACE in STREAM
