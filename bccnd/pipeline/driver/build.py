@@ -21,9 +21,10 @@ from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.pipeline import compute, schema
 from bccnd.pipeline.driver.recorded_inputs import KEPT, RecordedInputs
-from bccnd.pipeline.driver.runner import CHANGED, Runner
+from bccnd.pipeline.driver.runner import Runner
 from bccnd.pipeline.inputs import input_history, journal
 from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
+from bccnd.pipeline.inputs.file_checks import CHANGED
 from bccnd.pipeline.inputs.input_history import FINAL_AFTER, Used
 from bccnd.pipeline.inputs.journal import Journal
 from bccnd.pipeline.inputs.journal_listing import NONE, ListedFile

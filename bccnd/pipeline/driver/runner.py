@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from bccnd.errors import PipelineError
+from bccnd.pipeline.inputs.file_checks import changed
 
-#: the reason of an error that is over when the journal is listed again
-CHANGED: Final = "changed"
 _JOURNAL_FILE: Final = re.compile(r"obs/host=[^/\s]+/day=[^/\s]+/[^/\s]+\.parquet")
 _NOT_THERE: Final = re.compile("No files found|No such file|does not exist|Path does not exist")
 
@@ -42,11 +41,6 @@ def run_task(text: str) -> str:
     return units.run_task(text)
 
 
-def gone(path: str) -> PipelineError:
-    """The error for a file that retention took while it was read."""
-    return PipelineError(CHANGED, f"{path} was removed while it was read", "run it again")
-
-
 def run_enclosed(text: str) -> str:
     """Run a task, and enclose what comes of it: errors cross the border of a process with their reason."""
     try:
@@ -58,7 +52,7 @@ def run_enclosed(text: str) -> str:
         file = _JOURNAL_FILE.search(f"{getattr(error, 'filename', '')} {error}")
         if file is None or not _NOT_THERE.search(str(error)):
             raise
-        lost = gone(file[0])
+        lost = changed(file[0])
         return json.dumps({"error": [lost.reason, lost.detail, lost.remedy]})
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.pipeline.inputs import coverage, sessions
 from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
+from bccnd.pipeline.inputs.file_checks import changed
 from bccnd.pipeline.inputs.input_history import end_of_day
 from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays, ListedFile, Listing, list_records, list_sessions
 from bccnd.pipeline.inputs.sessions import Session
@@ -97,7 +97,7 @@ def _check_files(
         if isinstance(seen, JournalFile):
             usable_files.append(seen)
         elif seen is None:
-            raise gone(root.at(file.path))
+            raise changed(root.at(file.path))
         else:
             damaged.append(_damaged(root, file, seen))
     aside = coverage.twice(usable_files)
@@ -138,8 +138,3 @@ def unknown_clock(root: Root, file: JournalFile, why: str) -> DamagedFile:
     """A file that is left out because nothing tells how far its clock is off."""
     text = f"{UNKNOWN_CLOCK}: {root.at(file.path)} is left out: {why.removeprefix(f'{UNKNOWN_CLOCK}: ')}"
     return DamagedFile(*file.listed, text, *file.journal, file.first_rec)
-
-
-def gone(path: str) -> PipelineError:
-    """The error for a file that retention took while it was read: list the journal again."""
-    return PipelineError("changed", f"{path} was removed while it was read", "run it again")

@@ -8,7 +8,6 @@ files are listed, and looked at again afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -17,11 +16,9 @@ import pyarrow.parquet as pq
 from bccnd.journal import file_names
 from bccnd.journal import schema as journal_schema
 from bccnd.journal.damage import DamagedFileError, detect_damage
+from bccnd.pipeline.inputs.file_checks import check_columns, look_into
 from bccnd.pipeline.inputs.journal_listing import ListedFile
-from bccnd.pipeline.inputs.verification import check_columns
 from bccnd.pipeline.lake.place import Root
-
-_THREADS: Final = 8
 
 
 class Session(NamedTuple):
@@ -72,19 +69,9 @@ Found = dict[ListedFile, list[Session] | str]
 
 def read(root: Root, files: Iterable[ListedFile]) -> Found:
     """Read files of sessions; one that is gone by now is left out."""
-
-    def look(file: ListedFile) -> tuple[ListedFile, list[Session] | str] | None:
-        try:
-            return file, _read_file(root, file.path)
-        except FileNotFoundError:
-            return None
-        except DamagedFileError as error:
-            return file, str(error) or "it is no Parquet file"
-        except PermissionError as error:
-            return file, f"it cannot be read: {error.strerror}"
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return dict(filter(None, pool.map(look, files)))
+    listed = list(files)
+    results = look_into(listed, lambda file: _read_file(root, file.path))
+    return {file: result for file, result in zip(listed, results, strict=True) if result is not None}
 
 
 def _read_file(root: Root, path: str) -> list[Session]:

@@ -8,30 +8,20 @@ missing columns that may be null are no damage.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pyarrow.types as kinds
 
 from bccnd.journal import checksums, file_names
 from bccnd.journal import schema as journal_schema
 from bccnd.journal.damage import DamagedFileError, detect_damage
+from bccnd.pipeline.inputs.file_checks import check_columns, look_into
 from bccnd.pipeline.inputs.journal_listing import ListedFile
 from bccnd.pipeline.lake.place import Root
-
-#: files verified side by side: checksums leave Python's lock alone
-_THREADS: Final = 8
-#: Arrow has several types for one kind of value
-_KINDS: Final = (
-    kinds.is_integer,
-    kinds.is_timestamp,
-    lambda kind: kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind),
-    lambda kind: kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_binary_view(kind),
-)
 
 
 class JournalFile(NamedTuple):
@@ -70,22 +60,10 @@ class JournalFile(NamedTuple):
 
 def verify(root: Root, files: Iterable[ListedFile]) -> list[JournalFile | str | None]:
     """What is known of each file, or why it is damaged; None for one that is gone by now."""
-
-    def look(file: ListedFile) -> JournalFile | str | None:
-        try:
-            return verify_file(root, file)
-        except FileNotFoundError:
-            return None
-        except DamagedFileError as error:
-            return str(error) or "it is no Parquet file"
-        except PermissionError as error:
-            return f"it cannot be read: {error.strerror}"
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(look, files))
+    return look_into(files, partial(_verify_file, root))
 
 
-def verify_file(root: Root, file: ListedFile) -> JournalFile:
+def _verify_file(root: Root, file: ListedFile) -> JournalFile:
     """What is known of a file with records. Raises DamagedFileError, OSError."""
     name = file_names.read_path(file.path)
     if name is None:
@@ -121,21 +99,6 @@ def verify_file(root: Root, file: ListedFile) -> JournalFile:
             journal_schema.SHARE in columns,
             journal_schema.PAYLOAD in columns,
         )
-
-
-def check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
-    """Check that a table has all columns that are never null, and that columns of these names have such values. Raises
-    DamagedFileError."""
-    for column in wanted:
-        index = found.get_field_index(column.name)
-        if index < 0:
-            if not column.nullable and column.name != journal_schema.SHARE:
-                raise DamagedFileError(f"it has no column {column.name}")
-            continue
-        kind = found.field(index).type
-        kind = kind.value_type if kinds.is_dictionary(kind) else kind
-        if not any(is_kind(kind) and is_kind(column.type) for is_kind in _KINDS):
-            raise DamagedFileError(f"its column {column.name} is {kind}, not {column.type}")
 
 
 def _check_place(column: str, found: tuple[Any, Any], expected: tuple[Any, Any]) -> None:
