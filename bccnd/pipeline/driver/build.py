@@ -148,7 +148,7 @@ class _Pass:
             final = recorded.final_days(first_open)
             listed_as_final = NONE if asked else final
             recorded.load(day for day in recorded.days if not listed_as_final.has(day))
-            found = journal.read_journal(self._root, self._verify, recorded.files, recorded.damaged, listed_as_final)
+            found = journal.read_journal(self._root, self._verify, recorded, listed_as_final)
             known = input_history.remember(recorded.sessions, found.sessions)
             late = recorded.still_late(self._root, found, final)
             if not asked and recorded.has_all(found, known, late, first_open):

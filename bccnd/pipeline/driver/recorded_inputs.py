@@ -14,8 +14,8 @@ from bccnd.pipeline import schema
 from bccnd.pipeline.inputs import coverage, input_history, sessions
 from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
 from bccnd.pipeline.inputs.input_history import Due, Used, day_before, find_due
-from bccnd.pipeline.inputs.journal import Journal, listening
-from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays, ListedFile
+from bccnd.pipeline.inputs.journal import Journal, Known, listening
+from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays
 from bccnd.pipeline.inputs.sessions import Session
 from bccnd.pipeline.inputs.verification import JournalFile
 from bccnd.pipeline.lake.delta import DAMAGED, FILES, LATE, MISSING, SESSIONS, Lake
@@ -37,16 +37,12 @@ _SLACK: Final = 86_400_000_000
 
 
 @dataclass
-class RecordedInputs:
+class RecordedInputs(Known):
     """``days`` are those of the tables, ``files`` those that some of them were made of, as far as they were read;
     ``late`` are files that came after their day was final."""
 
     lake: Lake | None = None
     days: set[str] = field(default_factory=set)
-    files: dict[ListedFile, JournalFile] = field(default_factory=dict)
-    sessions: list[Session] = field(default_factory=list)
-    damaged: list[DamagedFile] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
     late: set[str] = field(default_factory=set)
     _of_days: dict[str, dict[str, Used]] = field(default_factory=dict)
 
@@ -54,8 +50,8 @@ class RecordedInputs:
     def of(cls, lake: Lake) -> RecordedInputs:
         damaged, missing = (lake.load(name, KEPT[name][0]).to_pylist() for name in (DAMAGED, MISSING))
         return cls(
-            lake,
-            lake.days(FILES),
+            lake=lake,
+            days=lake.days(FILES),
             sessions=sessions.from_table(lake.load(SESSIONS, sessions.COLUMNS)),
             damaged=[DamagedFile(**row) for row in damaged],
             missing=[Missing(**row) for row in missing],

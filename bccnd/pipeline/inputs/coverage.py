@@ -56,7 +56,7 @@ MISSING: Final = _columns(Missing._fields)
 DAMAGED: Final = _columns(DamagedFile._fields)
 
 
-_Row = TypeVar("_Row", JournalFile, DamagedFile, Session, "Missing | DamagedFile")
+_Row = TypeVar("_Row", JournalFile, DamagedFile, Session, Missing, "Missing | DamagedFile")
 
 
 class _Hole(NamedTuple):
@@ -77,8 +77,21 @@ def twice(files: Iterable[JournalFile]) -> dict[str, str]:
     return found
 
 
+class Before(NamedTuple):
+    """What the last run knew of files that are not looked at any more: those of days before ``open_us``, by sessions
+    and what was missing then."""
+
+    sessions: Sequence[Session] = ()
+    missing: Sequence[Missing] = ()
+    open_us: int = 0
+
+
+#: all files are looked at
+ALL: Final = Before()
+
+
 def find_missing(
-    files: Iterable[JournalFile], damaged: Sequence[DamagedFile], sessions: Sequence[Session]
+    files: Iterable[JournalFile], damaged: Sequence[DamagedFile], sessions: Sequence[Session], before: Before = ALL
 ) -> tuple[list[Missing], list[DamagedFile]]:
     """What the journals lack, and the damaged files with the time that their records can be of. ``sessions`` are those
     that the journal has now: what retention took is not missing."""
@@ -86,10 +99,20 @@ def find_missing(
     spans: dict[str, list[Missing]] = {}
     files_of, sessions_of = _by_journal(files), _by_journal(sessions)
     damaged_of = _by_journal(file for file in damaged if file.journal_id)
+    sessions_before, missing_before = _by_journal(before.sessions), _by_journal(before.missing)
     for journal in sorted({*files_of, *damaged_of, *sessions_of}):
         bad = sorted(damaged_of.get(journal, []), key=lambda file: file.first_rec)
         own_sessions = sessions_of.get(journal, [])
-        for hole in _holes(files_of.get(journal, []), bad, own_sessions):
+        recent = [session for session in own_sessions if session.start_us >= before.open_us]
+        known = _last(sessions_before.get(journal, [])) if before.open_us else None
+        own_files = sorted(files_of.get(journal, []), key=lambda file: file.first_rec)
+        number = _first([*own_files[:1], *bad[:1]], recent, known)
+        number = _first([], own_sessions, None) if number is None else number
+        if number is None:
+            continue
+        if before.open_us:
+            missing += [row for row in missing_before.get(journal, []) if row.last_rec < number]
+        for hole in _holes(number, own_files, bad, _last(own_sessions)):
             inside = [file for file in bad if hole.first <= file.first_rec < hole.end]
             starts = [hole.first, *(file.first_rec for file in inside), hole.end]
             for owner, (first, end) in zip([None, *inside], pairwise(starts), strict=True):
@@ -108,20 +131,28 @@ def _by_journal(rows: Iterable[_Row]) -> dict[tuple[str, str], list[_Row]]:
     return found
 
 
-def _holes(files: Sequence[JournalFile], bad: Sequence[DamagedFile], sessions: Sequence[Session]) -> Iterator[_Hole]:
-    ordered = sorted(files, key=lambda file: file.first_rec)
-    firsts = [session.first_rec_no for session in sessions if session.first_rec_no is not None]
-    lasts = [session.last_rec_no for session in sessions if session.last_rec_no is not None]
-    known = [*firsts, *(file.first_rec for file in ordered[:1]), *(file.first_rec for file in bad[:1])]
-    if not known:
-        return
-    number, before = min(known), None
-    for file in ordered:
+def _last(sessions: Iterable[Session]) -> int | None:
+    """The last number that sessions have."""
+    return max((session.last_rec_no for session in sessions if session.last_rec_no is not None), default=None)
+
+
+def _first(files: Iterable[JournalFile | DamagedFile], sessions: Iterable[Session], known: int | None) -> int | None:
+    """The first number that files must have, if those up to ``known`` were there before."""
+    numbers = [file.first_rec for file in files]
+    numbers += [session.first_rec_no for session in sessions if session.first_rec_no is not None]
+    numbers += [] if known is None else [known + 1]
+    return min(numbers, default=None)
+
+
+def _holes(number: int, files: Sequence[JournalFile], bad: Sequence[DamagedFile], last: int | None) -> Iterator[_Hole]:
+    """The holes of a journal from a number on; its files are sorted."""
+    before = None
+    for file in files:
         if number < file.first_rec:
             yield _Hole(number, file.first_rec, before, file)
         number, before = file.end_rec, file
     # Nobody knows how many records a damaged file has behind the last usable one.
-    end = max([number, *(last + 1 for last in lasts), *(file.first_rec + 1 for file in bad)])
+    end = max([number, 0 if last is None else last + 1, *(file.first_rec + 1 for file in bad)])
     if number < end:
         yield _Hole(number, end, before, None)
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import pyarrow.fs as pafs
+
 from bccnd.journal import file_names
 from bccnd.pipeline.inputs import coverage, sessions
-from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
+from bccnd.pipeline.inputs.coverage import Before, DamagedFile, Missing
 from bccnd.pipeline.inputs.file_checks import changed
-from bccnd.pipeline.inputs.input_history import end_of_day
+from bccnd.pipeline.inputs.input_history import day_before, end_of_day
 from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays, ListedFile, Listing, list_records, list_sessions
 from bccnd.pipeline.inputs.sessions import Session
 from bccnd.pipeline.inputs.verification import JournalFile
@@ -20,6 +22,16 @@ from bccnd.pipeline.lake.place import Root, usable
 UNKNOWN_CLOCK = "unknown clock"
 
 Verify = Callable[[Sequence[ListedFile]], list[JournalFile | str | None]]
+
+
+@dataclass
+class Known:
+    """What the last run knew of a journal: files that were usable, and others as in `Journal`."""
+
+    files: dict[ListedFile, JournalFile] = field(default_factory=dict)
+    sessions: list[Session] = field(default_factory=list)
+    damaged: list[DamagedFile] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
 
 
 @dataclass
@@ -38,13 +50,13 @@ class Journal:
 def read_journal(
     root: Root,
     verify: Verify,
-    known: Mapping[ListedFile, JournalFile] = MappingProxyType({}),
-    known_damaged: Iterable[DamagedFile] = (),
+    known: Known | None = None,
     final: FinalDays = NONE,
     lost: Mapping[str, str] = MappingProxyType({}),
 ) -> Journal:
-    """Take stock of a journal; files that are ``known`` are not read again. ``lost`` names hosts at which retention is
-    at work, and the day up to which it takes their files. Raises PipelineError: no_place, no_journal, changed."""
+    """Take stock of a journal; files that are ``known`` are not read again, and those of ``final`` days not at all.
+    ``lost`` names hosts at which retention is at work, and the day up to which it takes their files. Raises
+    PipelineError: no_place, no_journal, changed."""
     with usable(root.where):
         early = sessions.read(root, list_sessions(root))
         listing = list_records(root, final)
@@ -61,7 +73,7 @@ def read_journal(
             DamagedFile(f"{file_names.OBS}/host={host}", 0, 0, "", f"{host} is left out: {why}", host)
             for host, why in listing.unreadable.items()
         ]
-        _check_files(root, listing.files, found, verify, known, known_damaged)
+        _check_files(root, listing.files, found, verify, known or Known(), final)
     return found
 
 
@@ -81,18 +93,18 @@ def _check_files(
     listed: Sequence[ListedFile],
     found: Journal,
     verify: Verify,
-    known: Mapping[ListedFile, JournalFile],
-    known_damaged: Iterable[DamagedFile],
+    known: Known,
+    final: FinalDays,
 ) -> None:
     """Verify what is not known, and find what is missing."""
-    remembered = {ListedFile(*file[:4]): file for file in known_damaged if file.journal_id}
-    usable_files = [known[file] for file in listed if file in known]
-    new = [file for file in listed if file not in known and file not in remembered]
+    remembered = {ListedFile(*file[:4]): file for file in known.damaged if file.journal_id}
+    usable_files = [known.files[file] for file in listed if file in known.files]
+    new = [file for file in listed if file not in known.files and file not in remembered]
     if new:
         # They may tell what the time was.
         remembered = {file: row for file, row in remembered.items() if not row.why.startswith(UNKNOWN_CLOCK)}
-        new = [file for file in listed if file not in known and file not in remembered]
-    damaged = [remembered[file] for file in listed if file in remembered and file not in known]
+        new = [file for file in listed if file not in known.files and file not in remembered]
+    damaged = [remembered[file] for file in listed if file in remembered and file not in known.files]
     for file, seen in zip(new, verify(new), strict=True):
         if isinstance(seen, JournalFile):
             usable_files.append(seen)
@@ -110,8 +122,17 @@ def _check_files(
         found.files,
         [file for file in damaged if file.host not in out],
         [session for session in found.sessions if session.host not in out],
+        Before(known.sessions, known.missing, end_of_day(day_before(final.end)) if final.end else 0),
     )
-    found.damaged = sorted({*found.damaged, *damaged})
+    found.damaged = sorted({*found.damaged, *damaged, *_of_final_days(root, known.damaged, final)})
+
+
+def _of_final_days(root: Root, damaged: Iterable[DamagedFile], final: FinalDays) -> list[DamagedFile]:
+    """The damaged files of final days that are still there."""
+    named = [(file, file_names.read_path(file.path)) for file in damaged]
+    kept = [file for file, name in named if name is not None and final.has(name.day)]
+    infos = root.filesystem.get_file_info([f"{root.path}/{file.path}" for file in kept])
+    return [file for file, info in zip(kept, infos, strict=True) if info.type == pafs.FileType.File]
 
 
 def hosts_aside(damaged: Iterable[DamagedFile]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bccnd.pipeline.inputs.coverage import DamagedFile, covered, find_missing, supposed, twice
+from bccnd.pipeline.inputs.coverage import Before, DamagedFile, Missing, covered, find_missing, supposed, twice
 from bccnd.pipeline.inputs.sessions import Session
 from bccnd.pipeline.inputs.verification import JournalFile
 
@@ -88,6 +88,29 @@ def test_sessions_do_not_cover_what_is_missing(name: str) -> None:
         for one in files:
             if part.start_us <= one.low_us and one.high_us <= part.end_us and part.first_rec_no is not None:
                 assert part.first_rec_no <= one.first_rec
+
+
+#: sessions before and what was missing (first, last), sessions now, files that are looked at -> missing (first, last);
+#: days before 110 are final
+FINAL = {
+    "nothing is missing": ([session(95, 120, 1, 20)], [], WHOLE, [B, C], []),
+    "the files of days that are not final have not come": ([session(95, 109, 1, 10)], [], WHOLE, [], [(11, 30)]),
+    "the first of them": ([session(95, 109, 1, 10)], [], WHOLE, [C], [(11, 20)]),
+    "a file of a final day, as before": ([session(95, 120, 1, 20)], [(4, 6)], WHOLE, [B, C], [(4, 6)]),
+    "it was of the first open day": ([session(95, 140, 1, 30)], [(11, 20)], WHOLE, [C], [(11, 20)]),
+    "it has come": ([session(95, 140, 1, 30)], [(11, 20)], WHOLE, [B, C], []),
+    "a new journal": ([], [], [session(115, 140, 1, 30)], [C], [(1, 20)]),
+    "a journal that began on a final day and comes now": ([], [], WHOLE, [B, C], []),
+    "its files have not come": ([], [], WHOLE, [], [(1, 30)]),
+}
+
+
+@pytest.mark.parametrize("name", FINAL)
+def test_what_is_not_looked_at_any_more_is_as_it_was(name: str) -> None:
+    sessions_before, known, sessions, files, expected = FINAL[name]
+    missing_before = [Missing("h", "j", first, last, 96, 98) for first, last in known]
+    missing, _ = find_missing(files, [], sessions, Before(sessions_before, missing_before, 110))
+    assert [(row.first_rec, row.last_rec) for row in missing] == expected
 
 
 def test_a_journal_without_sessions_is_listening_where_its_files_have_no_hole() -> None:

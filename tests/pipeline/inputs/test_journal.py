@@ -13,7 +13,7 @@ import pytest
 from bccnd.journal.session_files import write_sessions
 from bccnd.journal.sessions import Session as Stretch
 from bccnd.pipeline.inputs import journal as journals
-from bccnd.pipeline.inputs.journal import Journal, hosts_aside, read_journal
+from bccnd.pipeline.inputs.journal import Journal, Known, hosts_aside, read_journal
 from bccnd.pipeline.inputs.journal_listing import FinalDays, ListedFile, Listing, list_records
 from bccnd.pipeline.inputs.verification import verify
 from bccnd.pipeline.lake.place import Root
@@ -29,8 +29,11 @@ DAY, NEXT = "2023-11-14", "2023-11-15"
 def read(where: Path | str, found: Journal | None = None) -> Journal:
     """Take stock of a journal, again if it was ``found`` before; other files than those are read."""
     root = Root(str(where))
-    known = {} if found is None else {file.listed: file for file in found.files}
-    return read_journal(root, lambda files: verify(root, files), known, found.damaged if found else ())
+    return read_journal(root, lambda files: verify(root, files), known_of(found) if found else None)
+
+
+def known_of(found: Journal) -> Known:
+    return Known({file.listed: file for file in found.files}, found.sessions, found.damaged, found.missing)
 
 
 @pytest.fixture
@@ -103,7 +106,7 @@ def test_a_file_is_read_once_unless_it_is_written_again(full: Path) -> None:
         return []
 
     root = Root(str(full))
-    again = read_journal(root, refuse, {file.listed: file for file in first.files}, first.damaged)  # type: ignore[arg-type]
+    again = read_journal(root, refuse, known_of(first))  # type: ignore[arg-type]
     assert again == first
     # repaired as rsync does it: with the same size and time
     beside = path.with_name(".repaired")
