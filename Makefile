@@ -103,7 +103,7 @@ announce:
 	@test -e $(BUILT) || echo 'Then it compiles the hot path, in one to three minutes.'
 
 demo: announce $(READY) $(BUILT)
-	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
+	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat
 	@$(BIN)/python examples/demo.py
 
 # Pictures of what the demo prints, for the documents.
@@ -112,7 +112,6 @@ stills: $(TESTS) $(BUILT)
 	@DEMO_PAUSE=0 $(BIN)/python -m docs.stills
 
 demo-fleet: $(READY) $(BUILT)
-	@packaging/need.sh java:default-jre-headless
 	@$(BIN)/python -m examples.fleet
 
 run: INSTALLS = $(CORE)

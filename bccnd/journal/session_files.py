@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import astuple
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -12,27 +14,17 @@ from bccnd.journal import file_names, files, schema
 from bccnd.journal.damage import detect_damage
 from bccnd.journal.sessions import Session
 
+#: the columns of the fields of a session, in their order
+_COLUMNS: Final = ("start_ts", "end_ts", "socket_drops", "tap_gaps", "first_rec_no", "last_rec_no", "cause")
+
 
 def write_sessions(
     filesystem: pafs.FileSystem, root: str, host: str, journal: str, version: str, sessions: Iterable[Session]
 ) -> None:
     """Replace the sessions of a journal. Raises OSError."""
-    rows = [
-        {
-            "host": host,
-            "journal_id": journal,
-            "start_ts": session.start,
-            "end_ts": session.end,
-            "socket_drops": session.socket_drops,
-            "tap_gaps": session.tap_gaps,
-            "version": version,
-            "cause": session.cause or None,
-            "first_rec_no": session.first,
-            "last_rec_no": session.last,
-        }
-        for session in sessions
-    ]
-    table = pa.Table.from_pylist(rows, schema=schema.SESSIONS)
+    shared = {"host": host, "journal_id": journal, "version": version}
+    rows = [shared | dict(zip(_COLUMNS, astuple(session), strict=True)) for session in sessions]
+    table = pa.Table.from_pylist([row | {"cause": row["cause"] or None} for row in rows], schema=schema.SESSIONS)
     files.write(filesystem, root, file_names.sessions_path(host, journal), table)
 
 
@@ -43,17 +35,7 @@ def read_sessions(filesystem: pafs.FileSystem, root: str, host: str, journal: st
         return []
     with detect_damage(), filesystem.open_input_file(place) as file:
         table = schema.conform(pq.read_table(file), schema.SESSIONS)
-    for name in ("start_ts", "end_ts"):
-        table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.int64()))
-    return [
-        Session(
-            row["start_ts"],
-            row["end_ts"],
-            row["socket_drops"],
-            row["tap_gaps"],
-            row["first_rec_no"],
-            row["last_rec_no"],
-            row["cause"] or "",
-        )
-        for row in table.to_pylist()
-    ]
+    columns = [table[name] for name in _COLUMNS]
+    numbers = [column.cast(pa.int64()).to_pylist() for column in columns[:-1]]
+    causes = [cause or "" for cause in columns[-1].to_pylist()]
+    return [Session(*row) for row in zip(*numbers, causes, strict=True)]

@@ -62,6 +62,10 @@ def observations(packet: bytes) -> list[Observation]:
 
 # -- rows as bytes, where the log must not hold what came
 
+_MAYBE: Final = str | None
+#: of the fields of an observation, the payload as text
+_KINDS: Final = (int, str, str, int, str, *[_MAYBE] * 3, int | None, int, *[_MAYBE] * 2, int, _MAYBE)
+
 
 def pack(rows: Iterable[Observation]) -> bytes:
     return json.dumps(
@@ -71,11 +75,12 @@ def pack(rows: Iterable[Observation]) -> bytes:
 
 def unpack(data: bytes) -> list[Observation]:
     """Return the rows that `pack` made these bytes of. Raises ValueError."""
-    try:
-        return [Observation._make([*row[:-1], _payload(row[-1])]) for row in parse_json(data)]
-    except (TypeError, LookupError, AttributeError) as error:
-        raise ValueError("no rows") from error
+    unpacked = parse_json(data)
+    if not isinstance(unpacked, list) or not all(map(_is_row, unpacked)):
+        raise ValueError("no rows")
+    payloads = [None if row[-1] is None else row[-1].encode("latin-1") for row in unpacked]
+    return [Observation._make([*row[:-1], payload]) for row, payload in zip(unpacked, payloads, strict=True)]
 
 
-def _payload(text: str | None) -> bytes | None:
-    return None if text is None else text.encode("latin-1")
+def _is_row(row: object) -> bool:
+    return isinstance(row, list) and len(row) == len(_KINDS) and all(map(isinstance, row, _KINDS))

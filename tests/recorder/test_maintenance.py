@@ -118,17 +118,6 @@ def test_a_journal_that_is_away_is_waited_for(
 
 
 @pytest.mark.slow
-def test_what_cannot_be_written_at_the_end_waits_for_the_next_start(spool: Path, tmp_path: Path) -> None:
-    journal = tmp_path / "journal"
-    journal.write_text("a file, where a folder should be")
-    log_in(spool, 1)
-    assert done(spool, journal).logs == 1
-    journal.unlink()
-    assert done(spool, journal).logs == 0
-    assert len(table(journal)) == 10
-
-
-@pytest.mark.slow
 def test_a_log_over_which_processes_die_is_set_aside(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

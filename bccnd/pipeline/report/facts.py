@@ -194,6 +194,11 @@ class UnusableFile(NamedTuple):
     def has_unknown_clock(self) -> bool:
         return self.why.startswith("unknown clock")
 
+    @property
+    def reason(self) -> str:
+        """Return why it was set aside, with its path."""
+        return self.why if self.path in self.why else f"{self.path}: {self.why}"
+
 
 @dataclass(frozen=True)
 class Facts:

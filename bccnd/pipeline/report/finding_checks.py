@@ -264,7 +264,7 @@ def _unusable(facts: Facts) -> Iterator[Finding]:
         if files:
             hosts = sorted({file.host for file in files if file.host})
             finding = describe(facts, kind, LOOK, hosts, {"files": files, "hosts": hosts}, len(files))
-            yield finding._replace(members=tuple(f"{file.path}: {file.why}" for file in files))
+            yield finding._replace(members=tuple(file.reason for file in files))
 
 
 # -- refused datagrams, busy channels and clocks

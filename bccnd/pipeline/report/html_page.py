@@ -81,7 +81,7 @@ def report(
         root = place.Root(out)
         for name, text in pages.items():
             root.put(name, text)
-    return f"{out.rstrip('/')}/index.html", ranked
+    return f"{out.rstrip('/')}/index.html" if root.is_path else root.at("index.html"), ranked
 
 
 def render(facts: Facts, ranked: Sequence[Finding], title: str = "") -> dict[str, str]:

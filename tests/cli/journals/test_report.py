@@ -89,5 +89,5 @@ def test_without_what_it_takes_it_says_what_to_install(tmp_path: Path, tables: P
         check=False,
     )
     assert done.returncode == status, done.stderr
-    assert ("pip install '.[pipeline]'" in done.stderr) == bool(status)
+    assert ("pip install '.[report]'" in done.stderr) == bool(status)
     assert "Traceback" not in done.stderr

@@ -8,15 +8,17 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.fs as pafs
 import pytest
 
 from bccnd.errors import PipelineError
+from bccnd.journal.files import open_root
 from bccnd.pipeline.report import svg_charts
 from bccnd.pipeline.report.facts import BusTraffic, Course, Facts, Link, Silence
 from bccnd.pipeline.report.finding_checks import run_checks
 from bccnd.pipeline.report.html_page import ROWS, render, report, set_name
 from tests.html_reader import HtmlReader
-from tests.pipeline import reporting
+from tests.pipeline import object_store, reporting
 from tests.pipeline.reporting import EVIL, HOUR, START, full, spaced
 
 
@@ -169,6 +171,19 @@ def test_an_earlier_page_survives_what_goes_wrong(tmp_path: Path) -> None:
         report(str(tmp_path / "tables"), str(tmp_path / "index.html" / "below"))
     path, _ = report(str(tmp_path / "tables"), str(tmp_path))
     assert Path(path).read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.slow
+def test_tables_and_pages_in_an_object_store(tmp_path: Path, s3: str) -> None:
+    reporting.write(tmp_path / "tables", ["h1", "h2"], ["h1/a"], missed=lambda host, *_: 9, minutes=3)
+    tables, page = (object_store.place(s3, f"{tmp_path.name}/{name}") for name in ("tables", "page"))
+    store, root = open_root(tables)
+    pafs.copy_files(str(tmp_path / "tables"), root, destination_filesystem=store)
+    path, found = report(tables, page)
+    assert path.startswith(f"s3://key:secret@fleet/{tmp_path.name}/page/index.html?")
+    assert found == report(str(tmp_path / "tables"), str(tmp_path))[1] != []
+    with store.open_input_stream(f"fleet/{tmp_path.name}/page/index.html") as file:
+        assert file.read() == (tmp_path / "index.html").read_bytes()
 
 
 def test_nothing_due_is_a_gap_and_no_zero() -> None:
