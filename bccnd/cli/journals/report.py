@@ -18,6 +18,8 @@ from bccnd.errors import PipelineError
 
 #: findings that are named on the terminal; the page has all
 _NAMED: Final = 5
+#: what of a finding serves only to group findings
+_GROUPING: Final = ("shared", "began")
 
 
 @click.command()
@@ -81,7 +83,7 @@ def report(
         fail(str(error))
     if as_json:
         rows = [
-            {name: _spaced(value) if isinstance(value, str) else value for name, value in one._asdict().items()}
+            {name: _spaced(value) for name, value in one._asdict().items() if name not in _GROUPING}
             | {"severity": SEVERITIES[one.severity]}
             for one in findings
         ]
@@ -96,6 +98,8 @@ def report(
     click.echo(visible(path))
 
 
-def _spaced(text: str) -> str:
+def _spaced(value: Any) -> Any:
     """Text of a page for terminals and programs: with plain spaces."""
-    return text.replace("\N{NO-BREAK SPACE}", " ")
+    if isinstance(value, tuple):
+        return [_spaced(part) for part in value]
+    return value.replace("\N{NO-BREAK SPACE}", " ") if isinstance(value, str) else value

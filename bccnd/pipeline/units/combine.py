@@ -85,8 +85,8 @@ def _replaced(
         if table == "epochs":
             # Epochs that nothing kept tells of are as they were.
             engine.execute(
-                "INSERT INTO made SELECT * FROM before b WHERE NOT EXISTS (SELECT 1 FROM kept k WHERE k.src = b.src AND "
-                "k.epoch = b.epoch) AND NOT EXISTS (SELECT 1 FROM was_kept k WHERE k.src = b.src AND k.epoch = b.epoch)"
+                "INSERT INTO made FROM before ANTI JOIN (SELECT src, epoch FROM kept UNION "
+                "SELECT src, epoch FROM was_kept) k ON k.src = before.src AND k.epoch = before.epoch"
             )
         changed = engine.execute(
             "SELECT DISTINCT day FROM ((FROM made EXCEPT FROM before) UNION ALL (FROM before EXCEPT FROM made)) "

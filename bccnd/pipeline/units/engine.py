@@ -41,6 +41,7 @@ def opened(memory_mb: int, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "preserve_insertion_order": False,
+            "enable_progress_bar": False,
         }
         with duckdb.connect(":memory:", config=settings) as engine:
             engine.execute("SET TimeZone = 'UTC'")

@@ -159,9 +159,13 @@ class _Day:
 
     def _write(self, engine: duckdb.DuckDBPyConnection) -> list[TableFile]:
         engine.execute(duck.sql("nameless"))
+        engine.execute(duck.sql("refused"))
         folder = self._task.folder
         queries = [Query(table, duck.sql(name)) for table, name in _OWN.items()]
-        queries += [Query(f"{folder}/{table}", duck.sql(table), columns) for table, columns in SHARED.items()]
+        shared = {name: duck.sql(name) for name in ("receiver_sets", "channel_loss")} | {
+            "refused": "FROM refused ORDER BY ALL"
+        }
+        queries += [Query(f"{folder}/{table}", shared[table], columns) for table, columns in SHARED.items()]
         return duck.write_all(engine, self._root, self._task.run, self._day, queries, max(2, self._task.threads))
 
 

@@ -26,6 +26,12 @@ CASES: list[tuple[str, Sequence[tuple[str, float | None]], list[int]]] = [
     ("receiver", [(f"h{n}", 20) for n in range(3)] + [(f"h{n}", None) for n in (7, 8)], [1, 1, 3]),
     ("receiver", [(f"h{n}", None) for n in range(3)], [3]),
     ("clock", [(f"h{n}", None) for n in range(3)], [3]),
+    # every kind that has texts for several
+    *(
+        (kind, [(f"h{n}/app", 7) for n in range(3)], [3])
+        for kind in ("sender", "link", "jump", "unordered", "copies", "missing", "not_recording", "unknown", "silent")
+    ),
+    *((kind, [(f"h1/app{n}", n * 9) for n in range(3)], [3]) for kind in ("silent", "jump", "unordered")),
     ("flood", [(f"c{n}", None) for n in range(9)], [1] * 9),
     ("forged", [(f"192.0.2.{n}", None) for n in range(9)], [9]),
 ]
@@ -39,8 +45,8 @@ def test_what_has_a_common_cause_is_one_finding(
     for number, (name, minute) in enumerate(who):
         time = None if minute is None else START + round(minute * MINUTE)
         single = Finding(kind, URGENT if not number else LOOK, (name,), f"{name} has it", "much", "", "", number)
-        at_once = kind == "receiver"
-        singles.append(single._replace(began=time) if at_once else single._replace(at=time))
+        of_loss = kind in ("receiver", "sender", "link")
+        singles.append(single._replace(began=time) if of_loss else single._replace(at=time))
     joined = join_common_causes(singles, full())
     assert sorted(len(finding.members) or 1 for finding in joined) == sizes
     # nobody is forgotten, and the gravest counts

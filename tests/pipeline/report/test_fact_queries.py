@@ -1,16 +1,10 @@
-"""Tables become facts: exact sums, bounded memory, and one line for what cannot be read."""
+"""Tables become facts: exact sums, and one line for what cannot be read."""
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from bccnd.errors import PipelineError
@@ -34,7 +28,6 @@ from bccnd.pipeline.report.facts import (
 )
 from tests.pipeline.reporting import COLUMNS, DAY, HOUR, MINUTE, START, put, write
 from tests.refusals import refused
-from tests.support import ROOT
 
 HOSTS = ("h01", "h02", "h03")
 SENDERS = ("h01/app/7", "h02/app/7", "relay/9")
@@ -262,82 +255,27 @@ def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatc
         assert sum(getattr(link, name) for link in total) == sum(getattr(link, name) for link in whole.links)
 
 
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_tables(tmp_path: Path) -> None:
-    write(tmp_path, HOSTS, SENDERS, minutes=1)
-    path = put(tmp_path, "link_loss", [{}])
-    shape = pq.read_schema(path)
-    chance = random.Random(3)
-    sources = [f"h{number:02d}/app/{number}" for number in range(40)]
-    with pq.ParquetWriter(path, shape) as file:
-        for _ in range(60):
-            columns = {
-                "host": pa.array([HOSTS[chance.randrange(3)] for _ in range(1000)] * 50),
-                "src": pa.array([sources[chance.randrange(40)] for _ in range(1000)] * 50),
-                "win": pa.array([START + chance.randrange(1440) * MINUTE for _ in range(1000)] * 50),
-            }
-            arrays = [columns.get(field.name, pa.array([1] * 50_000)).cast(field.type) for field in shape]
-            file.write_table(pa.Table.from_arrays(arrays, schema=shape))
-    code = (
-        "import resource, sys\n"
-        "from bccnd.pipeline.report.fact_queries import query_facts\n"
-        "from bccnd.pipeline.report.delta_tables import Tables\n"
-        "facts = query_facts(Tables(sys.argv[1]))\n"
-        "print(sum(link.expected for link in facts.links), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    expected, most = map(int, done.stdout.split())
-    assert expected == 3_000_000 + 3 * 3 * 60
-    # kilobytes; the columns that are read are 260 MB
-    assert most < 400_000
-
-
-def missing_place(root: Path) -> str:
-    return f"{root}/nowhere"
-
-
-def a_file(root: Path) -> str:
-    (root / "file").write_text("x")
-    return f"{root}/file"
-
-
-def no_rows(root: Path) -> str:
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
     for table in COLUMNS:
-        put(root / "empty", table, [])
-    return f"{root}/empty"
-
-
-def spoiled(root: Path) -> str:
-    write(root / "spoiled", HOSTS, SENDERS, minutes=1)
-    put(root / "spoiled", "skew", [_CLOCK]).write_bytes(b"no parquet at all")
-    return f"{root}/spoiled"
-
-
-def removed(root: Path) -> str:
-    write(root / "removed", HOSTS, SENDERS, minutes=1)
-    put(root / "removed", "skew", [_CLOCK]).unlink()
-    return f"{root}/removed"
-
-
-@pytest.mark.parametrize(
-    ("make", "reason", "part"),
-    [
-        (missing_place, "no_tables", "no such folder"),
-        (a_file, "no_tables", "not a folder"),
-        (str, "no_tables", "link_loss does not exist"),
-        (no_rows, "empty", "no rows"),
-        (lambda root: "no-such-scheme://x/y", "no_place", "no-such-scheme"),
-        (spoiled, "foreign", "skew/day=2026-11-21/"),
-        (removed, "renewed", "skew/day=2026-11-21/"),
-    ],
-)
-def test_what_cannot_be_read_is_named(tmp_path: Path, make: Callable[[Path], str], reason: str, part: str) -> None:
-    with pytest.raises(PipelineError, match=part) as caught:
-        query_facts(Tables(make(tmp_path)))
-    assert caught.value.reason == reason
-    assert caught.value.remedy
+        put(tmp_path / "no_rows", table, [])
+    for name in ("spoiled", "removed"):
+        write(tmp_path / name, HOSTS, SENDERS, minutes=1)
+    put(tmp_path / "spoiled", "skew", [_CLOCK]).write_bytes(b"no parquet at all")
+    put(tmp_path / "removed", "skew", [_CLOCK]).unlink()
+    for place, reason, part in (
+        (tmp_path / "nowhere", "no_tables", "no such folder"),
+        (tmp_path / "file", "no_tables", "not a folder"),
+        (tmp_path, "no_tables", "link_loss does not exist"),
+        (tmp_path / "no_rows", "empty", "no rows"),
+        ("no-such-scheme://x/y", "no_place", "no-such-scheme"),
+        (tmp_path / "spoiled", "foreign", "skew/day=2026-11-21/"),
+        (tmp_path / "removed", "renewed", "skew/day=2026-11-21/"),
+    ):
+        with pytest.raises(PipelineError, match=part) as caught:
+            query_facts(Tables(str(place)))
+        assert caught.value.reason == reason
+        assert caught.value.remedy
 
 
 def test_files_of_no_build_are_left_out(tables: Path) -> None:
