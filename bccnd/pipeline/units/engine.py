@@ -26,6 +26,8 @@ from bccnd.pipeline.schema import TableFile
 
 #: rows of a group in a file
 _GROUP: Final = 131_072
+#: settings of each connection
+_OF_CONNECTION: Final = "SET TimeZone = 'UTC'; SET enable_progress_bar = false"
 #: hosts that fit into a number as a set; larger fleets have strings of bits
 NUMBER_OF_HOSTS: Final = 62
 
@@ -41,10 +43,9 @@ def opened(memory_mb: int, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "preserve_insertion_order": False,
-            "enable_progress_bar": False,
         }
         with duckdb.connect(":memory:", config=settings) as engine:
-            engine.execute("SET TimeZone = 'UTC'")
+            engine.execute(_OF_CONNECTION)
             yield engine
 
 
@@ -170,7 +171,7 @@ def write_all(
 
     def put(query: Query) -> list[TableFile]:
         with engine.cursor() as cursor:
-            cursor.execute("SET TimeZone = 'UTC'")
+            cursor.execute(_OF_CONNECTION)
             set_variables(cursor, **variables)
             return write(cursor, root, run, query.table, day, query.text, query.columns)
 
