@@ -19,4 +19,10 @@ class EmbeddedRunner:
         self.memory_mb = memory_mb or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 21
 
     def run(self, tasks: Sequence[str]) -> list[str]:
-        return [opened(run_enclosed(task)) for task in tasks]
+        try:
+            return [opened(run_enclosed(task)) for task in tasks]
+        except RuntimeError as error:
+            # DuckDB takes SIGINT for itself while it works.
+            if str(error) != "Query interrupted":
+                raise
+            raise KeyboardInterrupt from error
