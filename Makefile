@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need, and print it first.
 .DEFAULT_GOAL := help
-.PHONY: help announce demo demo-fleet stills run ready test test-all test-slow test-systemd test-docs test-mutants coverage \
+.PHONY: help announce demo demo-fleet stills run ready ready-report test test-all test-slow test-systemd test-docs test-mutants coverage \
 	wheel deb man docs bench bench-pipeline scale mesh fuzz simulate test-faults soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
@@ -17,7 +17,8 @@ help:
 	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only)'
 	@echo 'make demo-fleet  simulate an hour of 20 hosts with known faults, and show the report that finds them'
 	@echo 'make run     a daemon in the foreground to play with, no root (loopback only; INTERFACE=eth0: your own segment)'
-	@echo 'make ready   install what the recorder, the report and the tests need besides'
+	@echo 'make ready-report  install what the recorder and the report need besides'
+	@echo 'make ready   the same with Spark, and what the tests need'
 	@echo 'make test    style, types and behaviour: five minutes, ten where things must be installed (ARGS=tests/core: a part)'
 	@echo 'make test-all  all tests there are: what make test runs, on more examples, and all below (root; one to two hours)'
 	@echo 'make test-slow  Spark, demonstrations, browsers, meshes of real hosts, long histories (half an hour)'
@@ -43,11 +44,12 @@ help:
 	@echo 'make pin     write the versions in use to $(CONSTRAINTS), and the hashes of the wheels that make deb takes'
 	@echo 'make clean   remove what make has made here'
 
-# Four steps, each with all before it: what the daemon and its tools need; what most tests do; the recorder; all the
-# rest, which is Spark and the tools of style, types and documents.
+# Five steps, each with all before it: what the daemon and its tools need; what most tests do; the recorder; the tables
+# and their report; all the rest, which is Spark and the tools of style, types and documents.
 CORE := $(VENV)/.core
 TESTS := $(VENV)/.tests
 RECORDER := $(VENV)/.recorder
+REPORT := $(VENV)/.report
 READY := $(VENV)/.ready
 PIP = PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check
 GROUP = $(BIN)/python packaging/dependency_group.py
@@ -78,7 +80,12 @@ $(RECORDER): $(TESTS)
 	@$(PIP) -e '.[recorder]'
 	@touch $@
 
-$(READY): $(RECORDER)
+$(REPORT): $(RECORDER)
+	@echo '+ pip install -e .[report]    into $(VENV): DuckDB, Delta tables; 200 MB'
+	@$(PIP) -e '.[report]'
+	@touch $@
+
+$(READY): $(REPORT)
 	@echo '+ pip install -e .[all]    into $(VENV): Spark, pandas, tools for tests and documents; 1.2 GB, two to five minutes'
 	@$(GROUP) dev docs >$(VENV)/dev.txt
 	@$(PIP) -e '.[all]' -r $(VENV)/dev.txt
@@ -93,17 +100,23 @@ $(BUILT): $(CORE) $(SOURCES)
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
-# What is still to be installed and made, before anything is. INSTALLS: the last of the four steps that the target takes.
+# What is still to be installed and made, before anything is. INSTALLS: the last of the five steps that the target takes.
 INSTALLS = $(READY)
-SIZE = $(if $(filter $(READY),$(INSTALLS)),1.2 GB$(,) with Spark,$(if $(filter $(RECORDER),$(INSTALLS)),250 MB,80 MB))
+SIZE_CORE := 80 MB
+SIZE_TESTS := 80 MB
+SIZE_RECORDER := 250 MB
+SIZE_REPORT := 450 MB
+SIZE_READY := 1.2 GB, with Spark
+SIZE = $(strip $(foreach step,CORE TESTS RECORDER REPORT READY,$(if $(filter $($(step)),$(INSTALLS)),$(SIZE_$(step)))))
 announce:
 	@$(HAS_PYTHON)
 	@test -e $(INSTALLS) || echo 'This installs first: system packages that are missing (apt-get; root or sudo), and Python' \
 		'packages into $(VENV) ($(SIZE)).'
 	@test -e $(BUILT) || echo 'Then it compiles the hot path, in one to three minutes.'
 
-demo: announce $(READY) $(BUILT)
-	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
+demo: INSTALLS = $(REPORT)
+demo: announce $(REPORT) $(BUILT)
+	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat
 	@$(BIN)/python examples/demo.py
 
 # Pictures of what the demo prints, for the documents.
@@ -111,8 +124,7 @@ stills: $(TESTS) $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat
 	@DEMO_PAUSE=0 $(BIN)/python -m docs.stills
 
-demo-fleet: $(READY) $(BUILT)
-	@packaging/need.sh java:default-jre-headless
+demo-fleet: $(REPORT) $(BUILT)
 	@$(BIN)/python -m examples.fleet
 
 run: INSTALLS = $(CORE)
@@ -127,6 +139,8 @@ run: announce $(BUILT)
 	@echo 'In a browser: http://127.0.0.1:9540/'
 	@echo 'Ctrl-C ends it.'
 	@trap 'rm -rf $(PLAY)' EXIT; trap : INT; $(BIN)/bccnd --config $(PLAY)/bccnd.yaml
+
+ready-report: $(REPORT) $(BUILT)
 
 ready: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
@@ -254,7 +268,7 @@ bench: $(READY) $(BUILT)
 
 bench-pipeline: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
-	$(BIN)/python -m tools.bench.spark $(ARGS)
+	$(BIN)/python -m tools.bench.tables $(ARGS)
 
 scale: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux chrt:util-linux

@@ -1,7 +1,7 @@
 """A fleet with known faults, and the report that finds them: `make demo-fleet`.
 
 Simulates an hour of 20 hosts that send to each other, with a dozen faults at known places, writes what each host's
-recorder would have written, makes the tables on Spark and the page, and holds the page's findings against the faults.
+recorder would have written, makes the tables and the page, and holds the page's findings against the faults.
 Exit code 1 when one of them is not found. Everything stays in the folder that it names at the end.
 """
 
@@ -135,7 +135,7 @@ def run(folder: Path, length: float) -> int:
     log(f"{len(simulation.sent):,} messages were sent; what each host recorded of them is in its journal")
     build(str(journal), str(tables), log)
     log("making the page")
-    from bccnd.pipeline.report.page import report
+    from bccnd.pipeline.report.html_page import report
 
     path, found = report(str(tables), str(page), title="Demo: a fleet with known faults")
     pairs, others = compare(faults, found)
@@ -151,18 +151,12 @@ def run(folder: Path, length: float) -> int:
 
 
 def build(journal: str, tables: str, log: Callable[[str], None]) -> None:
-    """The tables, on Spark; a few partitions do for so little. Raises PipelineError."""
-    log("starting Spark, and making the tables (this takes longest)")
-    from bccnd.pipeline.driver import spark_session
+    """The tables, made in this process. Raises PipelineError."""
+    log("making the tables (this takes longest)")
     from bccnd.pipeline.driver.build import build as make
+    from bccnd.pipeline.driver.embedded import EmbeddedRunner
 
-    few = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
-    complete = False
-    try:
-        outcome = make(spark_session.start(conf=few, size=0), journal, tables)
-        complete = True
-    finally:
-        spark_session.stop(complete=complete)
+    outcome = make(EmbeddedRunner(), journal, tables)
     log(f"{outcome.rows['messages']:,} messages, {outcome.rows['link_loss']:,} rows of loss")
 
 

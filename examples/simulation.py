@@ -274,16 +274,24 @@ def write(fleet: Fleet, journal: str, *, file_rows: int = FILE_ROWS) -> Simulati
     simulation = Simulation(fleet)
     filesystem, root = files.open_root(journal)
     for host in fleet.hosts:
+        sessions = simulation.sessions(host)
+        counts = [0] * len(sessions)
+        starts = [session.start_ts for session in sessions]
         for name, first, rows in _chunks(simulation.heard(host), file_rows):
             place = file_names.ObsFile(host, file_names.day_of(rows[0].ts), name, first)
-            files.write(filesystem, root, place.path, files.obs_table(host, name, first, rows))
-        if host not in fleet.sessionless:
-            sessions = simulation.sessions(host)
-            for name in dict.fromkeys(session.journal_id for session in sessions):
-                other = {"host": host, "socket_drops": 0, "tap_gaps": 0, "version": "simulated"}
-                mine = [{**other, **session._asdict()} for session in sessions if session.journal_id == name]
-                table = pa.Table.from_pylist(mine, schema=schema.SESSIONS)
-                files.write(filesystem, root, file_names.sessions_path(host, name), table)
+            files.write_records(filesystem, root, place.path, files.obs_table(host, name, first, rows))
+            for row in rows:
+                counts[bisect_right(starts, row.ts) - 1] += 1
+        for name in dict.fromkeys(session.journal_id for session in sessions if host not in fleet.sessionless):
+            other = {"host": host, "socket_drops": 0, "tap_gaps": 0, "version": "simulated"}
+            mine, number = [], 0
+            for session, count in zip(sessions, counts, strict=True):
+                if session.journal_id == name:
+                    numbers = {"first_rec_no": number, "last_rec_no": number + count - 1}
+                    mine.append({**other, **session._asdict(), **numbers})
+                    number += count
+            table = pa.Table.from_pylist(mine, schema=schema.SESSIONS)
+            files.write(filesystem, root, file_names.sessions_path(host, name), table)
     return simulation
 
 

@@ -24,8 +24,6 @@ from tests.isolation import Isolation
 
 #: seconds within which is gone what is about to go: the machine may be busy
 _PATIENCE: Final = 10.0
-#: of the command of a process that a run of the pipeline leaves on purpose, once on each machine
-_LASTING: Final = "java_class_archive.py"
 #: to what libraries keep a descriptor once a test has made them open it
 _KEPT_BY_LIBRARIES: Final = ("/dev/urandom", "/dev/random")
 _FAILED: Final = pytest.StashKey[bool]()
@@ -101,8 +99,6 @@ class Leftovers:
 
     def _left(self, held: set[Thing]) -> set[Thing]:
         left = held - self._known
-        self._known |= _things(pid for pid in _pids(left) if _LASTING in _command(pid))
-        left -= self._known
         return left - _things(guard.descendants(_pids(self._known))) if _pids(left) else left
 
     def _end_leftovers(self) -> list[str]:

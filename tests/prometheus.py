@@ -26,9 +26,9 @@ def program(name: str) -> Path:
     return Path(found)
 
 
-def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def promtool(*words: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [str(program("promtool")), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
 
 
 class Prometheus(Closing):

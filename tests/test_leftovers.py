@@ -130,10 +130,6 @@ def test_left():
     tempfile.mkstemp()
     subprocess.run(["ip", "netns", "add", "left"], check=True)
 
-def test_lasting(tmp_path):
-    (tmp_path / "java_class_archive.py").write_text("import time; time.sleep(1000)")
-    KEPT.append(subprocess.Popen([sys.executable, str(tmp_path / "java_class_archive.py")]))
-
 def test_nothing():
     assert os.listdir("/run/netns") == ["wide"]
     assert os.listdir(tempfile.gettempdir()) == []

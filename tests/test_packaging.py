@@ -452,7 +452,7 @@ def test_a_part_of_the_tests_installs_what_it_takes(tmp_path: Path, named: str, 
     # What another make, which runs these tests, has set is not meant for this one.
     done = run(make, "-n", "-C", ROOT, "test", f"ARGS={named}", f"VENV={tmp_path}", MAKEFLAGS="", MAKELEVEL="0")
     assert done.returncode == 0, done.stderr
-    steps = {"test": "/test.txt\n", "recorder": "-e '.[recorder]'", "all": "-e '.[all]'"}
+    steps = {"test": "/test.txt\n", "recorder": "-e '.[recorder]'", "report": "-e '.[report]'", "all": "-e '.[all]'"}
     made = [step for step, command in steps.items() if command in done.stdout]
     assert made == list(steps)[: list(steps).index(installs) + 1]
 

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -24,7 +24,8 @@ CHUNK: Final = 1 << 18
 SAMPLE: Final = 1 << 16
 #: the name of the standard input
 STDIN: Final = "-"
-_GZIP: Final = b"\x1f\x8b"
+#: the first byte of a file that is packed, and of no capture
+_GZIP: Final = b"\x1f"
 
 
 def is_stream(where: str) -> bool:
@@ -93,38 +94,28 @@ def _open(where: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _open_file(where: str) -> tuple[pa.NativeFile, bytes]:
-    """Open a file or stream, at its beginning; return its first two bytes, too."""
-    if is_stream(where):
-        stream = _Stream(os.dup(0) if where == STDIN else os.open(where, os.O_RDONLY | os.O_CLOEXEC))
-        return pa.PythonFile(io.BufferedReader(stream, CHUNK), mode="r"), stream.ahead
-    file: pa.NativeFile
+    """Open a file or stream at its beginning; return its first byte, too."""
     if is_uri(where):
         filesystem, path = files.open_root(where)
-        file = filesystem.open_input_file(path)
-    else:  # not by pyarrow, which takes only names in UTF-8
-        local: BinaryIO = open(where, "rb")  # noqa: SIM115 -- the caller closes it
-        file = pa.PythonFile(local, mode="r")
-    start = file.read(2)
-    file.seek(0)
-    return file, start
+        file: pa.NativeFile = filesystem.open_input_file(path)
+        return file, file.read_at(1, 0)
+    # not by pyarrow, which takes only names in UTF-8
+    raw: io.RawIOBase = _Stream(where) if is_stream(where) else io.FileIO(where)
+    opened = io.BufferedReader(raw, CHUNK)
+    return pa.PythonFile(opened, mode="r"), opened.peek(1)[:1]
 
 
 class _Stream(io.RawIOBase):
-    """A descriptor that cannot seek, also one that does not block; ``ahead`` are its first two bytes."""
+    """A file that cannot seek, also one that does not block."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self.ahead = b""
-        self._held = b""
-        while len(self.ahead) < 2 and (more := read_input(descriptor, 2 - len(self.ahead))):
-            self.ahead += more
-        self._held = self.ahead
+    def __init__(self, where: str) -> None:
+        self._descriptor = os.dup(0) if where == STDIN else os.open(where, os.O_RDONLY | os.O_CLOEXEC)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece, self._held = self._held or read_input(self._descriptor, len(buffer)), b""
+        piece = read_input(self._descriptor, len(buffer))
         buffer[: len(piece)] = piece
         return len(piece)
 

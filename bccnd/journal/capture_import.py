@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -35,15 +35,16 @@ from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import MAX_RECEIVE
 from bccnd.errors import JournalError
-from bccnd.journal import file_names, files, schema
+from bccnd.journal import file_names, files
 from bccnd.journal.capture_file import Capture
 from bccnd.journal.listing import list_files
+from bccnd.journal.record_writer import RecordWriter
+from bccnd.journal.session_files import write_sessions
+from bccnd.journal.sessions import Session
 from bccnd.version import VERSION
 
 #: rows that are objects at the same time; a few hundred bytes each
 PART: Final = 10_000
-#: rows of a file; some 20 MB on disk, and what one task of Spark reads
-ROWS: Final = 250_000
 #: the number of the first record, as the recorder counts
 FIRST: Final = 1
 #: seconds between two sweeps of the trackers, as in the daemon
@@ -106,13 +107,14 @@ class Summary(NamedTuple):
 
 class CaptureSet:
     """Captures of one host, read as one in the order of time: rotated ones one after the other, overlapping ones side
-    by side. ``tally`` counts what was read, ``first`` and ``last`` are its times (nanoseconds since 1970). Raises
-    JournalError: unreadable, bad_capture."""
+    by side. ``tally`` counts what was read; ``sessions`` are its times, one for each period in which the clock was not
+    set. Raises JournalError: unreadable, bad_capture."""
 
     def __init__(
         self, paths: Sequence[str], settings: CaptureSettings, on_progress: Progress = lambda _done, _total: None
     ) -> None:
-        self.tally, self.first, self.last = CaptureCounts(), 2**63, 0
+        self.tally = CaptureCounts()
+        self.sessions: list[Session] = []
         self._paths, self._settings, self._on_progress = paths, settings, on_progress
         self._done = self._total = 0
         begun = []
@@ -132,23 +134,38 @@ class CaptureSet:
         digest = blake2b(capture.sample, digest_size=4, key=self._settings.host.encode()[:64]).digest()
         return file_names.journal_id(first // 1000, int.from_bytes(digest, "big"))
 
-    def tables(self) -> Iterator[pa.Table]:
-        """Yield the rows of all datagrams, some at a time and of one day each. Raises JournalError: no_bccn."""
-        name, number, judge = self.journal_id(), FIRST, Judge(self._settings)
+    def parts(self) -> Iterator[list[Observation]]:
+        """Yield the rows of all datagrams, some at a time. Raises JournalError: no_bccn."""
+        judge, number = Judge(self._settings), FIRST
         part: list[Observation] = []
         for packet in self.packets():
+            self._note_time(packet.stamp // 1000, number)
             datagram = unwrap(packet, self._settings.port, self.tally)
-            if datagram is None:
-                continue
-            row = judge.judge(datagram)
-            if part and (len(part) == PART or row.ts // file_names.DAY != part[0].ts // file_names.DAY):
-                yield files.obs_table(self._settings.host, name, number, part)
-                number += len(part)
+            if datagram is not None:
+                part.append(judge.judge(datagram))
+                self.sessions[-1].last = number
+                number += 1
+            if len(part) == PART:
+                yield part
                 part = []
-            part.append(row)
-        if not part:
+        if number == FIRST:
             raise self._no_bccn()
-        yield files.obs_table(self._settings.host, name, number, part)
+        if part:
+            yield part
+
+    def _note_time(self, ts: int, number: int) -> None:
+        """Extend the session, or begin one before the record with this number if the clock was set."""
+        if self.sessions and -BACKWARDS <= (ts - self.sessions[-1].end) * 1e-6 <= LONGEST_SWEEP:
+            self.sessions[-1].end = max(self.sessions[-1].end, ts)
+        else:
+            self.sessions.append(Session(ts, ts, first=number, last=number - 1))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows of all datagrams as tables. Raises JournalError: no_bccn."""
+        name, number = self.journal_id(), FIRST
+        for part in self.parts():
+            yield files.obs_table(self._settings.host, name, number, part)
+            number += len(part)
 
     def packets(self) -> Iterator[Packet]:
         """Yield all packets. A capture is open only from its first packet to its last."""
@@ -160,7 +177,6 @@ class CaptureSet:
                 packets = capture.packets(self._on_bytes)
             else:
                 stamp, number, packet, packets = heapq.heappop(heap)
-                self.first, self.last = min(self.first, packet.stamp), max(self.last, packet.stamp)
                 yield packet
             following = next(packets, None)
             if following is not None:  # in its place, also if its stamp goes back
@@ -221,9 +237,12 @@ class Judge:
         since, then = self._origin
         now = then + (stamp - since) * 1e-9
         if now < self._now - BACKWARDS:  # the captured host's clock was set back
-            self._origin = stamp, self._now
+            now = self._now
+            self._origin = stamp, now
+        elif now > self._now + LONGEST_SWEEP:  # years of a clock that was set, or of nothing
+            now = self._now + LONGEST_SWEEP
+            self._origin = stamp, now
         self._now = max(now, self._now)
-        self._swept = max(self._swept, self._now - LONGEST_SWEEP)
         while (left := self._now - self._swept) >= SWEEP:
             self._swept += COARSE_SWEEP if left > 60 else SWEEP
             while any([self._sources.sweep(self._swept), self._liveness.sweep(self._swept)]):
@@ -236,45 +255,24 @@ class _Stage:
 
     def __init__(self, filesystem: pafs.FileSystem, root: str, host: str, journal: str) -> None:
         self._filesystem, self._root = filesystem, root
+        self._host, self._journal = host, journal
         self._folder = f"{root}/{file_names.UNFINISHED}ingest-{host}-{journal}"
-        self._writer: files.Writer | None = None
-        self._file = file_names.ObsFile(host, "", journal, FIRST)
-        self.paths: list[str] = []
+        self.records = RecordWriter(filesystem, self._folder, host, journal, FIRST)
 
-    def add(self, table: pa.Table) -> None:
-        """Write rows of one day, in a file of at most `ROWS`."""
-        day, first = file_names.day_of(table.column("ts")[0].value), table.column("rec_no")[0].as_py()
-        if self._writer is None or day != self._file.day or first + table.num_rows - self._file.first > ROWS:
-            self._end_file()
-            self._file = self._file._replace(day=day, first=first)
-            self._writer = files.Writer(self._filesystem, self._folder, self._file.path, schema.OBS)
-        self._writer.add(table)
-
-    def _end_file(self) -> None:
-        if self._writer is not None:
-            self._writer.finish()
-            self.paths.append(self._file.path)
-            self._writer = None
-
-    def publish(self, session: Mapping[str, Any]) -> None:
+    def publish(self, sessions: Sequence[Session]) -> None:
         """Move all files to their places, and remove those of an earlier reading of these captures."""
-        self._end_file()
-        host, journal = self._file.host, self._file.journal_id
-        sessions = file_names.sessions_path(host, journal)
-        table = pa.Table.from_pylist([{"host": host, "journal_id": journal, **session}], schema=schema.SESSIONS)
-        files.write(self._filesystem, self._folder, sessions, table)
-        listed = list_files(self._filesystem, self._root, hosts=[host])
-        before = {file.name.path for file in listed if file.name.journal_id == journal}
-        for path in (*self.paths, sessions):
+        self.records.finish()
+        write_sessions(self._filesystem, self._folder, self._host, self._journal, VERSION, sessions)
+        listed = list_files(self._filesystem, self._root, hosts=[self._host])
+        before = {file.name.path for file in listed if file.name.journal_id == self._journal}
+        for path in (*self.records.paths, file_names.sessions_path(self._host, self._journal)):
             self._filesystem.create_dir(f"{self._root}/{path}".rpartition("/")[0], recursive=True)
             self._filesystem.move(f"{self._folder}/{path}", f"{self._root}/{path}")
-        for path in before - set(self.paths):
+        for path in before - set(self.records.paths):
             self._filesystem.delete_file(f"{self._root}/{path}")
 
     def discard(self) -> None:
         """Remove what was not published."""
-        if self._writer is not None:
-            self._writer.abandon()
         with suppress(OSError):
             if self._filesystem.get_file_info(self._folder).type == pafs.FileType.Directory:
                 self._filesystem.delete_dir(self._folder)
@@ -297,13 +295,13 @@ def ingest(
         stage = _Stage(filesystem, root, settings.host, name)
         stage.discard()  # what a killed run has left
         try:
-            for table in captures.tables():
-                verdicts.update(table.column("verdict").to_pylist())
-                stage.add(table)
-            span = {"start_ts": captures.first // 1000, "end_ts": captures.last // 1000}
-            stage.publish({**span, "socket_drops": captures.tally.dropped, "tap_gaps": 0, "version": VERSION})
+            for part in captures.parts():
+                verdicts.update(row.verdict for row in part)
+                stage.records.add(part)
+            captures.sessions[-1].socket_drops = captures.tally.dropped
+            stage.publish(captures.sessions)
         finally:
             stage.discard()
     except (OSError, pa.ArrowInvalid) as error:
         raise JournalError("unwritable", f"cannot write to {journal}: {error}", "see --out") from error
-    return Summary(name, verdicts.total(), len(stage.paths), verdicts, captures.tally)
+    return Summary(name, verdicts.total(), len(stage.records.paths), verdicts, captures.tally)

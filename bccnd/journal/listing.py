@@ -28,26 +28,24 @@ def list_files(
 ) -> list[ListedFile]:
     """List the files of these hosts (None: all) and days, ordered by host, day, journal and number. Raises OSError."""
     listed = []
-    for host in folders(filesystem, f"{root}/{file_names.OBS}", "host="):
-        if hosts is None or host in hosts:
-            place = f"{file_names.OBS}/host={host}"
-            for day in folders(filesystem, f"{root}/{place}", "day="):
-                if first_day <= day <= last_day:
-                    listed += list_day(filesystem, root, f"{place}/day={day}")
-    return listed
+    for host in _folders(filesystem, f"{root}/{file_names.OBS}", "host="):
+        if hosts is not None and host not in hosts:
+            continue
+        for day in _folders(filesystem, f"{root}/{file_names.OBS}/host={host}", "day="):
+            folder = f"{file_names.OBS}/host={host}/day={day}"
+            if first_day <= day <= last_day:
+                for info in files.entries(filesystem, pafs.FileSelector(f"{root}/{folder}", allow_not_found=True)):
+                    name = file_names.read_path(f"{folder}/{info.base_name}")
+                    if (
+                        info.type == pafs.FileType.File
+                        and name is not None
+                        and name.path.endswith(f"/{info.base_name}")
+                    ):
+                        listed.append(ListedFile(name, int(info.size or 0), (info.mtime_ns or 0) / 1e9))
+    return sorted(listed)
 
 
-def list_day(filesystem: pafs.FileSystem, root: str, folder: str) -> list[ListedFile]:
-    """List the files in the folder of a host and a day, by its path below the journal. Raises OSError."""
-    listed = []
-    for info in files.entries(filesystem, pafs.FileSelector(f"{root}/{folder}", allow_not_found=True)):
-        name = file_names.read_path(f"{folder}/{info.base_name}") if info.type == pafs.FileType.File else None
-        if name is not None and name.path == f"{folder}/{info.base_name}":
-            listed.append(ListedFile(name, int(info.size or 0), (info.mtime_ns or 0) / 1e9))
-    return sorted(listed, key=lambda file: file.name[2:4])
-
-
-def folders(filesystem: pafs.FileSystem, place: str, prefix: str) -> Iterator[str]:
+def _folders(filesystem: pafs.FileSystem, place: str, prefix: str) -> Iterator[str]:
     """Yield the values of the folders ``<prefix><value>`` in a folder, in order. Raises OSError."""
     entries = files.entries(filesystem, pafs.FileSelector(place, allow_not_found=True))
     for name in sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory):

@@ -1,51 +1,26 @@
-"""Finds the files of a journal by their names, and reads rows from them. Nothing here needs Spark."""
+"""Opens a journal or captures, and reads records from the files of a journal. Nothing here needs Spark."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import zip_longest
-from operator import attrgetter
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from bccnd.core.formats.uri import is_uri
 from bccnd.errors import PipelineError
-from bccnd.journal import file_names, files, schema
+from bccnd.journal import checksums, file_names, files, schema
 from bccnd.journal.capture_file import is_stream
-from bccnd.journal.listing import list_files
+from bccnd.journal.damage import DamagedFileError, detect_damage
 
-#: rows that are read at once
+#: rows that are yielded at once
 BATCH: Final = 16_384
 #: the file system and the folder of a journal
 Place = tuple[pafs.FileSystem, str]
-
-
-@dataclass
-class Wanted:
-    """The rows to read: their hosts and journals (None: all), days (``YYYY-MM-DD``), and what else they fulfil."""
-
-    hosts: frozenset[str] | None = None
-    journals: frozenset[str] | None = None
-    first_day: str = ""
-    last_day: str = "9999-99-99"
-    expression: pc.Expression = field(default_factory=lambda: pc.scalar(True))
-
-
-class FoundFile(NamedTuple):
-    """A file with records; ``end`` is the number of the first record in the file behind it, if there is one."""
-
-    name: file_names.ObsFile
-    end: int | None
-    size: int
-    written: float
 
 
 def open_place(where: str) -> Place:
@@ -95,64 +70,21 @@ def _look(where: str) -> tuple[bool, bool, list[str]]:
     return False, False, [info.base_name for info in inside if info.type == pafs.FileType.File]
 
 
-def find(place: Place, wanted: Wanted) -> list[FoundFile]:
-    """List the files that can have wanted rows, ordered by host, journal and number."""
-    days = {"first_day": wanted.first_day, "last_day": wanted.last_day}
-    listed = [
-        file
-        for file in list_files(*place, hosts=wanted.hosts, **days)
-        if wanted.journals is None or file.name.journal_id in wanted.journals
-    ]
-    listed.sort(key=attrgetter("name.host", "name.journal_id", "name.first"))
-    found_files = []
-    for file, following in zip_longest(listed, listed[1:]):
-        is_last = following is None or following.name.journal != file.name.journal
-        found_files.append(FoundFile(file.name, None if is_last else following.name.first, file.size, file.written))
-    return found_files
-
-
-@contextmanager
-def _reading(file: file_names.ObsFile) -> Iterator[None]:
-    """Turn errors into PipelineError: bad_file; but FileNotFoundError."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (OSError, pa.ArrowInvalid) as error:
-        detail = f"{file.path} does not belong to a journal: {str(error).splitlines()[0]}"
-        raise PipelineError("bad_file", detail, "move it away, or copy it again") from error
-
-
-def count_rows(place: Place, file: file_names.ObsFile) -> int:
-    """Return the number of records in a file. Raises PipelineError: bad_file; FileNotFoundError."""
-    with _reading(file):
-        return int(pq.read_metadata(f"{place[1]}/{file.path}", filesystem=place[0]).num_rows)
-
-
 def rows(
-    place: Place,
-    file: file_names.ObsFile,
-    first: int,
-    end: int | None,
-    columns: list[str],
-    wanted: pc.Expression = None,
+    place: Place, file: file_names.ObsFile, columns: Sequence[str], wanted: pc.Expression = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file from ``first`` on up to ``end``, some at a time. Raises PipelineError: bad_file."""
-    numbers = pc.field("rec_no") >= first
-    numbers = numbers if end is None else numbers & (pc.field("rec_no") < end)
-    wanted = numbers if wanted is None else numbers & wanted
-    with _reading(file), _open(place, file) as opened:
-        fragment = ds.ParquetFileFormat().make_fragment(opened)
-        if not fragment.physical_schema.equals(schema.OBS):
-            raise pa.ArrowInvalid("its columns are not those of a journal")
-        for batch in fragment.to_batches(columns=columns, filter=wanted, batch_size=BATCH, use_threads=False):
-            if batch.num_rows:
-                yield batch
-
-
-def _open(place: Place, file: file_names.ObsFile) -> pa.NativeFile:
+    """Verify a file and yield the wanted records in the order of their numbers, some at a time. Raises PipelineError:
+    bad_file."""
     filesystem, root = place
+    chosen = pa.schema([schema.OBS.field(name) for name in dict.fromkeys([*columns, "rec_no"])])
     try:
-        return filesystem.open_input_file(f"{root}/{file.path}")
-    except FileNotFoundError as error:
-        raise pa.ArrowInvalid("it was removed meanwhile") from error
+        checksums.verify(filesystem, f"{root}/{file.path}")
+        with detect_damage(), filesystem.open_input_file(f"{root}/{file.path}") as opened:
+            fragment = ds.ParquetFileFormat().make_fragment(opened)
+            names = schema.columns_to_read(fragment.physical_schema.names, chosen)
+            table = schema.conform(fragment.to_table(columns=names, filter=wanted, use_threads=False), chosen)
+    except (OSError, DamagedFileError) as error:
+        why = "it was removed meanwhile" if isinstance(error, FileNotFoundError) else error
+        detail = f"{file.path} does not belong to a journal: {why}"
+        raise PipelineError("bad_file", detail, "move it away, or copy it again") from error
+    yield from table.sort_by("rec_no").select(list(columns)).to_batches(BATCH)

@@ -11,20 +11,21 @@ import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bccnd.core.formats.tap_record import seq_of
-from bccnd.core.matching.pattern_tree import PatternTree
-from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.frames import REPORT
 from bccnd.errors import JournalError
 from bccnd.journal import file_names, reader
 from bccnd.journal.capture_import import CaptureSet, CaptureSettings, Progress
+from bccnd.journal.channel_patterns import ChannelPatterns
 from bccnd.journal.file_names import HASHED
+from bccnd.journal.listing import list_files
 
 #: characters of a check by each algorithm, as in ``:hmac=0123456789abcdef``
 _CHECKS: Final = {None: 0, "hmac": 22, "crc32": 15, "sig": 133}
@@ -66,20 +67,6 @@ class Choice:
     own: bool = False
 
 
-class Channels:
-    """Patterns of the dialect ``path``; channels that begin with ``!`` fit only patterns that do too."""
-
-    def __init__(self, patterns: Sequence[str]) -> None:
-        self._everything = not patterns
-        self._trees = PatternTree[int](DIALECTS["path"]), PatternTree[int](DIALECTS["path"])
-        for pattern in patterns:
-            tree = self._trees[pattern.startswith("!")]
-            tree.add(tree.compile(pattern.encode("utf-8", "surrogateescape")), 1)
-
-    def fit(self, chan: str) -> bool:
-        return self._everything or bool(self._trees[chan.startswith("!")].match(chan.encode()))
-
-
 def is_recorded(payload: bytes | None, length: int, algo: str | None, src: str, seq: int, chan: str) -> bool:
     """Whether a payload is what was sent, and not a hash of it: its datagram had ``length`` bytes."""
     if payload is None:
@@ -99,7 +86,7 @@ def read_messages(
 ) -> Iterator[RecordedMessage]:
     """Yield the messages in a journal or in captures. ``captures`` names the host and says how captures are checked.
     Raises JournalError: no_journal, several_hosts, bad_file, bad_capture, no_bccn, unreadable."""
-    channels, verdicts = Channels(choice.channels), _ACCEPTED | (_OWN if choice.own else set())
+    channels, verdicts = ChannelPatterns(choice.channels or [""]), _ACCEPTED | (_OWN if choice.own else set())
     for batch in _batches(where, choice, captures, on_progress):
         times = batch.column("ts").cast(pa.int64()).to_pylist()
         for ts, row in zip(times, batch.to_pylist(), strict=True):
@@ -107,7 +94,7 @@ def read_messages(
                 counts.not_accepted += 1
             elif row["chan"] is not None and row["chan"].startswith(_REPORT):
                 counts.reports += 1
-            elif row["src"] is not None and channels.fit(row["chan"]):
+            elif row["src"] is not None and channels.match(row["chan"]):
                 seq = seq_of(row["seq_key"])
                 if is_recorded(row["payload"], row["len"], row["algo"], row["src"], seq, row["chan"]):
                     counts.replayed += 1
@@ -126,11 +113,14 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
         for table in CaptureSet(captures, settings, on_progress).tables():
             yield table.filter(in_time).select(_COLUMNS)
         return
-    wanted = reader.Wanted(hosts=frozenset([settings.host]) if settings.host else None)
-    wanted.first_day = wanted.first_day if choice.since is None else file_names.day_of(choice.since)
-    wanted.last_day = wanted.last_day if choice.until is None else file_names.day_of(choice.until)
     place = reader.open_place(where)
-    listed = reader.find(place, wanted)
+    listed = list_files(
+        *place,
+        hosts=[settings.host] if settings.host else None,
+        first_day="" if choice.since is None else file_names.day_of(choice.since),
+        last_day="9999-99-99" if choice.until is None else file_names.day_of(choice.until),
+    )
+    listed.sort(key=attrgetter("name.journal_id", "name.first"))
     hosts = sorted({file.name.host for file in listed})
     if not hosts:
         scope = f"of the host {settings.host}" if settings.host else "in obs/"
@@ -142,7 +132,7 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
         )
     total, done = sum(file.size for file in listed), 0
     for file in listed:
-        yield from reader.rows(place, file.name, file.name.first, file.end, _COLUMNS, in_time)
+        yield from reader.rows(place, file.name, _COLUMNS, in_time)
         done += file.size
         on_progress(done, total)
 

@@ -29,16 +29,11 @@ class Clocks(NamedTuple):
     boot: int
 
 
-def now() -> int:
-    """Return the time in microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
-def read_clocks(wall: Callable[[], int] = now) -> Clocks:
+def read_clocks() -> Clocks:
     """Read the clocks close together, even where the process is held up in between."""
     for _ in range(_TRIES):
         awake = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        clocks = Clocks(wall(), awake, boot_clock.now_ns() // 1000)
+        clocks = Clocks(time.time_ns() // 1000, awake, boot_clock.now_ns() // 1000)
         if time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000 - awake < _TOGETHER:
             break
     return clocks

@@ -1,4 +1,4 @@
-"""The process that converts logs to files, apart from the recording, which it must not delay.
+"""The process that converts logs to files, apart from the recording, which does not wait for it.
 
 Invariant: one request on its input and one answer on its output, each a line of JSON; an error is an answer too. It
 exits when its input ends, and ignores signals, which are for its parent. Two of them never work on one spool: the later
@@ -8,8 +8,8 @@ one waits for the earlier to exit, which ends its request first even if its pare
   (`convert.Converted`).
 - ``{"journal", "host", "current", "age", "size"}`` removes what is too old or too much, but not of the journal that is
   ``current``: ``{"files", "bytes"}``.
-- Instead of either: ``{"errno", "text"}`` for an OSError, ``{"bad", "remedy"}`` for a log that cannot be read,
-  ``{"bug"}`` with a traceback for anything else.
+- Instead of either: ``{"errno", "text"}`` for an OSError, ``{"bad"}`` for a log that cannot be read, ``{"bug"}`` with a
+  traceback for anything else.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ import subprocess
 import sys
 import time
 import traceback
-from dataclasses import asdict
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from bccnd.errors import JournalError
 
@@ -33,51 +32,44 @@ _NICE: Final = 5
 
 
 class ConverterProcess:
-    """The converting process, started when it is needed."""
+    """The converting process for a spool, started when it is needed."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            program = (
-                f"import sys; sys.path[:] = {sys.path!r}; from bccnd.recorder.converter_process import main; main()"
-            )
+            code = f"import sys; sys.path[:] = {sys.path!r}; from bccnd.recorder.converter_process import main; main()"
             # As isolated from a user's environment as this process.
             flags = ["-I"] * sys.flags.isolated + ["-S"] * sys.flags.no_site
-            command = [sys.executable, *flags, "-c", program, self._folder]
+            command = [sys.executable, *flags, "-c", code, self._folder]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- our own
+        return self._process
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer. Raises OSError, as it does; JournalError: bad_log; BrokenPipeError if it has died."""
-        self.start()
-        process = self._process
+        """Return the answer. Raises OSError, as it does; BrokenPipeError if it has died."""
+        process = self.start()
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 -- as started above
         answer = b""
-        if process is not None and process.stdin is not None and process.stdout is not None:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(request).encode() + b"\n")
-                process.stdin.flush()
-                answer = process.stdout.readline()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
         if not answer.endswith(b"\n"):
             self.end()
             raise BrokenPipeError("the process that writes files has died")
         answered: dict[str, Any] = json.loads(answer)
         if "errno" in answered:
             raise OSError(answered["errno"], answered["text"])
-        if "bad" in answered:
-            raise JournalError("bad_log", answered["bad"], answered["remedy"])
         return answered
 
     def end(self) -> None:
-        """Let it go; what it is doing, it does to the end."""
+        """Close its input; a running request completes."""
         process, self._process = self._process, None
         if process is not None:
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
-            process.wait()
+            with contextlib.suppress(BrokenPipeError), process:
+                pass
 
 
 # -- the process
@@ -88,32 +80,23 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.nice(_NICE)
-    serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
-
-
-def serve(folder: str, requests: IO[bytes], answers: IO[bytes]) -> None:
-    lock = os.open(f"{folder}/lock.files", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(f"{sys.argv[1]}/lock.files", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    for line in requests:
+    for line in sys.stdin.buffer:
         try:
-            answered = json.dumps(answer(json.loads(line)))
+            answered = answer(json.loads(line))
         except JournalError as error:
-            answered = json.dumps({"bad": error.detail, "remedy": error.remedy})
+            answered = {"bad": error.detail}
         except OSError as error:
-            answered = json.dumps({"errno": error.errno or 0, "text": error.strerror or str(error).partition("\n")[0]})
+            answered = {"errno": error.errno or 0, "text": error.strerror or str(error).partition("\n")[0]}
         except Exception:  # noqa: BLE001 -- whatever is wrong with one log, there are others
-            answered = json.dumps({"bug": traceback.format_exc()})
-        try:
-            answers.write(answered.encode() + b"\n")
-            answers.flush()
-        except BrokenPipeError:
-            break
-    os.close(lock)
+            answered = {"bug": traceback.format_exc()}
+        with contextlib.suppress(BrokenPipeError):  # the parent was killed, and so the input ends
+            os.write(1, json.dumps(answered).encode() + b"\n")
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Do what is asked: convert a log, or remove what is too old or too much. Raises OSError,
-    JournalError."""
+    """Do what is asked. Raises OSError, JournalError."""
     # What takes long to load is loaded here, and only here.
     from bccnd.journal import files
     from bccnd.recorder.convert import convert
@@ -121,14 +104,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
     filesystem, root = files.open_root(request["journal"])
     if "log" in request:
-        converted = convert(request["log"], filesystem, root)
-        if converted is None:
-            return {"rows": 0, "files": 0, "bytes": 0, "end": "torn", "saved": 0}
-        answered = asdict(converted)
-        del answered["head"]
-        return answered
-    from bccnd.config.recorder_schema import KeepSettings
-
-    keep = KeepSettings(age=request["age"], size=request["size"])
-    count, size = retain(filesystem, root, request["host"], keep, time.time(), request["current"])
+        return convert(request["log"], filesystem, root)._asdict()
+    limits = request["age"], request["size"]
+    count, size = retain(filesystem, root, request["host"], *limits, time.time(), request["current"])
     return {"files": count, "bytes": size}

@@ -17,7 +17,6 @@ from typing import Final
 
 from bccnd import log
 from bccnd.config.recorder_schema import KeepSettings
-from bccnd.errors import JournalError
 from bccnd.recorder.clock_steps import ClockTrust
 from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.spool import Spool
@@ -115,7 +114,7 @@ class Maintenance:
                 if path:
                     self._finish(path)
                 self._retain(bool(path))
-            except (OSError, JournalError) as error:
+            except OSError as error:
                 self._on_failure(error)
                 with self._lock:
                     if self._ends:
@@ -130,26 +129,26 @@ class Maintenance:
     def _finish(self, path: str) -> None:
         """Turn a log into files. Raises OSError where that may go well another time."""
         rows, bad = 0, ""
-        if not os.path.exists(path):
-            text = f"the log {path} was removed before its records were in the journal; the others are converted"
-            log.event("log_gone", text, remedy="leave the files of a spool to the recorder", file=path)
-            self._done_with(path)
-            return
         try:
             answer = self._child.ask({"journal": self._journal, "log": path})
-        except JournalError as error:
-            bad = error.detail
         except BrokenPipeError:
             self._deaths += 1
             if self._deaths < MAX_DEATHS:
                 raise
             bad = f"the process that converts it has died {self._deaths} times"
+        except OSError:
+            if os.path.exists(path):
+                raise
+            text = f"the log {path} was removed before its records were in the journal; the others are converted"
+            log.event("log_gone", text, remedy="leave the files of a spool to the recorder", file=path)
+            self._done_with(path)
+            return
         else:
             if "bug" in answer:
                 remedy = "report it, with the lines that follow here"
                 log.event("internal_error", f"a bug met with the log {path}: {answer['bug']}", remedy=remedy)
-                bad = "a bug"
-            else:
+            bad = answer.get("bad", "a bug" if "bug" in answer else "")
+            if not bad:
                 rows = answer["rows"]
                 self.rows += rows
                 self.files += answer["files"]
@@ -159,15 +158,7 @@ class Maintenance:
                     bad = f"a record behind the first {answer['saved']} bytes cannot be read; what precedes it is saved"
         self._deaths = 0
         if bad:
-            removed = self._spool.removed
-            place = self._spool.set_aside(path)
-            self.bad += 1
-            text = f"a log of records was set aside as {place}: {bad}"
-            remedy = "see whether this disk is in order; then remove the file"
-            log.event("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_set_aside")
-            if self._spool.removed > removed:
-                text = "a log that had been set aside was removed, as there are so many newer ones"
-                log.event("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_removed")
+            self._set_aside(path, bad)
         else:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
@@ -177,6 +168,17 @@ class Maintenance:
                 text = f"{rows} records that a recorder had left in {path} are in the journal"
                 log.event("log_recovered", text, count=rows)
         self._done_with(path)
+
+    def _set_aside(self, path: str, why: str) -> None:
+        removed = self._spool.removed
+        place = self._spool.set_aside(path)
+        self.bad += 1
+        text = f"a log of records was set aside as {place}: {why}"
+        remedy = "see whether this disk is in order; then remove the file"
+        log.event("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_set_aside")
+        if self._spool.removed > removed:
+            text = "a log that had been set aside was removed, as there are so many newer ones"
+            log.event("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_removed")
 
     def _done_with(self, path: str) -> None:
         self._old.discard(path)
@@ -204,13 +206,13 @@ class Maintenance:
             log.event("age_limit_resumed", "files are removed because of their age again: the clock is trusted")
         return not self.doubt
 
-    def _on_failure(self, error: Exception) -> None:
+    def _on_failure(self, error: OSError) -> None:
         logged, self.trouble = bool(self.trouble), str(error).splitlines()[0]
         if not logged:
             remedy = "make the journal writable, and make room there; what is recorded waits in the spool until then"
             text = f"the journal {self._journal} cannot be written to: {self.trouble}"
             log.event("journal_unreachable", text, remedy=remedy, error=name_of(error))
-        with contextlib.suppress(OSError, JournalError):  # what is too old may make the room
+        with contextlib.suppress(OSError):  # what is too old may make the room
             self._retain(finished=True)
 
     def _on_success(self) -> None:
@@ -219,10 +221,9 @@ class Maintenance:
         self.trouble = ""
 
 
-def name_of(error: Exception) -> str:
+def name_of(error: OSError) -> str:
     """Return the kernel's name of an error, or its type where it has none."""
-    number = error.errno if isinstance(error, OSError) else None
-    return errno.errorcode.get(number or 0, type(error).__name__)
+    return errno.errorcode.get(error.errno or 0, type(error).__name__)
 
 
 class Syncer:

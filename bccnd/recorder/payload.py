@@ -1,7 +1,6 @@
 """Which payloads are recorded.
 
-Invariant: the first rule that fits a channel decides; without one its payload is recorded. Patterns are of the dialect
-``path``; channels that begin with ``!`` fit only patterns that do, and rules for everything. A payload that must not be
+Invariant: the first rule that fits a channel decides; without one its payload is recorded. A payload that must not be
 kept is not in the log either.
 """
 
@@ -13,8 +12,7 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from bccnd.core.formats.tap_record import Observation
-from bccnd.core.matching.pattern_tree import PatternTree
-from bccnd.core.matching.patterns import DIALECTS
+from bccnd.journal.channel_patterns import ChannelPatterns
 from bccnd.journal.file_names import HASHED
 
 Keep = Literal["record", "hash", "omit"]
@@ -29,16 +27,11 @@ class Payloads:
         self._keeps: list[Keep] = [keep for _, keep in rules]
         #: whether payloads are kept whatever the channel
         self.everything = all(keep == "record" for keep in self._keeps)
-        self._trees = PatternTree[int](DIALECTS["path"]), PatternTree[int](DIALECTS["path"])
-        for number, (pattern, _) in enumerate(rules):
-            text = pattern.encode()
-            for marked, tree in enumerate(self._trees):
-                if not text or text.startswith(b"!") == bool(marked):
-                    tree.add(tree.compile(text), number)
+        self._patterns = ChannelPatterns(pattern for pattern, _ in rules)
         self.keep = lru_cache(_CACHED)(self._find)
 
     def _find(self, channel: str) -> Keep:
-        rules = self._trees[channel.startswith("!")].match(channel.encode())
+        rules = self._patterns.match(channel)
         return self._keeps[min(rules)] if rules else "record"
 
     def apply(self, row: Observation) -> Observation:

@@ -9,66 +9,63 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.journal import file_names, files
+from bccnd.journal.damage import DamagedFileError, detect_damage
 from bccnd.journal.listing import ListedFile, list_files
-from bccnd.recorder.convert import read_sessions, replace_sessions
-from bccnd.recorder.sessions import Head, Session, clip_sessions
+from bccnd.journal.session_files import read_sessions, write_sessions
 from bccnd.version import VERSION
-
-if TYPE_CHECKING:
-    from bccnd.config.recorder_schema import KeepSettings
 
 
 def retain(
-    filesystem: pafs.FileSystem, root: str, host: str, keep: KeepSettings, now: float, current_journal: str = ""
+    filesystem: pafs.FileSystem, root: str, host: str, age: float, size: int, now: float, current_journal: str = ""
 ) -> tuple[int, int]:
-    """Remove what is too old or too much; return the number of files removed and their bytes. ``now`` (seconds since
-    1970) limits the time of the newest record, as that may be wrong; ``current_journal`` is the one that is being
-    written. Raises OSError."""
-    if not keep.age and not keep.size:
-        return 0, 0
+    """Remove what is older than ``age`` seconds or more than ``size`` bytes (0: no limit); return the number of files
+    removed and their bytes. ``now`` (seconds since 1970) limits the time of the newest record, as that may be wrong;
+    ``current_journal`` is the one that is being written. Raises OSError."""
     listed = list_files(filesystem, root, hosts=[host])
     total = sum(file.size for file in listed)
     before = 0.0
-    if keep.age and listed:
-        before = min(now, _latest(filesystem, root, listed[-1].name) / file_names.MICROSECONDS) - keep.age
+    if age and listed:
+        before = min(now, _latest(filesystem, root, listed[-1].name) / file_names.MICROSECONDS) - age
     going: list[ListedFile] = []
+    gone: dict[str, dict[int, int]] = {}
     for file in listed:
-        too_old = keep.age and _latest(filesystem, root, file.name) < before * file_names.MICROSECONDS
-        if not too_old and not (keep.size and total > keep.size):
+        latest = _latest(filesystem, root, file.name)
+        too_old = age and latest < before * file_names.MICROSECONDS
+        if not too_old and not (size and total > size):
             break
         going.append(file)
+        gone.setdefault(file.name.journal_id, {})[file.name.first] = latest
         total -= file.size
-    staying = {file.name.journal_id for file in listed[len(going) :]}
-    for journal in dict.fromkeys(file.name.journal_id for file in going):
-        last = max(_latest(filesystem, root, file.name) for file in going if file.name.journal_id == journal)
-        whole = journal not in staying and journal != current_journal
-        _forget(filesystem, root, host, journal, None if whole else last + 1)
+    staying: dict[str, list[int]] = {current_journal: []}
+    for file in listed[len(going) :]:
+        staying.setdefault(file.name.journal_id, []).append(file.name.first)
+    for journal, ends in gone.items():
+        if journal in staying:
+            _forget(filesystem, root, host, journal, ends, staying[journal])
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                filesystem.delete_file(f"{root}/{file_names.sessions_path(host, journal)}")
     for file in going:
         filesystem.delete_file(f"{root}/{file.name.path}")
     if before:
-        _without_records(filesystem, root, host, staying | {current_journal}, before)
+        _without_records(filesystem, root, host, staying, before)
     _sweep(filesystem, root, {file.name.path.rpartition("/")[0] for file in going})
     return len(going), sum(file.size for file in going)
 
 
-def _end_of(day: str) -> float:
-    """When a day is over (UTC), in seconds since 1970."""
-    return (datetime.datetime.fromisoformat(f"{day}T00:00Z") + datetime.timedelta(days=1)).timestamp()
-
-
 def _latest(filesystem: pafs.FileSystem, root: str, name: file_names.ObsFile) -> int:
-    """The time of the latest record of a file: of a damaged one the end of its day, before which nothing is claimed of
-    the journal then; 0 if it is gone. Raises OSError, and nothing is removed then."""
+    """Return the time of the latest record of a file: of a damaged one the end of its day, before which nothing is
+    claimed of the journal then; 0 if it is gone. Raises OSError, and nothing is removed then."""
     try:
-        with files.detect_damage(), filesystem.open_input_file(f"{root}/{name.path}") as file:
+        with detect_damage(), filesystem.open_input_file(f"{root}/{name.path}") as file:
             parquet = pq.read_metadata(file)
             column = parquet.schema.to_arrow_schema().names.index("ts")
             groups = [parquet.row_group(number).column(column) for number in range(parquet.num_row_groups)]
@@ -76,22 +73,33 @@ def _latest(filesystem: pafs.FileSystem, root: str, name: file_names.ObsFile) ->
         return int(pa.scalar(max(times), pa.timestamp("us", "UTC")).value)
     except FileNotFoundError:
         return 0
-    except (files.DamagedFileError, ValueError):  # neither is a file without this column, or without its statistics
-        return round(_end_of(name.day) * file_names.MICROSECONDS) - 1
+    except (DamagedFileError, ValueError):  # neither is a file without this column, or without its statistics
+        end_of_day = datetime.datetime.fromisoformat(f"{name.day}T00:00Z") + datetime.timedelta(days=1)
+        return round(end_of_day.timestamp()) * file_names.MICROSECONDS - 1
 
 
-def _forget(filesystem: pafs.FileSystem, root: str, host: str, journal: str, before: int | None) -> None:
-    """Claim nothing of a journal before a time; None: nothing at all."""
-    place = f"{root}/{file_names.sessions_path(host, journal)}"
-    if before is None:
-        with contextlib.suppress(FileNotFoundError):
-            filesystem.delete_file(place)
+def _forget(
+    filesystem: pafs.FileSystem, root: str, host: str, journal: str, gone: dict[int, int], staying: list[int]
+) -> None:
+    """Take files from the sessions of a journal: ``gone`` has the first number of each and its latest time,
+    ``staying`` the first numbers of the others."""
+    try:
+        sessions = read_sessions(filesystem, root, host, journal)
+    except DamagedFileError:
         return
-    sessions = read_sessions(filesystem, place)
-    # An empty one where none is left: the next file of this journal lists its sessions again, and must learn from when.
-    left = clip_sessions(sessions, before) or [Session(before, before)]
-    if sessions and left != sessions:
-        replace_sessions(filesystem, root, Head(host, journal, 1, VERSION), left)
+    for session in sessions:
+        low, high = session.first or 0, math.inf if session.last is None else session.last
+        times = [latest for number, latest in gone.items() if low <= number <= high]
+        if times:
+            session.start = max(session.start, max(times) + 1)
+            after = None if session.last is None else session.last + 1
+            session.first = min((number for number in staying if low <= number <= high), default=after)
+    # The last one stays: the next file of this journal lists its sessions again, and must learn what was removed.
+    left = [session for session in sessions if session.start < session.end or session is sessions[-1]]
+    for session in left:
+        session.end = max(session.start, session.end)
+    if left:
+        write_sessions(filesystem, root, host, journal, VERSION, left)
 
 
 def _without_records(filesystem: pafs.FileSystem, root: str, host: str, staying: Iterable[str], before: float) -> None:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
+from collections.abc import Callable
 from typing import Final
 
 from bccnd import log
 from bccnd.config import RecorderSettings
 from bccnd.core.wire import frames
 from bccnd.journal import file_names
+from bccnd.journal.sessions import Cause, Session
 from bccnd.recorder import rows
-from bccnd.recorder.clock_steps import Clocks, cause_of_step, now, read_clocks
+from bccnd.recorder.clock_steps import STEP, Clocks, cause_of_step, read_clocks
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance, Syncer, name_of
 from bccnd.recorder.payload import Payloads
-from bccnd.recorder.sessions import MAX_SESSIONS, Cause, Head, Session, pack_alive
+from bccnd.recorder.sessions import MAX_SESSIONS, Head, pack_alive
 from bccnd.recorder.spool import Spool
 from bccnd.version import VERSION
 
@@ -36,7 +37,14 @@ class RotatingLog:
     by the kernel before the daemon read them. ``head`` is that of the journal, None without a subscription; ``log`` is
     None while recording pauses, and ``paused`` is why."""
 
-    def __init__(self, settings: RecorderSettings, host: str, spool: Spool, worker: Maintenance) -> None:
+    def __init__(
+        self,
+        settings: RecorderSettings,
+        host: str,
+        spool: Spool,
+        worker: Maintenance,
+        clock: Callable[[], Clocks] = read_clocks,
+    ) -> None:
         self.records = self.gaps = self.drops = 0
         self.dropped = {"disk": 0, "spool_full": 0}
         self.paused = ""
@@ -45,13 +53,17 @@ class RotatingLog:
         self._settings, self._host, self._spool, self._worker = settings, host, spool, worker
         self._payloads = Payloads([(rule.channels, rule.payload) for rule in settings.payload])
         self._syncer = Syncer()
+        self._clock = clock
         self._reason = "disk"
         #: logs of this journal, and the number of its next record
         self._logs, self._next = 0, 1
         #: the kernel's count when it was last reported, -1 before
         self._kernel_drops = -1
-        self._rotate_at, self._day = 0.0, ""
+        #: when the log ends by the clock of the time awake, and the day by the time of day
+        self._rotate_at, self._day = 0, ""
         self._clocks = Clocks(0, 0, 0)
+        #: when the latest datagram was received, in microseconds since 1970
+        self._stamp = 0
 
     # -- journals
 
@@ -64,15 +76,16 @@ class RotatingLog:
         log.event("recording", text, journal=head.journal)
 
     def _make_head(self) -> Head:
-        name = file_names.journal_id(now(), int.from_bytes(os.urandom(4)))
+        name = file_names.journal_id(self._clock().wall, int.from_bytes(os.urandom(4)))
         self.head = Head(self._host, name, 1, VERSION)
         self._next, self._logs = 1, 0
         self._worker.current = name
         return self.head
 
     def _begin_session(self, head: Head, cause: Cause) -> None:
-        self._clocks = read_clocks(now)
-        head.sessions.append(Session(self._clocks.wall, self._clocks.wall, cause=cause))
+        self._clocks = self._clock()
+        wall, number = self._clocks.wall, self._next
+        head.sessions.append(Session(wall, wall, cause=cause, first=number, last=number - 1))
 
     def end(self, reason: str) -> None:
         """End the journal, if there is one."""
@@ -101,8 +114,9 @@ class RotatingLog:
                 os.unlink(opened.path)
             raise
         self.log = opened
-        self._rotate_at = time.monotonic() + self._settings.rotate
-        self._day = file_names.day_of(now())
+        clocks = self._clock()
+        self._rotate_at = clocks.awake + round(self._settings.rotate * file_names.MICROSECONDS)
+        self._day = file_names.day_of(clocks.wall)
 
     def _open_or_pause(self, head: Head) -> None:
         try:
@@ -113,6 +127,8 @@ class RotatingLog:
     def close_log(self) -> None:
         """Give the log to the worker."""
         written, self.log = self.log, None
+        if self.head is not None and self.head.sessions:
+            self.head.sessions[-1].last = self._next - 1
         if written is not None:
             with contextlib.suppress(OSError):
                 self._log_session(written)
@@ -135,7 +151,7 @@ class RotatingLog:
     def notice_step(self) -> int:
         """End the session and begin another one if this host slept, or its clock was set, since the last call: between
         the two it received nothing, or there was no such time. Returns the time now."""
-        before, self._clocks = self._clocks, read_clocks(now)
+        before, self._clocks = self._clocks, self._clock()
         cause = cause_of_step(before, self._clocks)
         if cause is not None and self.head is not None and self.log is not None:
             self.close_log()
@@ -152,22 +168,31 @@ class RotatingLog:
 
     def on_packet(self, packet: bytes) -> None:
         """Log a packet of the tap. Raises BadFrame."""
-        head = self.head
-        if head is None:
+        if self.head is None:
             return  # the subscription is not confirmed yet
+        lost, datagrams = rows.gap_in(packet), rows.tapped(packet)
+        if datagrams:
+            self._notice_jump(rows.received(datagrams[0]), rows.received(datagrams[-1]))
         if self.log is not None:
             try:
                 self._write(self.log, packet)
             except OSError as error:
                 self.pause(error)
-        count = self._count(head, packet)
+        if lost:
+            self._count_gap(packet, lost)
         if self.log is None:
-            self.dropped[self._reason] += count
+            self.dropped[self._reason] += len(datagrams)
             return
-        self._next += count
-        self.records += count
+        self._next += len(datagrams)
+        self.records += len(datagrams)
         if self.log.size >= self._settings.rotate_size:
-            self._rotate(head)
+            self._rotate(self.head)
+
+    def _notice_jump(self, first: int, last: int) -> None:
+        """Look at the clocks if the stamps of datagrams jump, so that a session has no records of another clock."""
+        if abs(first - self._stamp) >= STEP:
+            self.notice_step()
+        self._stamp = last
 
     def _write(self, written: LogWriter, packet: bytes) -> None:
         if self._payloads.everything or packet.startswith(b"CMSG "):
@@ -175,14 +200,10 @@ class RotatingLog:
         elif observations := rows.observations(packet):
             written.append(ROWS, rows.pack(map(self._payloads.apply, observations)))
 
-    def _count(self, head: Head, packet: bytes) -> int:
-        """Return the number of records in a packet; count a gap."""
-        lost = rows.gap_in(packet)
-        if not lost:
-            return len(rows.tapped(packet))
+    def _count_gap(self, packet: bytes, lost: int) -> None:
         self.gaps += lost
-        if self.log is not None:
-            head.sessions[-1].tap_gaps += lost
+        if self.log is not None and self.head is not None:
+            self.head.sessions[-1].tap_gaps += lost
         if packet == frames.gap(0):
             remedy = "find the end of the daemon in its log (journalctl -u bccnd)"
             text = "an unknown number of records was lost, as the daemon was killed or has crashed"
@@ -190,7 +211,6 @@ class RotatingLog:
             remedy = "give this host more processor, or raise bus.queue of the daemon"
             text = f"{lost} records were lost between the daemon and the recorder, which was too slow"
         log.event("records_lost", text, about="gap", remedy=remedy, drop="recorder_tap_gap_records")
-        return 0
 
     def on_drops(self, count: int) -> None:
         """Take the kernel's count of drops; one that is less than before has begun anew."""
@@ -204,7 +224,7 @@ class RotatingLog:
         """Log that everything has come that the daemon had at this time."""
         if self.head is not None and self.log is not None:
             # A clock that was set back in between has made the question one of the future.
-            self.head.sessions[-1].extend(min(asked, now()) - MARGIN, 0)
+            self.head.sessions[-1].extend(min(asked, self._clock().wall) - MARGIN, 0)
             try:
                 self._log_session(self.log)
             except OSError as error:
@@ -255,7 +275,7 @@ class RotatingLog:
             self._syncer.ask(self.log.fileno())
             if self.spooled > self._settings.spool_size:
                 self.pause(OSError(0, "the spool is full (recorder.spool_size)"), "spool_full")
-            elif time.monotonic() >= self._rotate_at or file_names.day_of(now()) != self._day:
+            elif self._clocks.awake >= self._rotate_at or file_names.day_of(moment) != self._day:
                 self._rotate(self.head)
         return moment
 

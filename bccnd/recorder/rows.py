@@ -6,12 +6,13 @@ writer.
 
 from __future__ import annotations
 
+import json
 import re
-import struct
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from bccnd.core.formats.strict_json import parse_json
 from bccnd.core.formats.tap_record import Observation, observe
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
@@ -27,6 +28,11 @@ def tapped(packet: bytes) -> list[re.Match[bytes]]:
     """Return a match for each datagram in a packet of the tap; the datagram begins at its end. Raises BadFrame."""
     messages = frames.read_batch(packet) if packet.startswith(_BATCH) else [packet]
     return [match for match in map(_TAPPED.match, messages) if match is not None]
+
+
+def received(datagram: re.Match[bytes]) -> int:
+    """Return when a datagram of `tapped` was received, in microseconds since 1970."""
+    return int(datagram[4]) // 1000
 
 
 def gap_in(packet: bytes) -> int:
@@ -56,56 +62,25 @@ def observations(packet: bytes) -> list[Observation]:
 
 # -- rows as bytes, where the log must not hold what came
 
-_FIXED: Final = struct.Struct("<qiiiq?")
-_SHORT: Final = struct.Struct("<H")
-_LONG: Final = struct.Struct("<I")
-_NO_TEXT: Final = b"\xff\xff"
-_NO_BYTES: Final = b"\xff\xff\xff\xff"
+_MAYBE: Final = str | None
+#: of the fields of an observation, the payload as text
+_KINDS: Final = (int, str, str, int, str, *[_MAYBE] * 3, int | None, int, *[_MAYBE] * 2, int, _MAYBE)
 
 
 def pack(rows: Iterable[Observation]) -> bytes:
-    pieces: list[bytes] = []
-    for row in rows:
-        key = row.seq_key
-        pieces.append(_FIXED.pack(row.ts, row.peer_port, row.epoch, row.length, key or 0, key is not None))
-        for text in (row.segment, row.peer_ip, row.verdict, row.magic, row.algo, row.src, row.chan, row.form):
-            if text is None:
-                pieces.append(_NO_TEXT)
-            else:
-                raw = text.encode()
-                pieces += (_SHORT.pack(len(raw)), raw)
-        pieces += (_NO_BYTES,) if row.payload is None else (_LONG.pack(len(row.payload)), row.payload)
-    return b"".join(pieces)
+    return json.dumps(
+        [[*row[:-1], None if row.payload is None else row.payload.decode("latin-1")] for row in rows]
+    ).encode()
 
 
 def unpack(data: bytes) -> list[Observation]:
     """Return the rows that `pack` made these bytes of. Raises ValueError."""
-    rows = []
-    at, end = 0, len(data)
-    try:
-        while at < end:
-            ts, port, epoch, length, key, has_key = _FIXED.unpack_from(data, at)
-            at += _FIXED.size
-            texts: list[str | None] = []
-            for _ in range(8):
-                (size,) = _SHORT.unpack_from(data, at)
-                at += _SHORT.size
-                if size == 0xFFFF:
-                    texts.append(None)
-                else:
-                    texts.append(data[at : at + size].decode())
-                    at += size
-            (size,) = _LONG.unpack_from(data, at)
-            at += _LONG.size
-            payload = None
-            if size != 0xFFFFFFFF:
-                payload = data[at : at + size]
-                at += size
-            segment, peer, verdict, magic, algo, src, chan, form = texts
-            names = segment or "", peer or "", port, verdict or "", magic, algo, src
-            rows.append(Observation(ts, *names, key if has_key else None, epoch, chan, form, length, payload))
-    except (struct.error, UnicodeDecodeError) as bad:
-        raise ValueError("no rows") from bad
-    if at != end:
+    unpacked = parse_json(data)
+    if not isinstance(unpacked, list) or not all(map(_is_row, unpacked)):
         raise ValueError("no rows")
-    return rows
+    payloads = [None if row[-1] is None else row[-1].encode("latin-1") for row in unpacked]
+    return [Observation._make([*row[:-1], payload]) for row, payload in zip(unpacked, payloads, strict=True)]
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, list) and len(row) == len(_KINDS) and all(map(isinstance, row, _KINDS))

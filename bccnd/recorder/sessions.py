@@ -1,8 +1,8 @@
-"""Sessions of a recorder: when it was listening without a break, and what is missing within.
+"""What a log says of the sessions of its journal.
 
-Invariant: a session never claims too much: it begins when the subscription was in force and ends at a time up to which
-all that the daemon had was in the log. Each log lists all earlier sessions of its journal, so that any log alone says
-when the recorder was listening.
+Invariant: a session begins when the subscription was in force and ends at a time up to which all that the daemon had
+was in the log. Each log lists all earlier sessions of its journal, so that any log alone says when the recorder was
+listening.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from bccnd.core.formats.strict_json import parse_json
 from bccnd.errors import JournalError
+from bccnd.journal.sessions import Session
 
 #: the version of the first record of a log
 _FORM: Final = 1
@@ -21,27 +22,6 @@ _FORM: Final = 1
 MAX_SESSIONS: Final = 500
 
 _ALIVE: Final = struct.Struct("<qq")
-
-
-#: why a session began: the recorder connected; the disk had room again; this host woke up; its clock had been set; or
-#: that is not known
-Cause = Literal["start", "resumed", "suspend", "clock", ""]
-
-
-@dataclass
-class Session:
-    """Times in microseconds since 1970."""
-
-    start: int
-    end: int
-    socket_drops: int = 0
-    tap_gaps: int = 0
-    cause: Cause = ""
-
-    def extend(self, until: int, drops: int) -> None:
-        """Note that all that came up to ``until`` is logged, and what the kernel has dropped since the start."""
-        self.end = max(self.end, until)
-        self.socket_drops = max(self.socket_drops, drops)
 
 
 @dataclass
@@ -58,7 +38,9 @@ class Head:
         sessions = [[session.start, session.end, session.socket_drops, session.tap_gaps] for session in self.sessions]
         head = {"form": _FORM, "host": self.host, "journal": self.journal, "first": self.first}
         causes = [session.cause for session in self.sessions]
-        return json.dumps({**head, "version": self.version, "stretches": sessions, "causes": causes}).encode()
+        numbers = [[session.first, session.last] for session in self.sessions]
+        more = {"version": self.version, "stretches": sessions, "causes": causes, "numbers": numbers}
+        return json.dumps(head | more).encode()
 
 
 def read_head(data: bytes) -> Head:
@@ -67,23 +49,37 @@ def read_head(data: bytes) -> Head:
         head: dict[str, Any] = parse_json(data)
         if head["form"] != _FORM:
             raise ValueError("form")
+        numbers = head.get("numbers", [(None, None)] * len(head["causes"]))  # versions up to 1.1 wrote none
         sessions = [
-            Session(int(start), int(end), int(drops), int(gaps), cause)
-            for (start, end, drops, gaps), cause in zip(head["stretches"], head["causes"], strict=True)
+            Session(int(start), int(end), int(drops), int(gaps), _number(first), _number(last), cause)
+            for (start, end, drops, gaps), (first, last), cause in zip(
+                head["stretches"], numbers, head["causes"], strict=True
+            )
         ]
         return Head(str(head["host"]), str(head["journal"]), int(head["first"]), str(head["version"]), sessions)
-    except (ValueError, TypeError, KeyError) as bad:
-        remedy = "it was written by another version, or is no log at all: look at it, or remove it"
-        raise JournalError("bad_log", "a log whose beginning cannot be read", remedy) from bad
+    except (ValueError, TypeError, KeyError) as error:
+        raise bad_log() from error
 
 
-def clip_sessions(sessions: list[Session], floor: int) -> list[Session]:
-    """Return what sessions claim from a time on."""
-    return [
-        session if session.start >= floor else replace(session, start=floor)
-        for session in sessions
-        if session.start >= floor or session.end > floor
-    ]
+def bad_log() -> JournalError:
+    remedy = "it was written by another version, or is no log at all: look at it, or remove it"
+    return JournalError("bad_log", "a log whose beginning cannot be read", remedy)
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def without_removed(sessions: list[Session], written: list[Session]) -> list[Session]:
+    """Return sessions without what retention has removed of them from those written before."""
+    floor, start = (written[0].first or 0, written[0].start) if written else (0, 0)
+    kept = []
+    for session in sessions:
+        if session.first is None or session.first >= floor:
+            kept.append(session)
+        elif session.last is not None and session.last >= floor - 1:
+            kept.append(replace(session, first=floor, start=max(session.start, start)))
+    return kept
 
 
 def pack_alive(until: int, drops: int) -> bytes:

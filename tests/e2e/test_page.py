@@ -11,43 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.browser import Browser
+from tests.browser import MEASURE, Browser
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
 from tests.e2e.scene import Fleet, readers, settings
 
 EVIL = "<img/src=x/onerror=alert`1`>"
-
-#: the contrast of texts, and what is wider than the window
-LOOK = """(() => {
-  const rgb = text => { const n = text.match(/[0-9.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n; };
-  const light = colour => {
-    const [r, g, b] = colour.map(n => (n /= 255) <= .03928 ? n / 12.92 : ((n + .055) / 1.055) ** 2.4);
-    return .2126 * r + .7152 * g + .0722 * b;
-  };
-  const behind = node => {
-    for (; node; node = node.parentElement) {
-      const colour = rgb(getComputedStyle(node).backgroundColor);
-      if (colour[3] === 1) return colour;
-    }
-    return [255, 255, 255, 1];
-  };
-  const texts = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const node = walk.currentNode.parentElement, box = node.getBoundingClientRect();
-    if (!walk.currentNode.data.trim() || !box.width || node.closest("noscript, .unseen")) continue;
-    const ink = light(rgb(getComputedStyle(node).color)), paper = light(behind(node));
-    texts.push([(Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05), walk.currentNode.data.trim()]);
-  }
-  texts.sort((one, other) => one[0] - other[0]);
-  const top = document.documentElement;
-  const wide = [...document.querySelectorAll("body *")].filter(node => {
-    const box = node.getBoundingClientRect();
-    const out = box.right > top.clientWidth + 1 || box.left < -1;
-    return box.width > 1 && out && !node.closest(".skip, .unseen, thead");
-  });
-  return {scroll: top.scrollWidth, texts: texts.length, least: texts.slice(0, 3),
-          wide: wide.map(node => node.outerHTML.slice(0, 80)), paper: light(behind(document.body))};
-})()"""
 
 
 def lost(daemon: Daemon) -> dict[str, Any]:
@@ -123,7 +91,7 @@ def test_everything_fits_and_can_be_read(browser: Browser, daemon: Daemon) -> No
     for width, dark in ((1280, False), (1280, True), (390, True), (320, False), (390, False)):
         browser.look(width, 844, dark=dark)
         browser.go(f"{daemon.url}/")
-        seen: dict[str, Any] = browser.see(LOOK)
+        seen: dict[str, Any] = browser.see(MEASURE)
         assert seen["wide"] == []
         assert seen["scroll"] == width
         assert seen["texts"] > 150

@@ -119,7 +119,7 @@ def test_a_recorder_that_is_killed_again_and_again_loses_no_more_than_its_absenc
         recorder = Recorder(daemon)
         with traffic_of(daemon) as traffic:
             for _ in range(6):
-                time.sleep(dice.uniform(0.1, 2.5))
+                time.sleep(dice.uniform(0.1, 0.7))
                 killed = time.time()
                 recorder.kill()
                 recorder.start()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import bccnd
 from bccnd.core.formats.tap_record import observe, seq_of
 from bccnd.core.wire.frames import read_tapped
 from bccnd.errors import JournalError
-from bccnd.journal import capture_file, capture_import, file_names, schema
+from bccnd.journal import capture_file, capture_import, file_names, record_writer, schema
 from bccnd.journal.capture_import import CaptureRules, CaptureSet, CaptureSettings, ingest
 from bccnd.version import VERSION
 from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
@@ -47,7 +48,7 @@ def put(path: Path, data: bytes) -> str:
 def rows_of(journal: Path) -> Rows:
     tables = [pq.read_table(path) for path in sorted((journal / "obs").rglob("*.parquet"))]
     assert all(table.schema.equals(schema.OBS) for table in tables)
-    return [row for table in tables for row in table.to_pylist()]
+    return sorted((row for table in tables for row in table.to_pylist()), key=itemgetter("rec_no"))
 
 
 def all_files(folder: Path) -> dict[str, bytes]:
@@ -72,6 +73,7 @@ def test_every_datagram_is_a_row(tmp_path: Path) -> None:
     place = {"host": "relay02", "journal_id": done.journal_id, "rec_no": 2}
     observed = observe("accepted", "capture", 1, 0, "10.0.0.1:4000", datagram("relay01/a/1", 8, "a/b", "yes"))._asdict()
     observed["len"] = observed.pop("length")
+    observed["share"] = schema.share_of("relay01/a/1", "relay02")
     assert {"ts": 0, **rows[1]} == {**place, **observed}
     (session,) = table(tmp_path / "j", "sessions")
     assert [session[name].timestamp() for name in ("start_ts", "end_ts")] == [1_700_000_000, 1_700_000_009]
@@ -91,7 +93,7 @@ def test_what_the_capturing_host_missed_is_in_the_session(tmp_path: Path) -> Non
 
 
 def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture_import, "ROWS", 4)
+    monkeypatch.setattr(record_writer, "_MAX_BYTES", 500)
     monkeypatch.setattr(capture_import, "PART", 2)
     hour = 3600
     frames = [message_frame(number * hour / 2, number + 1) for number in range(8)]
@@ -100,9 +102,10 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
         file_names.read_path(str(path.relative_to(tmp_path / "j")))
         for path in sorted((tmp_path / "j").rglob("obs/**/*.parquet"))
     ]
-    assert [(name.day, name.first) for name in names if name] == [("2023-11-14", 1), ("2023-11-15", 5)]
+    starts = [("2023-11-14", 1), ("2023-11-14", 3), ("2023-11-15", 5), ("2023-11-15", 7)]
+    assert [(name.day, name.first) for name in names if name] == starts
     assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(1, 9))
-    monkeypatch.setattr(capture_import, "ROWS", 3)
+    monkeypatch.undo()
     ingest([str(tmp_path / "x.pcap")], str(tmp_path / "j"), SETTINGS)
     # another division of the same rows: nothing of the first one is left
     assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(1, 9))
@@ -126,6 +129,24 @@ def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> 
     rows = rows_of(tmp_path / "j")
     # a death begins everything anew, and so does a day
     assert [(row["verdict"], row["epoch"]) for row in rows] == [("accepted", 1)] * 7
+
+
+def test_a_clock_that_is_set_begins_a_session_and_years_change_no_more_than_a_day(tmp_path: Path) -> None:
+    seen = []
+    for jump in (26 * 3600, 53 * 365 * 86_400):
+        beats = [message_frame(5 * at - jump, at + 1, chan="heartbeat/relay01/a/1") for at in range(4)]
+        rest = [(20, 3), (20.1, 3), (21, 900), (15, 5000), (16, 5000)]
+        frames = [*beats, message_frame(20 - jump, 1, src="b"), *(message_frame(at, seq) for at, seq in rest)]
+        folder = tmp_path / str(jump)
+        ingest([put(folder / "x.pcap", pcap(frames))], str(folder / "j"), SETTINGS)
+        seen.append([(row["verdict"], row["epoch"]) for row in rows_of(folder / "j")])
+        names = ("start_ts", "end_ts"), ("first_rec_no", "last_rec_no")
+        assert [
+            [*(row[name].timestamp() - T // SECOND for name in names[0]), *(row[name] for name in names[1])]
+            for row in table(folder / "j", "sessions")
+        ] == [[-jump, 20 - jump, 1, 5], [15, 16, 9, 10], [20, 21, 6, 8]]
+    assert seen[0] == seen[1]
+    assert [verdict for verdict, _ in seen[0][5:]] == ["accepted", "duplicate", "accepted", "accepted", "duplicate"]
 
 
 def test_the_same_capture_makes_the_same_files(tmp_path: Path) -> None:
@@ -212,7 +233,7 @@ def test_what_cannot_be_read_leaves_the_journal_as_it_was(
     tmp_path: Path, kind: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that what is damaged behind its beginning has filled some files by then.
-    monkeypatch.setattr(capture_import, "ROWS", 10)
+    monkeypatch.setattr(record_writer, "_MAX_BYTES", 500)
     monkeypatch.setattr(capture_import, "PART", 5)
     journal = tmp_path / "j"
     ingest([put(tmp_path / "before.pcap", pcap([message_frame(-100, 1)]))], str(journal), SETTINGS)

@@ -1,4 +1,4 @@
-"""The command line of the pipeline, in a process with a Spark of its own."""
+"""The command line of the pipeline, in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.pipeline.threedays import SMALL
 from tests.support import ROOT
@@ -19,20 +20,23 @@ def bccn(
     *words: str | Path,
     step: str | None = None,
     then: Callable[[subprocess.Popen[str]], object] = lambda _: None,
-    **environment: str,
+    cwd: Path = ROOT,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[int, str, str]:
     """Run the command with settings for little data, and do something when it says that it has reached a step.
 
     Returns its status, what it has printed, and its messages; of one that was killed, those up to that step.
     """
     settings = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
+    settings = settings if "--master" in words else []
     code = "import sys; from bccnd.cli.main import main; sys.argv[0] = 'bccn'; main()"
     with (
         # One that is killed leaves its temporary files.
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary,
         subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, words), *settings],
-            cwd=ROOT,
+            # as the installed command: nothing is imported from the folder in which it runs
+            [sys.executable, "-P", "-c", code, *map(str, words), *settings],
+            cwd=cwd,
             env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": temporary, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline: starting one takes longer than most of them."""
+"""What tests of the pipeline share: a journal, its tables, and one Spark session, which takes long to start."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bccnd.pipeline.driver import spark_session
+from bccnd.pipeline.driver import spark as spark_driver
 from bccnd.pipeline.driver.build import build
+from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from tests.pipeline import object_store, threedays
 from tests.pipeline.runtimes import runtimes as runtimes
 
@@ -27,8 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    yield spark_session.start("local[2, 3]", conf=threedays.SMALL, size=0)
-    spark_session.stop(complete=True)
+    yield spark_driver.start("local[2, 3]", conf=threedays.SMALL)
+    spark_driver.stop()
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +46,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(spark: SparkSession, small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of the small journal, made at once."""
     tables = tmp_path_factory.mktemp("built") / "tables"
-    build(spark, str(small), str(tables))
+    build(EmbeddedRunner(), str(small), str(tables))
     return tables

@@ -49,5 +49,5 @@ def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:
 def put(root: Path, host: str, journal: str, first: int, observed: Sequence[Observation]) -> Path:
     """A finished file of a journal."""
     path = file_names.ObsFile(host, file_names.day_of(observed[0].ts), journal, first).path
-    files.write(pafs.LocalFileSystem(), str(root), path, files.obs_table(host, journal, first, observed))
+    files.write_records(pafs.LocalFileSystem(), str(root), path, files.obs_table(host, journal, first, observed))
     return root / path

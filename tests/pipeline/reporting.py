@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
 
-from bccnd.pipeline.lake.delta import SESSIONS, Change, Lake
-from bccnd.pipeline.lake.parquet import File
+from bccnd.pipeline.lake.delta import BUILDS, FORMAT
 from bccnd.pipeline.report.facts import (
     Channel,
     Clock,
@@ -23,7 +23,6 @@ from bccnd.pipeline.report.facts import (
     Silence,
     Start,
 )
-from bccnd.pipeline.tables import schema
 
 #: a Saturday, 10:00 UTC, in microseconds
 START: Final = 1_795_255_200_000_000
@@ -32,19 +31,38 @@ DAY: Final = "2026-11-21"
 HOUR: Final = 60 * MINUTE
 #: a name that would be markup if it were not escaped
 EVIL: Final = '<script>alert("1")</script>$x$&amp;'
-
 _TYPES: Final[Mapping[str, pa.DataType]] = {
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "string": pa.string(),
+    "text": pa.string(),
+    "names": pa.list_(pa.string()),
+    "time": pa.timestamp("us", tz="UTC"),
+    "long": pa.int64(),
+    "integer": pa.int32(),
     "double": pa.float64(),
     "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "array<string>": pa.list_(pa.string()),
 }
+#: tables that the report reads; the pipeline makes more of them
 COLUMNS: Final[Mapping[str, pa.Schema]] = {
-    table: pa.schema([(column.name, _TYPES[column.dataType.simpleString()]) for column in columns])
-    for table, columns in {**schema.TABLES, SESSIONS: schema.SESSIONS}.items()
+    table: pa.schema([(name, _TYPES[kind]) for name, kind in (column.split() for column in columns.split(", "))])
+    for table, columns in {
+        "receiver_sets": "set_id long, hosts names",
+        "epochs": "src text, epoch long, program text, first_ts time, last_ts time, first_key long, last_key long, "
+        "hosts integer, cause text, skipped long",
+        "link_loss": "host text, src text, epoch long, win time, expected long, any_seen long, seen long, "
+        "lost_here long, lost_everywhere long, not_listening long, dup long, late long, loss_ratio double",
+        "delivery": "src text, epoch long, set_id long, n long, example_key long",
+        "channel_loss": "host text, chan text, win time, expected long, seen long, lost_here long, "
+        "lost_everywhere long",
+        "liveness": "host text, src text, from_ts time, to_ts time, kind text, basis text",
+        "channel_traffic": "win time, chan text, src text, msgs long, bytes long, p50_len integer, p99_len integer, "
+        "directed boolean",
+        "integrity": "win time, host text, peer_ip text, claimed_src text, algo text, verdict text, n long, "
+        "first_ts time, last_ts time",
+        "skew": "host text, ref_host text, p05_us long, p50_us long, p95_us long, n long",
+        "_state/sessions": "host text, journal_id text, start_ts time, end_ts time, socket_drops long, tap_gaps long, "
+        "version text",
+        "_state/missing": "host text, journal_id text, first_rec long, last_rec long, low_us long, high_us long",
+        "_state/damaged": "path text, size long, mtime_ns long, tag text, why text, host text",
+    }.items()
 }
 
 
@@ -54,22 +72,28 @@ def spaced(text: str) -> str:
 
 
 def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = DAY) -> Path:
-    """Rows of a day as another file of a table, and a build that has it; times are given in microseconds."""
+    """Rows of a day as another file of a table, and a build that has it; times are given in microseconds. Returns the
+    path of the file."""
+    columns, divided = COLUMNS[table], not table.startswith("_")
     full = [
-        {field.name: row.get(field.name, 0 if field.type == pa.int64() else None) for field in COLUMNS[table]}
-        for row in rows
+        {field.name: row.get(field.name, 0 if field.type == pa.int64() else None) for field in columns} for row in rows
     ]
-    divided = table != SESSIONS
-    folder = root / table / f"day={day}" if divided else root / table
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"part-{len(list(folder.glob('*.parquet'))):05d}.parquet"
-    pq.write_table(pa.Table.from_pylist(full, schema=COLUMNS[table]), path)
-    lake = Lake(str(root))
-    lake.begin()
-    file = File(str(path.relative_to(root / table)), day if divided else "", len(full), path.stat().st_size)
-    kept = [old for old in lake.files(table) if old.day == file.day]
-    lake.commit({table: Change(COLUMNS[table], [*kept, file], [], divided)})
-    return path
+    content = pa.Table.from_pylist(full, schema=columns)
+    if divided:
+        content = content.append_column("day", pa.repeat(pa.scalar(datetime.date.fromisoformat(day)), len(content)))
+    write_deltalake(root / table, content, mode="append", partition_by=["day"] if divided else None)
+    put_build(root)
+    return max((root / table).rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns, default=root / table)
+
+
+def put_build(root: Path) -> None:
+    """A build that names the newest version of every table."""
+    logs = (path.parent for path in root.rglob("_delta_log"))
+    tables = {str(path.relative_to(root)): DeltaTable(path).version() for path in logs if path.name != BUILDS}
+    kinds = pa.string(), pa.timestamp("us", tz="UTC"), pa.map_(pa.string(), pa.int64())
+    names = "build_id", "finished_ts", "versions"
+    columns = [pa.array([value], kind) for value, kind in zip(("x", 1, list(tables.items())), kinds, strict=True)]
+    write_deltalake(root / BUILDS, pa.table(columns, names), mode="overwrite", description=f"builds {FORMAT}")
 
 
 def write(
@@ -106,6 +130,8 @@ def write(
     put(root, "link_loss", losses)
     put(root, "receiver_sets", [{"set_id": number, "hosts": sorted(received)} for number, received in enumerate(sets)])
     put(root, "delivery", [{"src": senders[0], "set_id": number, "n": n} for number, n in enumerate(sets.values())])
+    for table in ("liveness", "integrity", "skew", "channel_loss"):
+        put(root, table, [])
     usual = {"msgs": rate, "bytes": rate * 100, "p50_len": 100, "p99_len": 120, "directed": False}
     wins = (START + minute * MINUTE for minute in range(minutes))
     traffic = [{"win": win, "chan": f"data/{src}", "src": src, **usual} for win in wins for src in senders]
@@ -119,8 +145,6 @@ def write(
             for src in senders
         ],
     )
-    for table in ("messages", "missed", "liveness", "integrity", "skew", "channel_loss"):
-        put(root, table, [])
 
 
 def full(name: str = "h01/app", hosts: int = 3) -> Facts:
@@ -139,7 +163,7 @@ def full(name: str = "h01/app", hosts: int = 3) -> Facts:
         silences=(Silence(name, START + HOUR // 2, None, "open", "heartbeat"),),
         delivery=(Delivery(frozenset(names), 30_000), Delivery(frozenset(names[:1]), 4000)),
         channels=(Channel(name, 36_000, 3_600_000, 120, 600, name, 36_000, 900, 50),),
-        refusals=(Refusals(name, "integrity_failed", 40, 3, (name,), 1, START, START + 9),),
+        refusals=(Refusals(name, "integrity_failed", 40, 3, [name], 1, START, START + 9),),
         clocks=(Clock("h02", "h01", -5, 2_500_000, 90, 500),),
         recordings=tuple(Recording(host, START, START + HOUR, name, 3, 0) for host in names),
         before=courses,

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.pipeline.commands import bccn
 from tests.pipeline.threedays import content
@@ -74,8 +73,9 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
             process.wait()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_at_work_changes_nothing(
-    spark: SparkSession, small: Path, built: Path, tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
+    small: Path, built: Path, tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
 ) -> None:
     address, workers = cluster
     tables = tmp_path / "tables"
@@ -85,7 +85,7 @@ def test_a_worker_that_is_killed_at_work_changes_nothing(
         # with what it has started: a machine that is gone
         os.killpg(workers[0].pid, signal.SIGKILL)
 
-    status, _, errors = bccn("pipeline", "build", small, "--out", tables, *words, step="writing tables", then=kill)
+    status, _, errors = bccn("pipeline", "build", small, "--out", tables, *words, step="computing", then=kill)
     assert status == 0, errors
     assert workers[0].wait() == -signal.SIGKILL
     assert content(tables) == content(built)

@@ -6,37 +6,33 @@ import signal
 from pathlib import Path
 
 import pyarrow.fs as pafs
-from pyspark.sql import SparkSession
 
-import bccnd.pipeline
 from bccnd.journal.files import open_root
-from bccnd.pipeline.driver.build import build
-from bccnd.pipeline.driver.incremental import once
+from bccnd.pipeline.driver.build import build, once
+from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from tests.pipeline import object_store
 from tests.pipeline.commands import bccn, kill_after
 from tests.pipeline.threedays import content, files
 
 
-def test_readers_see_whole_runs_only(spark: SparkSession, small: Path, built: Path, s3: str, tmp_path: Path) -> None:
+def test_readers_see_whole_runs_only(small: Path, built: Path, s3: str, tmp_path: Path) -> None:
     journal, tables = (object_store.place(s3, f"{tmp_path.name}/{name}") for name in ("journal", "tables"))
     bucket, root = open_root(journal)
     last = files(small)[-1].relative_to(small)
     pafs.copy_files(str(small), root, destination_filesystem=bucket)
     bucket.delete_file(f"{root}/{last}")
-    assert once(spark, journal, tables).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    assert once(EmbeddedRunner(), journal, tables).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
     old, new = content(tables), content(built)
     assert old != new
     pafs.copy_files(str(small / last), f"{root}/{last}", destination_filesystem=bucket)
     # as people write it: the server and the keys in the environment, Hadoop's name for S3
     where = f"s3a://{object_store.BUCKET}/{tmp_path.name}"
-    words = ("pipeline", "stream", f"{where}/journal", "--out", f"{where}/tables", "--once")
-    for step in ("writing tables", "committing the tables", None):
-        status, _, errors = bccn(
-            *words, step=step, then=kill_after(0.2), AWS_ENDPOINT_URL=f"http://{s3}", **object_store.KEYS
-        )
+    words = ("pipeline", "stream", f"{where}/journal", "--out", f"{where}/tables", "--once", "--embedded")
+    environment = {"AWS_ENDPOINT_URL": f"http://{s3}", **object_store.KEYS}
+    for step in ("computing", "committing the tables", None):
+        status, _, errors = bccn(*words, step=step, then=kill_after(0.2), environment=environment)
         assert content(tables) in (old, new)
         assert status == (-signal.SIGKILL if step else 0), errors
     assert content(tables) == new
-    build(spark, journal, tables)
+    build(EmbeddedRunner(), journal, tables)
     assert content(tables) == new
-    assert bccnd.pipeline.read(spark, tables, "link_loss").count() == len(new["link_loss"])

@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import bccnd.pipeline
+from bccnd.pipeline import schema
 from bccnd.pipeline.driver.build import build
-from bccnd.pipeline.tables import schema
+from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from examples.fleet_model import Fleet, Forged, Loss, Restart, Source
 from examples.simulation import write
 from tests.support import ROOT
@@ -44,7 +45,7 @@ def engines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     forged = (Forged(60.0, 30.0, 40, "relay01/meter"),)
     fleet = Fleet(hosts, sources, 300.0, losses=losses, forged=forged, offsets={"relay04": 0.25})
     write(fleet, str(folder / "journal"))
-    build(spark, str(folder / "journal"), str(folder / "tables"))
+    build(EmbeddedRunner(), str(folder / "journal"), str(folder / "tables"))
     assert PLACE in PYTHON
     exec(PYTHON.replace(PLACE, str(folder / "tables")), {})
     spark.conf.set("bccnd.tables", str(folder / "tables"))

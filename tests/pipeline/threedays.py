@@ -7,11 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.pandas.types import to_arrow_schema
+import pyarrow as pa
 
-from bccnd.pipeline.lake import parquet
+from bccnd.pipeline import schema
 from bccnd.pipeline.lake.delta import Lake
-from bccnd.pipeline.tables import schema
 from examples.fleet_model import Down, Fleet, Forged, Late, Loss, Recording, Restart, Source
 from examples.simulation import write
 
@@ -71,7 +70,6 @@ def content(tables: Path | str) -> dict[str, list[tuple[Any, ...]]]:
     lake = Lake(str(tables))
     by_table = {}
     for name, columns in schema.TABLES.items():
-        paths = [file.path for file in lake.files(name)]
-        rows = parquet.load(lake.root.at(name), paths, to_arrow_schema(columns, timezone="UTC")).to_pylist()
+        rows = lake.load(name, columns.append(pa.field("day", pa.string()))).to_pylist()
         by_table[name] = sorted((tuple(row.values()) for row in rows), key=repr)
     return by_table

@@ -13,12 +13,13 @@ from bccnd.config import RecorderSettings
 from bccnd.core.wire import bccn1, frames
 from bccnd.journal import file_names
 from bccnd.journal.listing import list_files
+from bccnd.journal.sessions import Session
 from bccnd.net.loop import Loop
 from bccnd.recorder.convert import Converted, convert
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
 from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.recorder import Recorder
-from bccnd.recorder.sessions import Head, Session, pack_alive
+from bccnd.recorder.sessions import Head, pack_alive
 from tests.support import PATIENCE, wait
 
 #: 2026-11-21 12:00 UTC, in microseconds
@@ -43,9 +44,10 @@ def write_log(
     *,
     first: int = 1,
     alive: Sequence[int] = (),
-    sessions: Sequence[Session] = (Session(NOON, NOON),),
+    sessions: Sequence[Session] = (),
     host: str = "relay01",
 ) -> None:
+    sessions = sessions or [Session(NOON, NOON, first=1, last=first - 1)]
     log = LogWriter(str(path))
     log.append(HEAD, Head(host, JOURNAL, first, "1", list(sessions)).pack())
     for raw in packets:
@@ -57,9 +59,7 @@ def write_log(
 
 def convert_log(log: Path, journal: Path) -> Converted:
     """Put a log that can be read into a journal."""
-    converted = convert(str(log), pafs.LocalFileSystem(), str(journal))
-    assert converted is not None
-    return converted
+    return convert(str(log), pafs.LocalFileSystem(), str(journal))
 
 
 def recorder_in(folder: Path, loop: Loop, **more: Any) -> Recorder:

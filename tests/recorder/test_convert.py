@@ -13,10 +13,11 @@ from bccnd.core.formats.tap_record import seq_key
 from bccnd.core.wire import frames
 from bccnd.errors import JournalError
 from bccnd.journal import file_names, schema
+from bccnd.journal.sessions import Session
 from bccnd.recorder.convert import convert
 from bccnd.recorder.logfile import ROWS, LogWriter
 from bccnd.recorder.rows import observations, pack
-from bccnd.recorder.sessions import Head, Session
+from bccnd.recorder.sessions import Head
 from tests.recorder.material import JOURNAL, NOON, convert_log, names, packet, table, write_log
 
 HERE = pafs.LocalFileSystem()
@@ -41,6 +42,7 @@ def test_a_log_becomes_a_file_with_its_rows_and_the_session(tmp_path: Path) -> N
     (session,) = table(journal, "sessions")
     assert (session["start_ts"], session["end_ts"]) == (moment(NOON), moment(NOON + 99))
     assert (session["tap_gaps"], session["socket_drops"]) == (5, 0)
+    assert (session["first_rec_no"], session["last_rec_no"]) == (1, 43)
     assert pq.read_schema(journal / obs).equals(schema.OBS)
     assert converted.bytes == (journal / obs).stat().st_size
 
@@ -92,7 +94,7 @@ def test_a_log_without_a_beginning(tmp_path: Path) -> None:
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     for torn in (b"", b"\x10", bytes(100)):
         log.write_bytes(torn)
-        assert convert(str(log), HERE, str(journal)) is None
+        assert convert(str(log), HERE, str(journal)) == (0, 0, 0, "torn", 0)
     for bad in (b"this is no log at all, whoever wrote it", b"\1" + bytes(100)):
         log.write_bytes(bad)
         with pytest.raises(JournalError, match="beginning cannot be read"):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import logging
+import re
 import signal
-import threading
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,15 +17,15 @@ import pytest
 
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
+from bccnd.journal.sessions import Session
 from bccnd.recorder.clock_steps import ClockTrust
-from bccnd.recorder.converter_process import ConverterProcess
 from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance
 from bccnd.recorder.rows import observations, pack
-from bccnd.recorder.sessions import Head, Session
+from bccnd.recorder.sessions import Head
 from bccnd.recorder.spool import MAX_BAD, Spool
 from tests.recorder.material import JOURNAL, NOON, end, names, packet, table, tapped, wait_for_child, write_log
-from tests.support import PATIENCE
+from tests.support import ROOT
 
 
 @pytest.fixture
@@ -54,47 +58,41 @@ def done(spool: Path, journal: Path | str, keep: KeepSettings | None = None) -> 
     return worker
 
 
+def with_bug(path: Path) -> None:
+    (row,) = observations(tapped(1, NOON))
+    log = LogWriter(str(path))
+    log.append(HEAD, Head("relay01", "bug", 1, "1", [Session(NOON, NOON)]).pack())
+    log.append(ROWS, pack([row._replace(ts=2**62)]))  # no day has this time
+    log.close()
+
+
 @pytest.mark.parametrize("way", [str, pytest.param(lambda path: f"file://{path}", marks=pytest.mark.slow)])
-def test_what_was_left_is_put_into_the_journal(spool: Path, tmp_path: Path, way: Callable[[Path], str]) -> None:
-    journal = tmp_path / "journal"
-    log_in(spool, 1)
-    log_in(spool, 2, first=11)
-    (spool / "other.file").touch()
-    worker = done(spool, way(journal))
-    assert (worker.recovered, worker.rows, worker.files, worker.bad, worker.trouble) == (2, 20, 2, 0, "")
-    assert [row["rec_no"] for row in table(journal)] == list(range(1, 21))
-    assert names(spool) == ["lock", "lock.files", "other.file"]
-
-
-def test_a_bad_log_is_set_aside_and_those_behind_it_are_not_held_up(
-    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_what_was_left_is_put_into_the_journal_and_bad_logs_hold_up_nothing(
+    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, way: Callable[[Path], str]
 ) -> None:
-    bad, torn = log_in(spool, 1), log_in(spool, 2, first=11)
-    data = bytearray(bad.read_bytes())
-    data[-5] ^= 1
-    bad.write_bytes(data)
+    _, torn, damaged, gone = (log_in(spool, number, first=10 * number - 9) for number in (1, 2, 3, 4))
+    foreign, empty, bug = (spool / f"{JOURNAL}-{number:08d}.log" for number in (5, 6, 7))
     torn.write_bytes(torn.read_bytes()[:-3])
-    log_in(spool, 3, first=21)
-    (spool / f"{JOURNAL}-00000004.log").write_bytes(b"nothing that we have ever written")
-    (spool / f"{JOURNAL}-00000005.log").touch()
-    with caplog.at_level(logging.INFO, logger="bccnd"):
-        worker = done(spool, tmp_path / "journal")
-    assert (worker.bad, worker.torn, worker.rows) == (2, 2, 30)
-    assert names(spool) == [f"{JOURNAL}-00000001.log.bad", f"{JOURNAL}-00000004.log.bad", "lock", "lock.files"]
-    assert (spool / f"{JOURNAL}-00000001.log.bad").read_bytes() == data
-    assert caplog.text.count("was set aside") == 2
-
-
-def test_a_log_that_an_operator_removes_stops_nothing(
-    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    gone = log_in(spool, 1)
-    log_in(spool, 2, first=11)
-    with working(spool, tmp_path / "journal") as worker, caplog.at_level(logging.INFO, logger="bccnd"):
+    data = bytearray(damaged.read_bytes())
+    data[-5] ^= 1
+    damaged.write_bytes(data)
+    foreign.write_bytes(b"nothing that we have ever written")
+    empty.touch()
+    with_bug(bug)
+    log_in(spool, 8, first=31)
+    (spool / "other.file").touch()
+    with working(spool, way(tmp_path / "journal")) as worker, caplog.at_level(logging.INFO, logger="bccnd"):
         gone.unlink()
         worker.start()
-    assert (worker.rows, worker.logs, worker.recovered, worker.trouble) == (10, 0, 1, "")
-    assert f"{gone} was removed" in caplog.text
+    assert (worker.rows, worker.files, worker.torn, worker.bad, worker.recovered) == (40, 4, 2, 3, 7)
+    assert (worker.logs, worker.trouble) == (0, "")
+    assert [row["rec_no"] for row in table(tmp_path / "journal")] == list(range(1, 41))
+    kept = [f"{path.name}.bad" for path in (damaged, foreign, bug)]
+    assert names(spool) == [*kept, "lock", "lock.files", "other.file"]
+    assert (spool / kept[0]).read_bytes() == data
+    assert not [name for name in names(tmp_path / "journal") if "/." in name]
+    for words, count in (("was set aside", 3), (f"{gone} was removed", 1), ("a bug met with the log", 1)):
+        assert caplog.text.count(words) == count
 
 
 def test_a_journal_that_is_away_is_waited_for(
@@ -104,6 +102,8 @@ def test_a_journal_that_is_away_is_waited_for(
     journal = tmp_path / "journal"
     journal.write_text("a file, where a folder should be")
     log_in(spool, 1)
+    assert done(spool, journal).logs == 1  # at the end of a recorder: it waits for the next start
+    caplog.clear()
     with working(spool, journal) as worker, caplog.at_level(logging.INFO, logger="bccnd"):
         worker.start()
         wait_for_child(lambda: worker.trouble, "trouble")
@@ -118,71 +118,44 @@ def test_a_journal_that_is_away_is_waited_for(
 
 
 @pytest.mark.slow
-def test_what_cannot_be_written_at_the_end_waits_for_the_next_start(spool: Path, tmp_path: Path) -> None:
-    journal = tmp_path / "journal"
-    journal.write_text("a file, where a folder should be")
-    log_in(spool, 1)
-    assert done(spool, journal).logs == 1
-    journal.unlink()
-    assert done(spool, journal).logs == 0
-    assert len(table(journal)) == 10
-
-
-def test_a_bug_with_one_log_is_no_end_of_the_others(
-    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (row,) = observations(tapped(1, NOON))
-    log = LogWriter(str(spool / f"{JOURNAL}-00000001.log"))
-    log.append(HEAD, Head("relay01", JOURNAL, 1, "1", [Session(NOON, NOON)]).pack())
-    log.append(ROWS, pack([row._replace(ts=2**62)]))  # no day has this time
-    log.close()
-    log_in(spool, 2)
-    worker = done(spool, tmp_path / "journal")
-    assert (worker.bad, worker.rows) == (1, 10)
-    assert "a bug met with the log" in caplog.text
-    assert not [name for name in names(tmp_path / "journal") if "/." in name]
-
-
-@pytest.mark.slow
-def test_a_converting_process_that_dies_is_replaced(
+def test_a_log_over_which_processes_die_is_set_aside(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bccnd.recorder.maintenance.RETRY", 0.05)
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    log_in(spool, 1)
     with working(spool, tmp_path / "journal") as worker:
         worker.start()
-        process = worker._child._process
-        assert process is not None
-        process.kill()
-        process.wait()
-        worker.add(str(log_in(spool, 1)), 1)
-        wait_for_child(lambda: not worker.logs, "another one")
-        assert worker.rows == 10
-        # Over one log again and again: it is set aside.
-        worker._child.end()
-        monkeypatch.setattr("sys.executable", "/bin/false")
-        worker.add(str(log_in(spool, 2)), 1)
         wait_for_child(lambda: not worker.logs, "the log to be set aside")
-        assert worker.bad == 1
+        monkeypatch.undo()
+        worker.add(str(log_in(spool, 2)), 1)
+    assert (worker.bad, worker.rows, worker.trouble) == (1, 10, "")
+
+
+def _ignores(status: str) -> bool:
+    (mask,) = re.findall(r"SigIgn:\t(\w+)", status)
+    return all(int(mask, 16) >> number - 1 & 1 for number in (signal.SIGINT, signal.SIGTERM))
 
 
 @pytest.mark.slow
-def test_the_converting_process_ignores_signals_and_two_never_work_at_once(spool: Path, tmp_path: Path) -> None:
-    first, second = ConverterProcess(str(spool)), ConverterProcess(str(spool))
-    asked = {"journal": str(tmp_path / "journal"), "log": str(log_in(spool, 1))}
-    assert first.ask(asked)["rows"] == 10
-    assert first._process is not None
-    first._process.send_signal(signal.SIGTERM)
-    first._process.send_signal(signal.SIGINT)
-    answers: list[int] = []
-    asks = threading.Thread(target=lambda: answers.append(second.ask(asked)["rows"]))
-    asks.start()
-    assert first.ask(asked)["rows"] == 10
-    asks.join(0.5)
-    assert answers == []
-    first.end()
-    asks.join(PATIENCE)
-    assert answers == [10]
-    second.end()
+def test_a_converting_process_ignores_signals_and_waits_for_an_earlier_one(spool: Path, tmp_path: Path) -> None:
+    with (spool / "lock.files").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        program = "from bccnd.recorder.converter_process import main; main()"
+        command = [sys.executable, "-c", program, str(spool)]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        status = Path(f"/proc/{process.pid}/status")
+        wait_for_child(lambda: _ignores(status.read_text()), "signals to be ignored")
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        log = spool / f"{JOURNAL}-00000001.log"
+        request = {"journal": str(tmp_path / "journal"), "log": str(log)}
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(request).encode())
+        process.stdin.close()
+        process.stdin = None
+        log_in(spool, 1)
+    assert json.loads(process.communicate()[0])["rows"] == 10
 
 
 @pytest.mark.slow

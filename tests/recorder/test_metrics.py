@@ -7,8 +7,8 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,18 +33,13 @@ def loop() -> Iterator[Loop]:
     started.close()
 
 
-@pytest.fixture
-def start(tmp_path: Path, loop: Loop) -> Iterator[Callable[[], Recorder]]:
-    """Makes a recorder of what is in the spool; none of it is worked on before its worker is started."""
-    with ExitStack() as made:
-
-        def begin() -> Recorder:
-            recorder = recorder_in(tmp_path, loop)
-            made.callback(recorder.spool.close)
-            made.callback(recorder.maintenance.end)
-            return recorder
-
-        yield begin
+@contextmanager
+def recorder(folder: Path, loop: Loop) -> Iterator[Recorder]:
+    """A recorder of what is in the spool; none of it is worked on before its worker is started."""
+    made = recorder_in(folder, loop)
+    yield made
+    made.maintenance.end()
+    made.spool.close()
 
 
 def leave_log(tmp_path: Path, number: int, age: float) -> int:
@@ -56,47 +51,35 @@ def leave_log(tmp_path: Path, number: int, age: float) -> int:
     return path.stat().st_size
 
 
-def value(recorder: Recorder, name: str, **labels: str) -> float:
+def value(made: Recorder, name: str, **labels: str) -> float:
     registry = CollectorRegistry()
-    registry.register(Figures(recorder))
+    registry.register(Figures(made))
     value = registry.get_sample_value(f"bccnd_recorder_{name}", labels)
     assert value is not None
     return value
 
 
-def test_a_recorder_without_waiting_logs_is_not_behind(start: Callable[[], Recorder]) -> None:
-    recorder = start()
-    assert value(recorder, "behind_seconds") == value(recorder, "logs_waiting") == value(recorder, "spool_bytes") == 0
-    assert value(recorder, "spool_limit_bytes") == 5 << 20
-    assert value(recorder, "build_info", version=VERSION) == 1
+def test_how_far_behind_it_is_goes_by_the_oldest_log_until_that_is_in_the_journal(tmp_path: Path, loop: Loop) -> None:
+    sizes = leave_log(tmp_path, 1, 2 * AGE) + leave_log(tmp_path, 2, AGE) + leave_log(tmp_path, 3, AGE / 2)
+    with recorder(tmp_path, loop) as made:
+        assert 2 * AGE <= value(made, "behind_seconds") < 2 * AGE + 60
+        assert (value(made, "logs_waiting"), value(made, "spool_bytes")) == (3, sizes)
+        (tmp_path / "spool" / f"{JOURNAL}-00000001.log").unlink()  # by an operator
+        assert value(made, "behind_seconds") == 0
+        made.maintenance.start()
+        wait_for_child(lambda: value(made, "logs_waiting") == 0, "the logs to be in the journal")
+        assert value(made, "behind_seconds") == value(made, "spool_bytes") == 0
+        assert value(made, "logs_recovered_total") == 2
+        assert value(made, "spool_limit_bytes") == 5 << 20
+        assert value(made, "build_info", version=VERSION) == 1
 
 
-def test_how_far_behind_it_is_goes_by_the_oldest_log_until_that_is_in_the_journal(
-    tmp_path: Path, start: Callable[[], Recorder]
-) -> None:
-    sizes = leave_log(tmp_path, 1, AGE) + leave_log(tmp_path, 2, AGE / 2)
-    recorder = start()
-    assert AGE <= value(recorder, "behind_seconds") < AGE + 60
-    assert (value(recorder, "logs_waiting"), value(recorder, "spool_bytes")) == (2, sizes)
-    recorder.maintenance.start()
-    wait_for_child(lambda: value(recorder, "logs_waiting") == 0, "the logs to be in the journal")
-    assert value(recorder, "behind_seconds") == 0
-    assert value(recorder, "logs_recovered_total") == 2
-
-
-def test_a_log_that_has_gone_meanwhile_is_not_waited_for(tmp_path: Path, start: Callable[[], Recorder]) -> None:
-    leave_log(tmp_path, 1, AGE)
-    recorder = start()
-    (tmp_path / "spool" / f"{JOURNAL}-00000001.log").unlink()
-    assert value(recorder, "behind_seconds") == 0
-
-
-def test_the_metrics_page_describes_the_process_too(start: Callable[[], Recorder], loop: Loop) -> None:
+def test_the_metrics_page_describes_the_process_too(tmp_path: Path, loop: Loop) -> None:
     port = free_port()
-    recorder = start()
-    server = serve(recorder, loop, ("127.0.0.1", port))
-    with pytest.raises(JournalError, match=r"recorder\.metrics\.listen"):
-        serve(recorder, loop, ("127.0.0.1", port))
+    with recorder(tmp_path, loop) as made:
+        server = serve(made, loop, ("127.0.0.1", port))
+        with pytest.raises(JournalError, match=r"recorder\.metrics\.listen"):
+            serve(made, loop, ("127.0.0.1", port))
     stranger = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Host": "elsewhere.example.org"})
     with turning(loop):
         with pytest.raises(urllib.error.HTTPError, match="421"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from bccnd.config.recorder_schema import KeepSettings
 from bccnd.journal import file_names
 from bccnd.journal.listing import list_files
-from bccnd.recorder.convert import write_sessions
+from bccnd.journal.sessions import Session
+from bccnd.recorder.convert import update_sessions
 from bccnd.recorder.retention import retain
-from bccnd.recorder.sessions import Head, Session
+from bccnd.recorder.sessions import Head
 from tests.recorder.material import JOURNAL, NOON, convert_log, names, packet, table, write_log
 
 HERE = pafs.LocalFileSystem()
@@ -53,45 +54,69 @@ def numbers(journal: Path) -> list[int]:
     return [file.name.first for file in list_files(HERE, str(journal), hosts=["relay01"])]
 
 
-def test_without_limits_or_a_journal_nothing_goes(journal: Path, tmp_path: Path) -> None:
-    assert keep(journal, KeepSettings(), NOON / 1e6 + 1e9) == (0, 0)
-    assert numbers(journal) == [1, 11, 21]
-    assert keep(tmp_path / "nowhere", KeepSettings(age=1, size=1), 0) == (0, 0)
-
-
-def test_what_is_too_old_goes_and_its_time_from_the_sessions(journal: Path) -> None:
-    before = names(journal)
-    count, size = keep(journal, KeepSettings(age=50), NOW, JOURNAL)
-    assert count == 2
-    assert size > 0
-    assert numbers(journal) == [21]
-    assert len(before) - len(names(journal)) == 2
+def session_left(journal: Path) -> tuple[float, ...]:
+    """Start and end in seconds after noon, first and last number."""
     (session,) = table(journal, "sessions")
-    # The last record that went was at 100 s and 9 ms.
-    assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
-    assert session["end_ts"].timestamp() == pytest.approx(NOON / 1e6 + 250)
+    times = (round(session[name].timestamp() - NOON / 1e6, 6) for name in ("start_ts", "end_ts"))
+    return (*times, session["first_rec_no"], session["last_rec_no"])
+
+
+#: of the end of a file: its last record comes 9 ms after its first
+PAST = 0.009001
+
+
+@pytest.mark.parametrize(
+    ("limits", "left", "session"),
+    [
+        (lambda _: (0, 0), [1, 11, 21], (0, 250, 1, 30)),
+        (lambda _: (50, 0), [21], (100 + PAST, 250, 21, 30)),
+        (lambda _: (150, 0), [11, 21], (PAST, 250, 11, 30)),
+        (lambda total: (0, total), [1, 11, 21], (0, 250, 1, 30)),
+        (lambda total: (0, total - 1), [11, 21], (PAST, 250, 11, 30)),
+        (lambda total: (150, total - 1), [11, 21], (PAST, 250, 11, 30)),
+        (lambda _: (0, 1), [], (200 + PAST, 250, 31, 30)),
+    ],
+    ids=["no limit", "age 50", "age 150", "size", "size - 1", "both", "size 1"],
+)
+def test_the_oldest_files_go_and_their_time_from_the_session(
+    journal: Path, limits: Callable[[int], tuple[int, int]], left: list[int], session: tuple[float, ...]
+) -> None:
+    sizes = [file.size for file in list_files(HERE, str(journal), hosts=["relay01"])]
+    count, size = keep(journal, *limits(sum(sizes)), NOW, JOURNAL)
+    assert (count, size) == (3 - len(left), sum(sizes[: 3 - len(left)]))
+    assert numbers(journal) == left
+    assert session_left(journal) == session
+    # A later log of this journal does not claim it again.
+    head = Head("relay01", JOURNAL, 31, "1", [Session(NOON, NOON + 400 * SECOND, first=1, last=35)])
+    update_sessions(HERE, str(journal), head)
+    assert session_left(journal) == (session[0], 400, session[2], 35)
+
+
+def test_with_the_last_file_of_an_earlier_journal_goes_its_session(journal: Path, tmp_path: Path) -> None:
+    assert keep(tmp_path / "nowhere", 1, 1, 0) == (0, 0)
+    keep(journal, 0, 1, NOW, "another")
+    assert (numbers(journal), table(journal, "sessions")) == ([], [])
+    assert len(names(journal)) == 3  # files of others
 
 
 def test_a_clock_that_is_ahead_makes_nothing_old(journal: Path) -> None:
-    assert keep(journal, KeepSettings(age=1000), NOW + 1e9) == (0, 0)
+    assert keep(journal, 1000, 0, NOW + 1e9) == (0, 0)
     assert numbers(journal) == [1, 11, 21]
     # Nor does a newest record from a time when the clock was ahead.
     log = journal.parent / "ahead.log"
     write_log(log, [packet([1], NOON + 10**9 * SECOND)], first=31)
     convert_log(log, journal)
-    assert keep(journal, KeepSettings(age=1000), NOW) == (0, 0)
-    assert keep(journal, KeepSettings(age=100), NOW)[0] == 2
+    assert keep(journal, 1000, 0, NOW) == (0, 0)
+    assert keep(journal, 100, 0, NOW)[0] == 2
 
 
 def test_of_a_file_that_is_damaged_nothing_is_claimed_on_its_day(journal: Path) -> None:
     first = sorted((journal / "obs/host=relay01/day=2026-11-21").glob("2*.parquet"))[0]
     first.write_bytes(b"PAR1 no more PAR1")
     size = sum(file.size for file in list_files(HERE, str(journal), hosts=["relay01"]))
-    assert keep(journal, KeepSettings(size=size - 1), NOW, JOURNAL)[0] == 1
+    assert keep(journal, 0, size - 1, NOW, JOURNAL)[0] == 1
     assert numbers(journal) == [11, 21]
-    midnight = (NOON / 1e6 // 86_400 + 1) * 86_400
-    (session,) = table(journal, "sessions")
-    assert session["start_ts"].timestamp() == session["end_ts"].timestamp() == midnight
+    assert session_left(journal) == (12 * 3600, 12 * 3600, 11, 30)
 
 
 def test_what_cannot_be_read_now_stays_with_its_session(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,55 +127,29 @@ def test_what_cannot_be_read_now_stays_with_its_session(journal: Path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(pq, "read_metadata", fail)
         with pytest.raises(OSError, match="Input/output error"):
-            keep(journal, KeepSettings(age=50), NOW, JOURNAL)
+            keep(journal, 50, 0, NOW, JOURNAL)
     assert (names(journal), table(journal, "sessions")) == before
-
-
-def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path, tmp_path: Path) -> None:
-    keep(journal, KeepSettings(age=50), NOW, JOURNAL)
-    write_sessions(HERE, str(journal), Head("relay01", JOURNAL, 31, "1", [Session(NOON, NOON + 400 * SECOND)]))
-    (session,) = table(journal, "sessions")
-    assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
-    assert session["end_ts"].timestamp() == pytest.approx(NOON / 1e6 + 400)
-
-
-def test_what_is_too_much_goes_oldest_first(journal: Path) -> None:
-    sizes = [file.size for file in list_files(HERE, str(journal), hosts=["relay01"])]
-    assert keep(journal, KeepSettings(size=sum(sizes)), NOON / 1e6) == (0, 0)
-    assert keep(journal, KeepSettings(size=sum(sizes) - 1), NOON / 1e6) == (1, sizes[0])
-    assert numbers(journal) == [11, 21]
-
-
-@pytest.mark.parametrize("current", ["", JOURNAL])
-def test_with_the_last_file_goes_the_session_but_not_of_the_journal_that_is_written(
-    journal: Path, current: str
-) -> None:
-    keep(journal, KeepSettings(size=1), NOW, current)
-    assert numbers(journal) == []
-    starts = [session["start_ts"].timestamp() for session in table(journal, "sessions")]
-    assert starts == ([pytest.approx(NOON / 1e6 + 200.009001)] if current else [])
-    assert len(names(journal)) == 3 + bool(current)  # files of others
 
 
 def test_a_journal_without_records_goes_when_it_is_as_old_as_records_may_be(journal: Path) -> None:
     head = Head("relay01", "20200101T000000Z-00000000", 1, "1", [Session(1, 2)])
-    write_sessions(HERE, str(journal), head)
+    update_sessions(HERE, str(journal), head)
     place = journal / file_names.sessions_path("relay01", head.journal)
     os.utime(place, (NOON / 1e6, NOON / 1e6))
-    keep(journal, KeepSettings(age=10_000), NOW)
+    keep(journal, 10_000, 0, NOW)
     assert place.exists()
-    keep(journal, KeepSettings(age=50), NOW, JOURNAL)
+    keep(journal, 50, 0, NOW, JOURNAL)
     assert not place.exists()
 
 
 def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
     day = journal / "obs/host=relay01/day=2026-11-21"
-    keep(journal, KeepSettings(size=1), NOW)
+    keep(journal, 0, 1, NOW)
     assert day.exists()  # foreign files are there
     for path in day.iterdir():
         path.unlink()
     log = journal.parent / "again.log"
     write_log(log, [packet([1], NOON)])
     convert_log(log, journal)
-    keep(journal, KeepSettings(size=1), NOW)
+    keep(journal, 0, 1, NOW)
     assert not day.exists()

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.errors import JournalError
-from bccnd.recorder.sessions import Head, Session, pack_alive, read_alive, read_head
+from bccnd.journal.sessions import Session
+from bccnd.recorder.sessions import Head, pack_alive, read_alive, read_head, without_removed
 
 TIMES = st.integers(0, 2**60)
 EXTREME = [
@@ -15,12 +16,38 @@ EXTREME = [
     b'{"form": 1, "host": "", "journal": "", "first": 1e999, "version": "", "stretches": [], "causes": []}',
 ]
 CAUSES = st.sampled_from(["", "start", "suspend"])
-STRETCHES = st.lists(st.builds(Session, TIMES, TIMES, st.integers(0, 2**40), st.integers(0, 2**40), CAUSES), max_size=3)
+COUNTS = st.integers(0, 2**40)
+NUMBERS = st.none() | COUNTS
+STRETCHES = st.lists(st.builds(Session, TIMES, TIMES, COUNTS, COUNTS, NUMBERS, NUMBERS, CAUSES), max_size=3)
 
 
 @given(st.builds(Head, st.text(max_size=9), st.text(max_size=9), st.integers(1, 2**60), st.text(max_size=9), STRETCHES))
 def test_a_beginning_can_be_read_again(head: Head) -> None:
     assert read_head(head.pack()) == head
+
+
+def test_a_log_of_a_version_without_numbers_of_sessions() -> None:
+    data = b'{"form": 1, "host": "h", "journal": "j", "first": 3, "version": "1.1", "stretches": [[1, 2, 3, 4]], %s}'
+    assert read_head(data % b'"causes": ["start"]').sessions == [Session(1, 2, 3, 4, cause="start")]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ([], [(1, 10, 0), (11, 20, 100), (21, 30, 50)]),
+        ([(1, 10, 0), (11, 15, 100)], [(1, 10, 0), (11, 20, 100), (21, 30, 50)]),
+        ([(6, 10, 8), (11, 15, 100)], [(6, 10, 8), (11, 20, 100), (21, 30, 50)]),
+        ([(14, 15, 104)], [(14, 20, 104), (21, 30, 50)]),
+        # all of it is gone, and the next record is in the session that began as the clock was set back
+        ([(21, 20, 109)], [(21, 20, 109), (21, 30, 50)]),
+    ],
+)
+def test_what_retention_has_removed_stays_removed(written: list[tuple[int, ...]], expected: list[object]) -> None:
+    def sessions(*found: tuple[int, ...]) -> list[Session]:
+        return [Session(start, start + 9, first=first, last=last) for first, last, start in found]
+
+    left = without_removed(sessions((1, 10, 0), (11, 20, 100), (21, 30, 50)), sessions(*written))
+    assert [(session.first, session.last, session.start) for session in left] == expected
 
 
 @given(

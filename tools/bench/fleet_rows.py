@@ -58,6 +58,7 @@ class Plan:
     """How chunks follow each other. ``second`` is the chunk with which second journals begin."""
 
     mixed: bool
+    is_sorted: bool
     chunks: int
 
     @property
@@ -76,10 +77,11 @@ class Plan:
         ]
 
 
-def make(journal: str, rows: int, *, mixed: bool = False) -> Made:
-    """Write a journal of about so many rows; a ``mixed`` one has restarts, second journals, and ends of days."""
+def make(journal: str, rows: int, *, mixed: bool = False, is_sorted: bool = True) -> Made:
+    """Write a journal of about so many rows; a ``mixed`` one has restarts, second journals, and ends of days. One that
+    is not ``is_sorted`` is as another writer may leave it: in the order of time, without shares."""
     made = Made()
-    plan = Plan(mixed, max(1, round(rows / ROWS_OF_A_CHUNK)))
+    plan = Plan(mixed, is_sorted, max(1, round(rows / ROWS_OF_A_CHUNK)))
     for chunk in range(plan.chunks):
         _chunk(journal, plan, chunk, made)
     _sessions(journal, plan)
@@ -111,7 +113,7 @@ def _chunk(journal: str, plan: Plan, chunk: int, made: Made) -> None:
         epoch = 1 + run - np.where(restarts, begun, 0)
         columns = np.array([source, number, key, epoch, at[one]])[:, seen[one]]
         before = made.of_journal.get(name, 0)
-        made.of_journal[name] = before + _write(journal, name, before, one, columns)
+        made.of_journal[name] = before + _write(journal, plan, name, before, one, columns)
 
 
 def _count(truth: Truth, source: Any, number: Any, gone: Any, seen: Any, first: Any) -> None:
@@ -136,7 +138,7 @@ def _count(truth: Truth, source: Any, number: Any, gone: Any, seen: Any, first: 
             _add(truth, key, (count + lost, count, got, count - got, lost))
 
 
-def _write(journal: str, name: str, first: int, host: int, columns: Any) -> int:
+def _write(journal: str, plan: Plan, name: str, first: int, host: int, columns: Any) -> int:
     """A host's rows of a chunk, from the messages that it received, sorted by source; returns how many rows it has."""
     source, _, _, epoch, _ = columns
     fresh = np.concatenate([[False], (epoch[1:] > epoch[:-1]) & (source[1:] == source[:-1])])
@@ -152,6 +154,7 @@ def _write(journal: str, name: str, first: int, host: int, columns: Any) -> int:
     verdict = np.select([source % HOSTS == host, copy, fresh], [3, 1, 2])
     write_rows(
         *(journal, NAMES[host], name, first, SRCS, source, key, at),
+        is_sorted=plan.is_sorted,
         peer_ip=_named([f"10.0.0.{one + 1}" for one in range(HOSTS)], source % HOSTS),
         verdict=_named(["accepted", "duplicate", "restart", "looped"], verdict),
         epoch=pa.array(np.where(source % HOSTS == host, 0, epoch)),
@@ -162,7 +165,17 @@ def _write(journal: str, name: str, first: int, host: int, columns: Any) -> int:
 
 
 def write_rows(
-    journal: str, host: str, name: str, first: int, srcs: list[str], source: Any, key: Any, at: Any, **columns: Any
+    journal: str,
+    host: str,
+    name: str,
+    first: int,
+    srcs: list[str],
+    source: Any,
+    key: Any,
+    at: Any,
+    *,
+    is_sorted: bool = True,
+    **columns: Any,
 ) -> None:
     """Write rows of a host, a file for each day; without other columns all are accepted.
 
@@ -190,13 +203,17 @@ def write_rows(
         "seq_key": pa.array(key),
         "payload": pa.nulls(count, pa.binary()),
     }
-    table = pa.table(made | columns, schema=schema.OBS)
+    columns_of_others = pa.schema([field for field in schema.OBS if field.name != schema.SHARE])
+    table = pa.table(made | columns, schema=columns_of_others)
     filesystem, root = files.open_root(journal)
     days = pc.strftime(table["ts"], format="%Y-%m-%d")
     for day in pc.unique(days).to_pylist():
         chosen = table.filter(pc.equal(days, day))
         place = file_names.ObsFile(host, day, name, chosen["rec_no"][0].as_py())
-        files.write(filesystem, root, place.path, chosen)
+        if is_sorted:
+            files.write_records(filesystem, root, place.path, schema.conform(chosen))
+        else:
+            files.write(filesystem, root, place.path, chosen)
 
 
 def _named(values: list[str], which: Any) -> pa.Array:

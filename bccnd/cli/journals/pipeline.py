@@ -1,37 +1,22 @@
-"""`bccn pipeline`: the tables of a journal, made on Spark, at once or as files come.
-
-Invariant: a fault is one line with its remedy, and leaves the tables as they were. Nothing of Spark's own output
-reaches the terminal; when something fails that cannot be explained, it is in a file that is named.
-"""
+"""`bccn pipeline`: the tables of a journal, made at once or as files come."""
 
 from __future__ import annotations
 
 import datetime
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, require
+from bccnd.cli.journals.pipeline_runners import chosen_runner, require_pipeline, runner_options
 from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
-from bccnd.cli.shared.options import Duration, compose, json_option
-from bccnd.cli.shared.output import fail, print_notice, to_json
-from bccnd.cli.shared.private_files import private_files
-from bccnd.cli.shared.progress import show_steps
+from bccnd.cli.shared.options import Duration, json_option
+from bccnd.cli.shared.output import fail, to_json
 from bccnd.core.formats.quoting import quote
-from bccnd.core.formats.units import parse_heap
-from bccnd.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from bccnd.pipeline.driver.build import Outcome
 
-#: reasons for exit code 2: errors of the command line
-_USAGE: Final = ("bad_master", "bad_memory")
 #: seconds that old tables are kept, or days stay open: ten years
 _LONGEST: Final = 3653 * 86_400
 #: files that a summary names
@@ -48,28 +33,12 @@ _NAMED: Final = 10
     },
 )
 def pipeline() -> None:
-    """Make tables of delivery, loss, silences and refused datagrams from journals, on Spark.
+    """Make tables of delivery, loss, silences and refused datagrams from journals.
 
     \b
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
       bccn report /var/lib/bccnd/tables --out ./page
     """
-
-
-def _settings(_context: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for value in values:
-        name, equals, setting = value.partition("=")
-        if not equals or not name.startswith("spark."):
-            raise click.BadParameter(f"{value!r} is not of the form spark.NAME=VALUE")
-        found[name] = setting
-    return found
-
-
-def _memory(_context: click.Context, _param: click.Parameter, value: str) -> str:
-    if parse_heap(value) is None:
-        raise click.BadParameter(f"{quote(value)} is not a size of memory: write 512m or 2g")
-    return value
 
 
 def _days(_context: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
@@ -92,11 +61,11 @@ _keep_option: Final = click.option(
     metavar="TIME",
     help="Time for which replaced versions of the tables stay readable.",
 )
-#: what every command that runs on Spark has
-spark_options: Final = compose(
-    click.option("--master", metavar="URL", help="Where Spark runs: local[N], spark://HOST:7077, ...; else $MASTER."),
-    click.option("--memory", metavar="SIZE", default="2g", callback=_memory, help="Maximal heap of the Spark driver."),
-    click.option("--conf", metavar="K=V", multiple=True, callback=_settings, help="Setting of Spark; repeatable."),
+_metrics_option: Final = click.option(
+    "--metrics-file",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Write metrics of each run to FILE, for the textfile collector of node_exporter.",
 )
 _tables_option: Final = click.option(
     "--out",
@@ -113,30 +82,37 @@ _tables_option: Final = click.option(
 @_tables_option
 @click.option("--days", metavar="DAY,...", callback=_days, help="Compute only these days, also final ones.")
 @_keep_option
-@spark_options
+@_metrics_option
+@runner_options
 @json_option("Print the summary as one line of JSON.")
-def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool, **spark_settings: Any) -> None:
+def build(
+    journal: str, tables: str, days: list[str], keep: float, metrics_file: str | None, as_json: bool, **settings: Any
+) -> None:
     """Make all tables of a JOURNAL from scratch.
 
     \b
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables --days 2026-03-01,2026-03-02
       bccn pipeline build s3://fleet/journal --out s3://fleet/tables --master spark://head:7077
+      bccn pipeline build ./journal --out ./tables --embedded
 
-    JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables are Delta tables. Days that retention has
-    removed from the journal are removed from the tables, too. With --days, other days stay as they are unless the given
-    ones affect them, and a day that has lost records to retention stays as it is. A run that fails changes nothing.
+    Spark does the work, on this machine unless --master names a cluster; with --embedded, this process does it, and
+    needs neither Spark nor Java. JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables are Delta
+    tables. Days that retention has removed from the journal are removed from the tables, too. With --days, other days
+    stay as they are unless the given ones affect them, and a day that has lost records to retention stays as it is. A
+    run that fails changes nothing.
     """
-    require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
-    with session(journal, **spark_settings) as (spark, progress):
+    require_pipeline(embedded=settings["embedded"])
+    with chosen_runner(**settings) as (runner, progress):
         from bccnd.pipeline.driver.build import build as make
-        from bccnd.pipeline.driver.incremental import once
+        from bccnd.pipeline.driver.build import once
 
         if days:
-            outcome = once(spark, journal, tables, progress=progress, keep=keep, days=days)
+            outcome = once(runner, journal, tables, progress=progress, keep=keep, days=days)
         else:
-            outcome = make(spark, journal, tables, progress=progress, keep=keep)
-        _summary(outcome, tables, as_json)
+            outcome = make(runner, journal, tables, progress=progress, keep=keep)
+    _summary(outcome, tables, as_json)
+    _write_metrics(outcome, metrics_file)
 
 
 @click.command()
@@ -152,7 +128,8 @@ def build(journal: str, tables: str, days: list[str], keep: float, as_json: bool
     help="Age, in whole days, after which a day is final; 0: never.",
 )
 @_keep_option
-@spark_options
+@_metrics_option
+@runner_options
 @json_option("Print a summary of each pass as one line of JSON.")
 def stream(
     journal: str,
@@ -161,8 +138,9 @@ def stream(
     every: float,
     final_after: float,
     keep: float,
+    metrics_file: str | None,
     as_json: bool,
-    **spark_settings: Any,
+    **settings: Any,
 ) -> None:
     """Keep the tables of a JOURNAL up to date: process only the files that are new since the last run.
 
@@ -174,44 +152,40 @@ def stream(
     day of the tables, by default. The summary names such days or files. build --days computes such days again. stream
     may be killed at any moment and started again.
     """
-    require(["pyspark", "pyarrow", "deltalake"], PIPELINE_EXTRA)
-    with session(journal if once else None, **spark_settings) as (spark, progress):
-        from bccnd.pipeline.driver.incremental import once as make
+    require_pipeline(embedded=settings["embedded"])
+    with chosen_runner(**settings) as (runner, progress):
+        from bccnd.pipeline.driver.build import once as make
 
         while True:
-            outcome = make(spark, journal, tables, progress=progress, keep=keep, final_after=final_after)
+            outcome = make(runner, journal, tables, progress=progress, keep=keep, final_after=final_after)
             if outcome.days or outcome.left or once:
                 _summary(outcome, tables, as_json)
+            _write_metrics(outcome, metrics_file)
             if once:
                 break
             time.sleep(every)
 
 
-@contextmanager
-def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
-    """Yield a session of Spark, and a function that shows its steps. An error ends the command. With the ``journal``
-    that is read once, Java is started for its size."""
-    from bccnd.pipeline.driver.build import STEPS
-    from bccnd.pipeline.driver.spark_session import run_on_spark
-    from bccnd.pipeline.inputs.journal_files import Journal
+def _write_metrics(outcome: Outcome, path: str | None) -> None:
+    if path is not None:
+        from bccnd.pipeline.driver.run_metrics import write_metrics
 
-    try:
-        size = None if journal is None else sum(one.size for one in Journal(journal, may_be_empty=True).files)
-        with private_files(), show_steps(STEPS) as show_step:
-            show_step("starting Spark")
-            with run_on_spark(size=size, **settings) as spark:
-                yield spark, show_step
-    except PipelineError as error:
-        print_notice(str(error))
-        sys.exit(2 if error.reason in _USAGE else 1)
-    except KeyboardInterrupt:
-        fail("interrupted; the tables are unchanged")
+        try:
+            write_metrics(path, outcome)
+        except OSError as error:
+            fail(f"the tables are complete, but {path} cannot be written: {error.strerror}")
 
 
 def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
     if as_json:
-        damaged = [{"path": file.path, "why": file.why} for file in outcome.damaged]
-        found = {"tables": tables, "days": outcome.days, "left": outcome.left, "late": outcome.late, "damaged": damaged}
+        found = {
+            "tables": tables,
+            "days": outcome.days,
+            "left": outcome.left,
+            "late": outcome.late,
+            "damaged": [{"path": file.path, "why": file.why} for file in outcome.damaged],
+            "missing": [row._asdict() for row in outcome.missing],
+        }
         click.echo(to_json(found | {"rows": outcome.rows, "seconds": round(outcome.seconds, 1)}))
         return
     from bccnd.journal import file_names
@@ -227,9 +201,14 @@ def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
             f"to include such files ({len(outcome.late)}): bccn pipeline build JOURNAL --out {tables} --days {days}"
         )
     for file in outcome.damaged[:_NAMED]:
-        click.echo(f"left out: {file.why}")
+        click.echo(file.why)
     if len(outcome.damaged) > _NAMED:
         click.echo(f"and {len(outcome.damaged) - _NAMED} more files of the journal are left out")
+    for row in outcome.missing[:_NAMED]:
+        records = f"records {row.first_rec} to {row.last_rec} of {row.journal_id}"
+        click.echo(f"not known yet: {row.host}'s {records} are in no file of the journal; copy it again")
+    if len(outcome.missing) > _NAMED:
+        click.echo(f"and {len(outcome.missing) - _NAMED} more gaps in the journal")
     if not outcome.days:
         click.echo(f"nothing new; {tables} is up to date")
         return

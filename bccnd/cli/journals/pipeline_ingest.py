@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: remedies for optional packages that are missing
 PIPELINE_EXTRA: Final = "pip install '.[pipeline]', in a clone of bccnd"
+REPORT_EXTRA: Final = "pip install '.[report]', in a clone of bccnd"
 RECORDER_EXTRA: Final = "pip install '.[recorder]', in a clone of bccnd"
 
 

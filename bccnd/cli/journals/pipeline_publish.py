@@ -37,7 +37,7 @@ def publish(
     The findings are those of bccn report for the latest days. A finding is published once, and again only if it became
     worse (another severity, or 50 % more) or had ended in between. TABLES/_state/published.json keeps track of this.
     """
-    require(["pyarrow", "deltalake", "jinja2"], PIPELINE_EXTRA)
+    require(["pyarrow", "deltalake", "duckdb", "jinja2"], PIPELINE_EXTRA)
     from bccnd.pipeline.report import publish_findings as news
 
     try:

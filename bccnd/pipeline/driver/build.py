@@ -1,42 +1,46 @@
-"""Builds all tables of all days of a journal; and the step that incremental runs are made of.
+"""Makes the tables of a journal: all of them anew, or the days that files touch which came since the last run.
 
 Invariant: the tables are a function of the journal alone: what a build gives, any sequence of incremental runs over the
-same files gives as well, row by row. Readers see no table of a run before all of them are written.
+same files gives as well, row by row. What the tables were made of is kept with them, so a pass that is repeated,
+because it was killed, gives the same tables. Readers see no table of a run before all of them are written.
+
+Days that are final stay as they are, unless they are asked for, and so do days of which records are gone: the files
+that came for a final day are named, as long as they are there.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
+from urllib.parse import urlsplit
 
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
+from bccnd.errors import PipelineError
 from bccnd.journal import file_names
-from bccnd.pipeline.driver import final_days
-from bccnd.pipeline.driver.compute import Result, compute, inputs_of, set_partitions
-from bccnd.pipeline.driver.final_days import ALIGN, HEARD, Carry
-from bccnd.pipeline.hosts import clocks
-from bccnd.pipeline.hosts.receiving_hosts import JournalSpan
-from bccnd.pipeline.inputs import damaged_files, input_history, journal_files
-from bccnd.pipeline.inputs.damaged_files import DamagedFile
-from bccnd.pipeline.inputs.session_files import open_journal, without_damaged
-from bccnd.pipeline.lake import delta, table_store
-from bccnd.pipeline.tables import schema
-from bccnd.pipeline.tables.liveness import liveness
+from bccnd.pipeline import compute, schema
+from bccnd.pipeline.driver.recorded_inputs import KEPT, RecordedInputs
+from bccnd.pipeline.driver.runner import Runner
+from bccnd.pipeline.inputs import input_history, journal
+from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
+from bccnd.pipeline.inputs.file_checks import CHANGED
+from bccnd.pipeline.inputs.input_history import FINAL_AFTER, Used
+from bccnd.pipeline.inputs.journal import Journal
+from bccnd.pipeline.inputs.journal_listing import NONE, ListedFile
+from bccnd.pipeline.inputs.sessions import Session
+from bccnd.pipeline.inputs.verification import JournalFile
+from bccnd.pipeline.inputs.verification_task import verify_files
+from bccnd.pipeline.lake import table_changes
+from bccnd.pipeline.lake.delta import KEEP
+from bccnd.pipeline.lake.parquet import File
+from bccnd.pipeline.lake.place import Root, usable
+from bccnd.pipeline.lake.table_changes import TableChanges
 
-#: tables that every run makes of all days, from what was kept of them
-WHOLE: Final = ("epochs", "liveness")
 #: the steps that a run goes through
-STEPS: Final = 5
-#: tables that are written side by side
-_WRITERS: Final = 4
+STEPS: Final = 4
+#: how often a journal is listed again whose files go away meanwhile
+_TRIES: Final = 5
 
 Progress = Callable[[str], None]
 
@@ -45,177 +49,171 @@ Progress = Callable[[str], None]
 class Outcome:
     """What a run has done: the days that it computed, the rows that it wrote of each table, and what it took. ``left``
     are the days that it should have computed and left as they were, since records of them are gone; ``late`` are files
-    of final days that the tables do not have; ``damaged`` files of the journal were left out."""
+    of final days that the tables do not have; ``damaged`` files were left out, and ``missing`` are records that no file
+    has. ``newest_us`` is the time of the newest record (microseconds since 1970), 0 if there is none."""
 
-    days: list[str]
-    rows: dict[str, int]
-    seconds: float
+    days: list[str] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
     left: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
     damaged: list[DamagedFile] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    newest_us: int = 0
 
 
 def silent(step: str) -> None:
     """Progress that nothing shows."""
 
 
-def build(
-    spark: SparkSession, journal: str, tables: str, *, progress: Progress = silent, keep: float = delta.KEEP
-) -> Outcome:
+def build(runner: Runner, where: str, tables: str, *, progress: Progress = silent, keep: float = KEEP) -> Outcome:
     """Compute all tables anew. Of days that the journal does not have any more, the tables have nothing afterwards.
-    What the tables were before stays readable for ``keep`` seconds.
-
-    Raises PipelineError.
-    """
-    began = time.monotonic()
+    What the tables were before stays readable for ``keep`` seconds. Raises PipelineError."""
     lost: dict[str, str] = {}
 
-    def run() -> Outcome:
-        progress("listing the journal")
-        source, sessions = open_journal(journal, lost=lost)
-        with table_store.opened(spark, tables, keep=keep) as kept:
-            rows, damaged = recompute(spark, kept, source, sessions, progress)
-        return Outcome(source.days, rows, time.monotonic() - began, damaged=damaged)
-
-    def go_on(file: file_names.ObsFile) -> None:
+    def go_on(path: str) -> None:
         """Leave out the days of a host at which retention is at work: it takes them file by file."""
-        lost[file.host] = max(file.day, lost.get(file.host, ""))
+        name = file_names.read_path(path)
+        if name is not None:
+            lost[name.host] = max(name.day, lost.get(name.host, ""))
 
-    return journal_files.repeated(run, go_on)
+    return _measured(lambda: _Pass(runner, where, tables, progress).build(keep, lost), go_on)
 
 
-def recompute(
-    spark: SparkSession,
-    kept: table_store.Store,
-    source: journal_files.Journal,
-    sessions: Sequence[input_history.Session],
-    progress: Progress = silent,
+def once(
+    runner: Runner,
+    where: str,
+    tables: str,
     *,
-    days: Collection[str] | None = None,
-    past: input_history.InputHistory | None = None,
-    first_open: str = "",
-) -> tuple[dict[str, int], list[DamagedFile]]:
-    """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each, and all
-    files of the journal that cannot be used. ``past`` finds which other days can be computed again, should rows of them
-    go to other epochs now; days before ``first_open`` are final."""
-    set_partitions(spark, inputs_of(source, days, journal_files.MARGIN))
-    wanted = None if days is None else set(days)
-    damaged = set() if past is None else {*past.damaged}
-    everything, sessions = sessions, without_damaged(sessions, damaged)
-    with ExitStack() as persisted:
-        background = persisted.enter_context(ThreadPoolExecutor(1))
-        carry = None if days is None else final_days.carry(kept, first_open, background)
-        state = None if days is None else kept.read(ALIGN, schema.ALIGN, _known_days(kept, carry))
-        if state is not None:
-            # Each step that looks at it would read its files again.
-            persisted.callback(state.persist(StorageLevel.DISK_ONLY).unpersist)
-        corrections: Mapping[clocks.Key, int] = clocks.kept_corrections(state)
-        if wanted is None or wanted:
-            progress("reading the journal")
-            result = _settled(spark, kept, source, sessions, state, wanted, corrections, past, carry)
-            persisted.callback(result.close)
-            corrections = result.corrections
-            wanted = set(result.days)
-            damaged |= {*result.damaged}
-            sessions = without_damaged(sessions, result.damaged)
-            progress("writing tables")
-            _write(spark, kept, result, carry)
-    progress("finding silences")
-    kept.put(delta.SESSIONS, input_history.sessions_table(everything))
-    damaged |= {DamagedFile(*file) for file in source.foreign}
-    kept.put(delta.DAMAGED, damaged_files.to_table(damaged))
-    replaced = None if days is None else wanted
-    _write_liveness(kept, clocks.correct_sessions(sessions, corrections), replaced, carry)
-    if carry is None:
-        # What was carried may follow from days that were computed anew.
-        for name, columns in ((final_days.CARRIED, schema.CARRIED), (final_days.CARRIED_HEARD, schema.CARRIED_HEARD)):
-            if kept.days(name):
-                kept.empty(name, columns)
-                kept.replace(name)
-        for name in WHOLE:
-            kept.replace(name)
-    progress("committing the tables")
-    kept.commit(replaced)
-    return {name: kept.rows.get(name, 0) for name in schema.TABLES}, sorted(damaged)
+    progress: Progress = silent,
+    keep: float = KEEP,
+    final_after: float = FINAL_AFTER,
+    days: Collection[str] = (),
+) -> Outcome:
+    """One pass over what is new, and over these ``days``, final or not. Days are final so many seconds before the
+    newest day of the tables, never if ``final_after`` is 0. What the pass replaces stays readable for ``keep`` seconds.
+    Raises PipelineError."""
+    return _measured(lambda: _Pass(runner, where, tables, progress).update(keep, final_after, set(days)))
 
 
-def _known_days(kept: table_store.Store, carry: Carry | None) -> set[str] | None:
-    """The days of which more is known than what is carried; None: all."""
-    return None if carry is None else {day for day in kept.days(ALIGN) if day >= carry.first}
+def _measured(run: Callable[[], Outcome], on_lost: Callable[[str], object] | None = None) -> Outcome:
+    """The outcome of a run, which begins again if a file of the journal went away meanwhile."""
+    began = time.monotonic()
+    for attempt in range(_TRIES):
+        try:
+            outcome = run()
+        except PipelineError as error:
+            if error.reason != CHANGED or attempt == _TRIES - 1:
+                raise
+            if on_lost is not None:
+                on_lost(f"{file_names.OBS}/host={error.detail.partition('/host=')[2].partition(' ')[0]}")
+            continue
+        return replace(outcome, seconds=time.monotonic() - began)
+    raise AssertionError("unreachable")
 
 
-def _settled(
-    spark: SparkSession,
-    kept: table_store.Store,
-    source: journal_files.Journal,
-    sessions: Sequence[input_history.Session],
-    state: DataFrame | None,
-    days: set[str] | None,
-    before: Mapping[clocks.Key, int],
-    past: input_history.InputHistory | None,
-    carry: Carry | None,
-) -> Result:
-    """The result for these days, and for those that have to be computed with them."""
-    if days is None or past is None:
-        return compute(spark, source, sessions)
-    heard = kept.read(HEARD, schema.HEARD, _known_days(kept, carry))
-    spans = []
-    if heard is not None and state is not None:
-        spans = heard.where("what = 'journal'").select("day", "host", "src", "from_us", "to_us").collect()
-    margin = journal_files.MARGIN
-    wanted = set(days)
-    while True:
-        other_days = None if state is None else state.where(~F.col("day").isin(*wanted))
-        journals = [JournalSpan(*row) for day, *row in spans if day not in wanted]
-        result = compute(
-            spark, source, sessions, days=wanted, state=other_days, journals=journals, margin=margin, carry=carry
+class _Pass:
+    """One pass over a journal."""
+
+    def __init__(self, runner: Runner, where: str, tables: str, progress: Progress) -> None:
+        self._runner = runner
+        self._tables = tables
+        self._progress = progress
+        for place in (where, tables):
+            if runner.remote and "@" in urlsplit(place).netloc:
+                raise PipelineError(
+                    "keys_in_uri",
+                    "a URI with keys would be sent to every task of Spark",
+                    "put the keys into the environment (AWS_ACCESS_KEY_ID, ...), here and on the workers",
+                )
+        with usable(where):
+            self._root = Root(where)
+        progress("looking for new files")
+
+    def build(self, keep: float, lost: Mapping[str, str]) -> Outcome:
+        found = journal.read_journal(self._root, self._verify, lost=lost)
+        if not found.files and not found.damaged:
+            detail = f"the journal at {self._root.where} has no records yet"
+            raise PipelineError("empty_journal", detail, "check that the recorder runs")
+        with table_changes.opened(self._tables, {**schema.ALL, **KEPT}) as changes:
+            changes.replace_all()
+            outcome = self._compute(changes, RecordedInputs(), found, found.sessions)
+            changes.commit(keep)
+        return outcome
+
+    def update(self, keep: float, final_after: float, asked: set[str]) -> Outcome:
+        with table_changes.opened(self._tables, {**schema.ALL, **KEPT}) as changes:
+            recorded = RecordedInputs.of(changes.lake)
+            first_open = input_history.first_open_day(recorded.days, final_after, time.time())
+            final = recorded.final_days(first_open)
+            listed_as_final = NONE if asked else final
+            recorded.load(day for day in recorded.days if not listed_as_final.has(day))
+            found = journal.read_journal(self._root, self._verify, recorded, listed_as_final)
+            known = input_history.remember(recorded.sessions, found.sessions)
+            late = recorded.still_late(self._root, found, final)
+            if not asked and recorded.has_all(found, known, late, first_open):
+                return _outcome(found, recorded.late, recorded.newest_us)
+            outcome = self._compute(changes, recorded, found, known, first_open, late, asked)
+            changes.commit(keep)
+        return outcome
+
+    def _verify(self, files: Sequence[ListedFile]) -> list[JournalFile | str | None]:
+        if files:
+            self._progress(f"verifying {len(files)} file{'s' * (len(files) > 1)}")
+        return verify_files(self._root, files, self._runner.run)
+
+    def _compute(
+        self,
+        changes: TableChanges,
+        recorded: RecordedInputs,
+        found: Journal,
+        known: Sequence[Session],
+        first_open: str = "",
+        late: Collection[str] = (),
+        asked: Collection[str] = (),
+    ) -> Outcome:
+        """Compute what is due. ``known`` are the sessions of the journal and those that retention took from it."""
+        listening = journal.listening(known, found.missing, found.damaged, found.files)
+        before = recorded.listening()
+        self._progress("comparing clocks")
+        place = (self._runner, changes.lake.root, changes.run, self._root.where)
+        new = [file for file in found.files if recorded.files.get(file.listed) != file]
+        days = {file.day for file in (*new, *recorded.withdrawn(found))}
+        days |= input_history.changed(before, listening, lambda _session, _time: 0)
+        survey = compute.survey(*place, found.files, listening, days, recorded.clocks())
+        spans = {file: survey.span(file) for file in found.files}
+        used = {file: Used(file.listed, *span) for file, span in spans.items() if span is not None}
+        due = input_history.find_due(
+            used.values(),
+            found.listed,
+            recorded.day,
+            recorded.days,
+            changed_days=input_history.changed(before, listening, partial(_shift, survey)),
+            asked=asked,
+            first_open=first_open,
         )
-        widest = journal_files.MARGIN + clocks.widest(wanted, result.corrections)
-        more = (clocks.days_touched(days, wanted, result.corrections, before) | set(result.renumbered)) - wanted
-        # What retention has taken from the journal cannot be computed anew, and stays as it is.
-        more = past.complete(more - past.left)
-        if not more and widest <= margin:
-            return result
-        result.close()
-        wanted |= more
-        margin = max(margin, widest)
+        due.late |= {*late}
+        self._progress(f"computing {len(due.days)} day{'s' * (len(due.days) != 1)}")
+        computed = compute.compute(*place, found.files, listening, due.days, survey, recorded.state, fixed=due.fixed)
+        for table in schema.ALL:
+            written = [File(*file[1:]) for file in computed.written.get(table, ())]
+            changes.add(table, written, computed.replaced.get(table, ()))
+        changes.put(schema.CLOCKS, survey.clocks)
+        by_path = {file.path: file for file in found.files}
+        found.damaged += [journal.unknown_clock(self._root, by_path[path], why) for path, why in computed.set_aside]
+        recorded.record(changes, found, known, due, computed.days)
+        self._progress("committing the tables")
+        rows = {table: sum(file.rows for file in computed.written.get(table, ())) for table in schema.TABLES}
+        newest_us = max((use.to_us for use in used.values()), default=recorded.newest_us)
+        return replace(
+            _outcome(found, due.late, newest_us), days=sorted(computed.days), rows=rows, left=sorted(due.left)
+        )
 
 
-def _write(spark: SparkSession, kept: table_store.Store, result: Result, carry: Carry | None) -> None:
-    """Write all that follows from these days, side by side: each alone would leave processors idle."""
-    frames = {
-        **result.tables,
-        ALIGN: result.state,
-        HEARD: result.heard.select(*schema.HEARD.names, "day"),
-        input_history.FILES: input_history.frame(spark, result.files),
-    }
-    steps: dict[str, Callable[[], None]] = {name: partial(kept.write, name, frame) for name, frame in frames.items()}
-    if carry is not None:
-        steps["epochs"] = partial(final_days.put_epochs, kept, frames["epochs"], carry.open)
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(lambda step: step(), steps.values()))
+def _shift(survey: compute.Survey, session: Session, time_us: int) -> int:
+    """By how much the clock of a session was ahead."""
+    return survey.corrections.of(session[:3], file_names.day_of(time_us)).shift
 
 
-def _write_liveness(
-    kept: table_store.Store,
-    sessions: Sequence[input_history.Session],
-    days: Collection[str] | None,
-    carry: Carry | None,
-) -> None:
-    """The silences of all days: one may end on any later day."""
-    heard = kept.written(HEARD, schema.HEARD)
-    earlier = None if days is None else kept.read(HEARD, schema.HEARD, _known_days(kept, carry))
-    if earlier is not None:
-        other_days = earlier.where(~F.col("day").isin(*days)) if days else earlier
-        heard = other_days if heard is None else heard.unionByName(other_days)
-    if heard is None:
-        kept.empty("liveness", schema.TABLES["liveness"])
-        return
-    if carry is not None:
-        again = final_days.unsettled(carry.heard, heard)
-        heard = heard.unionByName(again.select(*heard.columns, "verdict"), allowMissingColumns=True)
-    silences = schema.conform("liveness", liveness(heard, (session[:4] for session in sessions)))
-    if carry is None:
-        kept.write("liveness", silences)
-    else:
-        final_days.put_liveness(kept, silences, heard, carry.open)
+def _outcome(found: Journal, late: Collection[str], newest_us: int) -> Outcome:
+    return Outcome(late=sorted(late), damaged=sorted(found.damaged), missing=found.missing, newest_us=newest_us)

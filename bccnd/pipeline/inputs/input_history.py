@@ -1,81 +1,83 @@
-"""What the incremental run remembers of records and sessions that retention has taken from a journal.
+"""What the tables were made of, and which days must be computed because the journal has something else by now.
 
 Invariant: retention never changes a table. A recorder removes its oldest files, and takes the time of what it removed
 out of its sessions. The sessions that were known before are kept (`remember`), and a day is not computed again once
-records that its tables were made of are gone (`InputHistory`): its tables stay as they are. A file is known by its path
-below the journal, since a recorder writes each one once.
+records that its tables were made of are gone: its tables stay as they are.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
 
-from bccnd.errors import PipelineError
-from bccnd.journal import schema as journal_schema
-from bccnd.pipeline.inputs.damaged_files import DamagedFile
-from bccnd.pipeline.inputs.journal_files import MARGIN, Input, Journal
-from bccnd.pipeline.lake.delta import STATE
-from bccnd.pipeline.lake.table_store import Store
-from bccnd.pipeline.records.task_records import DAY, beside, day_of
+from bccnd.journal.file_names import DAY, day_of, read_path
+from bccnd.pipeline.inputs.journal_listing import ListedFile
+from bccnd.pipeline.inputs.sessions import Session, in_time
+from bccnd.pipeline.inputs.verification import JournalFile
 
-#: the state with what the tables of a day were made of: `Records`
-FILES: Final = f"{STATE}/files"
-
-
-class Records(NamedTuple):
-    """The records of a file that the tables of ``day`` were made of: how many they are, and the times of the first and
-    the last one in microseconds. A row of `FILES`."""
-
-    path: str
-    rows: int
-    low: int
-    high: int
-    day: str
-
-
-_TEXTS: Final = ("path", "day")
-_RECORDS: Final = pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in Records._fields])
-#: the columns of `FILES`, without ``day``
-COLUMNS: Final = pa.schema(list(_RECORDS)[:-1])
-
-
-class Session(NamedTuple):
-    """A row of sessions; times in microseconds since 1970."""
-
-    host: str
-    journal_id: str
-    start: int
-    end: int
-    socket_drops: int = 0
-    tap_gaps: int = 0
-    version: str = ""
-    cause: str | None = None
-
-
-#: the types of its fields, under the names of the columns of sessions
-_SESSION: Final = pa.schema(
-    [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in journal_schema.SESSIONS]
+#: microseconds: rows so near to midnight belong to the days on both sides of it: clocks differ, and copies come late
+MARGIN: Final = 600_000_000
+#: seconds behind the newest day after which a day is final
+FINAL_AFTER: Final = 7 * 86_400.0
+#: a file that the tables of a day were made of (`JournalFile`), and its times by the corrected clock
+COLUMNS: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("low_us", pa.int64()),
+        ("high_us", pa.int64()),
+        ("segments", pa.list_(pa.string())),
+        ("size", pa.int64()),
+        ("mtime_ns", pa.int64()),
+        ("tag", pa.string()),
+        ("has_share", pa.bool_()),
+        ("has_payload", pa.bool_()),
+        ("from_us", pa.int64()),
+        ("to_us", pa.int64()),
+    ]
 )
 
 
-def touched(spans: Iterable[tuple[int, int]], margin: datetime.timedelta = MARGIN) -> set[str]:
-    """The days of rows from and up to these times, those within the margin of the next day counted there as well."""
-    margin_us = margin // datetime.timedelta(microseconds=1)
-    return {
-        day_of(date) for low, high in spans for date in range((low - margin_us) // DAY, (high + margin_us) // DAY + 1)
-    }
+class Used(NamedTuple):
+    """A file as the tables of a day were made of it, and the times of its first and last row by the corrected clock."""
+
+    listed: ListedFile
+    from_us: int
+    to_us: int
+
+
+def days_between(low_us: int, high_us: int, margin_us: int = 0) -> set[str]:
+    """The days from a time to another, and those within the margin."""
+    return {day_of(date * DAY) for date in range((low_us - margin_us) // DAY, (high_us + margin_us) // DAY + 1)}
+
+
+def day_before(day: str) -> str:
+    return (datetime.date.fromisoformat(day) - datetime.timedelta(days=1)).isoformat()
+
+
+def end_of_day(day: str) -> int:
+    """The midnight with which a day ends, in microseconds since 1970."""
+    return (datetime.date.fromisoformat(day) - datetime.date(1969, 12, 31)).days * DAY
+
+
+def first_open_day(days: Collection[str], final_after: float, now: float) -> str:
+    """The first day that is not final: any, empty, if ``final_after`` is 0. A clock that is ahead makes no day final,
+    so the newest day is one that has begun."""
+    if not days or not final_after:
+        return ""
+    newest = min(max(days), day_of(int(now) * 1_000_000))
+    return (datetime.date.fromisoformat(newest) - datetime.timedelta(math.ceil(final_after / 86_400))).isoformat()
 
 
 def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Session]:
     """The sessions that a journal has now (``after``), and what retention has taken of those known before.
 
-    Retention moves the first start of a journal forward, removes its first stretches or all of them. So what was known
+    Retention moves the first start of a journal forward, removes its first sessions or all of them. So what was known
     in front of the first start that is left is still true; behind it the journal is right.
     """
     now = _by_journal(after)
@@ -83,134 +85,102 @@ def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Sessio
         listed = now.get(journal, [])
         if listed:
             first, *later = listed
-            remembered = [session for session in remembered if session.start < first.start]
-            start = min((session.start for session in remembered if session.end >= first.start), default=first.start)
-            listed = [first._replace(start=start), *later]
-            remembered = [session for session in remembered if session.end < first.start]
+            remembered = [session for session in remembered if session.start_us < first.start_us]
+            if remembered and remembered[-1].end_us >= first.start_us:
+                *remembered, same = remembered
+                first = first._replace(start_us=same.start_us, first_rec_no=same.first_rec_no)
+            listed = [first, *later]
         now[journal] = [*remembered, *listed]
     return [session for journal in sorted(now) for session in now[journal]]
 
 
 def _by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Session]]:
     by_journal: dict[tuple[str, str], list[Session]] = {}
-    for session in sorted(sessions):
-        by_journal.setdefault((session.host, session.journal_id), []).append(session)
+    for session in sorted(sessions, key=in_time):
+        by_journal.setdefault(session.journal, []).append(session)
     return by_journal
 
 
-def changed(before: Iterable[Session], after: Iterable[Session]) -> set[str]:
-    """The days in which receivers were recording in only one of two sets of sessions."""
-    old, new = ({session[:3]: session.end for session in sessions} for sessions in (before, after))
-    spans = []
+def changed(before: Iterable[Session], after: Iterable[Session], shift: Callable[[Session, int], int]) -> set[str]:
+    """The days in which receivers were recording in only one of two sets of sessions; ``shift`` is by how much the
+    clock of a session was ahead at a time."""
+    old, new = ({session[:3]: session for session in sessions} for sessions in (before, after))
+    days: set[str] = set()
     for key in old.keys() | new.keys():
-        start = key[2]
-        low, high = sorted((old.get(key, start), new.get(key, start)))
+        session = new.get(key) or old[key]
+        low, high = sorted(sessions[key].end_us if key in sessions else session.start_us for sessions in (old, new))
         if low != high or key not in old or key not in new:
-            spans.append((low, high))
-    return touched(spans)
+            ends = [time - shift(session, time) for time in (low, high)]
+            days |= days_between(min(ends), max(ends), MARGIN)
+    return days
 
 
-def of_days(files: Iterable[Records], days: Collection[str], margin: datetime.timedelta = MARGIN) -> list[Records]:
-    """What is to be kept as `FILES` when these days were made of these files and a margin around the days; whatever
-    ``day`` is in ``files``."""
-    return [
-        file._replace(day=day) for file in files for day in sorted(touched([(file.low, file.high)], margin) & set(days))
+@dataclass
+class Due:
+    """``days`` have to be computed; ``left`` as well, but records of them are gone. ``fixed`` are days of which records
+    are gone, and final ones; ``late`` are files whose records are of final days that do not have them. ``made_of`` are
+    the files of each day, by path."""
+
+    days: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
+    fixed: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+    made_of: dict[str, dict[str, Used]] = field(default_factory=dict)
+
+
+def find_due(
+    files: Iterable[Used],
+    listed: Collection[str],
+    recorded: Callable[[str], Mapping[str, Used]],
+    recorded_days: Collection[str],
+    *,
+    changed_days: Collection[str] = (),
+    asked: Collection[str] = (),
+    first_open: str = "",
+) -> Due:
+    """Compare the usable files of a journal with those that the tables of each day were made of (``recorded``, of the
+    ``recorded_days``). ``listed`` are the paths of all files there are, usable or not; days before ``first_open`` are
+    final unless they are ``asked`` for."""
+    due = Due()
+    days_with_rows: set[str] = set()
+    for file in files:
+        own = days_between(*file[1:])
+        days_with_rows |= own
+        for day in days_between(*file[1:], MARGIN):
+            due.made_of.setdefault(day, {})[file.listed.path] = file
+        if all(day < first_open and day not in asked and file.listed.path not in recorded(day) for day in own):
+            due.late.add(file.listed.path)
+    for day in sorted(days_with_rows | {*recorded_days} | {*asked}):
+        if day < first_open and day not in asked:
+            due.fixed.add(day)
+            continue
+        before, now = recorded(day), due.made_of.setdefault(day, {})
+        new = any(before.get(path) != file for path, file in now.items())
+        withdrawn = any(path in listed and path not in now for path in before)
+        is_complete = all(path in listed for path in before) and (now or withdrawn)
+        if not is_complete:
+            due.fixed.add(day)
+        if new or withdrawn or day in asked or (now and day in changed_days):
+            (due.days if is_complete else due.left).add(day)
+    return due
+
+
+def to_table(files: Mapping[str, JournalFile], made_of: Mapping[str, Used]) -> pa.Table:
+    """Rows of `COLUMNS`: the files (by path) that a day was made of."""
+    rows = [
+        {**files[path]._asdict(), "from_us": use.from_us, "to_us": use.to_us} for path, use in sorted(made_of.items())
     ]
+    return pa.Table.from_pylist(rows, COLUMNS)
 
 
-class _Comparison(NamedTuple):
-    """``new`` are the records that the tables were not made of, of files of days with tables; of ``incomplete`` days
-    records are gone; files of ``unusable_days`` cannot be read."""
-
-    new: list[Records]
-    incomplete: set[str]
-    unusable_days: set[str]
-
-
-def _compare(
-    source: Journal, inputs: Sequence[Input], made_of: Sequence[Records], computed_days: Collection[str]
-) -> _Comparison:
-    """Compare the files of a journal with those that the tables were made of."""
-    days = {file.path: file.name.day for file in inputs}
-    known = {file.path for file in made_of}
-    # Files of other days need not be looked into: these days are computed anyway, and the files touch no others.
-    unknown = [path for path, day in days.items() if path not in known and day in computed_days]
-    new, unusable_days = [], set()
-    for path, ends in source.ends(unknown).items():
-        if isinstance(ends, PipelineError):
-            # The scan of its day finds out why it cannot be used.
-            unusable_days.add(days[path])
-        else:
-            new.append(Records(path, *ends, days[path]))
-    incomplete = {file.day for file in made_of if file.path not in days}
-    return _Comparison(new, incomplete, unusable_days)
-
-
-class InputHistory:
-    """What the tables were made of, beside the files that a journal has now.
-
-    Days before ``first_open`` are final. ``days`` are the others of files that can be used, ``new_days`` those that new
-    files touch; ``left`` those that were asked for and cannot be computed again; ``damaged`` are the files known to be
-    damaged that are still as they were, ``late`` those of final days that the tables do not have.
-    """
-
-    def __init__(
-        self, kept: Store, source: Journal, known_damaged: Iterable[DamagedFile] = (), first_open: str = ""
-    ) -> None:
-        sizes = {file.path: file.size for file in source.files}
-        self.damaged = [file for file in known_damaged if sizes.get(file.path) == file.size]
-        damaged_paths = {file.path for file in self.damaged}
-        self._first_open = first_open
-        inputs = [file for file in source.files if file.path not in damaged_paths]
-        self.days = {file.name.day for file in inputs if file.name.day >= first_open}
-        self.left: set[str] = set()
-        self._days = set(source.days)
-        # Files of the last final day can touch the next one.
-        first_known = beside(first_open)[0] if first_open else ""
-        table = kept.load(FILES, COLUMNS, {day for day in self._days if day >= first_known})
-        self._made_of = list(map(Records, *(column.to_pylist() for column in table.columns)))
-        computed_days = {neighbour for day in kept.days(FILES) for neighbour in (day, *beside(day))}
-        looked_at = [file for file in inputs if file.name.day >= first_known]
-        found = _compare(source, looked_at, self._made_of, computed_days)
-        self._new, self._incomplete = found.new, found.incomplete
-        self.new_days = touched((file.low, file.high) for file in found.new) | found.unusable_days
-        final = [file for file in inputs if file.name.day < first_open]
-        self.late = sorted(_unknown(final, kept.load(FILES, COLUMNS, {file.name.day for file in final})))
-
-    def complete(self, days: Iterable[str]) -> set[str]:
-        """Those of some days that are not final, and of which no record is gone."""
-        asked = {day for day in days if day >= self._first_open}
-        gone = (asked - self._days) | (asked & self._incomplete)
-        self.left |= gone
-        return asked - gone
-
-    def unused(self) -> list[Records]:
-        """What `FILES` must have of days that are left, so that new files which came for them are new only once."""
-        unused = of_days(self._new, self.left)
-        days = {file.day for file in unused}
-        return [*(file for file in self._made_of if file.day in days), *unused]
-
-
-def _unknown(inputs: Sequence[Input], made_of: pa.Table) -> list[str]:
-    """The paths of files that the tables of their own day were not made of."""
-    known = pc.binary_join_element_wise(made_of["day"], made_of["path"], "/").combine_chunks()
-    paths = pa.array([f"{file.name.day}/{file.path}" for file in inputs], pa.string())
-    is_known = pc.is_in(paths, known).to_pylist()
-    return [file.path for file, known_file in zip(inputs, is_known, strict=True) if not known_file]
-
-
-def frame(spark: SparkSession, files: Sequence[Records]) -> DataFrame:
-    """Rows of `FILES`, ``day`` last."""
-    return spark.createDataFrame(pa.Table.from_pylist([file._asdict() for file in files], _RECORDS))
-
-
-def read_sessions(sessions: pa.Table) -> list[Session]:
-    """The rows of sessions."""
-    columns = sessions.select(_SESSION.names).cast(_SESSION).columns
-    return list(map(Session, *(column.to_pylist() for column in columns)))
-
-
-def sessions_table(sessions: Iterable[Session]) -> pa.Table:
-    """Rows of sessions, as a table."""
-    rows = [dict(zip(_SESSION.names, session, strict=True)) for session in sessions]
-    return pa.Table.from_pylist(rows, _SESSION).cast(journal_schema.SESSIONS)
+def from_table(table: pa.Table) -> list[tuple[JournalFile, Used]]:
+    """The files that a day was made of."""
+    found = []
+    for row in table.to_pylist():
+        name = read_path(row["path"])
+        if name is not None:
+            from_us, to_us = row.pop("from_us"), row.pop("to_us")
+            parts = {"host": name.host, "journal_id": name.journal_id, "day": name.day, "first_rec": name.first}
+            file = JournalFile(**{**row, **parts, "segments": tuple(row["segments"])})
+            found.append((file, Used(file.listed, from_us, to_us)))
+    return found

@@ -14,6 +14,7 @@ import math
 import os
 import re
 import secrets
+import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,21 +30,26 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from bccnd.errors import PipelineError
+from bccnd.pipeline.lake import parquet
 from bccnd.pipeline.lake.parquet import DAY, File, day_of
 from bccnd.pipeline.lake.place import Root, usable
 
 #: the table of builds, and the folder of what runs keep for later ones
 BUILDS: Final = "builds"
 STATE: Final = "_state"
-#: kept there, not divided by days: the sessions of receivers, and the files of the journal that cannot be used
+#: kept there: the files that the tables of each day were made of; and, not divided by days, the sessions of receivers,
+#: files of the journal that cannot be used, records that it lacks, and files that came after their day was final
+FILES: Final = f"{STATE}/files"
 SESSIONS: Final = f"{STATE}/sessions"
 DAMAGED: Final = f"{STATE}/damaged"
+MISSING: Final = f"{STATE}/missing"
+LATE: Final = f"{STATE}/late"
 #: the version of the columns of tables and states, which the description of `BUILDS` ends with
-FORMAT: Final = "4"
+FORMAT: Final = "5"
 #: seconds for which replaced versions stay readable
 KEEP: Final = 86_400.0
 #: what delta-rs cannot have in the path of a folder
-_NO_NAME: Final = re.compile(r"[\x00-\x1f\x7f\[\]^|\\]|%[0-9A-Fa-f]{2}")
+_NO_NAME: Final = re.compile(r"[\x00-\x1f\x7f\[\]^|\\\udc80-\udcff]|%[0-9A-Fa-f]{2}")
 #: tables opened or committed side by side: waiting for a disk or a store, not computing
 _THREADS: Final = 8
 #: versions between two checkpoints of a table's log, and how long a log is kept beside replaced versions
@@ -82,7 +88,8 @@ class Lake:
     def __init__(self, where: str) -> None:
         with _explained(where):
             self.root = Root(where)
-            if self.root.is_path and (bad := _NO_NAME.search(self.root.path)):
+            # delta-rs follows links before it looks at the names, and decodes escapes in them.
+            if self.root.is_local and (bad := _NO_NAME.search(os.path.realpath(self.root.path))):
                 raise OSError(errno.EINVAL, f"delta-rs supports no {bad[0]!r} in a path: choose another name")
             self._options = _storage_options(self.root.where)
             self.root.names()  # pyarrow explains better than delta-rs why a store cannot be used
@@ -137,6 +144,16 @@ class Lake:
             raise PipelineError("renewed", detail, "try again in a moment")
         return _files(delta_table)
 
+    def days(self, table: str) -> set[str]:
+        """The days of which a table has rows."""
+        return {file.day for file in self.files(table)}
+
+    def load(self, table: str, columns: pa.Schema, days: Collection[str] | None = None) -> pa.Table:
+        """The rows of a table in the last build, or of these days, with these columns (see `parquet.load`)."""
+        paths = [file.path for file in self.files(table) if days is None or file.day in days]
+        with _explained(self.root.where):
+            return parquet.load(self.root, table, paths, columns)
+
     def columns(self, table: str) -> pa.Schema:
         """The columns of a table of the last build, with that of the day."""
         with _explained(self.root.where):
@@ -145,16 +162,17 @@ class Lake:
 
     # -- a run
 
-    def begin(self) -> None:
-        """Begin a run: its commit is refused if another one commits to one of its tables first.
+    def begin(self, tables: Collection[str]) -> None:
+        """Begin a run that may change these tables: its commit is refused if another one commits to one of them first.
 
         Tables that no build names are what a run has left that was ended while it committed; this one replaces them.
+        Raises PipelineError: no_links.
         """
         with _explained(self.root.where), ThreadPoolExecutor(_THREADS) as pool:
             if self.root.is_local:
                 os.makedirs(self.root.path, exist_ok=True)
-            folders = [*self.root.folders(), *(f"{STATE}/{name}" for name in self.root.folders(STATE))]
-            names = sorted({*folders} - {BUILDS, STATE})
+                _check_links(self.root.path)
+            names = sorted({*tables, *self.tables})
             self._newest = dict(zip(names, pool.map(self._open, names), strict=True))
 
     def commit(self, changes: Mapping[str, Change], keep: float = KEEP) -> None:
@@ -250,6 +268,18 @@ class Lake:
                     self.root.remove(f"{name}/{path.rpartition(f'/{name}/')[2]}")
                     removed += 1
         return removed
+
+
+def _check_links(folder: str) -> None:
+    """Check that a file system has hard links, by which a commit is refused that another one has overtaken. Raises
+    PipelineError: no_links; OSError."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".link-") as file:
+        try:
+            os.link(file.name, f"{file.name}-2")
+        except OSError as error:
+            detail = f"the file system of {folder} has no hard links, which Delta tables need: {error.strerror}"
+            raise PipelineError("no_links", detail, "put the tables on ext4, xfs, NFS or an object store") from error
+        os.unlink(f"{file.name}-2")
 
 
 def _uri(root: Root, table: str) -> str:

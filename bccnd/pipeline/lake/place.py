@@ -1,10 +1,11 @@
-"""Small files below a folder or URI, each written as a whole, on any file system that pyarrow supports."""
+"""Files below a folder or URI, on any file system that pyarrow supports; small ones are written as a whole."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -16,6 +17,16 @@ from bccnd.journal import files
 #: file systems on which a file appears when it has been written, in the place of the one before
 _OBJECT_STORES: Final = ("s3", "gcs", "abfs")
 _NEXT: Final = ".next"
+
+
+class Entry(NamedTuple):
+    """What a folder has under a name; ``tag`` is the time of a disk's last change in nanoseconds, empty elsewhere."""
+
+    name: str
+    is_folder: bool
+    size: int
+    mtime_ns: int
+    tag: str
 
 
 class Root:
@@ -36,15 +47,23 @@ class Root:
 
     def names(self, path: str = "") -> list[str]:
         """What is in a folder; nothing where there is none."""
-        return sorted(entry.base_name for entry in self._entries(path))
+        return [entry.name for entry in self.entries(path)]
 
     def folders(self, path: str = "") -> list[str]:
         """The folders directly below a folder; nothing where there is none."""
-        return sorted(entry.base_name for entry in self._entries(path) if entry.type == pafs.FileType.Directory)
+        return [entry.name for entry in self.entries(path) if entry.is_folder]
 
-    def _entries(self, path: str = "") -> list[pafs.FileInfo]:
-        selector = pafs.FileSelector(f"{self.path}/{path}".rstrip("/"), allow_not_found=True)
-        return files.entries(self.filesystem, selector)
+    def entries(self, path: str = "") -> list[Entry]:
+        """What is directly in a folder, sorted by name; nothing where there is none. What has a name that is not UTF-8,
+        or goes away meanwhile, is left out."""
+        folder = f"{self.path}/{path}".rstrip("/")
+        if self.is_local:
+            return sorted(_scan(folder or "/"))
+        infos = files.entries(self.filesystem, pafs.FileSelector(folder, allow_not_found=True))
+        return sorted(
+            Entry(info.base_name, info.type == pafs.FileType.Directory, info.size or 0, info.mtime_ns or 0, "")
+            for info in infos
+        )
 
     def files(self, path: str = "") -> list[tuple[str, int, int]]:
         """All files below a folder, sorted, with their sizes and when they were written (nanoseconds since 1970);
@@ -83,6 +102,25 @@ class Root:
         """Remove a file, if it is there."""
         with suppress(FileNotFoundError):
             self.filesystem.delete_file(f"{self.path}/{path}")
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder with all that is in it, if it is there."""
+        with suppress(FileNotFoundError):
+            self.filesystem.delete_dir(f"{self.path}/{path}")
+
+
+def _scan(folder: str) -> Iterator[Entry]:
+    try:
+        found = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with found:
+        for entry in found:
+            with suppress(OSError, UnicodeEncodeError):
+                entry.name.encode()
+                status = entry.stat()
+                tag = str(status.st_ctime_ns)
+                yield Entry(entry.name, entry.is_dir(), status.st_size, status.st_mtime_ns, tag)
 
 
 @contextmanager

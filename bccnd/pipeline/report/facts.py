@@ -38,8 +38,9 @@ class Link(NamedTuple):
         return self.lost_here + self.lost_everywhere
 
     @property
-    def ratio(self) -> float:
-        return self.lost / self.due if self.due else 0.0
+    def ratio(self) -> float | None:
+        """Return the share of what was due that was lost; None if nothing was due."""
+        return self.lost / self.due if self.due else None
 
     @property
     def own(self) -> bool:
@@ -68,8 +69,8 @@ class Course(NamedTuple):
     absent: tuple[int, ...] = ()
 
     @property
-    def ratio(self) -> float:
-        return sum(self.lost) / max(sum(self.due), 1)
+    def ratio(self) -> float | None:
+        return sum(self.lost) / sum(self.due) if sum(self.due) else None
 
 
 def add_courses(courses: Iterable[Course]) -> Course:
@@ -83,6 +84,14 @@ class Start(NamedTuple):
     at: int
     cause: str
     skipped: int = 0
+
+
+class Unordered(NamedTuple):
+    """A program with sources whose numbers have no order; ``at`` is when the last of them was found out."""
+
+    program: str
+    sources: int
+    at: int
 
 
 class Silence(NamedTuple):
@@ -120,6 +129,14 @@ class Channel(NamedTuple):
         return self.lost / self.due if self.due else None
 
 
+class BusTraffic(NamedTuple):
+    """Heartbeats and reports, which daemons and programs send for the bus itself."""
+
+    channels: int = 0
+    messages: int = 0
+    octets: int = 0
+
+
 class Refusals(NamedTuple):
     """Datagrams from one address refused for one reason; ``datagrams`` by the host that refused most of them."""
 
@@ -127,7 +144,7 @@ class Refusals(NamedTuple):
     verdict: str
     datagrams: int
     hosts: int
-    claimed: tuple[str, ...]
+    claimed: list[str]
     names: int
     first: int
     last: int
@@ -155,6 +172,34 @@ class Recording(NamedTuple):
     tap_gaps: int
 
 
+class MissingRecords(NamedTuple):
+    """Records of a host that are in no file of the journal, and the times of those before and behind them."""
+
+    host: str
+    journal: str
+    first: int
+    last: int
+    start: int | None
+    end: int | None
+
+
+class UnusableFile(NamedTuple):
+    """A file of the journal that was set aside, and why."""
+
+    host: str
+    path: str
+    why: str
+
+    @property
+    def has_unknown_clock(self) -> bool:
+        return self.why.startswith("unknown clock")
+
+    @property
+    def reason(self) -> str:
+        """Return why it was set aside, with its path."""
+        return self.why if self.path in self.why else f"{self.path}: {self.why}"
+
+
 @dataclass(frozen=True)
 class Facts:
     """All that findings and the page are made from."""
@@ -170,22 +215,22 @@ class Facts:
     sending: Mapping[str, Course] = field(default_factory=dict)
     before: Mapping[str, Course] = field(default_factory=dict)
     starts: tuple[Start, ...] = ()
+    unordered: tuple[Unordered, ...] = ()
     silences: tuple[Silence, ...] = ()
     delivery: tuple[Delivery, ...] = ()
     channels: tuple[Channel, ...] = ()
     refusals: tuple[Refusals, ...] = ()
     clocks: tuple[Clock, ...] = ()
     recordings: tuple[Recording, ...] = ()
+    missing: tuple[MissingRecords, ...] = ()
+    unusable: tuple[UnusableFile, ...] = ()
     #: what is left out of the lists above: how many
     folded: Mapping[str, int] = field(default_factory=dict)
-    #: tables that do not exist
-    missing: tuple[str, ...] = ()
-    #: of all channels, listed or not
+    #: of all channels, with those of the bus itself, which are not in ``channels``
     messages: int = 0
+    bus: BusTraffic = field(default_factory=BusTraffic)
     #: the sum of all links that are not listed
     rest: Link | None = None
-    #: why files of the journal were left out
-    damaged: tuple[str, ...] = ()
 
     @property
     def period(self) -> int:

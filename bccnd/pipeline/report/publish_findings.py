@@ -14,15 +14,16 @@ import pyarrow as pa
 
 from bccnd.core.formats.strict_json import parse_json
 from bccnd.errors import PipelineError
-from bccnd.pipeline.lake import delta, place
+from bccnd.pipeline.lake import place
 from bccnd.pipeline.report import formatting as fmt
+from bccnd.pipeline.report.delta_tables import NEEDED, STATE, Tables, TimeRange, midnight
+from bccnd.pipeline.report.fact_queries import query_facts
 from bccnd.pipeline.report.facts import Facts
-from bccnd.pipeline.report.findings import SEVERITIES, Finding, findings
-from bccnd.pipeline.report.gather import gather
-from bccnd.pipeline.report.table_reader import NEEDED, Tables, TimeRange, midnight
+from bccnd.pipeline.report.finding_checks import run_checks
+from bccnd.pipeline.report.findings import SEVERITIES, Finding
 
 #: what was published, below the tables
-STATE: Final = f"{delta.STATE}/published.json"
+PUBLISHED: Final = f"{STATE}/published.json"
 #: a finding is published again when its weight has become so many times greater
 WORSE: Final = 1.5
 #: findings in one run
@@ -39,13 +40,13 @@ def look(where: str, severity: int, days: int) -> tuple[Facts, list[Finding]]:
     """The findings of at least this severity on the latest days. Raises PipelineError."""
     tables = Tables(where)
     latest = tables.days(NEEDED)[-days:]
-    facts = gather(tables, TimeRange(midnight(latest[0])) if latest else TimeRange())
-    return facts, [finding for finding in findings(facts) if finding.severity <= severity]
+    facts = query_facts(tables, TimeRange(midnight(latest[0])) if latest else TimeRange())
+    return facts, [finding for finding in run_checks(facts) if finding.severity <= severity]
 
 
 def identify(finding: Finding) -> str:
-    """Identifies a finding in later runs."""
-    return json.dumps([finding.kind, finding.about, finding.at])
+    """Identify a finding in later runs; one that stands for several also if it is about others then."""
+    return json.dumps([finding.kind, finding.shared if finding.members else finding.about, finding.at])
 
 
 def message(finding: Finding, facts: Facts) -> bytes:
@@ -73,7 +74,7 @@ class Published:
         self._root = place.Root(where)
         self._published: dict[str, tuple[int, float]] = {}
         with place.usable(where):
-            text = self._root.text(STATE)
+            text = self._root.text(PUBLISHED)
         try:
             entries = parse_json(text)["published"] if text else {}
             self._published = {
@@ -81,7 +82,7 @@ class Published:
             }
         except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
             raise PipelineError(
-                "bad_state", f"{self._root.at(STATE)} is damaged", "remove it: all findings will be published again"
+                "bad_state", f"{self._root.at(PUBLISHED)} is damaged", "remove it: all findings will be published again"
             ) from error
 
     def news(self, ranked: Iterable[Finding]) -> list[Finding]:
@@ -98,6 +99,6 @@ class Published:
         self._published = {name: state for name, state in self._published.items() if name in current}
         self._published |= {identify(finding): (finding.severity, finding.weight) for finding in published}
         try:
-            self._root.put(STATE, json.dumps({"published": self._published}))
+            self._root.put(PUBLISHED, json.dumps({"published": self._published}))
         except pa.ArrowException as error:
             raise OSError(str(error)) from error

@@ -1,1 +1,1 @@
-"""The Spark data source `bccn`: journals and captures as tables and streams, and rows as messages on the bus."""
+"""The Spark data sink `bccn`: rows as messages on the bus."""

@@ -1,4 +1,4 @@
-"""Reads the options of a source or a sink, ``.option(name, value)``; unknown and invalid ones are refused."""
+"""Reads the options of the sink, ``.option(name, value)``; unknown and invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,6 @@ class Options:
 
     def text(self, name: str, default: str = "") -> str:
         return self._given.get(name.lower(), default)
-
-    def path(self) -> str:
-        if not self.text("path"):
-            raise bad_option("the option path is missing", "write .load(PATH)")
-        return self.text("path")
 
     def one_of(self, name: str, choices: Collection[str], default: str) -> str:
         value = self.text(name, default)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bccnd.cli.main import main
-from tests.pipeline.reporting import write
+from tests.pipeline.reporting import put, write
 from tests.pipeline.runtimes import runtimes as runtimes
 from tests.support import ROOT
 
@@ -47,6 +47,10 @@ def test_a_page_and_what_to_look_at(tmp_path: Path, tables: Path) -> None:
         ("receiver", "urgent", ["h02"])
     ]
     assert "540 of 7,200" in found["findings"][0]["evidence"]
+    damaged = [{"path": f"obs/{number}", "why": "5\N{NO-BREAK SPACE}% torn"} for number in range(2)]
+    put(tables, "_state/damaged", damaged)
+    _, finding = json.loads(bccn(tables, "--out", tmp_path / "page", "--json").stdout)["findings"]
+    assert finding["members"] == ["obs/0: 5 % torn", "obs/1: 5 % torn"]
 
 
 def test_only_a_part_of_the_time(tmp_path: Path, tables: Path) -> None:
@@ -89,5 +93,5 @@ def test_without_what_it_takes_it_says_what_to_install(tmp_path: Path, tables: P
         check=False,
     )
     assert done.returncode == status, done.stderr
-    assert ("pip install '.[pipeline]'" in done.stderr) == bool(status)
+    assert ("pip install '.[report]'" in done.stderr) == bool(status)
     assert "Traceback" not in done.stderr

@@ -1,29 +1,26 @@
-"""Days that are final: what is carried of them gives the tables of a build, and their late files are named."""
+"""Days that are final: what is kept of them gives the tables of a build, and their late files are named."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from bccnd.cli.journals.pipeline import _summary
 from bccnd.cli.main import main
-from bccnd.pipeline.driver import final_days
-from bccnd.pipeline.driver.build import Outcome, build
-from bccnd.pipeline.driver.final_days import CARRIED, first_open_day
-from bccnd.pipeline.driver.incremental import once
-from bccnd.pipeline.inputs.input_history import COLUMNS, FILES
-from bccnd.pipeline.lake.delta import Change, Lake
-from bccnd.pipeline.lake.table_store import opened
-from bccnd.pipeline.records.task_records import date_of
-from bccnd.pipeline.tables import schema
+from bccnd.pipeline.driver.build import Outcome, build, once
+from bccnd.pipeline.driver.embedded import EmbeddedRunner
+from bccnd.pipeline.inputs import journal
+from bccnd.pipeline.inputs.coverage import Missing
+from bccnd.pipeline.inputs.input_history import COLUMNS
+from bccnd.pipeline.lake.delta import FILES, Change, Lake
 from examples.fleet_model import Down, Fleet, Late, Loss, Recording, Restart, Source
 from examples.simulation import write
-from tests.pipeline.threedays import DAY, START, content, files
+from tests.pipeline.threedays import DAY, START, arrive, content, files
+
+HERE = EmbeddedRunner()
 
 
 def fleet() -> Fleet:
@@ -56,86 +53,61 @@ def fleet() -> Fleet:
 def forget(tables: Path, *days: str) -> None:
     """Have the tables of these days be made of no files: all files that there are came later."""
     lake = Lake(str(tables))
-    lake.begin()
+    lake.begin([FILES])
     lake.commit({FILES: Change(COLUMNS, [], days)})
 
 
-def carried(tables: Path) -> dict[str, int]:
-    """The day up to which sources are carried, and how many these are."""
-    files = Lake(str(tables)).files(CARRIED)
-    return {day: sum(file.rows for file in files if file.day == day) for day in {file.day for file in files}}
-
-
-def test_days_that_become_final_leave_the_tables_of_a_build(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    week, tables = tmp_path / "week", tmp_path / "tables"
+def test_days_that_become_final_leave_the_tables_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    week, tables, arriving = (tmp_path / name for name in ("week", "tables", "arriving"))
     write(fleet(), str(week), file_rows=2000)
-    build(spark, str(week), str(tables))
+    build(HERE, str(week), str(tables))
     expected = content(tables)
-    # what is carried is made of days, then of what was carried and further days, with all silences or those that matter
-    for final_after, last, sources, few_days in ((3, "2026-03-01", 6, 60), (1, "2026-03-03", 6, 0)):
-        monkeypatch.setattr(final_days, "_FEW_DAYS", few_days)
+    for final_after in (3, 1):
         forget(tables, "2026-03-07")
-        outcome = once(spark, str(week), str(tables), final_after=final_after * DAY)
-        assert outcome.days[-1] == "2026-03-07"
-        assert carried(tables) == {last: sources}
+        assert once(HERE, str(week), str(tables), final_after=final_after * DAY).days[-1] == "2026-03-07"
         assert content(tables) == expected, final_after
 
+    # A day that comes is computed from what is kept of those before, without a look at their files.
+    (arriving / "obs").mkdir(parents=True)
+    verified: list[int] = []
+    real = journal.read_journal
+
+    def counting(*words: object, **more: object) -> object:
+        found = real(*words, **more)  # type: ignore[arg-type]
+        verified.append(len(found.files))
+        return found
+
+    monkeypatch.setattr(journal, "read_journal", counting)
+    shutil.copytree(week / "sessions", arriving / "sessions")
+    for day in range(1, 8):
+        for path in files(week):
+            if f"day=2026-03-{day:02}" in str(path):
+                arrive(week, arriving, path)
+        once(HERE, str(arriving), str(tmp_path / "daily"), final_after=2 * DAY)
+    assert content(tmp_path / "daily") == expected
+    assert max(verified) <= 4 * 3 * 2
+
     forget(tables, "2026-03-02")
-    outcome = once(spark, str(week), str(tables), final_after=DAY)
     late = [str(path.relative_to(week)) for path in files(week) if "day=2026-03-02" in str(path)]
-    assert (outcome.days, outcome.late) == ([], late)
-    assert "2026-03-02" in once(spark, str(week), str(tables), days=["2026-03-02"]).days
-    assert once(spark, str(week), str(tables), final_after=DAY).late == []
+    for _ in range(2):
+        outcome = once(HERE, str(week), str(tables), final_after=DAY)
+        assert (outcome.days, outcome.late) == ([], late)
+    assert "2026-03-02" in once(HERE, str(week), str(tables), days=["2026-03-02"]).days
+    assert once(HERE, str(week), str(tables), final_after=DAY).late == []
     assert content(tables) == expected
-
-
-def test_what_is_carried_is_read_again_where_no_day_has_become_final(spark: SparkSession, tmp_path: Path) -> None:
-    """The days before the first one that is open have no rows: the journal pauses for a week."""
-    with opened(spark, str(tmp_path)) as kept:
-        for name, columns, days in (
-            (final_days.ALIGN, schema.ALIGN, ("2026-03-01", "2026-03-09")),
-            (CARRIED, schema.CARRIED, ("2026-03-01",)),
-        ):
-            rows = spark.range(1).select(
-                *[
-                    F.lit("s" if field.name == "src" else None).cast(field.dataType).alias(field.name)
-                    for field in columns
-                ]
-            )
-            for day in days:
-                kept.write(name, rows.withColumn("day", F.lit(day)))
-        kept.commit(())
-    with opened(spark, str(tmp_path)) as kept, ThreadPoolExecutor(1) as pool:
-        carry = final_days.carry(kept, "2026-03-08", pool)
-        assert carry is not None
-        assert [row.src for row in carry.epochs.collect()] == ["s"]
-        assert carry.heard.collect() == []
-        assert CARRIED not in kept.rows
-
-
-@pytest.mark.parametrize(
-    ("days", "seconds", "now", "expected"),
-    [
-        (["2026-03-01", "2026-03-09"], 7 * DAY, "2026-03-09", "2026-03-02"),
-        (["2026-03-01", "2026-03-09"], 1.5 * DAY, "2026-03-20", "2026-03-07"),
-        # a clock that is ahead
-        (["2026-03-01", "2027-03-09"], DAY, "2026-03-05", "2026-03-04"),
-        (["2026-03-01", "2026-03-09"], 0.0, "2026-03-09", ""),
-        ([], 7 * DAY, "2026-03-09", ""),
-    ],
-)
-def test_days_are_final_so_long_before_the_newest(days: list[str], seconds: float, now: str, expected: str) -> None:
-    assert first_open_day(days, seconds, date_of(now) * DAY + 3600) == expected
 
 
 def test_the_summary_names_files_that_came_too_late_and_days_that_were_left(capsys: pytest.CaptureFixture[str]) -> None:
     paths = [f"obs/host=h1/day=2026-03-{day}/j-{number:012}.parquet" for day in ("01", "02") for number in range(1, 8)]
-    _summary(Outcome([], {}, 1.0, ["2026-03-01", "2026-03-02"], late=paths), "t", as_json=False)
+    _summary(
+        Outcome([], {}, 1.0, ["2026-03-01", "2026-03-02"], late=paths, missing=[Missing("h1", "j1", 7, 9, 0, 1)]),
+        "t",
+        as_json=False,
+    )
     printed = capsys.readouterr().out
     assert "from the journal: 2 days, 2026-03-01, 2026-03-02\n" in printed
     assert paths[0] in printed
+    assert "h1's records 7 to 9 of j1" in printed
     assert "(14)" in printed
     assert "build JOURNAL --out t --days 2026-03-01,2026-03-02\n" in printed
 

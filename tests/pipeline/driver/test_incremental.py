@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
-from pyspark.sql import SparkSession
 
-from bccnd.config.recorder_schema import KeepSettings
-from bccnd.pipeline.driver.build import WHOLE
-from bccnd.pipeline.driver.incremental import once
+from bccnd.pipeline.driver.build import once
+from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from bccnd.recorder.retention import retain
 from tests.pipeline.commands import bccn, kill_after
 from tests.pipeline.journals import T, put, row
 from tests.pipeline.threedays import DAY, HOSTS, START, arrive, content, files
 
+HERE = EmbeddedRunner()
+#: tables of which a row can be on another day than the records that it follows from
+WHOLE = ("epochs", "liveness")
 
-def test_files_in_any_order_give_the_tables_of_a_build(
-    spark: SparkSession, small: Path, built: Path, tmp_path: Path
-) -> None:
+
+def test_files_in_any_order_give_the_tables_of_a_build(small: Path, built: Path, tmp_path: Path) -> None:
     journal, tables = tmp_path / "journal", tmp_path / "tables"
     (journal / "obs").mkdir(parents=True)
     # The host that is late has the earliest day of all; it comes after the others have gone on to the third.
@@ -43,20 +43,20 @@ def test_files_in_any_order_give_the_tables_of_a_build(
                     arrive(small, journal, path)
         if chunk is late:
             shutil.copytree(small / "sessions", journal / "sessions", dirs_exist_ok=True)
-        assert once(spark, str(journal), str(tables)).days
+        assert once(HERE, str(journal), str(tables)).days
     assert content(tables) == content(built)
     # and there is nothing left to do
-    assert once(spark, str(journal), str(tables)).days == []
+    assert once(HERE, str(journal), str(tables)).days == []
 
 
 def test_what_retention_takes_stays_in_the_tables(
-    spark: SparkSession, small: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = (str(shutil.copytree(small, tmp_path / "journal")), str(tmp_path / "tables"))
     journal = Path(words[0])
     last = files(journal)[-1]
     last.unlink()
-    assert once(spark, *words).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    assert once(HERE, *words).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
     # Days are days of UTC, wherever this host is.
     monkeypatch.setenv("TZ", "America/Los_Angeles")
     time.tzset()
@@ -65,15 +65,15 @@ def test_what_retention_takes_stays_in_the_tables(
             if "day=2026-03-01" in str(path):
                 os.utime(path, (0, 0))
         for host in HOSTS:
-            assert retain(pafs.LocalFileSystem(), str(journal), host, KeepSettings(age=DAY), time.time())[0]
-        assert once(spark, *words).days == []
+            assert retain(pafs.LocalFileSystem(), str(journal), host, DAY, 0, time.time())[0]
+        assert once(HERE, *words).days == []
         before = content(words[1])
         # A file for a day of which records are gone, and one for a day that is whole, which begins near to midnight.
         put(journal, "h4", "late", 1, [row(1, at=START + 0.6 * DAY - T / 1e9)])
         arrive(small, journal, small / last.relative_to(journal))
-        outcome = once(spark, *words)
+        outcome = once(HERE, *words)
         assert (outcome.days, outcome.left) == (["2026-03-03"], ["2026-03-01", "2026-03-02"])
-        again = once(spark, *words)
+        again = once(HERE, *words)
         assert (again.days, again.left) == ([], [])
     finally:
         monkeypatch.undo()
@@ -98,38 +98,35 @@ def once_only(step: str, change: Callable[[], object]) -> Callable[[str], None]:
     return progress
 
 
-def test_what_retention_takes_during_a_run_stays_in_the_tables(
-    spark: SparkSession, small: Path, built: Path, tmp_path: Path
-) -> None:
+def test_what_retention_takes_during_a_run_stays_in_the_tables(small: Path, built: Path, tmp_path: Path) -> None:
     journal = Path(shutil.copytree(small, tmp_path / "journal"))
-    tables = str(shutil.copytree(built, tmp_path / "tables"))
+    tables = str(tmp_path / "tables")
+    once(HERE, str(journal), tables)
     put(journal, "h4", "late", 1, [row(1, at=START + 0.6 * DAY - T / 1e9)])
-    outcome = once(spark, str(journal), tables, progress=once_only("reading the journal", files(journal)[0].unlink))
+    outcome = once(HERE, str(journal), tables, progress=once_only("comparing clocks", files(journal)[0].unlink))
     assert (outcome.days, outcome.left) == ([], ["2026-03-01"])
     assert content(tables) == content(built)
 
 
-def test_a_foreign_file_is_named_until_it_is_taken_away(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+def test_a_foreign_file_is_named_until_it_is_taken_away(small: Path, tmp_path: Path) -> None:
     journal, tables = tmp_path / "journal", tmp_path / "tables"
     bad = journal / files(small)[0].relative_to(small)
     bad.parent.mkdir(parents=True)
     bad.write_bytes(b"PAR1 nonsense PAR1")
-    for days in (["2026-03-01"], []):
-        outcome = once(spark, str(journal), str(tables))
-        assert outcome.days == days
+    for _ in range(2):
+        outcome = once(HERE, str(journal), str(tables))
+        assert outcome.days == []
         (damaged,) = outcome.damaged
-        assert f"{bad} does not belong to a journal" in damaged.why
+        assert f"{bad} is left out" in damaged.why
     bad.unlink()
-    outcome = once(spark, str(journal), str(tables))
+    outcome = once(HERE, str(journal), str(tables))
     assert (outcome.days, outcome.damaged) == ([], [])
 
 
-def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
-    spark: SparkSession, small: Path, built: Path, tmp_path: Path
-) -> None:
+def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(small: Path, built: Path, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
-    words = ("pipeline", "stream", small, "--out", tables, "--once", "--master", "local[2]")
-    for step in ("writing tables", "committing the tables"):
+    words = ("pipeline", "stream", small, "--out", tables, "--once", "--embedded")
+    for step in ("computing", "committing the tables"):
         assert bccn(*words, step=step, then=kill_after(random.uniform(0, 0.4)))[0] == -signal.SIGKILL
     status, _, errors = bccn(*words)
     assert status == 0, errors

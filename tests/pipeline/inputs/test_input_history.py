@@ -1,39 +1,23 @@
-"""What retention takes is remembered: sessions as they were, and the days of which records are gone."""
+"""Which days are due: those that files touch or leave; what retention takes is remembered, and changes nothing."""
 
 from __future__ import annotations
 
 import datetime
-from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 
-from bccnd.journal.file_names import ObsFile
 from bccnd.pipeline.inputs.input_history import (
-    InputHistory,
-    Records,
-    Session,
+    Used,
     changed,
-    read_sessions,
+    days_between,
+    find_due,
+    first_open_day,
     remember,
-    sessions_table,
-    touched,
 )
-from bccnd.pipeline.inputs.journal_files import Input
+from bccnd.pipeline.inputs.journal_listing import ListedFile
+from bccnd.pipeline.inputs.sessions import Session, from_table, to_table
 
-
-class Kept:
-    """The files that the tables of days were made of, in place of these tables."""
-
-    def __init__(self, *records: Records) -> None:
-        self._records = records
-
-    def days(self, _table: str) -> set[str]:
-        return {record.day for record in self._records}
-
-    def load(self, _table: str, columns: pa.Schema, days: set[str]) -> pa.Table:
-        rows = [record._asdict() for record in self._records if record.day in days]
-        return pa.Table.from_pylist(rows, columns.append(pa.field("day", pa.string())))
+MARGIN = 600_000_000
 
 
 def moment(text: str) -> int:
@@ -51,18 +35,24 @@ def moment(text: str) -> int:
     ],
 )
 def test_rows_touch_their_day_and_those_near_to_midnight_its_neighbour(low: str, high: str, days: list[str]) -> None:
-    assert touched([(moment(low), moment(high))]) == {f"2026-03-{day}" for day in days}
+    assert days_between(moment(low), moment(high), MARGIN) == {f"2026-03-{day}" for day in days}
 
 
 def test_sessions_touch_the_days_in_which_they_differ() -> None:
     early = Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"))
     late = Session("h", "j", moment("04T12:00:00"), moment("04T13:00:00"))
     before = [early, late]
-    assert changed(before, before) == set()
-    # a stretch that goes on touches only what is new of it
-    assert changed(before, [early._replace(end=moment("03T12:00:00")), late]) == {"2026-03-02", "2026-03-03"}
-    assert changed(before, [early]) == {"2026-03-04"}
-    assert changed([], before) == {"2026-03-01", "2026-03-02", "2026-03-04"}
+
+    def days(old: list[Session], new: list[Session], ahead: int = 0) -> set[str]:
+        return {day[-2:] for day in changed(old, new, lambda _session, _time: ahead)}
+
+    assert days(before, before) == set()
+    # one that goes on touches only what is new of it
+    assert days(before, [early._replace(end_us=moment("03T12:00:00")), late]) == {"02", "03"}
+    assert days(before, [early]) == {"04"}
+    assert days([], before) == {"01", "02", "04"}
+    # by the corrected clock
+    assert days(before, [early], 86_400_000_000) == {"03"}
 
 
 @pytest.mark.parametrize(
@@ -92,41 +82,65 @@ def test_sessions_that_retention_has_taken_are_remembered(
     remembered = remember(before, [*of("b", [(1, 2)]), *of("a", after)])
     assert remembered == [*of("a", expected), *of("b", [(1, 2)])]
     assert remember(remembered, [*of("a", after), *of("b", [(1, 2)])]) == remembered
+    assert from_table(to_table(remembered)) == remembered
 
 
-def test_a_day_is_incomplete_once_one_of_its_files_is_gone() -> None:
-    kept, near_midnight, gone = (ObsFile("h", f"2026-03-{day}", "j", 1) for day in ("01", "02", "03"))
-    made_of = [Records(file.path, 10, 0, 1, file.day) for file in (kept, near_midnight, gone)]
-    made_of.append(Records(near_midnight.path, 10, 0, 1, "2026-03-01"))
-    days = [file.day for file in (kept, near_midnight, gone)]
-
-    def left(*files: ObsFile) -> set[str]:
-        journal = SimpleNamespace(
-            files=[Input(file, file.path, 9) for file in files], days=days, ends=lambda paths: dict.fromkeys(paths)
-        )
-        past = InputHistory(Kept(*made_of), journal)  # type: ignore[arg-type]
-        assert past.complete(days) == {*days} - past.left
-        return past.left
-
-    assert left(kept, near_midnight, gone) == set()
-    assert left(kept, near_midnight) == {"2026-03-03"}
-    assert left(kept, gone) == {"2026-03-01", "2026-03-02"}
+@pytest.mark.parametrize(
+    ("days", "seconds", "now", "expected"),
+    [
+        (["2026-03-01", "2026-03-09"], 7 * 86_400, "09", "2026-03-02"),
+        (["2026-03-01", "2026-03-09"], 1.5 * 86_400, "20", "2026-03-07"),
+        # a clock that is ahead
+        (["2026-03-01", "2027-03-09"], 86_400, "05", "2026-03-04"),
+        (["2026-03-01", "2026-03-09"], 0.0, "09", ""),
+        ([], 7 * 86_400, "09", ""),
+    ],
+)
+def test_days_are_final_so_long_before_the_newest(days: list[str], seconds: float, now: str, expected: str) -> None:
+    assert first_open_day(days, seconds, moment(f"{now}T01:00:00") / 1e6) == expected
 
 
-def test_sessions_are_the_same_as_a_table_and_as_rows() -> None:
-    rows = [Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"), 1, 2, "1.0"), Session("h", "k", 3, 4)]
-    assert read_sessions(sessions_table(rows)) == rows
-    assert read_sessions(sessions_table([])) == []
+def used(name: str, low: str, high: str = "", written: int = 1) -> Used:
+    return Used(ListedFile(name, 9, written, ""), moment(low), moment(high or low))
 
 
-def test_files_of_final_days_are_late_unless_the_tables_of_their_day_were_made_of_them() -> None:
-    counted, new, beside = (ObsFile("h1", "2026-03-01", "j", number) for number in (1, 11, 21))
-    files = [Input(file, file.path, 9) for file in (counted, new, beside)]
-    # Of the last one only the last rows were looked at, for the day after it.
-    made_of = [Records(counted.path, 10, 0, 1, "2026-03-01"), Records(beside.path, 10, 0, 1, "2026-03-02")]
-    journal = SimpleNamespace(files=files, days=["2026-03-01"], ends=lambda paths: dict.fromkeys(paths))
-    past = InputHistory(Kept(*made_of), journal, (), "2026-03-03")  # type: ignore[arg-type]
-    assert past.late == [new.path, beside.path]
-    assert past.days == set()
-    assert past.complete(["2026-03-01", "2026-03-02"]) == set()
-    assert past.left == set()
+A, B, C = used("a", "01T12:00:00"), used("b", "02T23:55:00"), used("c", "03T12:00:00")
+#: what the tables of days were made of, by the names in a text: ``01 a; 02 b; 03 bc``
+FULL = "01 a; 02 b; 03 bc"
+#: recorded, usable files, names in the journal, days asked for, first open day -> due, left, late
+HISTORIES = {
+    "nothing new": (FULL, [A, B, C], "abc", "", "", "", "", ""),
+    "the first run": ("", [A, B, C], "abc", "", "", "01 02 03", "", ""),
+    "a new file, near to midnight": ("01 a; 03 c", [A, B, C], "abc", "", "", "02 03", "", ""),
+    "one that was written again": (FULL, [A, B, used("c", "03T12:00:00", written=2)], "abc", "", "", "03", "", ""),
+    "one whose clock is known better": (FULL, [A, B, used("c", "04T12:00:00")], "abc", "", "", "03 04", "", ""),
+    "one that cannot be used any more": (FULL, [A, B], "abc", "", "", "03", "", ""),
+    "retention": (FULL, [C], "c", "", "", "", "", ""),
+    "a new file for a day of which records are gone": (FULL, [used("d", "02T12:00:00"), C], "cd", "", "", "", "02", ""),
+    "a day that is asked for": (FULL, [A, B, C], "abc", "02", "", "02", "", ""),
+    "a day that is asked for, and records of it are gone": (FULL, [A, C], "ac", "02", "", "", "02", ""),
+    "a file for a final day": ("02 b; 03 bc", [A, B, C], "abc", "", "02", "", "", "a"),
+    "a final day that is asked for": ("02 b; 03 bc", [A, B, C], "abc", "01", "02", "01", "", ""),
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_days_are_due_if_the_journal_has_something_else_for_them(name: str) -> None:
+    text, files, names, asked, first_open, days, left, late = HISTORIES[name]
+    by_name = {"a": A, "b": B, "c": C}
+    recorded = {
+        f"2026-03-{day}": {one: by_name[one] for one in of_day}
+        for day, of_day in (part.split() for part in text.split("; ") if part)
+    }
+    due = find_due(
+        files,
+        set(names),
+        lambda day: recorded.get(day, {}),
+        recorded,
+        asked={f"2026-03-{day}" for day in asked.split()},
+        first_open=first_open and f"2026-03-{first_open}",
+    )
+    assert " ".join(sorted(day[-2:] for day in due.days)) == days
+    assert " ".join(sorted(day[-2:] for day in due.left)) == left
+    assert due.late == set(late)
+    assert not due.days & due.fixed

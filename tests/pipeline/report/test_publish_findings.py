@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 import bccnd
 from bccnd.cli.main import main
 from bccnd.errors import PipelineError
-from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, findings
-from bccnd.pipeline.report.gather import gather
-from bccnd.pipeline.report.publish_findings import MOST, STATE, Published, look, message
-from bccnd.pipeline.report.table_reader import Tables
+from bccnd.pipeline.report.delta_tables import Tables
+from bccnd.pipeline.report.fact_queries import query_facts
+from bccnd.pipeline.report.finding_checks import run_checks
+from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding
+from bccnd.pipeline.report.publish_findings import MOST, PUBLISHED, Published, look, message
 from tests.e2e.harness import Daemon
 from tests.pipeline.journals import heard
 from tests.pipeline.reporting import EVIL, MINUTE, START, full, put, write
@@ -36,7 +37,7 @@ def tables(tmp_path: Path) -> Path:
 
 
 def test_the_findings_are_those_of_the_report(tables: Path) -> None:
-    ranked = findings(gather(Tables(str(tables))))
+    ranked = run_checks(query_facts(Tables(str(tables))))
     assert [finding.kind for finding in ranked] == ["receiver", "restarts", "clock"]
     for severity, count in ((URGENT, 1), (LOOK, 2), (NOTE, 3)):
         assert look(str(tables), severity, 1)[1] == ranked[:count]
@@ -82,11 +83,21 @@ def test_a_finding_is_published_again_only_when_it_became_worse_or_came_back(tmp
     assert (run(died), run(died), run(died._replace(at=START + 1))) == ([died], [], [died._replace(at=START + 1)])
 
 
+def test_one_that_stands_for_several_is_published_again_when_it_stands_for_many_more(tmp_path: Path) -> None:
+    several = Finding("clock", LOOK, ("a", "b", "c", "d"), "", "", "", "", 4, members=("a", "b", "c", "d"))
+    changed = several._replace(about=("a", "x", "y", "z", "w"), weight=5)
+    published = Published(str(tmp_path))
+    published.write([several], [several])
+    assert published.news([changed]) == []
+    assert published.news([changed._replace(weight=7)])
+    assert published.news([several._replace(shared="h1")])
+
+
 def test_a_damaged_state_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "_state").mkdir()
     extreme = "[" * 100_000, '{"published": {"x": [1e999, 1]}}', f'{{"published": {{"x": [1, {"9" * 400}]}}}}'
     for broken in ("{", "[]", "null", '{"published": 7}', '{"published": {"x": "y"}}', *extreme):
-        (tmp_path / STATE).write_text(f"{broken}\n")
+        (tmp_path / PUBLISHED).write_text(f"{broken}\n")
         with refused("bad_state", kind=PipelineError):
             Published(str(tmp_path))
 
@@ -108,13 +119,13 @@ def received(listener: bccnd.Connection) -> list[dict[str, Any]]:
 def test_findings_are_on_the_bus_once(tables: Path, daemon: Daemon) -> None:
     done = run(str(tables), "--channel", "x", "--socket", str(daemon.folder / "none"))
     assert (done.exit_code, str(daemon.folder) in done.stderr) == (4, True)
-    assert not (tables / STATE).exists()
+    assert not (tables / PUBLISHED).exists()
     with daemon.connect("") as listener:
         given = [str(tables), "--channel", "ops/findings", "--socket", str(daemon.bus)]
         dry = run(*given, "--dry-run")
         assert dry.exit_code == 0
         assert received(listener) == []
-        assert not (tables / STATE).exists()
+        assert not (tables / PUBLISHED).exists()
         done = run(*given)
         assert (done.exit_code, done.stderr) == (0, "bccn: 2 findings published on ops/findings, 0 were before\n")
         messages = received(listener)
@@ -130,7 +141,7 @@ def test_findings_are_on_the_bus_once(tables: Path, daemon: Daemon) -> None:
 
 
 def test_what_is_wrong_is_reported(tables: Path, tmp_path: Path) -> None:
-    (tables / "skew/day=2026-11-21/part-00000.parquet").write_bytes(b"PAR1")
+    put(tables, "skew", [{}]).write_bytes(b"PAR1")
     for given, status, reason in (
         ([str(tables), "--channel", "two words"], 2, "--channel two words"),
         ([str(tables), "--channel", "x", "--days", "0"], 2, "--days"),
@@ -142,8 +153,11 @@ def test_what_is_wrong_is_reported(tables: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_publishes_no_more_than_it_may(tables: Path) -> None:
-    rows = [{"host": f"x{n:05}", "ref_host": "h01", "p50_us": 2_000_000 * n, "n": 9} for n in range(-MOST, MOST)]
-    put(tables, "skew", rows)
+    put(tables, "link_loss", [{"host": "h01", "src": "h02/app/7", "win": START + 13 * 60 * MINUTE}])
+    silent = {"kind": "gap", "basis": "heartbeat"}
+    times = [START + n // 2 * 61_000_000 for n in range(MOST + 500)]
+    rows = [{"src": f"x{n}/app/7", "from_ts": time, "to_ts": time + 9, **silent} for n, time in enumerate(times)]
+    put(tables, "liveness", rows)
     done = run(str(tables), "--channel", "x", "--dry-run")
     assert len(done.stdout.splitlines()) == MOST
     assert "more wait" in done.stderr

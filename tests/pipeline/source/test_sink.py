@@ -184,8 +184,8 @@ def test_a_stream_is_published_with_keys_of_its_own_batches(
 
     def run() -> set[bytes]:
         stream = (
-            spark.readStream.format("bccn")
-            .load(str(tmp_path / "journal"))
+            spark.readStream.schema("chan string, payload binary")
+            .parquet(str(tmp_path / "journal/obs"))
             .select("chan", "payload")
             .writeStream.format("bccn")
             .option("socket", str(daemon.bus))

@@ -17,10 +17,14 @@ import pyarrow.fs as pafs
 from bccnd.core.formats.pcap import CaptureCounts, Datagram, Reader, unwrap
 from bccnd.core.formats.tap_record import observe
 from bccnd.errors import JournalError
+from bccnd.journal import file_names
+from bccnd.journal.damage import DamagedFileError
+from bccnd.journal.session_files import read_sessions
+from bccnd.journal.sessions import Session
 from bccnd.recorder import logfile
 from bccnd.recorder import rows as packed
-from bccnd.recorder.convert import convert, read_sessions
-from bccnd.recorder.sessions import Head, Session
+from bccnd.recorder.convert import convert
+from bccnd.recorder.sessions import Head
 
 _PORT: Final = 5400
 
@@ -115,15 +119,18 @@ def log(data: bytes) -> object:
         made = convert(str(path), pafs.LocalFileSystem(), str(journal))
     except JournalError as error:
         return len(records), reader.end, error.reason
-    return len(records), reader.end, None if made is None else (made.rows, made.files, made.end, made.saved)
+    return len(records), reader.end, (made.rows, made.files, made.end, made.saved)
 
 
 def sessions(data: bytes) -> object:
     """A file of sessions: read, or taken for none."""
-    path = _folder() / "sessions.parquet"
+    path = _folder() / file_names.sessions_path("relay01", "j1")
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    found = read_sessions(pafs.LocalFileSystem(), str(path))
-    return [vars(one) for one in found]
+    try:
+        return [vars(one) for one in read_sessions(pafs.LocalFileSystem(), str(_folder()), "relay01", "j1")]
+    except DamagedFileError:
+        return "damaged"
 
 
 def rows(data: bytes) -> object:

@@ -1,1 +1,0 @@
-"""Decides which epoch of its source each row belongs to, for all hosts alike."""

@@ -1,0 +1,417 @@
+"""Computes tables from the files of a journal: in which order, by which tasks.
+
+Invariant: the tables of a day are the same whether it is computed alone or with others, and whatever the order in which
+files came: they follow from its rows, those of a margin around it, and what is kept of the days before and behind it.
+
+Days are surveyed first (how far clocks are apart, what reports say). Units, each a range of shares, then make the
+tables of their sources, day by day. What spans shares is combined by day, and last what spans days.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pyarrow as pa
+
+from bccnd.core.tracking.dedup_rules import HORIZON
+from bccnd.journal.file_names import DAY, day_of
+from bccnd.pipeline import schema
+from bccnd.pipeline.clocks import Clocks, Compared, references, start_of
+from bccnd.pipeline.lake.place import Root
+from bccnd.pipeline.receivers import MARGIN, by_journal, find_receivers, joined, moved
+from bccnd.pipeline.schema import TableFile
+from bccnd.pipeline.units import engine as duck
+from bccnd.pipeline.units import work
+from bccnd.pipeline.units.survey import SAMPLES
+from bccnd.pipeline.units.unit import SHARED
+from bccnd.pipeline.units.work import Task
+
+if TYPE_CHECKING:
+    from bccnd.pipeline.inputs.sessions import Session
+    from bccnd.pipeline.inputs.verification import JournalFile
+
+#: messages of a day by which clocks are compared, at most: enough for percentiles
+SAMPLE_ROWS: Final = 100_000
+#: rows that a unit should not exceed by much
+UNIT_ROWS: Final = 16_000_000
+#: rows below which a day is not divided
+LEAST_ROWS: Final = 1_000_000
+#: days of the time before which no clock was right
+EARLIEST: Final = "2020-01-01"
+#: shares of sources
+SHARES: Final = 256
+#: the files of a state table on days, below the tables
+State = Callable[[str, Collection[str]], Sequence[str]]
+
+
+class Runner(Protocol):
+    """Runs tasks side by side, each given as text, and returns their answers in the same order."""
+
+    tasks: int
+    threads: int
+    memory_mb: int
+
+    def run(self, tasks: Sequence[str]) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The clocks of sessions, as ``clocks`` (the whole content of the state table) tells, and the files written."""
+
+    clocks: pa.Table
+    corrections: Clocks
+    sessions: Mapping[tuple[str, str], Sequence[Session]]
+    written: Sequence[TableFile] = ()
+
+    def span(self, file: JournalFile) -> tuple[int, int] | None:
+        """The times of the first and the last row of a file by the corrected clock; None if its clock is unknown."""
+        low, high = moved(file, self.corrections, self.sessions.get((file.host, file.journal_id), ()))
+        return None if day_of(low) < EARLIEST else (low, high)
+
+
+@dataclass
+class Computed:
+    """What was computed: the ``days``, the files ``written``, the days of each table whose former files go, and files
+    that were ``set_aside``, with the reason."""
+
+    days: list[str]
+    written: dict[str, list[TableFile]]
+    replaced: dict[str, set[str]]
+    set_aside: list[tuple[str, str]] = field(default_factory=list)
+
+
+class _Run:
+    """Runs the tasks of one run of the pipeline."""
+
+    def __init__(self, runner: Runner, place: Root, run: str, journal: str) -> None:
+        self.runner, self.place = runner, place
+        size = {"memory_mb": runner.memory_mb, "threads": runner.threads}
+        self.task = Task("", run, place.where, journal, (), **size)
+
+    def put(self, name: str, content: Any) -> None:
+        work.put(self.place, self.task, name, content)
+
+    def tasks(self, tasks: Iterable[Task]) -> list[TableFile]:
+        answers = self.runner.run([task.to_text() for task in tasks])
+        return [TableFile(*file) for answer in answers for file in json.loads(answer)]
+
+
+def survey(
+    runner: Runner,
+    place: Root,
+    run: str,
+    journal: str,
+    files: Collection[JournalFile],
+    sessions: Collection[Session],
+    days: Collection[str],
+    known: pa.Table,
+) -> Survey:
+    """Compare the clocks of sessions over the files of these days, by the hosts' own clocks. ``known`` is the state
+    table of clocks."""
+    running = _Run(runner, place, run, journal)
+    by_day: dict[str, list[JournalFile]] = defaultdict(list)
+    for file in files:
+        by_day[file.day].append(file)
+    wanted = sorted(day for day in days if day in by_day)
+    for day in wanted:
+        of_day = by_day[day]
+        parts = 1 << max(0, -(-sum(file.rows for file in of_day) // SAMPLE_ROWS) - 1).bit_length()
+        running.put(f"survey-{day}", [[(file.path, file.has_payload) for file in sorted(of_day)], parts])
+    written = running.tasks(replace(running.task, kind="survey", days=(day,)) for day in wanted)
+    samples = [file for file in written if file.table.endswith(SAMPLES)]
+    compared = [Compared(*row.values()) for row in known.to_pylist() if row["day"] not in wanted]
+    for sample in samples:
+        compared += _compare(running, sample, by_day[sample.day], sessions)
+    table = pa.Table.from_pylist([row._asdict() for row in sorted(compared)], schema.COMPARED)
+    kept = [file for file in written if file.table == schema.SENT]
+    return Survey(table, Clocks(compared), by_journal(sessions), kept)
+
+
+def _compare(
+    running: _Run, sample: TableFile, files: Sequence[JournalFile], sessions: Collection[Session]
+) -> list[Compared]:
+    """Compare the clocks of a day by its sample."""
+    journals = {(file.host, file.journal_id) for file in files}
+    spans: list[tuple[Any, ...]] = []
+    for journal, of_journal in by_journal(one for one in sessions if (one.host, one.journal_id) in journals).items():
+        numbered = [one for one in of_journal if one.first_rec_no is not None]
+        if not numbered:
+            spans.append((*journal, of_journal[0].start_us, 0, 2**62))
+        for place, session in enumerate(numbered):
+            last = (numbered[place + 1].first_rec_no or 1) - 1 if place + 1 < len(numbered) else 2**62
+            spans.append((*journal, session.start_us, session.first_rec_no if place else 0, last))
+    with duck.opened(running.runner.memory_mb, running.runner.threads) as engine:
+        duck.set_variables(engine, horizon=round(HORIZON * 1e6), day_number=start_of(sample.day) // DAY)
+        duck.read(
+            engine,
+            "sample_file",
+            running.place,
+            [f"{sample.table}/{sample.path}"],
+            {"message": "UBIGINT", "host": "VARCHAR", "journal_id": "VARCHAR", "rec": "BIGINT", "us": "BIGINT"},
+        )
+        engine.execute("CREATE TABLE samples AS FROM sample_file")
+        counts = dict(engine.execute("SELECT host, count(*) FROM samples GROUP BY host").fetchall())
+        together = engine.execute(
+            "SELECT DISTINCT hosts FROM (SELECT list_sort(list(DISTINCT host)) AS hosts FROM samples GROUP BY message)"
+        ).fetchall()
+        found = references(counts, (hosts for (hosts,) in together))
+        duck.give(engine, "refs", {"host": "VARCHAR", "ref_host": "VARCHAR"}, sorted(found.items()))
+        columns = {"host": "VARCHAR", "journal_id": "VARCHAR"}
+        numbers = dict.fromkeys(("start_us", "from_rec", "to_rec"), "BIGINT")
+        duck.give(engine, "sessions", {**columns, **numbers}, spans)
+        return [Compared(sample.day, *row[1:]) for row in engine.execute(duck.sql("skew")).fetchall()]
+
+
+def compute(
+    runner: Runner,
+    place: Root,
+    run: str,
+    journal: str,
+    files: Collection[JournalFile],
+    sessions: Collection[Session],
+    days: Collection[str],
+    surveyed: Survey,
+    state: State,
+    *,
+    fixed: Collection[str] = (),
+    carry_days: int = 7,
+) -> Computed:
+    """Compute the tables of ``days``, and of those behind them that follow otherwise from them then; never of days that
+    are ``fixed``. ``state`` has the tables as the last run left them. Raises PipelineError."""
+    running = _Run(runner, place, run, journal)
+    running.task = replace(running.task, carry_days=carry_days)
+    work_ = _Computation(running, files, sessions, surveyed, state, set(fixed))
+    wanted = set(days)
+    while wanted:
+        work_.compute_days(wanted)
+        wanted = work_.days_behind()
+    return work_.finish()
+
+
+class _Computation:
+    """The tables of days, in the making."""
+
+    def __init__(
+        self,
+        running: _Run,
+        files: Collection[JournalFile],
+        sessions: Collection[Session],
+        surveyed: Survey,
+        state: State,
+        fixed: set[str],
+    ) -> None:
+        self._running, self._sessions, self._surveyed, self._state = running, sessions, surveyed, state
+        self._fixed = fixed
+        self._spans: dict[JournalFile, tuple[int, int]] = {}
+        self._unknown: list[JournalFile] = []
+        for file in files:
+            span = surveyed.span(file)
+            if span is None:
+                self._unknown.append(file)
+            else:
+                self._spans[file] = span
+        self._days: set[str] = set()
+        self._made: dict[tuple[str, str], list[TableFile]] = {}
+        self._checked: set[str] = set()
+
+    # -- units
+
+    def compute_days(self, days: Collection[str]) -> None:
+        """Make all that follows from single days."""
+        running, ordered = self._running, sorted(days)
+        by_day = self._files_by_day(ordered)
+        self._days |= set(ordered)
+        before: str | None = None
+        for day in ordered:
+            receivers = find_receivers(day, by_day[day], self._sessions, self._surveyed.corrections)
+            running.put(f"day-{day}", receivers.to_json())
+            own_days = sorted({file.day for file in by_day[day]})
+            running.put(f"sent-{day}", self._files_of(schema.SENT, own_days))
+            last = self._last_kept(day)
+            # The day before may be one that the same task computes first.
+            chained = before is not None and last == before
+            running.put(f"carried-{day}", None if chained else self._files_of(schema.EPOCHS, [last]) if last else [])
+            before = day
+        rows = {day: sum(file.rows for file in by_day[day]) for day in ordered}
+        units = _units(max(rows.values(), default=0), running.runner.tasks)
+        for table, day in list(self._made):
+            if day in days:
+                del self._made[table, day]
+        for file in running.tasks(
+            replace(running.task, kind="unit", days=tuple(ordered), low=low, high=high) for low, high in units
+        ):
+            self._made.setdefault((file.table, file.day), []).append(file)
+
+    def _files_by_day(self, days: Sequence[str]) -> dict[str, list[JournalFile]]:
+        """The files with rows of each day or of its margins."""
+        wanted = set(days)
+        by_day: dict[str, list[JournalFile]] = {day: [] for day in days}
+        for file, (low, high) in self._spans.items():
+            for number in range((low - MARGIN) // DAY, (high + MARGIN) // DAY + 1):
+                day = day_of(number * DAY)
+                if day in wanted:
+                    by_day[day].append(file)
+        return by_day
+
+    def _files_of(self, table: str, days: Collection[str]) -> list[str]:
+        """The files of a table on days, as this run has made them or an earlier one, below the tables."""
+        made = [
+            f"{table}/{file.path}"
+            for file in (*self._surveyed.written, *(file for files in self._made.values() for file in files))
+            if file.table == table and file.day in days
+        ]
+        surveyed = {file.day for file in self._surveyed.written} if table == schema.SENT else set()
+        return [
+            *made,
+            *self._state(table, set(days) - self._days - surveyed if table != schema.SENT else set(days) - surveyed),
+        ]
+
+    def _last_kept(self, day: str) -> str | None:
+        """The last day before one of which epochs are kept, within the carrying time, that this run computes or an
+        earlier one has."""
+        for back in range(1, self._running.task.carry_days + 1):
+            earlier = day_of(start_of(day) - back * DAY)
+            if earlier in self._days or self._state(schema.EPOCHS, {earlier}):
+                return earlier
+        return None
+
+    def days_behind(self) -> set[str]:
+        """The next days that follow from what is other than before at the end of the days computed."""
+        behind: set[str] = set()
+        for day in sorted(self._days - self._checked):
+            self._checked.add(day)
+            following = next(
+                (
+                    later
+                    for later in (
+                        day_of(start_of(day) + ahead * DAY) for ahead in range(1, self._running.task.carry_days + 1)
+                    )
+                    if later in self._days or self._state(schema.EPOCHS, {later})
+                ),
+                None,
+            )
+            if following is None or following in self._days or following in self._fixed:
+                continue
+            if self._is_other(day):
+                behind.add(following)
+        return behind
+
+    def _is_other(self, day: str) -> bool:
+        """Whether what a day hands on is other than what an earlier run left of it."""
+        place = self._running.place
+        columns = duck.types(schema.STATES[schema.EPOCHS])
+        now = [f"{schema.EPOCHS}/{file.path}" for file in self._made.get((schema.EPOCHS, day), ())]
+        with duck.opened(self._running.runner.memory_mb, self._running.runner.threads) as engine:
+            duck.read(engine, "now", place, now, columns)
+            duck.read(engine, "was", place, list(self._state(schema.EPOCHS, {day})), columns)
+            (different,) = engine.execute(
+                "SELECT count(*) FROM (((FROM now WHERE latest) EXCEPT (FROM was WHERE latest)) UNION ALL "
+                "((FROM was WHERE latest) EXCEPT (FROM now WHERE latest)))"
+            ).fetchall()[0]
+        return bool(different)
+
+    # -- what spans shares and days
+
+    def finish(self) -> Computed:
+        """Combine the parts of units, and what spans days."""
+        running, days = self._running, sorted(self._days)
+        folder = running.task.folder
+        for day in days:
+            parts = {
+                table: [f"{folder}/{table}/{file.path}" for file in self._made.get((f"{folder}/{table}", day), ())]
+                for table in SHARED
+            }
+            running.put(f"parts-{day}", parts)
+        self._put_spanning("epochs", schema.EPOCHS, {})
+        self._put_spanning("liveness", schema.HEARD, self._recording())
+        tasks = [replace(running.task, kind="combine", days=(day,)) for day in days]
+        spanning = [replace(running.task, kind=kind) for kind in ("epochs", "liveness")]
+        combined = running.tasks([*tasks, *spanning])
+        made = [file for (table, _), files in self._made.items() for file in files if not table.startswith(folder)]
+        skew = self._skew(days)
+        written: dict[str, list[TableFile]] = {name: [] for name in (*schema.TABLES, *schema.STATES)}
+        replaced: dict[str, set[str]] = {name: set(days) for name in written}
+        replaced["epochs"] = replaced["liveness"] = set()
+        replaced[schema.SENT] = {file.day for file in self._surveyed.written}
+        for file in (*made, *combined, *skew, *self._surveyed.written):
+            replaced[file.table] = replaced[file.table] | {file.day}
+            if file.path:
+                written[file.table].append(file)
+        reason = "unknown clock: its records are dated before 2020, and no other host's show what the time was"
+        return Computed(days, written, replaced, [(file.path, reason) for file in self._unknown])
+
+    def _put_spanning(self, table: str, kept: str, more: Mapping[str, Any]) -> None:
+        """Leave what a table that spans days is made of: what is kept of the days computed and of those beside them for
+        the carrying time, what was kept of them before, and the table as it is."""
+        days, carry = sorted(self._days), self._running.task.carry_days
+        beside = {
+            day_of(start_of(day) + step * DAY) for day in (days[:1] + days[-1:]) for step in range(-carry, carry + 1)
+        }
+        first, last = min(beside, default=""), max(beside, default="")
+        window = (
+            {day_of(number * DAY) for number in range(start_of(first) // DAY, start_of(last) // DAY + 1)}
+            if days
+            else set()
+        )
+        files = [(day, path) for day in sorted(window) for path in self._files_of(kept, {day})]
+        was = [(day, path) for day in days for path in self._state(kept, {day})]
+        affected = window if table == "liveness" else window | self._first_days(path for _, path in (*files, *was))
+        existing = [(day, path) for day in sorted(affected) for path in self._state(table, {day})]
+        self._running.put(table, {"kept": files, "was_kept": was, "existing": existing, **more})
+
+    def _first_days(self, paths: Iterable[str]) -> set[str]:
+        """The days on which epochs began of which something is kept."""
+        with duck.opened(self._running.runner.memory_mb, self._running.runner.threads) as engine:
+            duck.read(engine, "kept", self._running.place, list(paths), {"first_us": "BIGINT"})
+            rows = engine.execute(f"SELECT DISTINCT first_us // {DAY} FROM kept WHERE first_us IS NOT NULL").fetchall()
+        return {day_of(number * DAY) for (number,) in rows}
+
+    def _recording(self) -> dict[str, Any]:
+        """When hosts were recording, by their corrected clocks, and where their data end."""
+        spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        ends: dict[str, int] = {}
+        clocks, with_sessions = self._surveyed.corrections, self._surveyed.sessions
+        for journal, sessions in with_sessions.items():
+            for session in sessions:
+                first, last = (
+                    time - clocks.of((*journal, session.start_us), day_of(time)).shift
+                    for time in (session.start_us, session.end_us)
+                )
+                spans[session.host].append((first, max(first, last) + 1))
+        of_journals: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for file, span in self._spans.items():
+            ends[file.host] = max(span[1], ends.get(file.host, span[1]))
+            if (file.host, file.journal_id) not in with_sessions:
+                of_journals[file.host, file.journal_id] += span
+        for (host, _), times in of_journals.items():
+            spans[host].append((min(times), max(times) + 1))
+        recorded = [(host, *whole) for host, of_host in sorted(spans.items()) for whole in joined(of_host)]
+        for host, _, last in recorded:
+            ends[host] = max(last, ends.get(host, last))
+        return {"recorded": recorded, "ends": sorted(ends.items())}
+
+    def _skew(self, days: Sequence[str]) -> list[TableFile]:
+        """Write the table skew: what was compared of hosts."""
+        written = []
+        rows = [row for row in self._surveyed.clocks.to_pylist() if not row["journal_id"]]
+        with duck.opened(self._running.runner.memory_mb, self._running.runner.threads) as engine:
+            columns = duck.types(schema.TABLES["skew"])
+            for day in days:
+                of_day = [tuple(row[name] for name in columns) for row in rows if row["day"] == day]
+                duck.give(engine, "skews", columns, of_day)
+                query = "FROM skews ORDER BY host"
+                written += duck.write(engine, self._running.place, self._running.task.run, "skew", day, query)
+        return written
+
+
+def _units(rows: int, tasks: int) -> list[tuple[int, int]]:
+    """Ranges of shares for a day with so many rows: as many as there are tasks side by side, unless there is little to
+    do, and more where one would have too much."""
+    count = max(1, -(-rows // UNIT_ROWS), tasks if rows > LEAST_ROWS else 1)
+    bounds = [SHARES * number // count for number in range(count + 1)]
+    return [(low, high - 1) for low, high in pairwise(bounds)]

@@ -1,1 +1,0 @@
-"""Combines rows into messages, and counts what each host received and missed."""

@@ -1,0 +1,64 @@
+"""What runs the tasks of a run, and how tasks and their errors are handed over."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from bccnd.errors import PipelineError
+from bccnd.pipeline.inputs.file_checks import changed
+
+_JOURNAL_FILE: Final = re.compile(r"obs/host=[^/\s]+/day=[^/\s]+/[^/\s]+\.parquet")
+_NOT_THERE: Final = re.compile("No files found|No such file|does not exist|Path does not exist")
+
+
+class Runner(Protocol):
+    """Runs tasks, each a text of JSON: in this process or on a cluster."""
+
+    #: whether tasks leave this process
+    remote: bool
+    #: how many tasks run side by side
+    tasks: int
+    #: for DuckDB in each task
+    threads: int
+    memory_mb: int
+
+    def run(self, tasks: Sequence[str]) -> list[str]:
+        """Return what `run_task` returns for each task, in their order. Raises PipelineError."""
+
+
+def run_task(text: str) -> str:
+    """Run a task, here. Raises PipelineError."""
+    from bccnd.pipeline.inputs import verification_task
+
+    task = json.loads(text)
+    if task.get("task") == verification_task.KIND:
+        return verification_task.run(task)
+    from bccnd.pipeline import units
+
+    return units.run_task(text)
+
+
+def run_enclosed(text: str) -> str:
+    """Run a task, and enclose what comes of it: errors cross the border of a process with their reason."""
+    try:
+        return json.dumps({"result": run_task(text)})
+    except PipelineError as error:
+        return json.dumps({"error": [error.reason, error.detail, error.remedy]})
+    except Exception as error:
+        # DuckDB, Arrow and Python have nothing in common here but words.
+        file = _JOURNAL_FILE.search(f"{getattr(error, 'filename', '')} {error}")
+        if file is None or not _NOT_THERE.search(str(error)):
+            raise
+        lost = changed(file[0])
+        return json.dumps({"error": [lost.reason, lost.detail, lost.remedy]})
+
+
+def opened(text: str) -> str:
+    """What `run_enclosed` has enclosed. Raises PipelineError."""
+    enclosed: dict[str, Any] = json.loads(text)
+    if "error" in enclosed:
+        raise PipelineError(*enclosed["error"])
+    return str(enclosed["result"])

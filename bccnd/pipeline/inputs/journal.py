@@ -1,0 +1,161 @@
+"""Takes stock of a journal: which files can be used, what is missing, and when its receivers were listening."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import pyarrow.fs as pafs
+
+from bccnd.journal import file_names
+from bccnd.pipeline.inputs import coverage, sessions
+from bccnd.pipeline.inputs.coverage import Before, DamagedFile, Missing
+from bccnd.pipeline.inputs.file_checks import changed
+from bccnd.pipeline.inputs.input_history import day_before, end_of_day
+from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays, ListedFile, Listing, list_records, list_sessions
+from bccnd.pipeline.inputs.sessions import Session
+from bccnd.pipeline.inputs.verification import JournalFile
+from bccnd.pipeline.lake.place import Root, usable
+
+#: how the reason begins why a file with an unknown clock is not used; another file may tell its clock
+UNKNOWN_CLOCK = "unknown clock"
+
+Verify = Callable[[Sequence[ListedFile]], list[JournalFile | str | None]]
+
+
+@dataclass
+class Known:
+    """What the last run knew of a journal: files that were usable, and others as in `Journal`."""
+
+    files: dict[ListedFile, JournalFile] = field(default_factory=dict)
+    sessions: list[Session] = field(default_factory=list)
+    damaged: list[DamagedFile] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+
+@dataclass
+class Journal:
+    """``files`` can be used; ``listed`` are the paths of all that are there, usable or not, ``final`` those of final
+    days that may be new. ``sessions`` are as the journal has them; ``aside`` are hosts that are left out."""
+
+    files: list[JournalFile] = field(default_factory=list)
+    listed: set[str] = field(default_factory=set)
+    final: list[str] = field(default_factory=list)
+    sessions: list[Session] = field(default_factory=list)
+    damaged: list[DamagedFile] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+
+def read_journal(
+    root: Root,
+    verify: Verify,
+    known: Known | None = None,
+    final: FinalDays = NONE,
+    lost: Mapping[str, str] = MappingProxyType({}),
+) -> Journal:
+    """Take stock of a journal; files that are ``known`` are not read again, and those of ``final`` days not at all.
+    ``lost`` names hosts at which retention is at work, and the day up to which it takes their files. Raises
+    PipelineError: no_place, no_journal, changed."""
+    with usable(root.where):
+        early = sessions.read(root, list_sessions(root))
+        listing = list_records(root, final)
+        now = {file.path: file for file in list_sessions(root)}
+        late = sessions.read(root, now.values() - early.keys())
+        found = Journal(final=listing.final)
+        found.sessions, damaged = sessions.settled(early, now, late)
+        found.damaged = [_damaged(root, file, why) for file, why in damaged.items()]
+        if lost:
+            _leave_out(listing, found, lost)
+        found.listed = {file.path for file in listing.files}
+        found.damaged += [_damaged(root, file, "its name is not that of a recorder's file") for file in listing.unknown]
+        found.damaged += [
+            DamagedFile(f"{file_names.OBS}/host={host}", 0, 0, "", f"{host} is left out: {why}", host)
+            for host, why in listing.unreadable.items()
+        ]
+        _check_files(root, listing.files, found, verify, known or Known(), final)
+    return found
+
+
+def _leave_out(listing: Listing, found: Journal, lost: Mapping[str, str]) -> None:
+    days = ((file, file_names.read_path(file.path)) for file in listing.files)
+    listing.files = [file for file, name in days if name is not None and name.day > lost.get(name.host, "")]
+    firsts = {host: Session(host, "", end_of_day(day), 0) for host, day in lost.items()}
+    found.sessions = [
+        part
+        for session in found.sessions
+        for part in (sessions.clipped([session], firsts[session.host]) if session.host in firsts else [session])
+    ]
+
+
+def _check_files(
+    root: Root,
+    listed: Sequence[ListedFile],
+    found: Journal,
+    verify: Verify,
+    known: Known,
+    final: FinalDays,
+) -> None:
+    """Verify what is not known, and find what is missing."""
+    remembered = {ListedFile(*file[:4]): file for file in known.damaged if file.journal_id}
+    usable_files = [known.files[file] for file in listed if file in known.files]
+    new = [file for file in listed if file not in known.files and file not in remembered]
+    if new:
+        # They may tell what the time was.
+        remembered = {file: row for file, row in remembered.items() if not row.why.startswith(UNKNOWN_CLOCK)}
+        new = [file for file in listed if file not in known.files and file not in remembered]
+    damaged = [remembered[file] for file in listed if file in remembered and file not in known.files]
+    for file, seen in zip(new, verify(new), strict=True):
+        if isinstance(seen, JournalFile):
+            usable_files.append(seen)
+        elif seen is None:
+            raise changed(root.at(file.path))
+        else:
+            damaged.append(_damaged(root, file, seen))
+    aside = coverage.twice(usable_files)
+    for host, why in aside.items():
+        path = why.partition(" ")[0]
+        found.damaged.append(DamagedFile(path, 0, 0, "", f"{host} is left out: {root.at(why)}", host))
+    out = hosts_aside(found.damaged)
+    found.files = sorted(file for file in usable_files if file.host not in out)
+    found.missing, damaged = coverage.find_missing(
+        found.files,
+        [file for file in damaged if file.host not in out],
+        [session for session in found.sessions if session.host not in out],
+        Before(known.sessions, known.missing, end_of_day(day_before(final.end)) if final.end else 0),
+    )
+    found.damaged = sorted({*found.damaged, *damaged, *_of_final_days(root, known.damaged, final)})
+
+
+def _of_final_days(root: Root, damaged: Iterable[DamagedFile], final: FinalDays) -> list[DamagedFile]:
+    """The damaged files of final days that are still there."""
+    named = [(file, file_names.read_path(file.path)) for file in damaged]
+    kept = [file for file, name in named if name is not None and final.has(name.day)]
+    infos = root.filesystem.get_file_info([f"{root.path}/{file.path}" for file in kept])
+    return [file for file, info in zip(kept, infos, strict=True) if info.type == pafs.FileType.File]
+
+
+def hosts_aside(damaged: Iterable[DamagedFile]) -> set[str]:
+    """The hosts that are left out as a whole."""
+    return {file.host for file in damaged if file.host and not file.journal_id}
+
+
+def listening(
+    known: Sequence[Session], missing: Sequence[Missing], damaged: Sequence[DamagedFile], files: Iterable[JournalFile]
+) -> list[Session]:
+    """The sessions of a journal without what is missing, damaged, or of hosts that are left out."""
+    return coverage.covered(
+        [*known, *coverage.supposed(known, missing, damaged, files)], missing, damaged, hosts_aside(damaged)
+    )
+
+
+def _damaged(root: Root, file: ListedFile, why: str) -> DamagedFile:
+    name = file_names.read_path(file.path)
+    parts = ("", "", 0) if name is None else (*name.journal, name.first)
+    return DamagedFile(*file, f"{root.at(file.path)} is left out: {why}", *parts)
+
+
+def unknown_clock(root: Root, file: JournalFile, why: str) -> DamagedFile:
+    """A file that is left out because nothing tells how far its clock is off."""
+    text = f"{UNKNOWN_CLOCK}: {root.at(file.path)} is left out: {why.removeprefix(f'{UNKNOWN_CLOCK}: ')}"
+    return DamagedFile(*file.listed, text, *file.journal, file.first_rec)

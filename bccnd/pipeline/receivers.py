@@ -1,0 +1,185 @@
+"""Which receivers there were on a day, when they were listening, and which sources they can hear at all.
+
+A receiver listens while one of its sessions lasts; where a journal has no session, from its first row of a day to its
+last. Times are moved as the clock of the session demands.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from bccnd.journal.file_names import DAY
+from bccnd.pipeline.clocks import Clock, Clocks, start_of
+
+if TYPE_CHECKING:
+    from bccnd.pipeline.inputs.sessions import Session
+    from bccnd.pipeline.inputs.verification import JournalFile
+
+#: microseconds; rows so near to midnight are looked at for both days: clocks differ by up to half a minute when they
+#: have been corrected, and copies come late
+MARGIN: Final = 90_000_000
+_ENDLESS: Final = 2**62
+
+
+class Hearer(NamedTuple):
+    """A session of a receiver: its records from ``from_rec`` to ``to_rec``, whose times are moved back by ``shift`` and
+    are then ``ahead`` of the common clock by so much."""
+
+    id: int
+    host_id: int
+    host: str
+    journal_id: str
+    from_rec: int
+    to_rec: int
+    shift: int
+    ahead: int
+
+
+@dataclass(frozen=True)
+class Receivers:
+    """The receivers of a day. ``listening``: from when on which hosts were listening, on the common clock;
+    ``reach``: the segments of which hosts have rows; ``silent``: hosts that recorded nothing; ``recorded``: when any
+    host was recording."""
+
+    hosts: list[str]
+    hearers: list[Hearer]
+    listening: list[tuple[int, list[int]]]
+    reach: list[tuple[int, str]]
+    silent: list[int]
+    recorded: list[tuple[int, int]]
+    files: list[tuple[str, bool]]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def moved(file: JournalFile, clocks: Clocks, sessions: Sequence[Session]) -> tuple[int, int]:
+    """The times of the first and the last row of a file of a journal with these sessions, by the corrected clock."""
+    shifts = [clocks.of(_key(session), file.day).shift for session in sessions if _holds(session, file)]
+    shifts = shifts or [clocks.of((file.host, file.journal_id, 0), file.day).shift]
+    return file.low_us - max(shifts), file.high_us - min(shifts)
+
+
+def _key(session: Session) -> tuple[str, str, int]:
+    return session.host, session.journal_id, session.start_us
+
+
+def _holds(session: Session, file: JournalFile) -> bool:
+    return session.start_us <= file.high_us and file.low_us <= session.end_us
+
+
+def by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Session]]:
+    found: dict[tuple[str, str], list[Session]] = defaultdict(list)
+    for session in sorted(sessions, key=lambda one: (one.host, one.journal_id, one.start_us)):
+        found[session.host, session.journal_id].append(session)
+    return found
+
+
+def find_receivers(
+    day: str, files: Collection[JournalFile], sessions: Collection[Session], clocks: Clocks
+) -> Receivers:
+    """The receivers of a day, from the files and sessions of a journal."""
+    start, end = start_of(day), start_of(day) + DAY
+    of_journal = by_journal(sessions)
+    spans = {file: moved(file, clocks, of_journal.get((file.host, file.journal_id), ())) for file in files}
+    near = {file: span for file, span in spans.items() if span[1] >= start - MARGIN and span[0] < end + MARGIN}
+    of_day = {file for file, (low, high) in near.items() if high >= start and low < end}
+    listened = list(_listened(day, of_day, of_journal, clocks))
+    present = {host for host, low, high in listened if low < end and high >= start}
+    hosts = sorted(present | {file.host for file in near})
+    ids = {host: number for number, host in enumerate(hosts)}
+    journals = sorted({(file.host, file.journal_id) for file in near})
+    hearers = [
+        Hearer(number, ids[found[0]], *found)
+        for number, found in enumerate(
+            hearer for journal in journals for hearer in _hearers(journal, of_journal.get(journal, ()), clocks, day)
+        )
+    ]
+    with_rows = {file.host for file in of_day}
+    window = start - DAY, end + DAY
+    spans_of_day = [(ids[host], low, high) for host, low, high in listened if host in ids]
+    # What is farther away is not known to have been deaf.
+    listening = [(-_ENDLESS, list(range(len(hosts)))), (window[0], []), *_intervals(spans_of_day, *window)]
+    return Receivers(
+        hosts,
+        hearers,
+        listening,
+        sorted({(ids[file.host], segment) for file in of_day for segment in file.segments}),
+        [ids[host] for host in sorted(present - with_rows)],
+        list(joined((low, high + 1) for _, low, high in listened)),
+        sorted((file.path, file.has_share) for file in near),
+    )
+
+
+def _hearers(
+    journal: tuple[str, str], sessions: Sequence[Session], clocks: Clocks, day: str
+) -> Iterator[tuple[str, str, int, int, int, int]]:
+    numbered = [session for session in sessions if session.first_rec_no is not None]
+    if not numbered:
+        starts = [session.start_us for session in sessions] or [0]
+        found = [clocks.of((*journal, start), day) for start in starts]
+        yield *journal, 0, _ENDLESS, *max(found, key=lambda clock: abs(clock.shift))
+        return
+    clock: Clock
+    for place, (session, following) in enumerate(zip_longest(numbered, numbered[1:])):
+        clock = clocks.of(_key(session), day)
+        first = session.first_rec_no or 0
+        last = _ENDLESS if following is None else (following.first_rec_no or 1) - 1
+        yield *journal, first if place else 0, last, *clock
+
+
+def _listened(
+    day: str,
+    of_day: Collection[JournalFile],
+    of_journal: dict[tuple[str, str], list[Session]],
+    clocks: Clocks,
+) -> Iterator[tuple[str, int, int]]:
+    """When hosts were listening, on the common clock, both ends included."""
+    start = start_of(day)
+    for (host, _), sessions in of_journal.items():
+        for session in sessions:
+            clock = clocks.of(_key(session), day)
+            by = clock.shift + clock.ahead
+            if session.end_us - by >= start - DAY and session.start_us - by < start + 2 * DAY:
+                yield host, session.start_us - by, session.end_us - by
+    without: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for file in of_day:
+        if (file.host, file.journal_id) not in of_journal:
+            clock = clocks.of((file.host, file.journal_id, 0), day)
+            by = clock.shift + clock.ahead
+            without[file.host, file.journal_id] += [file.low_us - by, file.high_us - by]
+    for (host, _), times in without.items():
+        yield host, min(times), max(times)
+
+
+def _intervals(listened: Iterable[tuple[int, int, int]], low: int, high: int) -> Iterator[tuple[int, list[int]]]:
+    """From when on which hosts were listening, within a window."""
+    changes: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for host, first, last in listened:
+        begins, ends = max(first, low), min(last + 1, high)
+        if begins < ends:
+            changes[begins].append((host, 1))
+            changes[ends].append((host, -1))
+    counts: dict[int, int] = defaultdict(int)
+    for moment in sorted(changes):
+        for host, step in changes[moment]:
+            counts[host] += step
+        yield moment, sorted(host for host, count in counts.items() if count)
+
+
+def joined(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Spans in order, those that touch as one."""
+    current: tuple[int, int] | None = None
+    for low, high in sorted(spans):
+        if current is not None and low <= current[1]:
+            current = current[0], max(current[1], high)
+            continue
+        if current is not None:
+            yield current
+        current = low, high
+    if current is not None:
+        yield current

@@ -1,0 +1,212 @@
+"""The page: harmless whatever names hold, nothing fetched, every chart named, every finding linked to its figures."""
+
+from __future__ import annotations
+
+import html
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+
+from bccnd.errors import PipelineError
+from bccnd.journal.files import open_root
+from bccnd.pipeline.report import svg_charts
+from bccnd.pipeline.report.facts import BusTraffic, Course, Facts, Link, Silence
+from bccnd.pipeline.report.finding_checks import run_checks
+from bccnd.pipeline.report.html_page import ROWS, render, report, set_name
+from tests.html_reader import HtmlReader
+from tests.pipeline import object_store, reporting
+from tests.pipeline.reporting import EVIL, HOUR, START, full, spaced
+
+
+def made(facts: Facts, title: str = "") -> str:
+    return render(facts, run_checks(facts), title)["index.html"]
+
+
+def parsed(text: str) -> HtmlReader:
+    page = HtmlReader(text)
+    assert page.balanced
+    return page
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return made(full())
+
+
+def test_a_page_fetches_nothing_and_runs_nothing(text: str) -> None:
+    elements = parsed(text)
+    tags = {tag for tag, _ in elements.found}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "form", "image", "foreignobject", "base"}
+    policies = [
+        attrs["content"] for tag, attrs in elements.found if attrs.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"]
+    for _, attrs in elements.found:
+        for name, value in attrs.items():
+            assert not name.startswith("on")
+            if name in ("href", "src", "xlink:href"):
+                assert value.startswith(("#", "data:text/csv;", "data:application/json;"))
+    assert not re.findall(r"https?:|url\(|@import", text)
+
+
+def test_names_from_the_network_are_text_and_nothing_else(text: str) -> None:
+    hostile = made(full(EVIL), EVIL)
+    assert "<script" not in hostile
+    elements = parsed(hostile)
+    shown = " ".join(elements.text.split())
+    # in the headline, in findings, in tables and in charts, as it was written
+    assert shown.count(EVIL) >= 8
+    assert {tag for tag, _ in elements.found} == {tag for tag, _ in parsed(text).found}
+    unprintable = made(full("a\x00b\x1b[2J\u202e/x"))
+    assert not {"\x00", "\x1b", "\u202e"} & set(unprintable)
+    assert "a\\x00b\\x1b" in unprintable
+
+
+def test_every_section_has_figures_and_charts_are_named_and_well_formed(text: str) -> None:
+    sections = re.findall(r'<section id="(\w+)"(.*?)</section>', text, re.DOTALL)
+    names = ["first", "matrix", "receivers", "programs", "channels", "events", "sets", "refused", "clocks"]
+    assert [name for name, _ in sections] == names
+    for name, body in sections[1:]:
+        assert "<tbody>" in body, name
+    charts = re.findall(r'<svg[^>]*role="img".*?</svg>', text, re.DOTALL)
+    assert len(charts) == 2
+    for chart in charts:
+        assert len(ET.fromstring(chart).attrib["aria-label"]) > 20
+        assert "<text" in chart
+
+
+def test_each_finding_leads_to_its_row_and_every_link_to_something() -> None:
+    facts = full(hosts=6)
+    facts = replace(facts, links=tuple(link._replace(lost_here=4000 * (link.host == "h03")) for link in facts.links))
+    silent = Silence("h04/other", START, START + HOUR // 2, "gap", "heartbeat")
+    absent = Course((600,) * 60, (0,) * 60, (600,) * 30 + (0,) * 30)
+    facts = replace(facts, silences=(*facts.silences, silent), receivers={**facts.receivers, "h05": absent})
+    text = made(facts)
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    links = re.findall(r'href="#([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(links) <= set(ids)
+    for finding in run_checks(facts):
+        item = text.split(f"<h3>{html.escape(finding.title)}</h3>")[1].split("</li>")[0]
+        row, _ = re.findall(r'href="#([^"]*)"', item)
+        cells = text.split(f'id="{row}"')[1].split("</tr>")[0]
+        assert all(f"<td>{html.escape(name)}" in cells for name in finding.about), finding
+
+
+def test_colours_are_roles_that_both_themes_define(text: str) -> None:
+    light, dark = text.split("prefers-color-scheme: dark")[:2]
+    roles = set(re.findall(r"var\(--([\w-]+)\)", text)) - {"main", "back"}
+    for theme in (light, dark.split("* {")[0]):
+        assert [role for role in roles if f"--{role}:" not in theme] == []
+    assert not re.search(r"#[0-9a-f]{6}\b", text.split("</style>")[1])
+
+
+def test_what_is_compared_with_the_day_before_and_how_far_data_reach(text: str) -> None:
+    plain = spaced(" ".join(parsed(text).text.split()))
+    assert "the day before 5.5" in plain
+    row = re.search(r'<tr id="receivers-0">(.*?)</tr>', text)
+    assert row
+    assert re.findall("<td[^>]*>([^<]+)", row[1])[:4] == ["h01", "21 Nov 10:00", "21 Nov 11:00", "h01/app"]
+    assert "20 skipped" in plain
+
+
+def test_the_same_facts_give_the_same_page(text: str) -> None:
+    assert made(full()) == text
+
+
+def test_pages_of_a_quiet_fleet_and_of_none() -> None:
+    link = Link("h01", "h02/a", 100, 100, 100, 0, 0, 0, 0, 0)
+    absent = Link("h02", "h03/a", 5, 5, 0, 0, 0, 5, 0, 0)
+    quiet = made(Facts(START, START + HOUR, reporting.MINUTE, ("h01", "h02"), (link, absent)))
+    parsed(quiet)
+    assert "All is well" in quiet
+    assert "There is nothing to act on" in quiet
+    facts = replace(full(), links=(), receivers={}, sending={}, delivery=(), channels=(), starts=(), silences=())
+    parsed(made(facts))
+
+
+def test_long_tables_are_cut_and_what_was_left_out_is_counted() -> None:
+    links = tuple(Link("h01", f"s{number}/a", 100, 100, 90, 10, 0, 0, 0, 0) for number in range(ROWS + 50))
+    text = made(replace(full(), links=links, folded={"sets of receivers": 12}))
+    body = re.search(r'<section id="matrix".*?</section>', text, re.DOTALL)
+    assert body
+    assert body[0].count('<tr id="matrix-') == ROWS
+    assert "50\N{NO-BREAK SPACE}more rows" in body[0]
+    assert "12 sets of receivers" in text
+
+
+def test_cells_have_their_figures_as_a_title() -> None:
+    titles = re.findall(r'<td class="h4" title="(.*?)"', made(full(EVIL)))
+    assert len(titles) == 3
+    assert all("2,000 of 36,000" in html.unescape(title) for title in titles)
+    assert EVIL in html.unescape(titles[0])
+
+
+def test_sets_are_called_by_what_is_shorter() -> None:
+    hosts = ("a", "b", "c", "d")
+    assert set_name(frozenset(hosts), hosts) == "all 4 hosts"
+    assert set_name(frozenset("abc"), hosts) == "all but d"
+    assert set_name(frozenset("b"), hosts) == "only b"
+    assert set_name(frozenset(), hosts) == "no host"
+
+
+def test_weeks_fit_on_a_time_axis() -> None:
+    for days in (1, 3, 30, 400):
+        facts = replace(full(), end=START + days * 24 * HOUR)
+        assert 2 <= len(svg_charts.ticks(facts, 0)) <= 9
+
+
+def test_an_earlier_page_survives_what_goes_wrong(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("earlier")
+    with pytest.raises(PipelineError):
+        report(str(tmp_path / "nowhere"), str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert (tmp_path / "index.html").read_text() == "earlier"
+    reporting.write(tmp_path / "tables", ["h1", "h2"], ["h1/a"], minutes=1)
+    with pytest.raises(PipelineError, match="cannot be used"):
+        report(str(tmp_path / "tables"), str(tmp_path / "index.html" / "below"))
+    path, _ = report(str(tmp_path / "tables"), str(tmp_path))
+    assert Path(path).read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.slow
+def test_tables_and_pages_in_an_object_store(tmp_path: Path, s3: str) -> None:
+    reporting.write(tmp_path / "tables", ["h1", "h2"], ["h1/a"], missed=lambda host, *_: 9, minutes=3)
+    tables, page = (object_store.place(s3, f"{tmp_path.name}/{name}") for name in ("tables", "page"))
+    store, root = open_root(tables)
+    pafs.copy_files(str(tmp_path / "tables"), root, destination_filesystem=store)
+    path, found = report(tables, page)
+    assert path.startswith(f"s3://key:secret@fleet/{tmp_path.name}/page/index.html?")
+    assert found == report(str(tmp_path / "tables"), str(tmp_path))[1] != []
+    with store.open_input_stream(f"fleet/{tmp_path.name}/page/index.html") as file:
+        assert file.read() == (tmp_path / "index.html").read_bytes()
+
+
+def test_nothing_due_is_a_gap_and_no_zero() -> None:
+    """An hour of which a host recorded the first and the last twenty minutes."""
+    course = Course((9,) * 20 + (0,) * 20 + (9,) * 20, (1,) * 20 + (0,) * 20 + (1,) * 20, (0,) * 60)
+    links = Link("h01", "h02/a", 0, 0, 0, 0, 0, 0, 0, 0), Link("h02", "h01/a", 360, 360, 320, 40, 0, 0, 0, 0)
+    facts = Facts(START, START + HOUR, reporting.MINUTE, ("h01", "h02"), links, {"h02": course})
+    for name, _, path in svg_charts.loss_chart(facts)["curves"]:
+        assert path.count("M") == 2, name
+    row = re.search(r'<tr id="matrix-1">(.*?)</tr>', made(facts))
+    assert row
+    assert re.findall("<td[^>]*>([^<]*)", row[1])[:6] == ["h02/a", "h01", "0", "0", "0", ""]
+
+
+def test_heartbeats_and_reports_are_told_in_a_line(text: str) -> None:
+    assert "the bus itself" not in text
+    assert "the bus itself sent 900 heartbeats and reports on 3" in spaced(
+        made(replace(full(), bus=BusTraffic(3, 900, 90_000)))
+    )
+
+
+def test_all_that_one_finding_stands_for_is_in_it() -> None:
+    silences = tuple(Silence(f"h{n:02d}/{name}", START, None, "host_down", "any") for n in range(20) for name in "ab")
+    one, text = (made(replace(full(), silences=kept)) for kept in (silences[:1], silences))
+    assert text.count('<span class="tag">') == one.count('<span class="tag">')
+    assert all(f"h{n:02d} went down" in text for n in range(20))

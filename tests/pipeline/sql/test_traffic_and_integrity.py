@@ -1,0 +1,104 @@
+"""Tables of traffic and of refused datagrams; the truth has the others."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bccnd.core.wire.verdicts import NAMES
+from bccnd.pipeline.units import combine
+from tests.pipeline.fleets import Rows
+from tests.pipeline.hand_made import Journal, row, since, tables
+from tests.support import examples
+
+
+def of(rows: Rows, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    """These columns of a table, times as seconds of the day."""
+    times = ("win", "first_ts", "last_ts")
+    found = [tuple(since(one[name]) if name in times else one[name] for name in columns) for one in rows[table]]
+    return sorted(found, key=lambda one: [(value is not None, value) for value in one])
+
+
+TRAFFIC = ("win", "chan", "src", "msgs", "bytes", "p50_len", "p99_len", "directed")
+
+
+def test_traffic_is_counted_by_minute_channel_and_source_and_the_nameless_together(tmp_path: Path) -> None:
+    named = [row(length / 10, length, length=length) for length in range(1, 101)]
+    named += [row(11, 101, length=30, chan="!t"), row(12, 102, length=30, chan="!t"), row(61, 103, length=7)]
+    nameless = [row(20, seq, src="?", length=5) for seq in (1, 1, 2)]
+    copies = [row(11.5, 101, length=30, chan="!t", verdict="duplicate")]
+    rows = tables(tmp_path, Journal("h1", [*named, *nameless, *copies]), Journal("h2", [*named, *nameless]))
+    assert of(rows, "channel_traffic", *TRAFFIC) == [
+        (0, "!t", "m/p/1", 2, 60, 30, 30, True),
+        (0, "data", "?", 2, 10, 5, 5, False),
+        (0, "data", "m/p/1", 100, 5050, 50, 99, False),
+        (60, "data", "m/p/1", 1, 7, 7, 7, False),
+    ]
+
+
+@settings(max_examples=examples(5), deadline=None)
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=300))
+def test_percentiles_are_lengths_in_order(lengths: list[int]) -> None:
+    messages = [row(place / 10, place + 1, length=length) for place, length in enumerate(lengths)]
+    by_minute: dict[float, list[int]] = defaultdict(list)
+    for one in messages:
+        by_minute[(since(one.ts) or 0) // 60 * 60].append(one.length)
+    expected = [
+        (minute, *(sorted(of_minute)[math.ceil(len(of_minute) * percent / 100) - 1] for percent in (50, 99)))
+        for minute, of_minute in sorted(by_minute.items())
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        rows = tables(Path(folder), Journal("h1", messages))
+    assert of(rows, "channel_traffic", "win", "p50_len", "p99_len") == expected
+
+
+BAD: dict[str, Any] = {"verdict": "integrity_failed", "peer_ip": "192.0.2.1", "src": "x/y/1", "algo": "hmac"}
+
+
+def test_refused_datagrams_are_counted_by_minute_receiver_sender_and_verdict(tmp_path: Path) -> None:
+    first = [
+        row(1, **BAD),
+        row(59.9, **BAD),
+        row(60, **BAD),
+        row(4, **{**BAD, "src": None, "verdict": "bad_body", "algo": None}),
+        row(5),
+        row(5, verdict="duplicate"),
+    ]
+    rows = tables(tmp_path, Journal("h1", first), Journal("h2", [row(3, **BAD)]))
+    columns = ("win", "host", "peer_ip", "claimed_src", "algo", "verdict", "n", "first_ts", "last_ts")
+    assert of(rows, "integrity", *columns) == [
+        (0, "h1", "192.0.2.1", None, None, "bad_body", 1, 4, 4),
+        (0, "h1", "192.0.2.1", "x/y/1", "hmac", "integrity_failed", 2, 1, 59.9),
+        (0, "h2", "192.0.2.1", "x/y/1", "hmac", "integrity_failed", 1, 3, 3),
+        (60, "h1", "192.0.2.1", "x/y/1", "hmac", "integrity_failed", 1, 60, 60),
+    ]
+
+
+def test_every_verdict_is_either_refused_or_not(tmp_path: Path) -> None:
+    rows = tables(tmp_path, Journal("h1", [row(place, verdict=name) for place, name in enumerate(NAMES)]))
+    assert {one["verdict"] for one in rows["integrity"]} == {
+        *("integrity_missing", "integrity_unknown", "integrity_failed", "replayed", "oversize", "bad_envelope"),
+        *("bad_body", "bad_src", "bad_seq", "bad_channel", "bad_target"),
+        *("length_mismatch", "unsupported_version", "internal_error"),
+    }
+
+
+def test_an_inventor_of_names_fills_no_more_rows_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(combine, "CAP", 3)
+    invented = [row(number, **{**BAD, "src": f"x/{number}"}) for number in range(10)]
+    invented.append(row(20, **{**BAD, "src": "x/9"}))
+    rows = tables(tmp_path, Journal("h1", invented), Journal("h2", [row(0, **{**BAD, "src": "x/0"})]))
+    assert of(rows, "integrity", "host", "peer_ip", "claimed_src", "algo", "n", "first_ts", "last_ts") == [
+        ("h1", None, "*", None, 7, 2, 8),
+        ("h1", "192.0.2.1", "x/0", "hmac", 1, 0, 0),
+        ("h1", "192.0.2.1", "x/1", "hmac", 1, 1, 1),
+        ("h1", "192.0.2.1", "x/9", "hmac", 2, 9, 20),
+        ("h2", "192.0.2.1", "x/0", "hmac", 1, 0, 0),
+    ]

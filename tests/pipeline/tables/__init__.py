@@ -1,1 +1,0 @@
-"""Tests of bccnd/pipeline/tables."""

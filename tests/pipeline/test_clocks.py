@@ -1,0 +1,107 @@
+"""Which clocks are wrong, and by how much rows are moved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bccnd.pipeline.clocks import Clock, Clocks, Compared, references
+from bccnd.pipeline.driver.build import build, once
+from bccnd.pipeline.driver.embedded import EmbeddedRunner
+from examples.fleet_model import Fleet, Loss, Source
+from examples.simulation import write
+from tests.pipeline.hand_made import Journal, at, lost, numbered, tables
+from tests.pipeline.threedays import arrive, content, files
+
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+BEFORE, DAY, AFTER, LATER = "2026-02-28", "2026-03-01", "2026-03-02", "2026-03-03"
+
+
+def compared(ahead: dict[str, int], reference: str = "a", day: str = DAY) -> list[Compared]:
+    """Hosts with one session each, which begins at 0."""
+    return [
+        Compared(day, host, journal, 0, reference, by - 9, by, by + 9, 5)
+        for host, by in ahead.items()
+        for journal in ("", "j")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "moved"),
+    [
+        ({"b": 5, "c": -7}, {}),
+        ({"b": 29_999_999, "c": -29_999_999}, {}),
+        ({"b": 5, "c": HOUR + 5}, {"c": HOUR}),
+        ({"b": 5, "c": 5 - HOUR}, {"c": -HOUR}),
+        ({"b": HOUR + 5, "c": HOUR + 9}, {"a": -HOUR}),  # the one that others are compared with
+        ({"b": 30_000_000}, {"b": MINUTE}),
+        ({"b": -HOUR}, {"a": HOUR}),  # of two the slower one is right
+    ],
+)
+def test_the_middle_clock_is_right_and_others_are_moved_by_whole_minutes(
+    ahead: dict[str, int], moved: dict[str, int]
+) -> None:
+    clocks = Clocks(compared(ahead))
+    shifts = {host: clocks.of((host, "j", 0), DAY).shift for host in ("a", *ahead)}
+    assert {host: by for host, by in shifts.items() if by} == moved
+
+
+def test_what_is_left_is_how_far_a_clock_is_ahead() -> None:
+    assert Clocks(compared({"b": 5, "c": HOUR + 7})).of(("c", "j", 0), DAY) == Clock(HOUR, 2)
+
+
+def test_a_day_without_a_message_in_common_goes_by_the_days_beside_it() -> None:
+    clocks = Clocks(compared({"b": HOUR, "c": 0, "d": 0}))
+    found = {day: clocks.of(("b", "j", 0), day).shift for day in (BEFORE, DAY, AFTER, LATER)}
+    assert found == {BEFORE: HOUR, DAY: HOUR, AFTER: HOUR, LATER: 0}
+
+
+def test_a_host_is_compared_with_the_one_with_most_rows_of_those_that_share_messages() -> None:
+    rows = {"a": 1, "b": 7, "c": 7, "x": 2, "y": 3, "alone": 9}
+    assert references(rows, [["a", "b"], ["c", "b"], ["x", "y"]]) == {
+        **dict.fromkeys("abc", "b"),
+        "x": "y",
+        "y": "y",
+        "alone": "alone",
+    }
+
+
+def test_rows_of_a_wrong_clock_that_come_late_go_to_the_days_of_a_build(tmp_path: Path) -> None:
+    """All of them carry the second day; some are of the first."""
+    whole, journal = tmp_path / "whole", tmp_path / "journal"
+    fleet = Fleet(
+        hosts=("a", "b", "c"),
+        sources=(Source("a/plain/1", "a", 2, heartbeat=5), Source("b/other/1", "b", 1)),
+        duration=240,
+        start=1_788_047_880,  # two minutes before midnight
+        losses=(Loss("a", probability=0.05),),
+        offsets={"c": 3600.75},
+    )
+    write(fleet, str(whole), file_rows=100)
+    build(EmbeddedRunner(), str(whole), str(tmp_path / "built"))
+    for host in ("a", "b", "c"):
+        for path in [*files(whole), *(whole / "sessions").rglob("*.parquet")]:
+            if f"host={host}" in str(path):
+                arrive(whole, journal, path)
+        once(EmbeddedRunner(), str(journal), str(tmp_path / "tables"))
+    assert content(tmp_path / "tables") == content(tmp_path / "built")
+
+
+def test_skew_is_told_as_percentiles(tmp_path: Path) -> None:
+    apart = [one._replace(ts=one.ts + place * 1000) for place, one in enumerate(numbered(range(101)))]
+    rows = tables(tmp_path, Journal("h1", numbered(range(101))), Journal("h2", apart))
+    assert [tuple(row.values())[:6] for row in rows["skew"]] == [("h2", "h1", 5000, 50_000, 95_000, 101)]
+
+
+def test_a_host_that_boots_in_1970_moves_nobody(tmp_path: Path) -> None:
+    """Its records are set aside and named; those of its next session, with a clock that is right, count."""
+    steady = numbered(range(1, 101))
+    early = [one._replace(ts=one.ts - at(0)) for one in steady[:40]]
+    rows = tables(
+        tmp_path, Journal("h1", early, name="j0"), Journal("h1", steady[40:], [(40, 99)]), Journal("h2", steady)
+    )
+    assert {row["day"] for row in rows["link_loss"]} == {DAY}
+    assert lost(rows) == {}
+    assert sum(row["not_listening"] for row in rows["link_loss"]) == 40
