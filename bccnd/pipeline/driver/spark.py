@@ -273,15 +273,19 @@ def run_on_spark(**settings: Any) -> Iterator[SparkRunner]:
     logging.disable(logging.CRITICAL)
     descriptor, log = tempfile.mkstemp(prefix="bccn-pipeline-", suffix=".log")
     os.close(descriptor)
-    kept = False
+    kept = started = False
     try:
-        yield SparkRunner(start(log=log, **settings))
+        session = start(log=log, **settings)
+        started = True
+        yield SparkRunner(session)
     except (PySparkException, Py4JError, ConnectionError) as error:
         # Java has to be asked before it ends. If it has ended, py4j cannot connect to it.
         kept = True
         raise _explain(error, log) from error
     finally:
-        stop()
+        # what was refused has started none: another one of this process goes on
+        if started:
+            stop()
         logging.disable(logging.NOTSET)
         if not kept:
             with suppress(OSError):
