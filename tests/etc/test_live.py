@@ -16,6 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bccnd.daemon.daemon import SWEEP_INTERVAL
+from bccnd.pipeline.driver.build import Outcome
+from bccnd.pipeline.driver.run_metrics import write_metrics
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, wait
 from tests.e2e.recorders import Recorder
 from tests.etc.promql import Matcher, named
@@ -102,8 +104,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             wait(partial(is_up, daemon, gateway), f"the gateway {gateway}")
         trouble(daemon)
         samples: dict[str, list[dict[str, str]]] = defaultdict(list)
-        for url in (daemon.url, f"http://{recorder}"):
-            with urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE) as answer:
+        write_metrics(str(folder / "pipeline.prom"), Outcome())
+        for url in (f"{daemon.url}/metrics", f"http://{recorder}/metrics", (folder / "pipeline.prom").as_uri()):
+            with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
                 for family in text_string_to_metric_families(answer.read().decode()):
                     for sample in family.samples:
                         samples[sample.name].append(dict(sample.labels))

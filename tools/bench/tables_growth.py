@@ -71,7 +71,7 @@ def measure_wide(folder: str) -> tuple[float, float]:
         at = START + 3600 * SECOND + received * 10_000 + host
         write_host(journal, host, 0, np.zeros(len(received), np.int64), received, at)
     write_sessions(journal, WIDE_HOSTS, 1)
-    words = ("build", journal, "--out", f"{folder}/wide-tables", *EMBEDDED)
+    words = ("build", journal, "--out", f"{folder}/wide-tables", *EMBEDDED, "--memory", "150m")
     summary, largest = run_command(*words, memory=lambda pid: kib_of(pid, "VmHWM"))
     return largest * 1024 / 1e6, float(summary["seconds"])
 
