@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pyarrow.fs as pafs
+import pytest
 
 from bccnd.journal.files import open_root
 from bccnd.pipeline.driver.build import build, once
@@ -15,6 +16,7 @@ from tests.pipeline.commands import bccn, kill_after
 from tests.pipeline.threedays import content, files
 
 
+@pytest.mark.slow
 def test_readers_see_whole_runs_only(small: Path, built: Path, s3: str, tmp_path: Path) -> None:
     journal, tables = (object_store.place(s3, f"{tmp_path.name}/{name}") for name in ("journal", "tables"))
     bucket, root = open_root(journal)

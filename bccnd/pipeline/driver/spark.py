@@ -72,8 +72,18 @@ class SparkRunner:
         if not tasks:
             return []
         # A partition each: tasks are few, and take long.
-        answers = self._context.parallelize(tasks, len(tasks)).map(run_enclosed).collect()
+        answers = self._context.parallelize(tasks, len(tasks)).map(_run_there).collect()
         return [opened(answer) for answer in answers]
+
+
+def _run_there(task: str) -> str:
+    """Run a task in a worker, which keeps nothing of it."""
+    from bccnd.pipeline.units import engine
+
+    try:
+        return run_enclosed(task)
+    finally:
+        engine.close()
 
 
 def _memory(session: SparkSession) -> int:

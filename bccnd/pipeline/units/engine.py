@@ -6,9 +6,12 @@ same rows give the same files, whatever the number of threads.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import re
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,19 +37,44 @@ NUMBER_OF_HOSTS: Final = 62
 
 @contextlib.contextmanager
 def opened(memory_mb: int, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An engine that holds at most so much, and spills the rest to a folder that goes with it."""
-    with tempfile.TemporaryDirectory(prefix="bccn-duckdb-", ignore_cleanup_errors=True) as folder:
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            "memory_limit": f"{memory_mb}MB",
-            "threads": threads,
-            "temp_directory": folder,
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-            "preserve_insertion_order": False,
-        }
-        with duckdb.connect(":memory:", config=settings) as engine:
-            engine.execute(_OF_CONNECTION)
+    """An empty database of this process's engine, which holds at most so much and spills the rest to a folder."""
+    name = f"work_{secrets.token_hex(6)}"
+    with _engine(memory_mb, threads).cursor() as engine:
+        engine.execute(f"{_OF_CONNECTION}; ATTACH ':memory:' AS {name}; USE {name}")
+        try:
             yield engine
+        finally:
+            engine.execute(f"USE memory; DETACH {name}")
+
+
+@functools.cache
+def _engine(memory_mb: int, threads: int) -> duckdb.DuckDBPyConnection:
+    """The engine, which takes longer to start than a small table takes to make."""
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{memory_mb}MB",
+        "threads": threads,
+        "temp_directory": f"{spill_folder()}/{memory_mb}-{threads}",
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "preserve_insertion_order": False,
+    }
+    return duckdb.connect(":memory:", config=settings)
+
+
+def close() -> None:
+    """End the engine: a worker of Spark ends without a word."""
+    _engine.cache_clear()
+    if spill_folder.cache_info().currsize:
+        shutil.rmtree(spill_folder(), ignore_errors=True)
+        spill_folder.cache_clear()
+
+
+@functools.cache
+def spill_folder() -> str:
+    """A folder for what memory has no room for, which goes with this process. No other user can read it."""
+    folder = tempfile.mkdtemp(prefix="bccn-duckdb-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def sql(name: str) -> str:
@@ -168,10 +196,11 @@ def write_all(
 ) -> list[TableFile]:
     """Write the rows of several queries, side by side: sorting and writing the rows of one leaves processors idle."""
     variables = dict(engine.execute("SELECT name, value FROM duckdb_variables()").fetchall())
+    (database,) = engine.execute("SELECT current_database()").fetchall()[0]
 
     def put(query: Query) -> list[TableFile]:
         with engine.cursor() as cursor:
-            cursor.execute(_OF_CONNECTION)
+            cursor.execute(f"{_OF_CONNECTION}; USE {database}")
             set_variables(cursor, **variables)
             return write(cursor, root, run, query.table, day, query.text, query.columns)
 

@@ -57,6 +57,7 @@ def forget(tables: Path, *days: str) -> None:
     lake.commit({FILES: Change(COLUMNS, [], days)})
 
 
+@pytest.mark.slow
 def test_days_that_become_final_leave_the_tables_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     week, tables, arriving = (tmp_path / name for name in ("week", "tables", "arriving"))
     write(fleet(), str(week), file_rows=2000)
