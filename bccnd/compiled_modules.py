@@ -19,6 +19,7 @@ COMPILED: Final = (
     "bccnd.native.buffers.dict_by_slice",
     "bccnd.native.buffers.header",
     "bccnd.native.buffers.hmac8",
+    "bccnd.native.buffers.sent_datagrams",
     "bccnd.native.system.poller",
     "bccnd.native.system.sockio",
     "bccnd.core.sending.fanout_groups",

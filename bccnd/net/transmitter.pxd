@@ -10,6 +10,7 @@ cdef class Transmitter:
     cdef list _segments
     cdef object _repeater
     cdef list _timers
+    cdef long long _round
 
     cpdef broadcast(self, bytes chan, bytes datagram)
     @cython.locals(segment=SegmentSender)

@@ -20,6 +20,8 @@ class Transmitter:
         self._repeater = repeater
         #: when timers are due, the earliest last; one is added only if it is earlier, so no rule has more than one
         self._timers: list[float] = []
+        #: the last round of the loop in which something was sent
+        self._round = -1
 
     def broadcast(self, chan: bytes, datagram: bytes) -> str | None:
         """Send a datagram on all segments and schedule its copies; returns the name of an error, if there was one."""
@@ -29,8 +31,15 @@ class Transmitter:
         return error
 
     def send(self, datagram: bytes) -> str | None:
-        """Send a datagram on all segments, once; returns the name of the last error, if there was one."""
+        """Send a datagram on all segments, once; returns the name of the last error, if there was one.
+
+        It comes back at once: the segments are read at the end of this round, too.
+        """
         failed = None
+        if self._round != self._loop.rounds:
+            self._round = self._loop.rounds
+            for segment in self._segments:
+                self._loop.again(segment.broadcaster.fd)
         for segment in self._segments:
             error = segment.broadcast(datagram)
             if error is not None:
