@@ -27,7 +27,7 @@ cdef class Loop:
     cdef dict _unregistered
     cdef readonly list _timers
     cdef readonly list _soon
-    cdef list _again
+    cdef tuple _again
     cdef dict _signals
     cdef bint _running
     cdef readonly long long rounds
@@ -37,7 +37,7 @@ cdef class Loop:
     @cython.locals(poller=Poller, handler=Handler, count=int, number=int, fd=int, events="unsigned int")
     cpdef run(self)
     cpdef soon(self, object call)
-    cpdef again(self, int fd)
+    cpdef again(self, tuple fds)
     cpdef bint watches(self, int fd)
     @cython.locals(timer=Timer, seconds=double)
     cdef double _timeout(self) except? -2.0

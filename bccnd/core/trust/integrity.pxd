@@ -7,7 +7,7 @@ cdef int _BRACKET
 @cython.final
 cdef class IntegrityChecker:
     cdef tuple _verifiers
-    cdef Algorithm _signer
+    cdef readonly Algorithm signer
     cdef Algorithm _usual
     cdef tuple _prefixes
     cdef Py_ssize_t _sum_size

@@ -385,7 +385,7 @@ def emitting(world: World, count: int) -> list[bytes]:
     """What a program of this host sends under OWN."""
     out = Egress(OPEN, world.sources)
     out.open(OWN)
-    return [out.emit(OWN, chan, b"x", 1000)[1] for chan in (b"c/1", b"!", b"!own", b"!nobody")[:count]]
+    return [out.emit(OWN, frames.message(chan, b"x"), 1000)[1] for chan in (b"c/1", b"!", b"!own", b"!nobody")[:count]]
 
 
 def test_our_own_broadcasts_that_come_back_are_looped_and_no_conflict() -> None:
@@ -414,7 +414,7 @@ def test_what_was_just_sent_is_recognized_by_its_bytes_and_a_forged_one_is_not()
     out = Egress(world.ingress.checker, world.sources)
     out.open(OWN)
     sent = SentDatagrams()
-    own, copied = [out.emit(OWN, b"c/1", b"x", 1000)[1] for _ in range(2)]
+    own, copied = [out.emit(OWN, frames.message(b"c/1", b"x"), 1000)[1] for _ in range(2)]
     for raw in (own, copied, copied):
         sent.put(raw, 0.0)
     spoiled, conflicting = own[:-1] + b"y", datagram(OWN, seq=999, key=KEY)
