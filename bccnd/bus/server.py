@@ -143,7 +143,7 @@ class Bus:
         self.quota.configure(limits.user)
         self._access = access
         for client in list(self.clients.values()):
-            client.rights = access.rights(client.peer)
+            client.grant(access.rights(client.peer))
             self._enforce(client)
             self.backpressure.reconsider(client)
 

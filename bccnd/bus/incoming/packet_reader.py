@@ -188,7 +188,7 @@ class PacketReader:
             if not refused:
                 route = publisher.route(key)
                 if route is not None:
-                    route.permitted = client.rights.publish
+                    route.permitted = client.publishes
         if not refused:
             blocker = None
             if self._fanout.may_block() and self._may_wait():

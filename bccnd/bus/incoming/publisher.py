@@ -55,14 +55,14 @@ class Publisher:
             return "reserved_key"
         if self._egress is not None and key.startswith(frames.REPORT):  # other hosts believe what it says
             return "reserved_key"
-        allowed = client.rights.publish
+        allowed = client.publishes
         return "" if allowed is None or allowed.permits(key) else "not_permitted"
 
     def permitted_route(self, client: Client, packet: bytes, nul: int) -> Route | None:
         """Look up the receivers of a message, whose key ends at ``nul``; None unless all that `refusal` and `route`
         decide is known from an earlier message."""
         route: Route | None = self._routes.known.get_slice(packet, KEY, nul)
-        return route if route is not None and route.permitted is client.rights.publish else None
+        return route if route is not None and route.permitted is client.publishes else None
 
     def route(self, key: bytes) -> Route | None:
         """Look up the receivers of a channel; None for a key that no datagram can carry."""

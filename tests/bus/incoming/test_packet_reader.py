@@ -120,7 +120,7 @@ def test_a_bug_met_by_one_client_ends_that_client_only(hub: Hub, caplog: pytest.
     def stumbles(_key: bytes) -> bool:
         raise ZeroDivisionError
 
-    one.client.rights = replace(one.client.rights, publish=cast(Allowed, SimpleNamespace(permits=stumbles)))
+    one.client.grant(replace(one.client.rights, publish=cast(Allowed, SimpleNamespace(permits=stumbles))))
     one.publish(b"a", b"stumble")
     hub.turn()
     assert one.ended()
