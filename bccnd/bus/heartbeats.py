@@ -36,7 +36,7 @@ class HeartbeatSender:
     def _send(self) -> None:
         self._timer = self._loop.later(self._interval, self._send)
         chan = HEARTBEAT + self._identity
-        refused = self._bus.publish(self._identity, chan, b"", frames.message(chan, b""))
+        refused = self._bus.publish(self._identity, chan, b"")
         if refused and refused != "send_failed":  # that one is counted and logged where it happens
             self._bus.counters.errors.add(refused)
             remedy = AFTER_REFUSAL[refused][1] if refused in AFTER_REFUSAL else "set heartbeat.interval: 0"

@@ -16,7 +16,6 @@ from bccnd.bus.server import Bus
 from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.sender_counts import sending_host
-from bccnd.core.wire import frames
 from bccnd.errors import BadMessage
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.fleet.report_format import CHANNEL, REASONS, BadReport, HeardHost, SentRun, read_report, reporting_host
@@ -116,8 +115,7 @@ class HostReports:
             self._version, round(self._interval * 1000), self._keys(), self._sent_runs(), self._heard(), room
         )
         for payload in payloads:
-            packet = frames.message(chan, payload)
-            refused = self._bus.publish(self._identity, chan, payload, packet)
+            refused = self._bus.publish(self._identity, chan, payload)
             if refused and refused != "send_failed":  # that one is counted and logged where it happens
                 self._count_refused(refused)
             else:

@@ -140,10 +140,10 @@ class Bus:
     def configure(self, limits: BusLimits, access: Access) -> None:
         """Put other limits and rules in force, also for the clients that are connected."""
         self.queues.limits = self.subscriptions.limits = limits
-        self.quota.limits = limits.user
+        self.quota.configure(limits.user)
         self._access = access
         for client in list(self.clients.values()):
-            client.rights = access.rights(client.peer)
+            client.grant(access.rights(client.peer))
             self._enforce(client)
             self.backpressure.reconsider(client)
 
@@ -231,9 +231,10 @@ class Bus:
 
     # -- what the daemon sends
 
-    def publish(self, identity: bytes, key: bytes, payload: bytes, packet: bytes) -> str:
+    def publish(self, identity: bytes, key: bytes, payload: bytes) -> str:
         """Publish a message of the daemon's own; see `Publisher.publish`."""
-        return self._publisher.publish(identity, key, payload, packet, self._publisher.route(key))
+        packet = frames.message(key, payload)
+        return self._publisher.publish(identity, packet, frames.KEY + len(key), self._publisher.route(key))
 
     def announce(self, key: bytes, payload: bytes) -> None:
         """Send a message on a key of the bus itself to its subscribers."""

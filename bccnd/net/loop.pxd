@@ -27,15 +27,17 @@ cdef class Loop:
     cdef dict _unregistered
     cdef readonly list _timers
     cdef readonly list _soon
+    cdef tuple _again
     cdef dict _signals
     cdef bint _running
     cdef readonly long long rounds
     cdef int _wake_read
     cdef int _wake_write
 
-    @cython.locals(poller=Poller, handler=Handler, count=int, number=int, events="unsigned int")
+    @cython.locals(poller=Poller, handler=Handler, count=int, number=int, fd=int, events="unsigned int")
     cpdef run(self)
     cpdef soon(self, object call)
+    cpdef again(self, tuple fds)
     cpdef bint watches(self, int fd)
     @cython.locals(timer=Timer, seconds=double)
     cdef double _timeout(self) except? -2.0

@@ -83,6 +83,8 @@ class Loop:
         self._unregistered: dict[int, int] = {}
         self._timers: list[Timer] = []
         self._soon: list[Callable[[], None]] = []
+        #: descriptors that are read once more at the end of this round
+        self._again: tuple[int, ...] = ()
         self._signals: dict[int, Callable[[], None]] = {}
         self._running = False
         #: number of rounds
@@ -155,6 +157,10 @@ class Loop:
         """Call at the end of the current round."""
         self._soon.append(call)
 
+    def again(self, fds: tuple[int, ...]) -> None:
+        """Read descriptors at the end of the current round, if watched: what arrives until then wakes nothing."""
+        self._again = self._again + fds if self._again else fds
+
     def on_signal(self, number: int, call: Callable[[], None]) -> None:
         """Call from the loop when a signal has arrived."""
         self._signals[number] = call
@@ -191,6 +197,12 @@ class Loop:
                 calls, self._soon = self._soon, []
                 for call in calls:
                     call()
+            if self._again:
+                fds, self._again = self._again, ()
+                for fd in fds:
+                    handler = self._handlers[fd] if self.watches(fd) else None
+                    if handler is not None:
+                        handler.on_events(READABLE)
 
     def _timeout(self) -> float:
         if self._soon:

@@ -1,5 +1,7 @@
 cimport cython
 from bccnd.core.observing.counters cimport SegmentCounters
+from bccnd.native.buffers.sent_datagrams cimport SentDatagrams
+from bccnd.native.system cimport clock
 from bccnd.native.system.sockio cimport BroadcastSender
 
 
@@ -7,6 +9,7 @@ from bccnd.native.system.sockio cimport BroadcastSender
 cdef class SegmentSender:
     cdef readonly SegmentCounters counters
     cdef public BroadcastSender broadcaster
+    cdef readonly SentDatagrams sent
 
     @cython.locals(failed=int)
     cpdef broadcast(self, bytes datagram)

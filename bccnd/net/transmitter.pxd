@@ -8,9 +8,12 @@ from bccnd.net.segment_sender cimport SegmentSender
 cdef class Transmitter:
     cdef Loop _loop
     cdef list _segments
+    cdef tuple _fds
     cdef object _repeater
     cdef list _timers
+    cdef long long _round
 
-    cpdef broadcast(self, bytes chan, bytes datagram)
+    @cython.locals(error=str)
+    cpdef broadcast(self, bytes frame, bytes datagram)
     @cython.locals(segment=SegmentSender)
     cpdef send(self, bytes datagram)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from bccnd import log
 from bccnd.core.sending.redundancy import Repeater
+from bccnd.core.wire.frames import KEY
 from bccnd.native.system import clock
 from bccnd.net.loop import Loop
 from bccnd.net.segment_sender import SegmentSender
@@ -17,20 +18,32 @@ class Transmitter:
     def __init__(self, loop: Loop, segments: Iterable[SegmentSender], repeater: Repeater) -> None:
         self._loop = loop
         self._segments = list(segments)
+        self._fds = tuple([segment.broadcaster.fd for segment in self._segments])
         self._repeater = repeater
         #: when timers are due, the earliest last; one is added only if it is earlier, so no rule has more than one
         self._timers: list[float] = []
+        #: the last round of the loop in which something was sent
+        self._round = -1
 
-    def broadcast(self, chan: bytes, datagram: bytes) -> str | None:
-        """Send a datagram on all segments and schedule its copies; returns the name of an error, if there was one."""
+    def broadcast(self, frame: bytes, datagram: bytes) -> str | None:
+        """Send the datagram of a message, which is a frame, on all segments and schedule its copies; returns the name
+        of an error, if there was one."""
         error = self.send(datagram)
-        if self._repeater.rules and self._repeater.add(chan, datagram, clock.monotonic()):
-            self._send_due_copies()
+        if self._repeater.rules:
+            chan = frame[KEY : frame.index(0)]
+            if self._repeater.add(chan, datagram, clock.monotonic()):
+                self._send_due_copies()
         return error
 
     def send(self, datagram: bytes) -> str | None:
-        """Send a datagram on all segments, once; returns the name of the last error, if there was one."""
+        """Send a datagram on all segments, once; returns the name of the last error, if there was one.
+
+        It comes back at once: the segments are read at the end of this round, too.
+        """
         failed = None
+        if self._round != self._loop.rounds:
+            self._round = self._loop.rounds
+            self._loop.again(self._fds)
         for segment in self._segments:
             error = segment.broadcast(datagram)
             if error is not None:

@@ -86,7 +86,7 @@ def test_neither_the_segment_nor_the_daemon_itself_waits(small: Hub) -> None:
     mode(daemons, soft="block", hard="block")
     for number in range(100):
         small.bus.announce(frames.LIVENESS + b"x", b"%d" % number)
-        small.bus.publish(b"relay01/bccnd/1", b"heartbeat/x", b"", b"MSG heartbeat/x\0")
+        small.bus.publish(b"relay01/bccnd/1", b"heartbeat/x", b"")
     packets = daemons.all()
     assert sum(packet.startswith(b"MSG") for packet in packets) + gaps(packets) == 200
 

@@ -213,7 +213,7 @@ BEAT = b"heartbeat/" + DAEMON
 
 def publish(hub: Hub, key: bytes, payload: bytes = b"") -> str:
     """As the daemon publishes its own heartbeats."""
-    return hub.bus.publish(DAEMON, key, payload, frames.message(key, payload))
+    return hub.bus.publish(DAEMON, key, payload)
 
 
 def test_the_daemon_publishes_under_an_identity_of_its_own_like_any_client(hub: Hub) -> None:

@@ -21,7 +21,7 @@ from bccnd.core.tracking.liveness import SILENT, STATE_NAMES, HeartbeatRules, Li
 from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.tracker_image import identity_section, resume_identities, resume_trackers, tracker_sections
 from bccnd.core.trust.integrity import IntegrityChecker
-from bccnd.core.wire import bccn1
+from bccnd.core.wire import bccn1, frames
 from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.core.wire.verdicts import NAMES
 from tests.core.world import datagram
@@ -108,7 +108,7 @@ class Host:
 
     def send(self, src: bytes = LOCAL[0]) -> bytes:
         """Send a message; its seq must be above all before."""
-        seq, raw = self.egress.emit(src, b"c/1", b"x", self.clock_us)
+        seq, raw = self.egress.emit(src, frames.message(b"c/1", b"x"), self.clock_us)
         assert seq > self.given.get(src, -1)
         self.given[src] = seq
         self.sent.append(raw)

@@ -90,6 +90,28 @@ def test_soon_runs_when_all_have_been_served(loop: Loop, pipe: tuple[int, int], 
     assert called[4:] == ["inner"]
 
 
+def test_again_reads_at_the_end_of_the_round_what_has_arrived_in_it(
+    loop: Loop, pipe: tuple[int, int], other_pipe: tuple[int, int]
+) -> None:
+    """A descriptor that is not watched, or no longer, is left alone."""
+    rounds: list[int] = []
+    out, _ = pipe
+    unwatched, _ = other_pipe
+
+    def on_ready(_events: int) -> None:
+        rounds.append(loop.rounds)
+        if len(rounds) == 1:
+            loop.again((out,))
+            loop.again((unwatched, -1))
+        else:
+            os.read(out, 1)
+
+    loop.watch(out, READABLE, on_ready)
+    turn(loop, 3)
+    assert len(rounds) == 2
+    assert rounds[0] == rounds[1]
+
+
 def test_what_is_unwatched_is_called_no_more(loop: Loop, pipe: tuple[int, int], other_pipe: tuple[int, int]) -> None:
     called: list[int] = []
 

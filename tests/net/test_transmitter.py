@@ -7,6 +7,7 @@ import errno
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.sending.redundancy import Repeater, RepeatRule
+from bccnd.core.wire.frames import message
 from bccnd.native.system.sockio import BroadcastSender
 from bccnd.net.loop import Loop
 from bccnd.net.segment_sender import SegmentSender
@@ -36,7 +37,7 @@ def test_copies_go_out_on_all_segments_when_they_are_due(loop: Loop) -> None:
     sent: list[tuple[str, bytes]] = []
     repeater = Repeater([RepeatRule(b"often", 3, 0.005), RepeatRule(b"late", 2, 1.0)], DIALECTS["path"], 2.0)
     transmitter = Transmitter(loop, [segment("a", sent), segment("b", sent)], repeater)
-    assert [transmitter.broadcast(chan, chan) for chan in (b"once", b"often", b"late")] == [None] * 3
+    assert [transmitter.broadcast(message(chan, b""), chan) for chan in (b"once", b"often", b"late")] == [None] * 3
     loop.later(0.1, loop.stop)
     loop.run()
     assert [datagram for name, datagram in sent if name == "a"] == [b"once", b"often", b"late", b"often", b"often"]
@@ -51,12 +52,12 @@ def test_copies_of_a_rule_do_not_wait_for_those_of_a_slower_one(loop: Loop) -> N
     repeater = Repeater(rules, DIALECTS["path"], 7200.0)
     transmitter = Transmitter(loop, [segment("a", sent)], repeater)
     timers = len(loop._timers)
-    transmitter.broadcast(b"slow", b"slow")
+    transmitter.broadcast(message(b"slow", b""), b"slow")
     for _ in range(20):
         before = len(sent)
-        transmitter.broadcast(b"fast", b"fast")
+        transmitter.broadcast(message(b"fast", b""), b"fast")
         turn_until(loop, lambda before=before: len(sent) >= before + 3, "the copies")  # type: ignore[misc]
-        transmitter.broadcast(b"slow", b"slow")
+        transmitter.broadcast(message(b"slow", b""), b"slow")
     assert sum(datagram == b"slow" for _, datagram in sent) == 21
     # One for the slow copies; what has sent the fast ones is gone.
     assert len(loop._timers) <= timers + 2
@@ -65,5 +66,8 @@ def test_copies_of_a_rule_do_not_wait_for_those_of_a_slower_one(loop: Loop) -> N
 def test_an_error_on_one_segment_is_returned_and_the_others_are_served(loop: Loop) -> None:
     sent: list[tuple[str, bytes]] = []
     segments = [segment("a", sent, errno.ENETDOWN), segment("b", sent)]
-    assert Transmitter(loop, segments, Repeater([], DIALECTS["path"], 2.0)).broadcast(b"x", b"x") == "ENETDOWN"
+    assert (
+        Transmitter(loop, segments, Repeater([], DIALECTS["path"], 2.0)).broadcast(message(b"x", b""), b"x")
+        == "ENETDOWN"
+    )
     assert sent == [("a", b"x"), ("b", b"x")]

@@ -229,7 +229,7 @@ class Mesh:
     def _publish(self, host: Host, payload: bytes) -> None:
         host.busy = host.start(self.now)
         clock_us = (BEGIN + int(self.now * 1e9)) // 1000
-        _, datagram = host.egress.emit(host.identity, CHANNEL, payload, clock_us)
+        _, datagram = host.egress.emit(host.identity, frames.message(CHANNEL, payload), clock_us)
         self._sent_at[payload] = self.now
         # The daemon gives it to its own programs at once.
         self._note(host, frames.message(CHANNEL, payload), datagram, 0, self.now)

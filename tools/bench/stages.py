@@ -43,10 +43,16 @@ LINE: Final = 64
 STAGES: Final = (
     ("wait", r"3net_4loop|poller|epoll"),
     ("receive", r"segment_reader|packet_reader|8Receiver|PacketReceiver|recvmmsg"),
-    ("check the sum", r"integrity|hmac8|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
-    ("parse, judge", r"receiving_7ingress|buffers_6header|memchr|tracking_5dedup|tracking_12source_table|count(er)?s"),
+    ("check the sum", r"integrity|hmac|SHA256|sha256|OPENSSL_cleanse|libcrypto"),
+    (
+        "parse, judge",
+        r"receiving_7ingress|buffers_(6header|14sent)|memchr|tracking_5dedup|tracking_12source_table|count(er)?s",
+    ),
     ("look up", r"dict_by_slice|matching_6routes"),
-    ("send", r"fanout|deliveries|receivers|send_queues|publisher|egress|transmitter|Sender|\bsend(mmsg|to)?\b"),
+    (
+        "send",
+        r"fanout|deliveries|receivers|send_queues|publisher|egress|8datagram|transmitter|Sender|\bsend(mmsg|to)?\b",
+    ),
     ("clocks", r"clock_gettime|vdso"),
     ("Python objects and code", r""),
 )

@@ -12,7 +12,8 @@ cdef class Client:
     cdef public bytes identity
     cdef public object dialect
     cdef readonly UserAccount account
-    cdef public object rights
+    cdef readonly object rights
+    cdef readonly object publishes
     cdef public object since
     cdef public object queue
     cdef public bytes soft

@@ -73,6 +73,7 @@ class Client:
         "peer",
         "progress",
         "published",
+        "publishes",
         "queue",
         "record",
         "resume",
@@ -101,7 +102,7 @@ class Client:
         self.base = self.identity = base
         self.dialect = dialect
         self.account = account
-        self.rights = rights
+        self.grant(rights)
         self.since = time.time()
         self.queue = SendQueue()
         self.soft, self.hard = b"queue", b"discard"
@@ -127,6 +128,11 @@ class Client:
         self.events: Handler | None = None
         #: what is left of the listing that it has asked for; None if that was dropped
         self.listing: Iterator[dict[str, Any] | None] | None = iter(())
+
+    def grant(self, rights: Rights) -> None:
+        """Put other rights in force. What the client may publish is read for each message."""
+        self.rights = rights
+        self.publishes = rights.publish
 
     def note(self, frame: bytes) -> None:
         """Record a frame that has changed its subscriptions, modes or identity."""

@@ -7,6 +7,7 @@ from bccnd.core.wire cimport frames
 from bccnd.core.observing.counters cimport BusCounters
 from bccnd.core.matching.routes cimport Route
 from bccnd.core.sending.user_quota cimport Quota, UserAccount
+from bccnd.native.buffers.datagram cimport find_nul
 from bccnd.native.system cimport clock
 from bccnd.native.system.sockio cimport PacketReceiver
 from bccnd.net.loop cimport Handler, Loop
@@ -15,6 +16,9 @@ cdef int GONE
 cdef int HALF_CLOSED
 cdef int READABLE
 cdef int WRITABLE
+cdef Py_ssize_t KEY
+cdef Py_ssize_t MAX_PACKET
+cdef int _MARK
 
 
 cdef class ClientEvents(Handler):
@@ -47,8 +51,10 @@ cdef class PacketReader:
     @cython.locals(receiver=PacketReceiver, size=Py_ssize_t, _=int)
     cdef bint _read_until(self, Client client, double deadline) except -1
     cdef _on_end_of_file(self, Client client)
-    @cython.locals(verb=bytes, key=bytes, payload=bytes)
+    @cython.locals(nul=Py_ssize_t, plain=bint)
     cpdef process(self, Client client, bytes packet)
-    @cython.locals(refused=str, route=Route)
-    cpdef publish(self, Client client, bytes key, bytes payload, bytes packet)
+    @cython.locals(verb=bytes, key=bytes, payload=bytes)
+    cdef bint _is_message(self, Client client, bytes packet) except -1
+    @cython.locals(publisher=Publisher, refused=str, route=Route)
+    cpdef publish(self, Client client, bytes packet, Py_ssize_t nul)
     cdef bint _may_wait(self) except -1

@@ -18,7 +18,9 @@ from bccnd.bus.incoming.backpressure import Backpressure
 from bccnd.bus.incoming.publisher import Publisher
 from bccnd.core.sending.user_quota import UserAccount
 from bccnd.core.wire import frames
+from bccnd.core.wire.frames import KEY, MAX_PACKET
 from bccnd.errors import BadFrame
+from bccnd.native.buffers.datagram import find_nul
 from bccnd.native.system import clock
 from bccnd.native.system.sockio import PacketReceiver
 from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Handler, Loop
@@ -26,6 +28,9 @@ from bccnd.net.peer import is_hung_up, is_shut_down
 
 #: packets read from one client before the others have their turn
 TURN: Final = 64
+#: begins a message, and a key that is no plain channel
+_MESSAGE: Final = b"MSG "
+_MARK: Final = ord("!")
 
 
 class Requests(Protocol):
@@ -148,41 +153,57 @@ class PacketReader:
 
     def process(self, client: Client, packet: bytes) -> None:
         """Process one frame of a client."""
-        if len(packet) > frames.MAX_PACKET:
-            self._replies.refuse(client, "frame_too_long", packet[:64])
+        nul = find_nul(packet)
+        plain = nul >= KEY and packet.startswith(_MESSAGE) and packet[KEY] != _MARK and len(packet) <= MAX_PACKET
+        if not plain and not self._is_message(client, packet):
             return
+        if self._quota.must_wait(client.account, clock.monotonic()) and self._may_wait():
+            self._backpressure.block_for_rate(client, packet, partial(self.publish, client, packet, nul))
+        else:
+            self.publish(client, packet, nul)
+
+    def _is_message(self, client: Client, packet: bytes) -> bool:
+        """Process any frame but a message to be published, and refuse what is none."""
+        if len(packet) > MAX_PACKET:
+            self._replies.refuse(client, "frame_too_long", packet[:64])
+            return False
         try:
             verb, key, payload = frames.read(packet)
         except BadFrame as bad:
             self._replies.refuse(client, bad.reason, packet[:64])
-            return
-        if verb != frames.MSG or key == frames.LINK:
-            self._requests.process(client, verb, key, payload)
-            return
-        if self._quota.must_wait(client.account, clock.monotonic()) and self._may_wait():
-            self._backpressure.block_for_rate(client, packet, partial(self.publish, client, key, payload, packet))
-        else:
-            self.publish(client, key, payload, packet)
+            return False
+        if verb == frames.MSG and key != frames.LINK:
+            return True
+        self._requests.process(client, verb, key, payload)
+        return False
 
-    def publish(self, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
-        """Publish a message of a client if it may, at once or when its receivers are ready."""
-        refused = self._publisher.refusal(client, key)
+    def publish(self, client: Client, packet: bytes, nul: int) -> None:
+        """Publish a message of a client, whose key ends at ``nul``, at once or when its receivers are ready, if it may
+        be published."""
+        publisher, refused = self._publisher, ""
+        route = publisher.permitted_route(client, packet, nul)
+        if route is None:
+            key = packet[KEY:nul]
+            refused = publisher.refusal(client, key)
+            if not refused:
+                route = publisher.route(key)
+                if route is not None:
+                    route.permitted = client.publishes
         if not refused:
-            route = self._publisher.route(key)
             blocker = None
             if self._fanout.may_block() and self._may_wait():
-                blocker = self._publisher.blocking_client(client, key, route, len(packet))
+                blocker = publisher.blocking_client(client, packet[KEY:nul], route, len(packet))
             if not client.open:  # sending what had gathered for it has ended it
                 return
             if blocker is not None:
-                retry = partial(self.publish, client, key, payload, packet)
+                retry = partial(self.publish, client, packet, nul)
                 self._backpressure.block_for_reader(client, packet, blocker, retry)
                 return
-            refused = self._publisher.publish(client.identity, key, payload, packet, route, client)
+            refused = publisher.publish(client.identity, packet, nul, route, client)
         self._counters.published += 1
         client.published += 1
         if refused:
-            self._replies.refuse(client, refused, key)
+            self._replies.refuse(client, refused, packet[KEY:nul])
 
     def _may_wait(self) -> bool:
         """Whether publishers may be blocked."""

@@ -6,6 +6,8 @@ from bccnd.core.matching.receivers cimport Receivers
 from bccnd.core.matching.routes cimport Route, RouteTables
 from bccnd.native.system cimport clock
 
+cdef Py_ssize_t KEY
+
 
 cdef Receivers _without_echo(Client client, Receivers receivers)
 
@@ -20,5 +22,8 @@ cdef class Publisher:
     cpdef str refusal(self, Client client, bytes key)
     cpdef Route route(self, bytes key)
     cpdef blocking_client(self, Client client, bytes key, Route route, Py_ssize_t size)
+    @cython.locals(route=Route)
+    cpdef Route permitted_route(self, Client client, bytes packet, Py_ssize_t nul)
     @cython.locals(clock_ns=longlong, datagram=bytes, frame=bytes)
-    cpdef str publish(self, bytes identity, bytes key, bytes payload, bytes packet, Route route, Client client=*)
+    cpdef str publish(self, bytes identity, bytes packet, Py_ssize_t nul, Route route, Client client=*)
+    cdef _send_locally(self, Client client, bytes packet, Py_ssize_t nul)

@@ -14,6 +14,7 @@ from bccnd.core.matching.receivers import Receivers
 from bccnd.core.matching.routes import Route, Routes
 from bccnd.core.sending.egress import Egress
 from bccnd.core.wire import frames
+from bccnd.core.wire.frames import KEY
 from bccnd.errors import BadDatagram, BadMessage
 from bccnd.native.system import clock
 
@@ -29,8 +30,8 @@ _PASSED: Final = frames.forwarded(0, b"")
 class Publisher:
     """Publishes messages of clients and of the daemon.
 
-    ``egress`` numbers and signs; without one there is no segment, and every key is legal. ``broadcast`` gets a channel
-    and its datagram and returns the name of an error, or None.
+    ``egress`` numbers and signs; without one there is no segment, and every key is legal. ``broadcast`` gets a
+    message as a frame and its datagram and returns the name of an error, or None.
     """
 
     def __init__(
@@ -54,8 +55,14 @@ class Publisher:
             return "reserved_key"
         if self._egress is not None and key.startswith(frames.REPORT):  # other hosts believe what it says
             return "reserved_key"
-        allowed = client.rights.publish
+        allowed = client.publishes
         return "" if allowed is None or allowed.permits(key) else "not_permitted"
+
+    def permitted_route(self, client: Client, packet: bytes, nul: int) -> Route | None:
+        """Look up the receivers of a message, whose key ends at ``nul``; None unless all that `refusal` and `route`
+        decide is known from an earlier message."""
+        route: Route | None = self._routes.known.get_slice(packet, KEY, nul)
+        return route if route is not None and route.permitted is client.publishes else None
 
     def route(self, key: bytes) -> Route | None:
         """Look up the receivers of a channel; None for a key that no datagram can carry."""
@@ -74,45 +81,43 @@ class Publisher:
         return self._fanout.blocking_client(plain + meta, size + MAX_META if meta else size, client)
 
     def publish(
-        self,
-        identity: bytes,
-        key: bytes,
-        payload: bytes,
-        packet: bytes,
-        route: Route | None,
-        client: Client | None = None,
+        self, identity: bytes, packet: bytes, nul: int, route: Route | None, client: Client | None = None
     ) -> str:
         """Deliver a message to the clients of this host, and broadcast it if the protocol can carry it.
 
-        ``packet`` is the message as a frame; ``client`` is None for the daemon's own. Returns why it was not broadcast:
-        empty where it was, for keys of the bus itself, where there is no segment, or for a client that publishes for
-        this host only (such a message uses no sequence number, and has 0).
+        ``packet`` is the message as a frame, and its key ends at ``nul``; ``client`` is None for the daemon's own.
+        Returns why it was not broadcast: empty where it was, for keys of the bus itself, where there is no segment, or
+        for a client that publishes for this host only (such a message uses no sequence number, and has 0).
         """
-        if route is None and key.startswith(_BUS):
-            self._fanout.send(_without_echo(client, self._routes.local(key)), packet)
+        if route is None and packet.startswith(_BUS, KEY):
+            self._send_locally(client, packet, nul)
             return ""
         clock_ns = clock.time_ns()
         seq, datagram, refused = 0, b"", ""
         if self._egress is not None and not (client is not None and client.local):
             try:
-                seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000, route is not None)
+                seq, datagram = self._egress.emit(identity, packet, clock_ns // 1000, route is not None)
             except BadMessage as bad:
                 refused = bad.reason
         if route is None:  # no legal channel, but perhaps a key that a client here has subscribed to
-            self._fanout.send(_without_echo(client, self._routes.local(key)), packet)
+            self._send_locally(client, packet, nul)
         else:
             route.carried += 1
             if route.cut:
                 self._routes.report_cut(route)
             self._fanout.send(_without_echo(client, route.plain), packet)
             if route.meta.all:
-                frame = route.frame_head + frames.meta(identity, seq, clock_ns, "local") + payload
+                frame = route.frame_head + frames.meta(identity, seq, clock_ns, "local") + packet[nul + 1 :]
                 self._fanout.send(_without_echo(client, route.meta), frame)
         if datagram and self._routes.links_here.all:
             self._fanout.send(self._routes.links_here, _PASSED + datagram)
-        if datagram and self._broadcast(key, datagram):
+        if datagram and self._broadcast(packet, datagram):
             refused = "send_failed"
         return refused
+
+    def _send_locally(self, client: Client | None, packet: bytes, nul: int) -> None:
+        """Deliver a message whose key is no channel."""
+        self._fanout.send(_without_echo(client, self._routes.local(packet[KEY:nul])), packet)
 
     def _on_cut(self, key: bytes, uids: tuple[Hashable, ...]) -> None:
         """Count and log a message that was matched against only a part of some users' patterns."""

@@ -3,6 +3,7 @@ from bccnd.core.observing.counters cimport SegmentCounters
 from bccnd.core.observing.latency_histogram cimport LatencyHistogram
 from bccnd.core.receiving.deliveries cimport Deliveries
 from bccnd.core.receiving.ingress cimport Ingress
+from bccnd.native.buffers.sent_datagrams cimport SentDatagrams
 from bccnd.native.system cimport clock
 from bccnd.native.system.sockio cimport Receiver
 from bccnd.net.loop cimport Handler
@@ -19,6 +20,7 @@ cdef class SegmentReader(Handler):
     cdef Receiver _receiver
     cdef SegmentCounters _counters
     cdef object _peers
+    cdef SentDatagrams _sent
     cdef Ingress _ingress
     cdef Fanout _fanout
     cdef LatencyHistogram _forward

@@ -14,7 +14,7 @@ from bccnd.bus.delivery.fanout import Fanout
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.receiving.arrival_times import MAX_WAIT_NS, arrival
 from bccnd.core.receiving.deliveries import Deliveries
-from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.ingress import FORWARDED, Ingress
 from bccnd.native.system import clock
 from bccnd.native.system.sockio import BATCH
 from bccnd.net.loop import Handler
@@ -38,6 +38,7 @@ class SegmentReader(Handler):
         self._receiver = segment.receiver
         self._counters = segment.counters
         self._peers = segment.peers
+        self._sent = segment.sender.sent
         self._ingress = ingress
         self._fanout = fanout
         self._forward = forward
@@ -88,9 +89,13 @@ class SegmentReader(Handler):
         if late:
             stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
             stamps[0] = stamp
-            self._ingress.feed_late(deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest)
+            self._ingress.feed_late(
+                deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest, self._sent
+            )
         else:
-            self._ingress.feed(deliveries, self._counters, datagrams, self._peers, now, stamp)
+            self._ingress.feed(
+                deliveries, self._counters, datagrams, self._peers, now, stamp, FORWARDED, False, self._sent
+            )
         if not deliveries.count:
             return
         self._fanout.deliver(deliveries)

@@ -13,6 +13,7 @@ cdef class Route:
     cdef readonly bint report
     cdef readonly bint unaddressed
     cdef readonly bint special
+    cdef public object permitted
 
 
 cdef class RouteTables:

@@ -43,11 +43,12 @@ class Route:
     receivers without and with metadata; ``unaddressed`` marks a directed channel that matches no local client;
     ``groups`` index the configured channel groups; ``heartbeat`` is the src of a heartbeat channel, or empty;
     ``report`` marks a channel of reports; ``cut`` are the owners whose receivers may be missing; ``special`` is true if
-    anything but sending to ``plain`` is needed. ``carried`` counts the messages since the last `Routes.carried`."""
+    anything but sending to ``plain`` is needed. ``carried`` counts the messages since the last `Routes.carried`.
+    ``permitted`` is what last allowed a client to publish on the channel, or False: a cache of access decisions."""
 
     __slots__ = (
-        *("carried", "cut", "frame_head", "groups", "heartbeat", "meta", "plain", "report", "special"),
-        "unaddressed",
+        *("carried", "cut", "frame_head", "groups", "heartbeat", "meta", "permitted", "plain", "report"),
+        *("special", "unaddressed"),
     )
 
     def __init__(
@@ -60,6 +61,7 @@ class Route:
         cut: tuple[Any, ...] = (),
     ) -> None:
         self.carried = 0
+        self.permitted: object = False
         self.cut = cut
         self.unaddressed = form == directed_targets.DIRECTED and not plain.all and not meta.all
         self.frame_head = b"MSG %b\0" % chan

@@ -8,6 +8,7 @@ from bccnd.core.matching.receivers cimport Receivers
 from bccnd.core.matching.routes cimport Route, RouteTables
 from bccnd.native.buffers.header cimport Header
 from bccnd.native.buffers.dict_by_slice cimport Index
+from bccnd.native.buffers.sent_datagrams cimport SentDatagrams
 
 cdef Receivers NO_RECEIVERS
 cdef int ACCEPTED
@@ -47,14 +48,15 @@ cdef class Ingress:
     )
     cpdef list feed(
         self, Deliveries deliveries, SegmentCounters counters, list datagrams, object peers, double now,
-        long long received_ns, bytes link_head=*, bint from_link=*,
+        long long received_ns, bytes link_head=*, bint from_link=*, SentDatagrams sent=*,
     )
     @cython.locals(
         header=Header, sources=TrackerTable, routes=RouteTables, checker=IntegrityChecker,
         at=Py_ssize_t, source=Source, src=bytes, verdict=int,
     )
     cdef int _judge(
-        self, bytes raw, object peers, Py_ssize_t number, double now, long long received_ns, bint from_link
+        self, bytes raw, object peers, Py_ssize_t number, double now, long long received_ns, bint from_link,
+        SentDatagrams sent,
     ) except -100
     @cython.locals(route=Route, header=Header, behind=Py_ssize_t, src=bytes)
     cdef int _deliver_special(

@@ -35,6 +35,7 @@ from bccnd.core.wire.verdicts import (
 )
 from bccnd.errors import BadDatagram
 from bccnd.native.buffers.header import Header
+from bccnd.native.buffers.sent_datagrams import SentDatagrams
 
 #: head of the frame in which datagrams from segments go to links
 FORWARDED: Final = forwarded(0, b"")
@@ -108,12 +109,13 @@ class Ingress:
         received_ns: int,
         link_head: bytes = FORWARDED,
         from_link: bool = False,
+        sent: SentDatagrams | None = None,
     ) -> list[int]:
         """Judge a batch of datagrams, add the deliveries in order, and return the verdict on each.
 
         ``peers[i]`` is the sender of ``datagrams[i]`` as ``address:port``, read only where needed; ``now`` is
         monotonic, in seconds, ``received_ns`` the wall clock. ``link_head`` is the head of the frame in which accepted
-        datagrams go to links, empty if they do not.
+        datagrams go to links, empty if they do not. ``sent`` is what was sent on the segment and has not come back.
         """
         routes, header = self._routes, self._header
         taps = routes.taps
@@ -124,7 +126,7 @@ class Ingress:
         accepted = 0
         for number, raw in enumerate(datagrams):
             try:
-                verdict = self._judge(raw, peers, number, now, received_ns, from_link)
+                verdict = self._judge(raw, peers, number, now, received_ns, from_link, sent)
                 if verdict <= LAST_ACCEPTED:
                     route = self._route
                     route.carried += 1
@@ -161,15 +163,31 @@ class Ingress:
         return verdicts
 
     def _judge(
-        self, raw: bytes, peers: Sequence[str], number: int, now: float, received_ns: int, from_link: bool
+        self,
+        raw: bytes,
+        peers: Sequence[str],
+        number: int,
+        now: float,
+        received_ns: int,
+        from_link: bool,
+        sent: SentDatagrams | None,
     ) -> int:
-        """Return the verdict on a datagram, whose header is parsed and whose route is found then. Raises BadDatagram.
+        """Return the verdict on a datagram, whose header is parsed and whose route is found then, unless it is LOOPED.
+        Raises BadDatagram.
 
         The src of a tracked source or local identity and the channel of a cached route were checked before.
         """
         if len(raw) > self.ceiling:
             raise BadDatagram("oversize")
         header, sources, routes = self._header, self._sources, self._routes
+        if sent is not None and sent.take(raw, now):
+            # What this host has sent, byte for byte, has its sum and is no conflict.
+            self.checker.count_own()
+            if self._relayed:
+                self._came_back(raw)
+            if routes.taps:
+                header.parse(raw, raw.find(b"]") + 1)
+            return LOOPED
         at = self.checker.verify(raw)
         if not header.parse(raw, at):
             raise BadDatagram("bad_body")
@@ -243,6 +261,7 @@ class Ingress:
         stamps: Sequence[int],
         wall_ns: int = 0,
         latest: float = float("inf"),
+        sent: SentDatagrams | None = None,
     ) -> None:
         """Judge a batch that has waited in the socket, and add the deliveries in order.
 
@@ -254,7 +273,8 @@ class Ingress:
             stamp = stamps[start]
             link_head = FORWARDED if wall_ns - stamp <= self.max_age_ns else b""
             some, senders = datagrams[start:end], peers[start:end]
-            verdicts = self.feed(deliveries, counters, some, senders, min(now + after, latest), stamp, link_head)
+            when = min(now + after, latest)
+            verdicts = self.feed(deliveries, counters, some, senders, when, stamp, link_head, False, sent)
             if not link_head and self._routes.links_here.all:
                 self.too_old_for_links += sum(map(was_accepted, verdicts))
 

@@ -1,7 +1,11 @@
 cimport cython
 from bccnd.core.wire cimport bccn1
+from bccnd.native.buffers.datagram cimport build
 from bccnd.core.tracking.local_identities cimport LocalIdentity
 from bccnd.core.trust.integrity cimport IntegrityChecker
+from bccnd.core.trust.integrity_algorithms cimport Algorithm
+
+cdef Py_ssize_t KEY
 
 
 @cython.final
@@ -22,6 +26,8 @@ cdef class Egress:
     cpdef close(self, bytes identity, double now)
     @cython.locals(own=LocalIdentity)
     cpdef list runs(self)
-    @cython.locals(own=LocalIdentity, body=bytes, datagram=bytes)
-    cpdef tuple emit(self, bytes identity, bytes chan, bytes payload, object clock_us, bint checked=*)
+    @cython.locals(own=LocalIdentity, datagram=bytes)
+    cpdef tuple emit(self, bytes identity, bytes frame, long long clock_us, bint checked=*)
+    cdef bytes _build(self, bytes identity, object seq, bytes frame)
+    cdef _check(self, bytes chan, bint checked)
     cdef _reserve_from(self, object seq)

@@ -15,9 +15,11 @@ from typing import Final
 from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.tracking.local_identities import LocalIdentity
 from bccnd.core.trust.integrity import IntegrityChecker
-from bccnd.core.wire import bccn1
+from bccnd.core.wire import bccn1, frames
+from bccnd.core.wire.frames import KEY
 from bccnd.core.wire.identity_format import PERL_TOKEN_BYTES
 from bccnd.errors import BadDatagram, BadMessage
+from bccnd.native.buffers.datagram import build
 
 _MAX_SEQ: Final = (1 << 64) - 1
 #: bytes that the Perl module accepts in a channel; the signs of the other forms are no part of one
@@ -93,18 +95,38 @@ class Egress:
 
     def room(self, identity: bytes, chan: bytes) -> int:
         """Return the bytes of payload that fit in a datagram of an identity. Raises BadMessage: no_signing_key."""
-        body = bccn1.build_body(identity, _MAX_SEQ, chan, b"")
+        full = self._build(identity, _MAX_SEQ, frames.message(chan, b""))
         # The length of a full body has four digits.
-        return self._ceiling - len(bccn1.build(body, self.checker.sign(body))) - 4
+        return self._ceiling - len(full) - 4
 
-    def emit(
-        self, identity: bytes, chan: bytes, payload: bytes, clock_us: int, checked: bool = False
-    ) -> tuple[int, bytes]:
-        """Return the seq and datagram of a message; ``clock_us`` is the wall clock in microseconds, ``checked`` whether
-        the channel is known to be legal.
+    def emit(self, identity: bytes, frame: bytes, clock_us: int, checked: bool = False) -> tuple[int, bytes]:
+        """Return the seq and datagram of a message, which is a frame; ``clock_us`` is the wall clock in microseconds,
+        ``checked`` whether the channel is known to be legal.
 
         Raises BadMessage: bad_channel, bad_target, not_perl_safe, no_signing_key, too_long; then no seq is used.
         """
+        if self._perl_safe or not checked:
+            self._check(frame[KEY : frame.index(0)], checked)
+        # A body beyond the ceiling needs no sum; the shortest seq has one digit.
+        if len(identity) + 3 + len(frame) - KEY > self._ceiling:
+            raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
+        own = self._open[identity]
+        seq = own.next if own.started else own.next_seq(max(clock_us, self._first_seq))
+        datagram = self._build(identity, seq, frame)
+        if len(datagram) > self._ceiling:
+            raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
+        own.use(seq, seq + 1)
+        if seq >= self._reserved:
+            self._reserve_from(seq)
+        return seq, datagram
+
+    def _build(self, identity: bytes, seq: int, frame: bytes) -> bytes:
+        signer = self.checker.signer
+        datagram: bytes = build(identity, seq, frame) if signer is None else signer.build(identity, seq, frame)
+        return datagram
+
+    def _check(self, chan: bytes, checked: bool) -> None:
+        """Raises BadMessage: bad_channel, bad_target, not_perl_safe."""
         if not checked:
             try:
                 bccn1.check_chan(chan)
@@ -112,17 +134,6 @@ class Egress:
                 raise BadMessage(bad.reason, bad.detail) from None
         if self._perl_safe and chan.translate(None, _PERL_BYTES) and not chan.startswith(b"!"):
             raise BadMessage("not_perl_safe", "the Perl module discards this channel")
-        own = self._open[identity]
-        seq = own.next_seq(max(clock_us, self._first_seq))
-        body = bccn1.build_body(identity, seq, chan, payload)
-        # A body beyond the ceiling needs no sum.
-        datagram = bccn1.build(body, self.checker.sign(body)) if len(body) <= self._ceiling else body
-        if len(datagram) > self._ceiling:
-            raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
-        own.use(seq, seq + 1)
-        if seq >= self._reserved:
-            self._reserve_from(seq)
-        return seq, datagram
 
     def _reserve_from(self, seq: int) -> None:
         self._reserved = min(seq + RESERVED, _MAX_SEQ)

@@ -23,7 +23,8 @@ cdef class UserAccount:
 @cython.final
 cdef class Quota:
     cdef public double round_seconds
-    cdef public object limits
+    cdef readonly object limits
+    cdef double _rate
     cdef dict _accounts
 
     cpdef bint must_wait(self, UserAccount account, double now) except -1

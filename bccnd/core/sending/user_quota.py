@@ -81,7 +81,8 @@ class UserAccount:
         """
         if self.round != number:
             debt = self.seconds - round_seconds * (number - self.round)
-            self.round, self.seconds = number, max(0.0, min(debt, MAX_DEBT * round_seconds))
+            self.round = number
+            self.seconds = min(debt, MAX_DEBT * round_seconds) if debt > 0.0 else 0.0
         return round_seconds - self.seconds
 
     def charge(self, number: int, round_seconds: float, seconds: float) -> None:
@@ -94,9 +95,14 @@ class Quota:
     """Accounts of users with clients, and of those whose rate limit has not recovered."""
 
     def __init__(self, limits: UserLimits) -> None:
-        self.limits = limits
+        self.configure(limits)
         self.round_seconds = ROUND_SECONDS
         self._accounts: dict[int, UserAccount] = {}
+
+    def configure(self, limits: UserLimits) -> None:
+        """Put other limits in force."""
+        self.limits = limits
+        self._rate = limits.rate
 
     def __len__(self) -> int:
         return len(self._accounts)
@@ -140,20 +146,20 @@ class Quota:
 
     def _burst(self) -> float:
         """Return the messages that may be published at once, at least one."""
-        return max(1.0, self.limits.rate * BURST)
+        return max(1.0, self._rate * BURST)
 
     def _has_full_bucket(self, account: UserAccount, now: float) -> bool:
-        return (now - account.stamp) * self.limits.rate >= self._burst() or not self.limits.rate
+        return (now - account.stamp) * self._rate >= self._burst() or not self._rate
 
     def must_wait(self, account: UserAccount, now: float) -> bool:
         """Whether a message has to wait for the rate, behind those that wait already; otherwise charge it."""
-        if not self.limits.rate:
+        if not self._rate:
             return False
         return len(account.waiting) > 0 or self.publish(account, now) > 0.0
 
     def publish(self, account: UserAccount, now: float) -> float:
         """Charge a message to the user's rate; return 0, or the seconds until the next try."""
-        rate = self.limits.rate
+        rate = self._rate
         if not rate:
             return 0.0
         account.tokens = min(self._burst(), account.tokens + (now - account.stamp) * rate)

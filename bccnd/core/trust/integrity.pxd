@@ -7,7 +7,7 @@ cdef int _BRACKET
 @cython.final
 cdef class IntegrityChecker:
     cdef tuple _verifiers
-    cdef Algorithm _signer
+    cdef readonly Algorithm signer
     cdef Algorithm _usual
     cdef tuple _prefixes
     cdef Py_ssize_t _sum_size
@@ -17,4 +17,5 @@ cdef class IntegrityChecker:
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, prefix=bytes)
     cpdef Py_ssize_t verify(self, bytes raw) except -1
+    cpdef count_own(self)
     cpdef bytes sign(self, bytes body)

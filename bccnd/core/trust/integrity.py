@@ -31,24 +31,25 @@ class IntegrityChecker:
     """
 
     __slots__ = (
-        *("_accept_unverifiable", "_other_keys", "_prefixes", "_required", "_signer", "_sum_size", "_usual"),
-        "_verifiers",
+        *("_accept_unverifiable", "_other_keys", "_prefixes", "_required", "_sum_size", "_usual", "_verifiers"),
+        "signer",
     )
 
     def __init__(
         self, verifiers: Sequence[Algorithm] = (), *, required: bool = False, accept_unverifiable: bool = False
     ) -> None:
         self._verifiers = tuple(verifiers)
-        self._signer = self._verifiers[0] if self._verifiers else None
+        #: signs what this host sends, if there are verifiers
+        self.signer = self._verifiers[0] if self._verifiers else None
         #: verifies the usual datagram without parsing it, if this begins with the prefix for its length; without
         #: prefixes every datagram is parsed
         self._usual: Algorithm = Unsigned()
         self._prefixes: tuple[bytes | None, ...] = ()
         self._sum_size = 0
-        if self._signer is not None and self._signer.symmetric:
-            self._usual = self._signer
+        if self.signer is not None and self.signer.symmetric:
+            self._usual = self.signer
             self._sum_size = len(self._usual.sum(b""))
-        if self._usual is self._signer or (self._signer is None and not required):
+        if self._usual is self.signer or (self.signer is None and not required):
             self._prefixes = sum_prefixes(self._usual.name, self._sum_size)
         self._required = required
         self._accept_unverifiable = accept_unverifiable
@@ -84,6 +85,10 @@ class IntegrityChecker:
         self._remember_key(body, key)
         return len(raw) - len(body)
 
+    def count_own(self) -> None:
+        """Count a datagram of this host, which was recognized without its sum, as verified by the key that signs."""
+        self._usual.verified += 1
+
     def inspect(self, raw: bytes) -> None:
         """Verify without counting. Raises BadDatagram, as `verified_body`."""
         self._parse(raw)
@@ -118,10 +123,10 @@ class IntegrityChecker:
     @property
     def algorithm(self) -> str:
         """The name of the algorithm that signs; ``none`` without one."""
-        return "none" if self._signer is None else self._signer.name.decode("ascii")
+        return "none" if self.signer is None else self.signer.name.decode("ascii")
 
     def list_keys(self) -> list[KeyUse]:
-        return [key for one in self._verifiers for key in one.list_keys(one is self._signer)]
+        return [key for one in self._verifiers for key in one.list_keys(one is self.signer)]
 
     def adopt_counts(self, before: IntegrityChecker) -> None:
         """Continue the counts of the checker before a reload."""
@@ -150,7 +155,7 @@ class IntegrityChecker:
 
         Raises BadMessage: no_signing_key, if there are only public keys.
         """
-        return b"=".join((self._signer.name, self._signer.sum(body))) if self._signer is not None else b""
+        return b"=".join((self.signer.name, self.signer.sum(body))) if self.signer is not None else b""
 
 
 def _check_hmac_key(key: bytes) -> None:

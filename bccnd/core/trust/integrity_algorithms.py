@@ -12,6 +12,8 @@ from hashlib import sha256
 from hmac import compare_digest, digest
 from typing import NamedTuple
 
+from bccnd.core.wire import bccn1
+
 
 class KeyUse(NamedTuple):
     """A key: whether it signs what this host sends, the src prefixes that it is valid for (empty: all), and the number
@@ -73,6 +75,12 @@ class Algorithm:
     def sum(self, body: bytes) -> bytes:
         """Return the sum of a body, in lowercase hex digits."""
         raise NotImplementedError
+
+    def build(self, src: bytes, seq: int, frame: bytes) -> bytes:
+        """Return the datagram of a message, which is a frame, with its sum."""
+        chan, _, payload = frame[len(b"MSG ") :].partition(b"\0")
+        body = bccn1.build_body(src, seq, chan, payload)
+        return bccn1.build(body, b"=".join((self.name, self.sum(body))))
 
     def check(self, total: bytes, body: bytes) -> CheckResult:
         """Check a sum from the wire against a body."""

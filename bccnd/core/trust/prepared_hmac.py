@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bccnd.core.trust.integrity_algorithms import Hmac
+from bccnd.native.buffers.datagram import build
 from bccnd.native.buffers.hmac8 import Hmac8
 
 
@@ -16,6 +17,10 @@ class PreparedHmac(Hmac):
     def sum(self, body: bytes) -> bytes:
         total: bytes = self._prepared.sum(body)
         return total
+
+    def build(self, src: bytes, seq: int, frame: bytes) -> bytes:
+        datagram: bytes = build(src, seq, frame, self._prepared)
+        return datagram
 
     def verify_at(self, raw: bytes, start: int, end: int) -> bool:
         valid: bool = self._prepared.verify_at(raw, start, end)

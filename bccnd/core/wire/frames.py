@@ -15,6 +15,8 @@ SUB: Final = b"SUB"
 UNSUB: Final = b"UNSUB"
 MSG: Final = b"MSG"
 CMSG: Final = b"CMSG"
+#: where the key of a MSG begins
+KEY: Final = len(b"MSG ")
 _VERBS: Final = frozenset((SUB, UNSUB, MSG, CMSG))
 #: the verb of a batch
 MSGS: Final = b"MSGS"

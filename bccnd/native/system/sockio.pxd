@@ -57,7 +57,7 @@ cdef class Sender:
 
 
 cdef class BroadcastSender:
-    cdef int _fd
+    cdef readonly int fd
     cdef bytes _packed
 
     cpdef int broadcast(self, bytes datagram) noexcept

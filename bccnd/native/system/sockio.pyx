@@ -138,13 +138,13 @@ cdef class BroadcastSender:
     """Sends datagrams to one address, ``packed`` as the kernel takes it (sockaddr)."""
 
     def __init__(self, int fd, bytes packed not None):
-        self._fd = fd
+        self.fd = fd
         self._packed = packed
 
     cpdef int broadcast(self, bytes datagram) noexcept:
         """Send a datagram; return 0 or the errno."""
         if c_sendto(
-            self._fd, PyBytes_AS_STRING(datagram), <size_t> PyBytes_GET_SIZE(datagram), MSG_DONTWAIT | MSG_NOSIGNAL,
+            self.fd, PyBytes_AS_STRING(datagram), <size_t> PyBytes_GET_SIZE(datagram), MSG_DONTWAIT | MSG_NOSIGNAL,
             <const sockaddr *> PyBytes_AS_STRING(self._packed), <socklen_t> PyBytes_GET_SIZE(self._packed)
         ) < 0:
             return errno

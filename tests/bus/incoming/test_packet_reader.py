@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from bccnd.bus.clients.access import Allowed, admit_all
+from bccnd.bus.clients.access import Allowed, Rule, admit_all
 from bccnd.bus.incoming import packet_reader
 from bccnd.bus.incoming.packet_reader import TURN
 from bccnd.core.sending.user_quota import MAX_DEBT
@@ -119,10 +120,54 @@ def test_a_bug_met_by_one_client_ends_that_client_only(hub: Hub, caplog: pytest.
     def stumbles(_key: bytes) -> bool:
         raise ZeroDivisionError
 
-    one.client.rights = replace(one.client.rights, publish=cast(Allowed, SimpleNamespace(permits=stumbles)))
+    one.client.grant(replace(one.client.rights, publish=cast(Allowed, SimpleNamespace(permits=stumbles))))
     one.publish(b"a", b"stumble")
     hub.turn()
     assert one.ended()
     assert "internal_error" in [getattr(record, "event", "") for record in caplog.records]
     other.publish(b"a", b"fine")
     assert messages(other.all(), b"a") == [b"fine"]
+
+
+def test_a_permission_counts_for_its_client_and_until_the_next_reload(tmp_path: Path) -> None:
+    """A tag changes the identity, not what is permitted."""
+    with Hub(tmp_path, others=[("path", admit_all)]) as hub:
+        mine, other = hub.connect(), hub.connect(who=ANN)
+
+        def answers() -> list[list[bytes]]:
+            found = []
+            for one in (mine, other, mine, other):
+                one.publish(b"a/b", b"x")
+                found.append([frame.partition(b"\0")[2] for frame in one.all()])
+            assert found[:2] == found[2:]
+            return found[:2]
+
+        refused = [b"not_permitted a/b"]
+        for ours, theirs in (([], []), ([b"a/"], [b"c/"]), ([b"c/"], [b"a/"]), ([b"a/"], [b"a/"]), ([], [])):
+            rules = [Rule(uid=os.geteuid(), publish=tuple(ours)), Rule(uid=ANN.uid, publish=tuple(theirs))]
+            hub.reload(rules=rules if ours else [])
+            assert answers() == [refused if b"c/" in ours else [], refused if b"c/" in theirs else []]
+            mine.send(b"CMSG !/bccn/tag\0left")
+            mine.all()
+            assert answers() == [refused if b"c/" in ours else [], refused if b"c/" in theirs else []]
+
+
+def test_packets_of_a_turn_keep_their_order_whatever_is_among_them(hub: Hub) -> None:
+    """So do the broadcasts. Some messages are refused or stay on this host."""
+    one = hub.connect(b"")
+    packets = [
+        b"MSG a\x000",
+        b"MSG b c\x001",
+        b"CMSG !/bccn/sync\x002",
+        b"MSG !\x003",
+        b"nonsense",
+        b"SUB x",
+        b"MSG a\x004",
+    ]
+    for packet in packets:
+        one.sock.send(packet)
+    hub.turn(1)
+    expected = [b"MSG a\x000", b"MSG b c\x001", b"CMSG !/bccn/error\0bad_channel b c", b"CMSG !/bccn/sync\x002"]
+    expected += [b"MSG !\x003", b"CMSG !/bccn/error\0unknown_verb nonsense", b"MSG a\x004"]
+    assert one.waiting() == expected
+    assert [datagram.rpartition(b":")[2] for datagram in hub.sent] == [b"a|0", b"!|3", b"a|4"]

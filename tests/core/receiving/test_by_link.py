@@ -16,7 +16,8 @@ from bccnd.core.tracking.dedup import CLOCK_MIN, LINK_PATIENCE, TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.recent_restarts import MAX_RESTARTS
 from bccnd.core.wire import frames
-from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, RESTART
+from bccnd.native.buffers.sent_datagrams import SentDatagrams
 from tests.core import scenario
 from tests.core.scenario import SRC, receive
 from tests.core.world import ANY_BYTES, NS, OWN, SIGNED, World, datagram
@@ -244,6 +245,15 @@ def test_broadcast_for_a_link_is_looped_when_it_returns() -> None:
         host.bring(datagram(src=b"s/%d" % number))
     assert host.world.verdict(datagram(src=b"s/0")) == "duplicate"
     assert host.world.verdict(datagram(src=b"s/1")) == "looped"
+
+
+def test_what_is_recognized_by_its_bytes_is_waited_for_no_longer() -> None:
+    host, sent = Host(), SentDatagrams()
+    raw = datagram(seq=20)
+    host.bring(raw, copies=1)
+    sent.put(raw, 0.0)
+    verdicts = host.world.ingress.feed(Deliveries(), host.world.counters, [raw, raw], [PEER] * 2, 0.0, NS, sent=sent)
+    assert verdicts == [LOOPED, DUPLICATE]
 
 
 def test_returning_anonymous_message_is_a_duplicate() -> None:

@@ -26,6 +26,7 @@ from bccnd.core.trust.integrity_algorithms import Hmac
 from bccnd.core.wire import bccn1, directed_targets, frames
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, LOOPED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
+from bccnd.native.buffers.sent_datagrams import SentDatagrams
 from tests.core import naive
 from tests.core.material import KEY, OTHER_KEY, examples, sign
 from tests.core.world import BATCHES, GROUPS, NS, OPEN, OWN, PEER, RECEIVERS, SIGNED, Batch, Delivered, World, datagram
@@ -384,7 +385,7 @@ def emitting(world: World, count: int) -> list[bytes]:
     """What a program of this host sends under OWN."""
     out = Egress(OPEN, world.sources)
     out.open(OWN)
-    return [out.emit(OWN, chan, b"x", 1000)[1] for chan in (b"c/1", b"!", b"!own", b"!nobody")[:count]]
+    return [out.emit(OWN, frames.message(chan, b"x"), 1000)[1] for chan in (b"c/1", b"!", b"!own", b"!nobody")[:count]]
 
 
 def test_our_own_broadcasts_that_come_back_are_looped_and_no_conflict() -> None:
@@ -405,3 +406,24 @@ def test_each_identity_in_conflict_is_reported_once_and_counted_each_time() -> N
     world.feed(datagram(b"own/q/2"), datagram(b"own/q/2"))
     assert world.conflicts == [(OWN, "10.0.0.0:5400"), (b"own/q/2", PEER)]
     assert world.sources.counted["conflicts"] == 6
+
+
+def test_what_was_just_sent_is_recognized_by_its_bytes_and_a_forged_one_is_not() -> None:
+    world = World(IntegrityChecker((Hmac(KEY),), required=True))
+    world.routes.subscribe(1, b"!/tap/looped")
+    out = Egress(world.ingress.checker, world.sources)
+    out.open(OWN)
+    sent = SentDatagrams()
+    own, copied = [out.emit(OWN, frames.message(b"c/1", b"x"), 1000)[1] for _ in range(2)]
+    for raw in (own, copied, copied):
+        sent.put(raw, 0.0)
+    spoiled, conflicting = own[:-1] + b"y", datagram(OWN, seq=999, key=KEY)
+    raws = [conflicting, spoiled, own, copied, copied, copied, datagram(b"a", key=KEY)]
+    found = Deliveries()
+    verdicts = world.ingress.feed(found, world.counters, raws, [PEER] * len(raws), 0.0, NS, sent=sent)
+    assert [NAMES[one] for one in verdicts] == ["looped", "integrity_failed", *["looped"] * 4, "accepted"]
+    assert world.conflicts == [(OWN, PEER)]
+    tapped = [frames.tapped("looped", "one", 0, NS, PEER, raw) for raw in (conflicting, own, copied, copied, copied)]
+    assert [frame for _, frame in found if b"!/tap/" in frame] == tapped
+    (key,) = world.ingress.checker.list_keys()
+    assert (len(sent), key.verified) == (0, len(raws) - 1)

@@ -63,7 +63,7 @@ def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
             held[act.uid] += got is not None
         elif act.what == "limit":
             limit = act.limit
-            quota.limits = user_limits(clients=limit, rate=rate)
+            quota.configure(user_limits(clients=limit, rate=rate))
         elif held[act.uid]:
             assert account is not None
             if act.what == "close":
@@ -161,7 +161,7 @@ def test_another_rate_holds_at_once(before: float, after: float) -> None:
     quota = Quota(user_limits(rate=before))
     account = opened(quota)
     passed(quota, account, 0.0, 100)
-    quota.limits = user_limits(rate=after)
+    quota.configure(user_limits(rate=after))
     assert passed(quota, account, 100.0, 100) == (after or 100)
     quota.close(account, 1000.0)
     assert len(quota) == 0
@@ -194,7 +194,7 @@ def test_a_message_waits_behind_those_that_wait_already() -> None:
     assert quota.must_wait(account, 100.0)
     del account.waiting["client"]
     assert [quota.must_wait(account, 100.0) for _ in range(3)] == [False, False, True]
-    quota.limits = user_limits()
+    quota.configure(user_limits())
     account.waiting["client"] = None
     assert not quota.must_wait(account, 100.0)
 
