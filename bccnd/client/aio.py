@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from bccnd.client.events import MAX_EVENTS, Event, EventQueue, raise_refused
 from bccnd.client.message import Message
 from bccnd.client.request_reply import is_awaitable
-from bccnd.client.session import OPTIONAL, Session
+from bccnd.client.session import Session
 from bccnd.client.shared_calls import Calls, PatternMessages
 from bccnd.client.transport import TURN, Transport, usual_path
 
@@ -60,7 +60,7 @@ class _Messages:
             if isinstance(event, Message):
                 return event
             if event is not None:
-                raise_refused(event, OPTIONAL)
+                raise_refused(event)
         raise StopAsyncIteration
 
 
@@ -89,7 +89,7 @@ class connect(_Awaited["AsyncConnection"]):  # noqa: N801 - called as a function
         path: str | None = None,
         *,
         reconnect: bool = True,
-        batch: bool = False,
+        batch: bool = True,
         dialect: str | None = None,
         wait: float | None = 0.0,
         away: bool = False,

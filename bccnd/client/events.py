@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from bccnd.client.message import Message
@@ -55,9 +55,9 @@ Callback = Callable[[Message], None]
 AsyncCallback = Callable[[Message], Awaitable[object] | None]
 
 
-def raise_refused(event: Event, optional: Iterable[str] = ()) -> None:
-    """Raise BusError if the event is a refusal, unless it is about an ``optional`` request."""
-    if not isinstance(event, Refusal) or event.key in optional:
+def raise_refused(event: Event) -> None:
+    """Raise BusError if the event is a refusal."""
+    if not isinstance(event, Refusal):
         return
     if not event.key and event.reason in NOT_SERVED:
         raise BusError(event.reason, "the daemon does not serve this program now")

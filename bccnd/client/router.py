@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 from weakref import ref
 
 from bccnd.client.events import Away, Event, EventQueue, Gap, Reconnected, Refusal
-from bccnd.client.message import Message, to_bytes
+from bccnd.client.message import Message, to_bytes, with_payload
 from bccnd.core.matching.patterns import DIALECTS
 
 #: channels whose receivers are remembered
@@ -244,7 +244,7 @@ class Router:
         token, _, payload = message.payload[len(REPLY) :].partition(b"|")
         pending = self.replies.get(token) if self.replies is not None else None
         if pending is not None and pending.answer is None:
-            pending.answer = message._replace(payload=payload)
+            pending.answer = with_payload(message, payload)
 
     def put_notice(self, event: Gap | Reconnected | Away) -> None:
         self.on_notice(event)

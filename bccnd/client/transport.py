@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 
 #: the largest packet of the bus, and the details of its sender that the daemon may add
 BUFFER: Final = frames.MAX_PACKET + 4096
-#: as a plain number, which takes less time to pass
-_FLAGS: Final = int(socket.MSG_NOSIGNAL)
+#: as plain numbers, which take less time to pass
+_SEND_FLAGS: Final = int(socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+_NO_WAIT: Final = int(socket.MSG_DONTWAIT)
 #: milliseconds; poll takes no more
 _LONGEST_POLL: Final = 2**31 - 1
 #: packets read before other callbacks of the loop have their turn
 TURN: Final = 64
+
+#: takes a packet, when it came (monotonic, seconds), and the wall clock then (nanoseconds)
+Feed = Callable[[bytes, float, int], None]
 
 
 def usual_path() -> str:
@@ -59,10 +63,12 @@ def unreachable(path: str, error: OSError) -> BusError:
 
 
 def dial(address: str | bytes) -> socket.socket:
-    """A connected socket that does not block. Raises OSError; BlockingIOError where the listener's backlog is full."""
+    """A connected socket. Only `PacketReader.wait` blocks on it. Raises OSError; BlockingIOError where the listener's
+    backlog is full."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     try:
         sock.connect(address)
+        sock.setblocking(True)
     except BaseException:
         sock.close()
         raise
@@ -73,14 +79,14 @@ def give(sock: socket.socket, frame: bytes) -> None:
     """Send a frame; for a large one, which the kernel does not take by itself, room is made. Raises OSError;
     BlockingIOError where the socket is full."""
     try:
-        sock.send(frame, _FLAGS)
+        sock.send(frame, _SEND_FLAGS)
     except OSError as error:
         if error.errno == errno.ENOBUFS:
             raise BlockingIOError(errno.EAGAIN, "no buffers") from error
         if error.errno != errno.EMSGSIZE or len(frame) > frames.MAX_PACKET:
             raise
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, frames.MAX_PACKET)
-        sock.send(frame, _FLAGS)
+        sock.send(frame, _SEND_FLAGS)
 
 
 def jitter() -> float:
@@ -95,20 +101,24 @@ class PacketReader:
         self._buffer = bytearray(BUFFER)
         self._view = memoryview(self._buffer)
 
-    def read(self, sock: socket.socket) -> bytes:
+    def read(self, sock: socket.socket, flags: int = _NO_WAIT) -> bytes:
         """The next packet; empty at the end. Raises OSError; BlockingIOError where there is none yet."""
         try:
-            size = sock.recv_into(self._buffer)
+            size = sock.recv_into(self._buffer, 0, flags)
         except ConnectionResetError:  # reported once; what the daemon sent before its end is still there
-            size = sock.recv_into(self._buffer)
+            size = sock.recv_into(self._buffer, 0, flags)
         return bytes(self._view[:size])
+
+    def wait(self, sock: socket.socket) -> bytes:
+        """Wait for the next packet, without limit; empty at the end. Raises OSError."""
+        return self.read(sock, 0)
 
 
 class SessionSocket:
-    """Moves packets between a session and its socket, without waiting. ``feed`` takes packets in place of the session,
-    for those that want them raw."""
+    """Moves packets between a session and its socket. ``feed`` takes packets in place of `Session.feed`, for those that
+    want them raw."""
 
-    def __init__(self, session: Session, feed: Callable[[bytes], None] | None = None, *, send_buffer: int = 0) -> None:
+    def __init__(self, session: Session, feed: Feed | None = None, *, send_buffer: int = 0) -> None:
         self.session = session
         self.sock: socket.socket | None = None
         self.closed = False
@@ -116,9 +126,9 @@ class SessionSocket:
         self.reads = False
         self._may_read: Callable[[bool], bool] | None = None
         self._address = address_of(session.path)
-        self._feed = feed or self._feed_session
+        self._feed = feed or session.feed
         self._send_buffer = send_buffer
-        self._read = PacketReader().read
+        self._reader = PacketReader()
         #: when the connection was last known to be there
         self._known = time.monotonic()
 
@@ -174,32 +184,35 @@ class SessionSocket:
         except OSError as error:
             self.lose(error.strerror or str(error))
 
-    def receive(self, most: int = 1) -> bool:
-        """Take in up to so many packets; False where nothing is left to be read."""
+    def receive(self, most: int = 1, *, waits: bool = False) -> bool:
+        """Take in up to so many packets, and if it ``waits``, wait for each; False where nothing is left to be read."""
         sock = self.sock
         if sock is None:
             return False
-        read, feed, may_read = self._read, self._feed, self._may_read
+        read, feed, may_read = self._reader.wait if waits else self._reader.read, self._feed, self._may_read
         try:
             for _ in range(most):
                 packet = read(sock)
                 if not packet:
-                    self.lose("it has closed the connection", rest=False)
+                    self._end(waits, "it has closed the connection", rest=False)
                     break
-                feed(packet)
+                feed(packet, time.monotonic(), time.time_ns())
                 if self.sock is not sock or (may_read is not None and not may_read(self.reads)):
                     break
         except BlockingIOError:
             self._known = time.monotonic()
             return False
         except OSError as error:
-            self.lose(error.strerror or str(error))
+            self._end(waits, error.strerror or str(error))
         except BadFrame as error:
-            self.lose(f"what it sent was no frame ({error})", rest=False)
+            self._end(waits, f"what it sent was no frame ({error})", rest=False)
         return True
 
-    def _feed_session(self, packet: bytes) -> None:
-        self.session.feed(packet, time.monotonic(), time.time_ns())
+    def _end(self, waited: bool, why: str, *, rest: bool = True) -> None:
+        """Reading has found the end of the connection, at once if it waited for that."""
+        if waited:
+            self._known = time.monotonic()
+        self.lose(why, rest=rest)
 
     def wait(self, seconds: float | None, *, reads: bool) -> None:
         """Wait for a packet, if ``reads``, and for room if there is something to send."""
@@ -220,8 +233,8 @@ class SessionSocket:
         if sock is None:
             return
         try:
-            while rest and (packet := self._read(sock)):
-                self._feed(packet)
+            while rest and (packet := self._reader.read(sock)):
+                self._feed(packet, time.monotonic(), time.time_ns())
         except (OSError, BadFrame):
             pass
         self.sock = None
@@ -254,7 +267,7 @@ class Transport(SessionSocket):
         loop: asyncio.AbstractEventLoop,
         on_turn: Callable[[], None],
         *,
-        feed: Callable[[bytes], None] | None = None,
+        feed: Feed | None = None,
         on_empty: Callable[[], None] = lambda: None,
         may_read: Callable[[bool], bool] | None = None,
         send_buffer: int = 0,

@@ -101,7 +101,9 @@ def test_a_message_comes_with_all_that_is_known_of_it(hub: Hub, one: Connection,
     other.publish("a/b", b"hello")
     other.publish("a/c", b"world")
     first, second = message(one), message(one)
-    assert first._replace(seq=0, received_ns=0) == (other.identity(), 0, "a/b", b"hello", "plain", "local", 0)
+    known = (other.identity(), first.seq, "a/b", b"hello", "plain", "local", first.received_ns)
+    assert first == Message(*known)
+    assert tuple(first) == known
     assert second.seq == first.seq + 1
     assert before <= first.received_ns <= second.received_ns
     assert b":%d:a/b|hello" % first.seq in hub.sent[0]
@@ -232,7 +234,7 @@ def test_the_descriptor_does_not_keep_a_program_busy_while_the_daemon_is_away(ba
 
 
 def test_the_descriptor_tells_of_what_another_call_has_kept_and_of_what_is_left_of_a_batch(bare: Bare) -> None:
-    with connect(str(bare.address), batch=True) as bus, select.epoll() as epoll:
+    with connect(str(bare.address)) as bus, select.epoll() as epoll:
         epoll.register(bus, select.EPOLLIN)
         ready = readable(lambda: epoll.poll(0), lambda: select.select([bus], [], [], 0)[0])
         bare.answers[b"SUB a"] = [frame(b"a", b"kept")]
