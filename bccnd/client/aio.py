@@ -188,11 +188,18 @@ class AsyncConnection(Calls, _Messages):
         return event
 
     async def _send(self, frame: bytes, on_sent: Callable[[], None]) -> None:
-        self._sent_at_once += 1
+        await self._count_sent(1)
+        await super()._send(frame, on_sent)
+
+    async def _send_many(self, packets: list[bytes], on_sent: Callable[[], None]) -> None:
+        await self._count_sent(len(packets))
+        await super()._send_many(packets, on_sent)
+
+    async def _count_sent(self, count: int) -> None:
+        self._sent_at_once += count
         if self._sent_at_once >= TURN:  # others have their turn
             self._sent_at_once = 0
             await asyncio.sleep(0)
-        await super()._send(frame, on_sent)
 
     async def _until(self, condition: Callable[[], bool], deadline: float | None = None, *, reads: bool = True) -> bool:
         while not condition():

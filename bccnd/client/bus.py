@@ -260,6 +260,7 @@ class Connection(Client):
             _run(self._send(frame, self._session.published))
 
     publish.__doc__ = Calls.publish.__doc__
+    publish_many = _blocking(Calls.publish_many)
     send_all = _blocking(Calls.send_all)
     send_to = _blocking(Calls.send_to)
     tag = _blocking(Calls.tag)
@@ -321,9 +322,9 @@ class Connection(Client):
         router, reading = self._router, _FOREVER if deadline is None else _Deadline(deadline)
         try:
             while not inbox.events:
-                if inbox is not router.inbox and (refused := router.unowned()):
+                if inbox is not router.inbox and router.has_refused and (refused := router.unowned()):
                     return router.take(refused[:1])[0]
-                if not self._turn(deadline) or not (reading.goes_on() or inbox.events):
+                if not self._turn(deadline) or not (inbox.events or reading.goes_on()):
                     return None
             return inbox.take()
         finally:
@@ -331,7 +332,7 @@ class Connection(Client):
 
     def _take(self, inbox: EventQueue) -> Event:
         event = inbox.take()
-        if not inbox.events:
+        if self._pollable is not None and not inbox.events:
             self._show()
         return event
 

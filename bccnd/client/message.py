@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from bccnd.core.wire import directed_targets, frames
 from bccnd.core.wire.bccn1 import MAX_CHAN, check_chan
@@ -18,6 +18,7 @@ from bccnd.errors import BadDatagram, BusError
 Data = bytes | str
 
 
+@final
 class Message:
     """One message. ``received_ns`` is the wall-clock time of its arrival on this host; ``peer`` is ``address:port`` (in
     IPv6 ``[address]:port``), or ``local`` for a message from this host's bus; ``seq`` is 0 if the message has no
@@ -104,11 +105,21 @@ def check_key(key: bytes, reason: str) -> None:
         raise BusError(reason, f"a NUL (\\0) ends a channel, pattern or key, and cannot be part of {to_text(key)!r}")
 
 
-def publication(chan: str, payload: Data) -> bytes:
-    """A message as a frame. Raises BusError: bad_channel."""
+def _write_head(chan: str) -> bytes:
+    """Write a message up to its payload. Raises BusError: bad_channel."""
     key = to_bytes(chan)
     check_key(key, "bad_channel")
-    return frames.message(key, to_bytes(payload))
+    return frames.message(key, b"")
+
+
+#: most messages are on one of a few channels
+_head: Final = lru_cache(512)(_write_head)
+
+
+def publication(chan: str, payload: Data) -> bytes:
+    """A message as a frame. Raises BusError: bad_channel."""
+    head = _head(chan) if len(chan) <= MAX_CHAN else _write_head(chan)
+    return head + (payload if isinstance(payload, bytes) else to_bytes(payload))
 
 
 def directed(target: str) -> str:

@@ -322,20 +322,16 @@ class Session:
         Batches may come unasked, too: some may be under way to a client that has just switched them off.
         """
         if packet.startswith(b"MSG ") and 0 in packet:
-            messages = [packet]
+            if not self._served:
+                self._confirm_served(now)
+            self.router.put_message(read_message(packet, clock_ns))
         elif packet.startswith(frames.MSGS):
-            messages = frames.read_batch(packet)
+            messages = [read_message(frame, clock_ns) for frame in frames.read_batch(packet)]
+            if not self._served:
+                self._confirm_served(now)
+            self.router.put_all(messages)
         else:
             self._feed_control(packet, now)
-            return
-        if not self._served:
-            self._confirm_served(now)
-        router = self.router
-        put = router.put_message
-        if put is router.append and router.inbox.is_full:  # one look a packet: what it holds finds room
-            put = router.inbox.put
-        for frame in messages:
-            put(read_message(frame, clock_ns))
 
     def _feed_control(self, packet: bytes, now: float) -> None:
         _, key, payload = frames.read(packet)

@@ -13,10 +13,12 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from bccnd import paths
 from bccnd.client.session import Outgoing, Session
+from bccnd.compiled_modules import find_library
 from bccnd.core.formats.bus_address import MAX_PATH, read_address
 from bccnd.core.wire import frames
 from bccnd.errors import BadAddress, BadFrame, BusError
@@ -63,8 +65,8 @@ def unreachable(path: str, error: OSError) -> BusError:
 
 
 def dial(address: str | bytes) -> socket.socket:
-    """A connected socket. Only `PacketReader.wait` blocks on it. Raises OSError; BlockingIOError where the listener's
-    backlog is full."""
+    """A connected socket, for calls that do not block unless they are to. Raises OSError; BlockingIOError where the
+    backlog of the listener is full."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     try:
         sock.connect(address)
@@ -102,16 +104,13 @@ class PacketReader:
         self._view = memoryview(self._buffer)
 
     def read(self, sock: socket.socket, flags: int = _NO_WAIT) -> bytes:
-        """The next packet; empty at the end. Raises OSError; BlockingIOError where there is none yet."""
+        """The next packet; empty at the end. Raises OSError; BlockingIOError where there is none yet, unless the flags
+        are 0."""
         try:
             size = sock.recv_into(self._buffer, 0, flags)
         except ConnectionResetError:  # reported once; what the daemon sent before its end is still there
             size = sock.recv_into(self._buffer, 0, flags)
         return bytes(self._view[:size])
-
-    def wait(self, sock: socket.socket) -> bytes:
-        """Wait for the next packet, without limit; empty at the end. Raises OSError."""
-        return self.read(sock, 0)
 
 
 class SessionSocket:
@@ -128,7 +127,7 @@ class SessionSocket:
         self._address = address_of(session.path)
         self._feed = feed or session.feed
         self._send_buffer = send_buffer
-        self._reader = PacketReader()
+        self._read = PacketReader().read
         #: when the connection was last known to be there
         self._known = time.monotonic()
 
@@ -166,6 +165,21 @@ class SessionSocket:
             return False
         return True
 
+    def send_many_now(self, packets: list[bytes]) -> int:
+        """Send frames, if nothing else has to be sent before them; returns how many were taken. `send_now` says why the
+        next one was not."""
+        sock, session = self.sock, self.session
+        if sock is None or not session.ready or session.has_data:
+            return 0
+        if not find_library():
+            return sum(1 for _ in takewhile(self.send_now, packets))
+        from bccnd.native.system.sockio import Sender  # loaded by programs that need it, and by no others
+
+        sender = Sender()
+        sender.load(packets)
+        taken: int = sender.send(sock.fileno())
+        return taken
+
     def flush(self) -> None:
         """Send what is due, as far as the socket takes it."""
         sock = self.sock
@@ -189,10 +203,10 @@ class SessionSocket:
         sock = self.sock
         if sock is None:
             return False
-        read, feed, may_read = self._reader.wait if waits else self._reader.read, self._feed, self._may_read
+        read, feed, may_read, flags = self._read, self._feed, self._may_read, 0 if waits else _NO_WAIT
         try:
             for _ in range(most):
-                packet = read(sock)
+                packet = read(sock, flags)
                 if not packet:
                     self._end(waits, "it has closed the connection", rest=False)
                     break
@@ -233,7 +247,7 @@ class SessionSocket:
         if sock is None:
             return
         try:
-            while rest and (packet := self._reader.read(sock)):
+            while rest and (packet := self._read(sock)):
                 self._feed(packet, time.monotonic(), time.time_ns())
         except (OSError, BadFrame):
             pass

@@ -124,6 +124,26 @@ def test_a_payload_arrives_byte_for_byte_and_may_be_text(one: Connection) -> Non
     assert [message(one).payload for _ in expected] == expected
 
 
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "pure"])
+def test_many_messages_are_sent_in_order_each_once(
+    one: Connection, other: Connection, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    if not compiled:
+        monkeypatch.setattr("bccnd.client.transport.find_library", lambda: "")
+    large = [b"y" * 200_000] * 5  # more than the kernel takes at once
+    payloads = [b"%d" % number for number in range(300)]
+    one.subscribe("a")
+    one.sync(PATIENCE)
+    other.local(True)
+    for sent in ([], payloads[:1], payloads, large, [*payloads[:70], large[0], *payloads[:70]]):
+        other.publish_many(("a", payload) for payload in sent)
+        assert other.sync(PATIENCE) == []
+        assert [message(one).payload for _ in sent] == sent
+    for wrong, reason in ((("a\0", ""), "bad_channel"), (("a", b"x" * 500_000), "too_long")):
+        with refused(reason):
+            other.publish_many([("a", "before"), wrong])
+
+
 def test_all_and_directed_messages_reach_whom_they_name(one: Connection, other: Connection) -> None:
     me = one.identity()
     other.send_all("all")

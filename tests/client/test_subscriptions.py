@@ -332,3 +332,14 @@ def test_every_public_name_is_documented() -> None:
             assert name.startswith("_") or not callable(member) or inspect.getdoc(member), f"{thing}.{name}"
     assert list(inspect.signature(bccnd.Connection.publish).parameters) == ["self", "chan", "payload"]
     assert not inspect.iscoroutinefunction(bccnd.Connection.publish)
+
+
+def test_a_subscription_has_room_for_all_messages_of_a_packet(bare: Bare, bus: Any) -> None:
+    count = 1500  # of one packet, above what a subscription keeps while another one is read
+    bus.subscribe("other")
+    found = bus.subscribe("a")
+    bus.sync()
+    with found:
+        bare.send(batch(*[b""] * count))
+        assert payloads(found, count) == [b""] * count
+        assert found.dropped == 0
