@@ -165,7 +165,10 @@ _FOREVER: Final = _Deadline(None)
 def _messages(bus: Connection, inbox: EventQueue) -> Iterator[Message]:
     events = inbox.events
     while not inbox.closed:
-        event = bus._take(inbox) if events else bus._next(inbox, None)
+        if len(events) > 1 and type(events[0]) is Message:  # nothing else has to be done for it
+            event: Event | None = events.popleft()
+        else:
+            event = bus._take(inbox) if events else bus._next(inbox, None)
         if isinstance(event, Message):
             yield event
         elif event is not None:

@@ -124,6 +124,8 @@ class SessionSocket:
         #: whether a loop watches for packets; whether more may be read, where that is limited
         self.reads = False
         self._may_read: Callable[[bool], bool] | None = None
+        #: whether `receive` has stopped because no more may be read
+        self._stopped = False
         self._address = address_of(session.path)
         self._feed = feed or session.feed
         self._send_buffer = send_buffer
@@ -211,7 +213,10 @@ class SessionSocket:
                     self._end(waits, "it has closed the connection", rest=False)
                     break
                 feed(packet, time.monotonic(), time.time_ns())
-                if self.sock is not sock or (may_read is not None and not may_read(self.reads)):
+                if self.sock is not sock:
+                    break
+                if may_read is not None and not may_read(self.reads):
+                    self._stopped = True
                     break
         except BlockingIOError:
             self._known = time.monotonic()
@@ -314,7 +319,7 @@ class Transport(SessionSocket):
         if self.session.ready != ready:
             self.flush()
         self._on_turn()
-        if self.sock is None or self._may_read is not None or self.session.has_data is not self._writes:
+        if self.sock is None or self._stopped or self.session.has_data is not self._writes:
             self.arrange()
 
     def lose(self, why: str, *, rest: bool = True) -> None:
@@ -359,6 +364,7 @@ class Transport(SessionSocket):
         sock = self.sock
         if sock is None:
             return
+        self._stopped = False
         reads, writes = self._may_read is None or self._may_read(self.reads), self.session.has_data
         if reads != self.reads:
             self._known = time.monotonic()
