@@ -322,16 +322,21 @@ class Connection(Client):
         if inbox.events:
             return self._take(inbox)
         deadline = None if timeout is None else time.monotonic() + timeout
-        router, reading = self._router, _FOREVER if deadline is None else _Deadline(deadline)
+        router, session, connection = self._router, self._session, self._socket
+        reading = _FOREVER if deadline is None else _Deadline(deadline)
         try:
             while not inbox.events:
                 if inbox is not router.inbox and router.has_refused and (refused := router.unowned()):
                     return router.take(refused[:1])[0]
-                if not self._turn(deadline) or not (inbox.events or reading.goes_on()):
+                sock = connection.sock
+                if deadline is None and sock is not None and session.ready and not session.has_data:
+                    connection.wait_and_receive(sock)
+                elif not self._turn(deadline) or not (inbox.events or reading.goes_on()):
                     return None
             return inbox.take()
         finally:
-            self._show()
+            if self._pollable is not None:
+                self._show()
 
     def _take(self, inbox: EventQueue) -> Event:
         event = inbox.take()
@@ -356,9 +361,6 @@ class Connection(Client):
         if connection.sock is not None:
             if session.has_data:
                 connection.flush()
-            elif reads and deadline is None and session.ready:  # one system call waits and reads
-                connection.receive(waits=True)
-                return True
             if connection.receive() if reads else not session.has_data:
                 return True
         session.check()

@@ -200,17 +200,17 @@ class SessionSocket:
         except OSError as error:
             self.lose(error.strerror or str(error))
 
-    def receive(self, most: int = 1, *, waits: bool = False) -> bool:
-        """Take in up to so many packets, and if it ``waits``, wait for each; False where nothing is left to be read."""
+    def receive(self, most: int = 1) -> bool:
+        """Take in up to so many packets; False where nothing is left to be read."""
         sock = self.sock
         if sock is None:
             return False
-        read, feed, may_read, flags = self._read, self._feed, self._may_read, 0 if waits else _NO_WAIT
+        read, feed, may_read = self._read, self._feed, self._may_read
         try:
             for _ in range(most):
-                packet = read(sock, flags)
+                packet = read(sock)
                 if not packet:
-                    self._end(waits, "it has closed the connection", rest=False)
+                    self.lose("it has closed the connection", rest=False)
                     break
                 feed(packet, time.monotonic(), time.time_ns())
                 if self.sock is not sock:
@@ -222,15 +222,23 @@ class SessionSocket:
             self._known = time.monotonic()
             return False
         except OSError as error:
-            self._end(waits, error.strerror or str(error))
+            self.lose(error.strerror or str(error))
         except BadFrame as error:
-            self._end(waits, f"what it sent was no frame ({error})", rest=False)
+            self.lose(f"what it sent was no frame ({error})", rest=False)
         return True
 
-    def _end(self, waited: bool, why: str, *, rest: bool = True) -> None:
-        """Reading has found the end of the connection, at once if it waited for that."""
-        if waited:
-            self._known = time.monotonic()
+    def wait_and_receive(self, sock: socket.socket) -> None:
+        """Wait for a packet of this socket, without limit, and take it in, with one system call."""
+        why, rest = "it has closed the connection", False
+        try:
+            if packet := self._read(sock, 0):
+                self._feed(packet, time.monotonic(), time.time_ns())
+                return
+        except OSError as error:
+            why, rest = error.strerror or str(error), True
+        except BadFrame as error:
+            why = f"what it sent was no frame ({error})"
+        self._known = time.monotonic()
         self.lose(why, rest=rest)
 
     def wait(self, seconds: float | None, *, reads: bool) -> None:
