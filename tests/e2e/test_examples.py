@@ -39,7 +39,7 @@ from tests.support import ROOT, Closing
 __all__ = ["check", "examples"]
 
 #: their subscribers use batch mode
-BATCHING = ("c", "perl", "python")
+BATCHING = ("c", "go", "perl", "python")
 #: programs with a loop of their own that receive once each time the descriptor is readable
 OWN_LOOPS = {
     "c": """#include "bccn.h"
