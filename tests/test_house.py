@@ -35,7 +35,7 @@ MAY: dict[str, set[str]] = {
     "monitoring": {"bus", "core", "drops", "fleet", "log", "net", "version"},
     # A program that takes part in a segment itself opens the same kind of socket as the daemon.
     "key_files": {"core", "errors"},
-    "client": {"core", "errors", "net", "paths"},
+    "client": {"compiled_modules", "core", "errors", "native", "net", "paths"},
     "aio": {"client", "errors"},
     "__init__": {"aio", "client", "compiled_modules", "errors", "key_files"},
     "config": {"core", "errors", "key_files", "paths"},

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from bccnd.client.events import MAX_EVENTS, Event, EventQueue, raise_refused
 from bccnd.client.message import Message
 from bccnd.client.request_reply import is_awaitable
-from bccnd.client.session import OPTIONAL, Session
+from bccnd.client.session import Session
 from bccnd.client.shared_calls import Calls, PatternMessages
 from bccnd.client.transport import TURN, Transport, usual_path
 
@@ -43,24 +43,24 @@ class _Awaited(Coroutine[Any, Any, R]):
 
 
 class _Messages:
-    """Iterates over the messages that `receive` returns."""
+    """Iterates over the messages of a queue of a connection."""
 
-    async def receive(self, timeout: float | None = None) -> Event | None:
+    _inbox: EventQueue
+
+    def _connection(self) -> AsyncConnection:
         raise NotImplementedError
-
-    def _is_closed(self) -> bool:
-        return False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Message:
-        while not self._is_closed():
-            event = await self.receive()
+        bus, inbox = self._connection(), self._inbox
+        while not inbox.closed:
+            event = bus._take(inbox) if inbox.events else await bus._receive(inbox, None)
             if isinstance(event, Message):
                 return event
             if event is not None:
-                raise_refused(event, OPTIONAL)
+                raise_refused(event)
         raise StopAsyncIteration
 
 
@@ -89,7 +89,7 @@ class connect(_Awaited["AsyncConnection"]):  # noqa: N801 - called as a function
         path: str | None = None,
         *,
         reconnect: bool = True,
-        batch: bool = False,
+        batch: bool = True,
         dialect: str | None = None,
         wait: float | None = 0.0,
         away: bool = False,
@@ -133,6 +133,10 @@ class AsyncConnection(Calls, _Messages):
         self._calling: asyncio.Task[None] | None = None
         self._dispatches = False
         self._router.on_dropped = self._on_dropped
+        self._inbox = self._router.inbox
+
+    def _connection(self) -> AsyncConnection:
+        return self
 
     def subscribe(self, *patterns: str, limit: int = MAX_EVENTS) -> AsyncSubscription:
         """Subscribe to the messages whose channel matches one of the patterns. A pattern may be subscribed to
@@ -188,11 +192,18 @@ class AsyncConnection(Calls, _Messages):
         return event
 
     async def _send(self, frame: bytes, on_sent: Callable[[], None]) -> None:
-        self._sent_at_once += 1
+        await self._count_sent(1)
+        await super()._send(frame, on_sent)
+
+    async def _send_many(self, packets: list[bytes], on_sent: Callable[[], None]) -> None:
+        await self._count_sent(len(packets))
+        await super()._send_many(packets, on_sent)
+
+    async def _count_sent(self, count: int) -> None:
+        self._sent_at_once += count
         if self._sent_at_once >= TURN:  # others have their turn
             self._sent_at_once = 0
             await asyncio.sleep(0)
-        await super()._send(frame, on_sent)
 
     async def _until(self, condition: Callable[[], bool], deadline: float | None = None, *, reads: bool = True) -> bool:
         while not condition():
@@ -220,11 +231,12 @@ class AsyncConnection(Calls, _Messages):
         router = self._router
         if not self._session.ready or (len(router.inbox.events) < limit and not router.is_split):
             return True
-        if any(needed and not done() for done, _, needed in self._waiting):
-            return True
+        for done, _, needed in self._waiting:
+            if needed and not done():
+                return True
         if router.listeners is not None:  # a program on callbacks may never receive anything else
             return len(router.listened.events) < limit
-        return all(len(one.events) < min(limit, one.limit) for one in router.inboxes())
+        return all(len(inbox.events) < min(limit, inbox.limit) for inbox in router.inboxes())
 
     def _on_turn(self) -> None:
         """Something has happened: call the callbacks, and wake the tasks that have waited for it."""
@@ -305,8 +317,11 @@ class AsyncSubscription(PatternMessages, _Awaited["AsyncSubscription"], _Message
         event: Event | None = self._bus._take(inbox) if inbox.events else await self._bus._receive(inbox, timeout)
         return event
 
-    def _is_closed(self) -> bool:
-        return self._inbox.closed
+    def _connection(self) -> AsyncConnection:
+        if not self._inbox.closed:
+            self._bus._router.activate(self._inbox)
+        bus: AsyncConnection = self._bus
+        return bus
 
     def close(self) -> None:
         super().close()

@@ -22,7 +22,7 @@ from bccnd.client.message import Data, Message, publication
 from bccnd.client.pollable import PollableDescriptor
 from bccnd.client.request_reply import Replies, Responder, is_awaitable, refuse_coroutine
 from bccnd.client.router import raise_errors
-from bccnd.client.session import OPTIONAL, PATIENCE, Session
+from bccnd.client.session import PATIENCE, Session
 from bccnd.client.shared_calls import Calls, Client, PatternMessages
 from bccnd.client.transport import TURN, SessionSocket, usual_path
 
@@ -51,7 +51,7 @@ def connect(
     path: str | None = None,
     *,
     reconnect: bool = True,
-    batch: bool = False,
+    batch: bool = True,
     dialect: str | None = None,
     wait: float | None = 0.0,
     away: bool = False,
@@ -102,9 +102,9 @@ def connect(
     ``reconnect=False`` the client does not reconnect: messages that arrived before the loss are still received, then
     every call raises ConnectionLost.
 
-    With ``batch=True`` (or `Connection.batch`, later) the daemon sends many messages in one packet, at a fraction of
-    the cost; the messages and their order are the same. An old daemon refuses batches (``Refusal("unknown_control",
-    "!/bccn/batch/on")``) and sends the messages one by one.
+    Messages that wait for this program come in one packet, at a fraction of the cost; the messages and their order are
+    the same. ``batch=False`` (or `Connection.batch`, later) turns that off. A daemon that does not know it sends the
+    messages one by one.
 
     ``dialect`` (path, sbus, sbus-dot, broker) is the dialect of the patterns. The default is the dialect of the socket;
     to distribute messages to several subscriptions, the client assumes ``path``.
@@ -158,13 +158,21 @@ class _Deadline:
         return self._left > 0
 
 
-def _messages(bus: Connection, inbox: EventQueue, receive: Callable[[], Event | None]) -> Iterator[Message]:
+#: a deadline that never comes
+_FOREVER: Final = _Deadline(None)
+
+
+def _messages(bus: Connection, inbox: EventQueue) -> Iterator[Message]:
+    events = inbox.events
     while not inbox.closed:
-        event = bus._take(inbox) if inbox.events else receive()
+        if len(events) > 1 and type(events[0]) is Message:  # nothing else has to be done for it
+            event: Event | None = events.popleft()
+        else:
+            event = bus._take(inbox) if events else bus._next(inbox, None)
         if isinstance(event, Message):
             yield event
         elif event is not None:
-            raise_refused(event, OPTIONAL)
+            raise_refused(event)
 
 
 class Connection(Client):
@@ -235,7 +243,7 @@ class Connection(Client):
         try:
             while count < _MAX_DISPATCHED and not errors:
                 while inbox.events and not isinstance(inbox.events[0], Message):
-                    raise_refused(inbox.take(), OPTIONAL)
+                    raise_refused(inbox.take())
                 if listened.events:
                     count += isinstance(listened.events[0], Message)
                     results = self._router.call_next(errors.append)
@@ -255,6 +263,7 @@ class Connection(Client):
             _run(self._send(frame, self._session.published))
 
     publish.__doc__ = Calls.publish.__doc__
+    publish_many = _blocking(Calls.publish_many)
     send_all = _blocking(Calls.send_all)
     send_to = _blocking(Calls.send_to)
     tag = _blocking(Calls.tag)
@@ -281,7 +290,7 @@ class Connection(Client):
         absences of the daemon to `reconnects`. Raises BusError where the daemon refused something (a pattern:
         not_permitted, too_many_subscriptions; a message; this program: too_many_clients), after the messages that came
         before; to go on, iterate again."""
-        return _messages(self, self._router.inbox, self.receive)
+        return _messages(self, self._router.inbox)
 
     def fileno(self) -> int:
         """A descriptor that is readable when an event can be received: then call `receive(0)` until it returns None, or
@@ -313,20 +322,25 @@ class Connection(Client):
         if inbox.events:
             return self._take(inbox)
         deadline = None if timeout is None else time.monotonic() + timeout
-        router, reading = self._router, _Deadline(deadline)
+        router, session, connection = self._router, self._session, self._socket
+        reading = _FOREVER if deadline is None else _Deadline(deadline)
         try:
             while not inbox.events:
-                if inbox is not router.inbox and (refused := router.unowned()):
+                if inbox is not router.inbox and router.has_refused and (refused := router.unowned()):
                     return router.take(refused[:1])[0]
-                if not self._turn(deadline) or not (reading.goes_on() or inbox.events):
+                sock = connection.sock
+                if deadline is None and sock is not None and session.ready and not session.has_data:
+                    connection.wait_and_receive(sock)
+                elif not self._turn(deadline) or not (inbox.events or reading.goes_on()):
                     return None
             return inbox.take()
         finally:
-            self._show()
+            if self._pollable is not None:
+                self._show()
 
     def _take(self, inbox: EventQueue) -> Event:
         event = inbox.take()
-        if not inbox.events:
+        if self._pollable is not None and not inbox.events:
             self._show()
         return event
 
@@ -399,7 +413,9 @@ class Subscription(PatternMessages):
 
     def __iter__(self) -> Iterator[Message]:
         """Messages, until this is closed."""
-        return _messages(self._bus, self._inbox, self.receive)
+        if not self._inbox.closed:
+            self._bus._router.activate(self._inbox)
+        return _messages(self._bus, self._inbox)
 
     def __enter__(self) -> Subscription:
         self._bus._router.activate(self._inbox)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from bccnd.client.message import Message
@@ -55,9 +55,9 @@ Callback = Callable[[Message], None]
 AsyncCallback = Callable[[Message], Awaitable[object] | None]
 
 
-def raise_refused(event: Event, optional: Iterable[str] = ()) -> None:
-    """Raise BusError if the event is a refusal, unless it is about an ``optional`` request."""
-    if not isinstance(event, Refusal) or event.key in optional:
+def raise_refused(event: Event) -> None:
+    """Raise BusError if the event is a refusal."""
+    if not isinstance(event, Refusal):
         return
     if not event.key and event.reason in NOT_SERVED:
         raise BusError(event.reason, "the daemon does not serve this program now")
@@ -74,6 +74,8 @@ class EventQueue:
     def __init__(self, patterns: tuple[bytes, ...] = (), limit: int = sys.maxsize) -> None:
         self.patterns = patterns
         self.limit = limit
+        #: the limit while the messages of one packet are put in
+        self._limit_now = limit
         self.events: deque[Event] = deque()
         self.lost = 0
         self.reconnects = 0
@@ -83,9 +85,23 @@ class EventQueue:
     def is_full(self) -> bool:
         return len(self.events) >= self.limit
 
+    def set_limit(self, events: int) -> None:
+        self.limit = self._limit_now = events
+
+    def begin_packet(self, messages: int) -> None:
+        """Expect a packet with so many messages, which find room if nothing waits here: the program keeps up."""
+        if not self.events:
+            self._limit_now = max(self.limit, messages)
+
+    def end_packet(self) -> None:
+        """Apply the usual limit again."""
+        self._limit_now = self.limit
+
     def take(self) -> Event:
         """The next event; there must be one."""
         event = self.events.popleft()
+        if type(event) is Message:
+            return event
         if isinstance(event, Gap):
             self.lost += event.lost
         elif isinstance(event, Reconnected):
@@ -95,10 +111,11 @@ class EventQueue:
     def put(self, event: Event) -> None:
         """Append an event; where there is no room, a message is counted in a `Gap` at the end instead."""
         events = self.events
-        last = events[-1] if len(events) >= self.limit else None
-        if last is None or isinstance(event, Refusal):
+        if len(events) < self._limit_now or isinstance(event, Refusal):
             events.append(event)
-        elif isinstance(event, Reconnected | Away):
+            return
+        last = events[-1] if events else None
+        if isinstance(event, Reconnected | Away):
             if not isinstance(last, Gap | Reconnected):
                 events.append(event)
         else:

@@ -5,21 +5,27 @@ Invariant: names on the wire are bytes shown as text; bytes that are no UTF-8 su
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, final
 
 from bccnd.core.wire import directed_targets, frames
 from bccnd.core.wire.bccn1 import MAX_CHAN, check_chan
-from bccnd.errors import BadDatagram, BadFrame, BusError
+from bccnd.errors import BadDatagram, BusError
 
 #: what a payload may be given as; text is sent as UTF-8
 Data = bytes | str
 
 
-class Message(NamedTuple):
+@final
+class Message:
     """One message. ``received_ns`` is the wall-clock time of its arrival on this host; ``peer`` is ``address:port`` (in
     IPv6 ``[address]:port``), or ``local`` for a message from this host's bus; ``seq`` is 0 if the message has no
     number."""
+
+    __slots__ = ("_found", "chan", "form", "payload", "peer", "received_ns", "seq", "src")
+    __match_args__ = ("src", "seq", "chan", "payload", "form", "peer", "received_ns")
 
     src: str
     seq: int
@@ -28,11 +34,56 @@ class Message(NamedTuple):
     form: str
     peer: str
     received_ns: int
+    #: where the parts are in the frame that this was read from: few programs need all of them
+    _found: re.Match[bytes]
+
+    def __init__(self, src: str, seq: int, chan: str, payload: bytes, form: str, peer: str, received_ns: int) -> None:
+        self.src = src
+        self.seq = seq
+        self.chan = chan
+        self.payload = payload
+        self.form = form
+        self.peer = peer
+        self.received_ns = received_ns
+
+    if not TYPE_CHECKING:  # it would allow any name
+
+        def __getattr__(self, name: str) -> Any:
+            read = _READ.get(name)
+            if read is None:
+                raise AttributeError(f"a message has no {name!r}")
+            value = read(self._found)
+            setattr(self, name, value)
+            return value
 
     @property
     def text(self) -> str:
         """The payload as text (UTF-8; other bytes become surrogates, so the text can be sent again unchanged)."""
         return to_text(self.payload)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([getattr(self, name) for name in self.__match_args__])
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Message) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[type[Message], tuple[Any, ...]]:
+        return Message, tuple(self)
+
+    def __repr__(self) -> str:
+        return f"Message({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__match_args__)})"
+
+
+def with_payload(message: Message, payload: bytes) -> Message:
+    """Return the same message with another payload."""
+    src, seq, chan, _, *rest = message
+    return Message(src, seq, chan, payload, *rest)
 
 
 def to_bytes(text: Data) -> bytes:
@@ -54,11 +105,21 @@ def check_key(key: bytes, reason: str) -> None:
         raise BusError(reason, f"a NUL (\\0) ends a channel, pattern or key, and cannot be part of {to_text(key)!r}")
 
 
-def publication(chan: str, payload: Data) -> bytes:
-    """A message as a frame. Raises BusError: bad_channel."""
+def _write_head(chan: str) -> bytes:
+    """Write a message up to its payload. Raises BusError: bad_channel."""
     key = to_bytes(chan)
     check_key(key, "bad_channel")
-    return frames.message(key, to_bytes(payload))
+    return frames.message(key, b"")
+
+
+#: most messages are on one of a few channels
+_head: Final = lru_cache(512)(_write_head)
+
+
+def publication(chan: str, payload: Data) -> bytes:
+    """A message as a frame. Raises BusError: bad_channel."""
+    head = _head(chan) if len(chan) <= MAX_CHAN else _write_head(chan)
+    return head + (payload if isinstance(payload, bytes) else to_bytes(payload))
 
 
 def directed(target: str) -> str:
@@ -82,17 +143,30 @@ def _read_channel(key: bytes) -> tuple[str, str, bool]:
 
 #: most messages are on one of a few channels
 _channel: Final = lru_cache(512)(_read_channel)
+#: a message up to its payload: the key, and what `frames.meta` builds
+_WITH_META: Final = re.compile(rb"MSG ([^\0]*)\0([^:|]*):(\d{1,20}):(\d{1,20}):([^|]*)\|").match
+#: reads the parts that are read when they are asked for
+_READ: Final[dict[str, Callable[[re.Match[bytes]], object]]] = {
+    "src": lambda found: to_text(found[2]),
+    "seq": lambda found: int(found[3]),
+    "received_ns": lambda found: int(found[4]),
+    "peer": lambda found: found[5].decode("ascii", "replace"),
+}
+_new_message: Final = Message.__new__
 
 
-def read_message(key: bytes, payload: bytes, clock_ns: int) -> Message:
-    """A message of the bus that came at ``clock_ns``."""
-    chan, form, with_meta = _channel(key) if len(key) <= MAX_CHAN else _read_channel(key)
-    if with_meta:
-        try:
-            src, seq, received_ns, peer, rest = frames.read_meta(payload)
-        except BadFrame:
-            pass
-        else:
-            return Message(to_text(src), seq, chan, rest, form, peer, received_ns)
+def read_message(frame: bytes, clock_ns: int) -> Message:
+    """Read a `MSG` frame of the bus that came at ``clock_ns``."""
+    found = _WITH_META(frame)
+    if found is not None:
+        key = found[1]
+        chan, form, has_meta = _channel(key) if len(key) <= MAX_CHAN else _read_channel(key)
+        if has_meta:
+            message = _new_message(Message)
+            message.chan, message.form, message.payload = chan, form, frame[found.end() :]
+            message._found = found  # noqa: SLF001 - this is its constructor
+            return message
     # A key that is no channel was never on its way to a segment and carries nothing but its payload.
+    key, _, payload = frame[4:].partition(b"\0")
+    chan, form, _ = _read_channel(key)
     return Message("", 0, chan, payload, form, "local", clock_ns)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
-from bccnd.client.message import Data, Message, to_bytes
+from bccnd.client.message import Data, Message, to_bytes, with_payload
 from bccnd.client.router import REPLY
 
 REQUEST: Final = b"request:"
@@ -39,7 +39,7 @@ def read_request(message: Message) -> tuple[bytes, Message] | None:
     token, bar, payload = message.payload[len(REQUEST) :].partition(b"|")
     if not bar or not 0 < len(token) <= _LONGEST_TOKEN:
         return None
-    return token, message._replace(payload=payload)
+    return token, with_payload(message, payload)
 
 
 class _Answers:

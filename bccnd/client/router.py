@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 from weakref import ref
 
 from bccnd.client.events import Away, Event, EventQueue, Gap, Reconnected, Refusal
-from bccnd.client.message import Message, to_bytes
+from bccnd.client.message import Message, to_bytes, with_payload
 from bccnd.core.matching.patterns import DIALECTS
 
 #: channels whose receivers are remembered
@@ -110,8 +110,8 @@ class Router:
     def __init__(self, dialect: str = "path") -> None:
         self.inbox = EventQueue()
         #: takes each message: `_route` once there is anything beside the inbox, and until then what takes least time
-        self.append: Callable[[Message], object] = self.inbox.events.append
-        self.put_message: Callable[[Message], object] = self.append
+        self._put_into_inbox: Callable[[Message], object] = self.inbox.put
+        self.put_message: Callable[[Message], object] = self._put_into_inbox
         self.listeners: PatternTable[Callable[[Message], object]] | None = None
         #: messages for callbacks
         self.listened = EventQueue()
@@ -130,11 +130,12 @@ class Router:
         #: subscriptions that the program has dropped, for `take_dropped`
         self.dropped: deque[ref[EventQueue]] = deque()
         #: whether the inbox may hold refusals
-        self._refused = False
+        self.has_refused = False
 
     def limit(self, events: int) -> None:
         """Bound what waits for the connection as a whole, and for callbacks."""
-        self.inbox.limit = self.listened.limit = events
+        self.inbox.set_limit(events)
+        self.listened.set_limit(events)
 
     def listen(self, pattern: str, callback: Callable[[Message], object]) -> None:
         if self.listeners is None:
@@ -209,7 +210,7 @@ class Router:
         number = self._known.pop(one, 0)
         patterns = self._active.remove(number) if self._active is not None else ()
         if not self.is_split and self.replies is None:
-            self.put_message = self.append
+            self.put_message = self._put_into_inbox
         return patterns
 
     @property
@@ -224,15 +225,29 @@ class Router:
 
     # -- what has come
 
+    def put_all(self, messages: list[Message]) -> None:
+        """Distribute the messages of one packet."""
+        if self.put_message is self._put_into_inbox and not self.inbox.is_full:  # one look a packet
+            self.inbox.events.extend(messages)
+            return
+        inboxes = self.inboxes()
+        for inbox in inboxes:
+            inbox.begin_packet(len(messages))
+        for message in messages:
+            self._route(message)
+        for inbox in inboxes:
+            inbox.end_packet()
+
     def _route(self, message: Message) -> None:
         if self.replies is not None and message.form == "directed" and message.payload.startswith(REPLY):
             self._take_reply(message)
             return
         taken = False
-        for number in self._active.find(message.chan) if self._active is not None else ():
-            if (subscription := self._active.values[number]()) is not None:  # type: ignore[union-attr]
-                subscription.put(message)
-                taken = True
+        if (active := self._active) is not None:
+            for number in active.find(message.chan):
+                if (subscription := active.values[number]()) is not None:
+                    subscription.put(message)
+                    taken = True
         listeners = self.listeners
         if listeners is not None and (listeners.find(message.chan) if message.form == "plain" else listeners.values):
             self.listened.put(message)
@@ -244,7 +259,7 @@ class Router:
         token, _, payload = message.payload[len(REPLY) :].partition(b"|")
         pending = self.replies.get(token) if self.replies is not None else None
         if pending is not None and pending.answer is None:
-            pending.answer = message._replace(payload=payload)
+            pending.answer = with_payload(message, payload)
 
     def put_notice(self, event: Gap | Reconnected | Away) -> None:
         self.on_notice(event)
@@ -262,7 +277,7 @@ class Router:
                 return
         owner = self._owner(refusal, self.inboxes())
         owner.put(refusal)
-        self._refused = self._refused or owner is self.inbox
+        self.has_refused = self.has_refused or owner is self.inbox
 
     def _owner(self, refusal: Refusal, among: list[EventQueue]) -> EventQueue:
         key = to_bytes(refusal.key)
@@ -270,16 +285,16 @@ class Router:
 
     def take_refusals(self) -> list[Refusal]:
         """Take the refusals out of the inbox."""
-        self._refused = False
+        self.has_refused = False
         return self.take([event for event in self.inbox.events if isinstance(event, Refusal)])
 
     def unowned(self) -> list[Refusal]:
         """Refusals in the inbox that no subscription is about; whichever is in use raises them."""
-        if not self._refused:
+        if not self.has_refused:
             return []
         known = [one for one in (held() for held in self._known) if one is not None]
         refused = [event for event in self.inbox.events if isinstance(event, Refusal)]
-        self._refused = bool(refused)
+        self.has_refused = bool(refused)
         return [one for one in refused if self._owner(one, known) is self.inbox]
 
     def take(self, refused: list[Refusal]) -> list[Refusal]:

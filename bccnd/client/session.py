@@ -32,8 +32,8 @@ PATIENCE: Final = 5.0
 SHORTEST: Final = 0.05
 LONGEST: Final = 2.0
 
-#: requested on every connection; a bus that does not know it refuses it, which is no error
-OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
+#: requested on every connection; a bus that does not know it refuses it, and is used without
+_OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
 
 #: bytes of a pattern that one packet can hold
 _LONGEST_PATTERN: Final = frames.MAX_PACKET - len(frames.unsubscribe(b""))
@@ -43,8 +43,8 @@ class Session:
     """One program's connections to the daemon, one after another. ``ready`` is true while messages may be sent;
     ``why`` is why the daemon is away; ``refused_by`` the reason why a daemon that is there does not serve this program.
 
-    With ``batch`` the daemon is asked to send many messages in one packet, with ``meta`` for the sender of each. With
-    ``reconnect=False`` the first loss is the end; with ``restores`` the first connection is made as all others;
+    With ``batch`` the daemon is asked to send messages that wait in one packet, with ``meta`` for the sender of each.
+    With ``reconnect=False`` the first loss is the end; with ``restores`` the first connection is made as all others;
     ``longest`` bounds the seconds between attempts to connect.
     """
 
@@ -52,7 +52,7 @@ class Session:
         self,
         path: str = "",
         *,
-        batch: bool = False,
+        batch: bool = True,
         meta: bool = True,
         reconnect: bool = True,
         restores: bool = False,
@@ -322,21 +322,16 @@ class Session:
         Batches may come unasked, too: some may be under way to a client that has just switched them off.
         """
         if packet.startswith(b"MSG ") and 0 in packet:
-            messages = [packet]
+            if not self._served:
+                self._confirm_served(now)
+            self.router.put_message(read_message(packet, clock_ns))
         elif packet.startswith(frames.MSGS):
-            messages = frames.read_batch(packet)
+            messages = [read_message(frame, clock_ns) for frame in frames.read_batch(packet)]
+            if not self._served:
+                self._confirm_served(now)
+            self.router.put_all(messages)
         else:
             self._feed_control(packet, now)
-            return
-        if not self._served:
-            self._confirm_served(now)
-        router = self.router
-        put = router.put_message
-        if router.inbox.is_full and put is router.append:  # one look a packet: what it holds finds room
-            put = router.inbox.put
-        for frame in messages:
-            head, _, payload = frame.partition(b"\0")
-            put(read_message(head[4:], payload, clock_ns))
 
     def _feed_control(self, packet: bytes, now: float) -> None:
         _, key, payload = frames.read(packet)
@@ -373,6 +368,8 @@ class Session:
             request.refuse(refusal)
             if not request.abandoned:
                 return
+        if refusal.key in _OPTIONAL:
+            return
         if refusal.reason == "not_subscribed" and to_bytes(refusal.key) in self._dropped:
             return
         if not self._served and refusal.reason in NOT_SERVED:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice, starmap
 from typing import Any, Final
 
 from bccnd.client.events import MAX_EVENTS, MAX_INBOX, AsyncCallback, EventQueue, Refusal, raise_refused
@@ -15,7 +16,7 @@ from bccnd.client.message import Data, Message, check_key, directed, publication
 from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.request_reply import AsyncReplies, AsyncResponder, write_request
 from bccnd.client.session import PATIENCE, Session
-from bccnd.client.transport import SessionSocket, unreachable
+from bccnd.client.transport import TURN, SessionSocket, unreachable
 from bccnd.core.wire import frames
 from bccnd.errors import BusError, ConnectionLost, RequestTimeout
 
@@ -125,6 +126,16 @@ class Client:
         else:
             await self._transmit([Outgoing(frame, on_sent)])
 
+    async def _send_many(self, packets: list[bytes], on_sent: Callable[[], None]) -> None:
+        """Send frames, each once, as `_send` does."""
+        while packets:
+            taken = self._socket.send_many_now(packets)
+            for _ in range(taken):
+                on_sent()
+            if taken < len(packets):
+                await self._send(packets[taken], on_sent)
+            packets = packets[taken + 1 :]
+
     async def _set(self, *changes: tuple[str, str | None, tuple[str, ...]]) -> None:
         """Set modes: name, value, and the values that there are. Raises BusError: bad_mode."""
         for _, value, values in changes:
@@ -219,6 +230,17 @@ class Calls(Client):
         Raises BusError: bad_channel, too_long, connection_lost. `sync` returns refusals of the daemon.
         """
         await self._send(publication(chan, payload), self._session.published)
+
+    async def publish_many(self, messages: Iterable[tuple[str, Data]]) -> None:
+        """Send messages, pairs of channel and payload, as `publish` does, with fewer system calls.
+
+            await bus.publish_many((f"room/{number}", text) for number, text in enumerate(texts))
+
+        Where this raises, some of the messages may have been sent.
+        """
+        packets = starmap(publication, messages)
+        while some := list(islice(packets, TURN)):
+            await self._send_many(some, self._session.published)
 
     async def send_all(self, payload: Data = b"") -> None:
         """Send a message to every listener, whatever it has subscribed to."""

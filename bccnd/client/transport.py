@@ -13,10 +13,12 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from bccnd import paths
 from bccnd.client.session import Outgoing, Session
+from bccnd.compiled_modules import find_library
 from bccnd.core.formats.bus_address import MAX_PATH, read_address
 from bccnd.core.wire import frames
 from bccnd.errors import BadAddress, BadFrame, BusError
@@ -26,12 +28,16 @@ if TYPE_CHECKING:
 
 #: the largest packet of the bus, and the details of its sender that the daemon may add
 BUFFER: Final = frames.MAX_PACKET + 4096
-#: as a plain number, which takes less time to pass
-_FLAGS: Final = int(socket.MSG_NOSIGNAL)
+#: as plain numbers, which take less time to pass
+_SEND_FLAGS: Final = int(socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+_NO_WAIT: Final = int(socket.MSG_DONTWAIT)
 #: milliseconds; poll takes no more
 _LONGEST_POLL: Final = 2**31 - 1
 #: packets read before other callbacks of the loop have their turn
 TURN: Final = 64
+
+#: takes a packet, when it came (monotonic, seconds), and the wall clock then (nanoseconds)
+Feed = Callable[[bytes, float, int], None]
 
 
 def usual_path() -> str:
@@ -59,10 +65,12 @@ def unreachable(path: str, error: OSError) -> BusError:
 
 
 def dial(address: str | bytes) -> socket.socket:
-    """A connected socket that does not block. Raises OSError; BlockingIOError where the listener's backlog is full."""
+    """A connected socket, for calls that do not block unless they are to. Raises OSError; BlockingIOError where the
+    backlog of the listener is full."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     try:
         sock.connect(address)
+        sock.setblocking(True)
     except BaseException:
         sock.close()
         raise
@@ -73,14 +81,14 @@ def give(sock: socket.socket, frame: bytes) -> None:
     """Send a frame; for a large one, which the kernel does not take by itself, room is made. Raises OSError;
     BlockingIOError where the socket is full."""
     try:
-        sock.send(frame, _FLAGS)
+        sock.send(frame, _SEND_FLAGS)
     except OSError as error:
         if error.errno == errno.ENOBUFS:
             raise BlockingIOError(errno.EAGAIN, "no buffers") from error
         if error.errno != errno.EMSGSIZE or len(frame) > frames.MAX_PACKET:
             raise
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, frames.MAX_PACKET)
-        sock.send(frame, _FLAGS)
+        sock.send(frame, _SEND_FLAGS)
 
 
 def jitter() -> float:
@@ -95,28 +103,31 @@ class PacketReader:
         self._buffer = bytearray(BUFFER)
         self._view = memoryview(self._buffer)
 
-    def read(self, sock: socket.socket) -> bytes:
-        """The next packet; empty at the end. Raises OSError; BlockingIOError where there is none yet."""
+    def read(self, sock: socket.socket, flags: int = _NO_WAIT) -> bytes:
+        """The next packet; empty at the end. Raises OSError; BlockingIOError where there is none yet, unless the flags
+        are 0."""
         try:
-            size = sock.recv_into(self._buffer)
+            size = sock.recv_into(self._buffer, 0, flags)
         except ConnectionResetError:  # reported once; what the daemon sent before its end is still there
-            size = sock.recv_into(self._buffer)
+            size = sock.recv_into(self._buffer, 0, flags)
         return bytes(self._view[:size])
 
 
 class SessionSocket:
-    """Moves packets between a session and its socket, without waiting. ``feed`` takes packets in place of the session,
-    for those that want them raw."""
+    """Moves packets between a session and its socket. ``feed`` takes packets in place of `Session.feed`, for those that
+    want them raw."""
 
-    def __init__(self, session: Session, feed: Callable[[bytes], None] | None = None, *, send_buffer: int = 0) -> None:
+    def __init__(self, session: Session, feed: Feed | None = None, *, send_buffer: int = 0) -> None:
         self.session = session
         self.sock: socket.socket | None = None
         self.closed = False
         #: whether a loop watches for packets; whether more may be read, where that is limited
         self.reads = False
         self._may_read: Callable[[bool], bool] | None = None
+        #: whether `receive` has stopped because no more may be read
+        self._stopped = False
         self._address = address_of(session.path)
-        self._feed = feed or self._feed_session
+        self._feed = feed or session.feed
         self._send_buffer = send_buffer
         self._read = PacketReader().read
         #: when the connection was last known to be there
@@ -156,6 +167,21 @@ class SessionSocket:
             return False
         return True
 
+    def send_many_now(self, packets: list[bytes]) -> int:
+        """Send frames, if nothing else has to be sent before them; returns how many were taken. `send_now` says why the
+        next one was not."""
+        sock, session = self.sock, self.session
+        if sock is None or not session.ready or session.has_data:
+            return 0
+        if not find_library():
+            return sum(1 for _ in takewhile(self.send_now, packets))
+        from bccnd.native.system.sockio import Sender  # loaded by programs that need it, and by no others
+
+        sender = Sender()
+        sender.load(packets)
+        taken: int = sender.send(sock.fileno())
+        return taken
+
     def flush(self) -> None:
         """Send what is due, as far as the socket takes it."""
         sock = self.sock
@@ -186,8 +212,11 @@ class SessionSocket:
                 if not packet:
                     self.lose("it has closed the connection", rest=False)
                     break
-                feed(packet)
-                if self.sock is not sock or (may_read is not None and not may_read(self.reads)):
+                feed(packet, time.monotonic(), time.time_ns())
+                if self.sock is not sock:
+                    break
+                if may_read is not None and not may_read(self.reads):
+                    self._stopped = True
                     break
         except BlockingIOError:
             self._known = time.monotonic()
@@ -198,8 +227,19 @@ class SessionSocket:
             self.lose(f"what it sent was no frame ({error})", rest=False)
         return True
 
-    def _feed_session(self, packet: bytes) -> None:
-        self.session.feed(packet, time.monotonic(), time.time_ns())
+    def wait_and_receive(self, sock: socket.socket) -> None:
+        """Wait for a packet of this socket, without limit, and take it in, with one system call."""
+        why, rest = "it has closed the connection", False
+        try:
+            if packet := self._read(sock, 0):
+                self._feed(packet, time.monotonic(), time.time_ns())
+                return
+        except OSError as error:
+            why, rest = error.strerror or str(error), True
+        except BadFrame as error:
+            why = f"what it sent was no frame ({error})"
+        self._known = time.monotonic()
+        self.lose(why, rest=rest)
 
     def wait(self, seconds: float | None, *, reads: bool) -> None:
         """Wait for a packet, if ``reads``, and for room if there is something to send."""
@@ -221,7 +261,7 @@ class SessionSocket:
             return
         try:
             while rest and (packet := self._read(sock)):
-                self._feed(packet)
+                self._feed(packet, time.monotonic(), time.time_ns())
         except (OSError, BadFrame):
             pass
         self.sock = None
@@ -254,7 +294,7 @@ class Transport(SessionSocket):
         loop: asyncio.AbstractEventLoop,
         on_turn: Callable[[], None],
         *,
-        feed: Callable[[bytes], None] | None = None,
+        feed: Feed | None = None,
         on_empty: Callable[[], None] = lambda: None,
         may_read: Callable[[bool], bool] | None = None,
         send_buffer: int = 0,
@@ -287,7 +327,7 @@ class Transport(SessionSocket):
         if self.session.ready != ready:
             self.flush()
         self._on_turn()
-        if self.sock is None or self._may_read is not None or self.session.has_data is not self._writes:
+        if self.sock is None or self._stopped or self.session.has_data is not self._writes:
             self.arrange()
 
     def lose(self, why: str, *, rest: bool = True) -> None:
@@ -332,6 +372,7 @@ class Transport(SessionSocket):
         sock = self.sock
         if sock is None:
             return
+        self._stopped = False
         reads, writes = self._may_read is None or self._may_read(self.reads), self.session.has_data
         if reads != self.reads:
             self._known = time.monotonic()

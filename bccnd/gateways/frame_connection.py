@@ -7,7 +7,6 @@ up to a limit, beyond which the newest is dropped. Queued messages go to the nex
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -48,7 +47,7 @@ class FrameConnection(DaemonConnection):
         on_up: Callable[[], None],
     ) -> None:
         self.room, self._on_frames, self._on_up = room, on_frames, on_up
-        session = Session(path, batch=True, meta=False, restores=True, longest=_LONGEST)
+        session = Session(path, meta=False, restores=True, longest=_LONGEST)
         super().__init__(session, feed=self._feed, on_empty=on_emptied, send_buffer=_SEND_BUFFER, turn=_TURN)
         self._size = 0
         self._refused: set[bytes] = set()
@@ -105,12 +104,12 @@ class FrameConnection(DaemonConnection):
         """Take what is there, up to a turn of it."""
         self._transport.on_readable()
 
-    def _feed(self, packet: bytes) -> None:
+    def _feed(self, packet: bytes, now: float, _clock_ns: int) -> None:
         if packet.startswith(frames.MSGS):
             self._on_frames(frames.read_batch(packet))
             return
         if not packet.startswith(b"MSG "):
-            self.session.feed(packet, time.monotonic(), 0)
+            self.session.feed(packet, now, 0)
             self.session.events.clear()
             if self.up and not self._was_up:
                 self._was_up = True

@@ -1,4 +1,4 @@
-"""Cython primitives, which the daemon needs: nothing that a client program imports may import them."""
+"""Cython primitives, which the daemon needs: a client program imports them only where they are compiled."""
 
 from bccnd.compiled_modules import find_library
 from bccnd.errors import StartError

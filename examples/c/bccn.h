@@ -20,8 +20,8 @@
  * What an event points to lies in your buffer, until the next bccn_receive, bccn_ask or bccn_sync: these may take one
  * packet for several events, so leave the buffer alone. Where timeout_ms is asked for, -1 waits for ever and 0 not.
  *
- * bccn_control(&bus, "!/bccn/batch/on", NULL, 0) has the daemon put many messages that wait for you into one packet, at
- * a fraction of the cost. bccn_receive hands them out one by one, from where they lie; what it hands out and in which
+ * bccn_run asks for batches: the daemon puts messages that wait for you into one packet, at a fraction of the cost. Other
+ * programs ask with bccn_control(&bus, "!/bccn/batch/on", NULL, 0). bccn_receive hands them out one by one, from where they lie; what it hands out and in which
  * order is the same. The rest of such a batch lies in your buffer, and poll(2) does not know of it: after each poll call
  * bccn_receive(&bus, 0, &got) until it returns 0, or do not wait in poll while bccn_pending(&bus) is not 0.
  *
@@ -121,6 +121,9 @@ struct bccn_plan {
 
 /* Gets what comes before an answer that is waited for. */
 typedef void bccn_each(void *arg, const struct bccn_event *event);
+
+/* Gets what comes to bccn_run; anything but 0 ends that. */
+typedef int bccn_handle(void *arg, const struct bccn_event *event);
 
 /* -- inside */
 
@@ -629,6 +632,28 @@ static inline int bccn_receive_again(struct bccn *bus, const struct bccn_plan *p
 	event->kind = BCCN_RECONNECTED;
 	event->key = event->payload = event->reason = "";
 	return 1;
+}
+
+/* Passes what comes to handle(arg, event), as bccn_receive_again gets it, until that returns something else than 0, and
+ * returns this; -1 with errno for an error: call it again to go on. Until it returns, messages that wait come in batches.
+ * Call bccn_join before. A rest of the last batch may be left: see bccn_pending. */
+static inline int bccn_run(struct bccn *bus, const struct bccn_plan *plan, bccn_handle *handle, void *arg)
+{
+	struct bccn_event event;
+	int result = 0, asks = 1;
+
+	while (!result) {
+		if (asks && bus->fd >= 0)
+			bccn_control(bus, "!/bccn/batch/on", NULL, 0); /* a connection that is over is noticed below */
+		if (bccn_receive_again(bus, plan, -1, &event) < 0)
+			return -1;
+		asks = event.kind == BCCN_RECONNECTED;
+		if (event.kind != BCCN_REFUSAL || strcmp(event.key, "!/bccn/batch/on")) /* an old daemon is used without */
+			result = handle(arg, &event);
+	}
+	if (bus->fd >= 0)
+		bccn_control(bus, "!/bccn/batch/off", NULL, 0);
+	return result;
 }
 
 #ifdef __cplusplus

@@ -1,14 +1,20 @@
 /* subscribe - prints the messages of a pattern, with their senders, as they arrive from bccnd; reports losses on
  * stderr.
  *   cc -o subscribe subscribe.c && ./subscribe /run/bccnd/bus.sock 'demo/'
- * Reconnects when the daemon restarts; messages sent meanwhile do not arrive. -b, before the socket, requests batches,
- * for channels with much traffic. */
+ * Reconnects when the daemon restarts; messages sent meanwhile do not arrive. */
 #include "bccn.h"
 
 static char buffer[BCCN_BUFFER];
 
-static void print_event(const struct bccn_event *got)
+struct subscriber {
+	const char *path;
+	struct bccn bus;
+};
+
+static int print_event(void *arg, const struct bccn_event *got)
 {
+	struct subscriber *subscriber = arg;
+
 	switch (got->kind) {
 	case BCCN_MESSAGE:
 		printf("%s %s ", got->src ? got->src : "?", got->key);
@@ -24,43 +30,36 @@ static void print_event(const struct bccn_event *got)
 	case BCCN_REFUSAL:
 		fprintf(stderr, "subscribe: refused: %s %s\n", got->reason, got->key);
 		break;
+	case BCCN_RECONNECTED:
+		fprintf(stderr, "subscribe: %s: the daemon was away, and is back\n", subscriber->path);
+		break;
 	default:
 		break;
 	}
+	if (!bccn_pending(&subscriber->bus)) /* once for a batch */
+		fflush(stdout);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	static const char *const controls[] = {"!/bccn/meta/on", "!/bccn/batch/on", NULL};
-	static const char *const without_batches[] = {"!/bccn/meta/on", NULL};
+	static const char *const controls[] = {"!/bccn/meta/on", NULL};
 	const char *patterns[2] = {NULL, NULL};
-	struct bccn_plan plan = {NULL, without_batches, patterns};
-	struct bccn_event got;
-	struct bccn bus;
+	struct bccn_plan plan = {NULL, controls, patterns};
+	struct subscriber subscriber;
 
-	if (argc > 1 && !strcmp(argv[1], "-b")) {
-		plan.controls = controls;
-		argc--;
-		argv++;
-	}
 	if (argc != 3) {
-		fprintf(stderr, "usage: subscribe [-b] SOCKET PATTERN\n");
+		fprintf(stderr, "usage: subscribe SOCKET PATTERN\n");
 		return 2;
 	}
-	plan.path = argv[1];
+	subscriber.path = plan.path = argv[1];
 	patterns[0] = argv[2];
-	if (bccn_join(&bus, &plan, buffer, sizeof buffer)) {
+	if (bccn_join(&subscriber.bus, &plan, buffer, sizeof buffer)) {
 		fprintf(stderr, "subscribe: %s: %s\n", argv[1], strerror(errno));
 		return 1;
 	}
 	for (;;) {
-		if (bccn_receive_again(&bus, &plan, -1, &got) < 0)
-			fprintf(stderr, "subscribe: %s: %s\n", argv[1], strerror(errno));
-		else if (got.kind == BCCN_RECONNECTED)
-			fprintf(stderr, "subscribe: %s: the daemon was away, and is back\n", argv[1]);
-		else
-			print_event(&got);
-		if (!bccn_pending(&bus)) /* once for a batch */
-			fflush(stdout);
+		bccn_run(&subscriber.bus, &plan, print_event, &subscriber);
+		fprintf(stderr, "subscribe: %s: %s\n", argv[1], strerror(errno));
 	}
 }

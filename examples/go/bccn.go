@@ -14,6 +14,7 @@ package bccn
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -79,6 +80,7 @@ type Bus struct {
 	syncs    int
 	asked    string // the key of the last question, until its answer has come: it may come after that was given up
 	waiting  []Event
+	batch    [][]byte // what is left of a packet: nothing but this package reads the socket, so it asks for batches
 }
 
 // Connect takes a path, or @name for an abstract address; without one that of $BCCN_SOCKET, or the usual one. It
@@ -115,7 +117,7 @@ func (bus *Bus) join() error {
 	bus.conn, bus.asked = conn, ""
 	// Without room for the largest packet, what is larger than 208 KiB could not be sent.
 	err = conn.SetWriteBuffer(maxPacket)
-	frames := []string{"CMSG !/bccn/meta/on"}
+	frames := []string{"CMSG !/bccn/meta/on", "CMSG !/bccn/batch/on"}
 	for _, pattern := range bus.patterns {
 		frames = append(frames, "SUB "+pattern)
 	}
@@ -199,6 +201,14 @@ func (bus *Bus) Receive(timeout time.Duration) (Event, error) {
 
 func (bus *Bus) read(deadline time.Time) (Event, error) {
 	for {
+		if len(bus.batch) > 0 {
+			frame := bus.batch[0]
+			bus.batch = bus.batch[1:]
+			if event, known := parse(frame); known && !isOptional(event) {
+				return event, nil
+			}
+			continue
+		}
 		if bus.conn == nil {
 			return bus.rejoin(deadline)
 		}
@@ -211,10 +221,31 @@ func (bus *Bus) read(deadline time.Time) (Event, error) {
 			bus.lose()
 			continue
 		}
-		if event, known := parse(bus.packet[:n]); known {
-			return event, nil
-		}
+		bus.batch = split(bus.packet[:n])
 	}
+}
+
+// isOptional says whether this is the refusal of batches, by a daemon that is too old for them.
+func isOptional(event Event) bool {
+	return event.Kind == Refusal && event.Key == "!/bccn/batch/on"
+}
+
+// split takes the frames of a packet: one, or those of a batch, "MSGS <n>", a NUL, and each behind its length.
+func split(packet []byte) [][]byte {
+	head, rest, _ := bytes.Cut(packet, []byte{0})
+	if !bytes.HasPrefix(head, []byte("MSGS ")) {
+		return [][]byte{packet}
+	}
+	var frames [][]byte
+	for len(rest) >= 4 {
+		size := uint64(binary.LittleEndian.Uint32(rest))
+		if rest = rest[4:]; size > uint64(len(rest)) {
+			break
+		}
+		frames = append(frames, rest[:size])
+		rest = rest[size:]
+	}
+	return frames
 }
 
 func (bus *Bus) rejoin(deadline time.Time) (Event, error) {

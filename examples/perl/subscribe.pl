@@ -23,11 +23,12 @@ if ( !$bus ) {
     print STDERR "subscribe.pl: $@";
     exit 1;
 }
-while ( my $got = $bus->receive ) {
+$bus->run( sub {
+    my ($got) = @_;
     my $kind = $got->{kind};
     my $loss = $got->{lost} ? "$got->{lost} messages were lost here: this reader is too slow" : 'messages may have been lost here: the daemon has crashed';
     print "$got->{src} $got->{key} $got->{payload}\n" if $kind eq 'message';
     warn "subscribe.pl: $loss\n"                                   if $kind eq 'gap';
     warn "subscribe.pl: refused: $got->{reason} $got->{about}\n"   if $kind eq 'refusal';
     warn "subscribe.pl: $path: the daemon was away, and is back\n" if $kind eq 'reconnected';
-}
+} );

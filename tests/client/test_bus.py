@@ -101,7 +101,9 @@ def test_a_message_comes_with_all_that_is_known_of_it(hub: Hub, one: Connection,
     other.publish("a/b", b"hello")
     other.publish("a/c", b"world")
     first, second = message(one), message(one)
-    assert first._replace(seq=0, received_ns=0) == (other.identity(), 0, "a/b", b"hello", "plain", "local", 0)
+    known = (other.identity(), first.seq, "a/b", b"hello", "plain", "local", first.received_ns)
+    assert first == Message(*known)
+    assert tuple(first) == known
     assert second.seq == first.seq + 1
     assert before <= first.received_ns <= second.received_ns
     assert b":%d:a/b|hello" % first.seq in hub.sent[0]
@@ -120,6 +122,26 @@ def test_a_payload_arrives_byte_for_byte_and_may_be_text(one: Connection) -> Non
     one.sync(PATIENCE)
     expected = [b"", *PAYLOADS, *(text.encode("utf-8", "surrogateescape") for text in TEXTS)]
     assert [message(one).payload for _ in expected] == expected
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "pure"])
+def test_many_messages_are_sent_in_order_each_once(
+    one: Connection, other: Connection, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    if not compiled:
+        monkeypatch.setattr("bccnd.client.transport.find_library", lambda: "")
+    large = [b"y" * 200_000] * 5  # more than the kernel takes at once
+    payloads = [b"%d" % number for number in range(300)]
+    one.subscribe("a")
+    one.sync(PATIENCE)
+    other.local(True)
+    for sent in ([], payloads[:1], payloads, large, [*payloads[:70], large[0], *payloads[:70]]):
+        other.publish_many(("a", payload) for payload in sent)
+        assert other.sync(PATIENCE) == []
+        assert [message(one).payload for _ in sent] == sent
+    for wrong, reason in ((("a\0", ""), "bad_channel"), (("a", b"x" * 500_000), "too_long")):
+        with refused(reason):
+            other.publish_many([("a", "before"), wrong])
 
 
 def test_all_and_directed_messages_reach_whom_they_name(one: Connection, other: Connection) -> None:
@@ -232,7 +254,7 @@ def test_the_descriptor_does_not_keep_a_program_busy_while_the_daemon_is_away(ba
 
 
 def test_the_descriptor_tells_of_what_another_call_has_kept_and_of_what_is_left_of_a_batch(bare: Bare) -> None:
-    with connect(str(bare.address), batch=True) as bus, select.epoll() as epoll:
+    with connect(str(bare.address)) as bus, select.epoll() as epoll:
         epoll.register(bus, select.EPOLLIN)
         ready = readable(lambda: epoll.poll(0), lambda: select.select([bus], [], [], 0)[0])
         bare.answers[b"SUB a"] = [frame(b"a", b"kept")]

@@ -47,8 +47,9 @@ def reconnect(session: Session) -> list[bytes]:
 def held(session: Session) -> list[bytes]:
     """What is sent over a new connection, between the first frame and the last, which is a sync."""
     lose(session, 1.0)
-    first, *sent, last = reconnect(session)
-    assert first == META
+    *asked, last = reconnect(session)
+    meta, batches, *sent = asked
+    assert (meta, batches) == (META, BATCH)
     assert last.startswith(b"CMSG !/bccn/sync\0")
     return sent
 
@@ -402,7 +403,7 @@ def test_the_next_daemon_is_told_all_that_is_held_before_anything_else(bare: Bar
     bus.publish("a", "after")
     bus.sync()
     held = [
-        *(META, b"CMSG !/bccn/tag\0door", b"CMSG echo/off", b"CMSG blocking/soft/block"),
+        *(META, b"CMSG !/bccn/tag\0door", BATCH, b"CMSG echo/off", b"CMSG blocking/soft/block"),
         *(b"CMSG blocking/hard/discard", b"CMSG order/stack", b"CMSG !/bccn/local/on", b"SUB a", b"SUB a"),
     ]
     assert without_syncs(bare.received[1]) == [*held, b"MSG a\0after"]
@@ -426,7 +427,7 @@ def test_modes_are_said_as_they_are_set(bare: Bare, bus: Connection) -> None:
         bus.order("up")
     bus.sync()
     assert without_syncs(bare.received[0]) == [
-        *(META, b"CMSG echo/on", b"CMSG echo/off"),
+        *(META, BATCH, b"CMSG echo/on", b"CMSG echo/off"),
         *(b"CMSG blocking/soft/" + mode for mode in (b"queue", b"discard", b"block", b"error")),
         *(b"CMSG blocking/hard/" + mode for mode in (b"discard", b"block", b"error")),
         *(b"CMSG order/" + order for order in (b"queue", b"stack", b"random")),
@@ -435,7 +436,7 @@ def test_modes_are_said_as_they_are_set(bare: Bare, bus: Connection) -> None:
 
 @both
 def test_batches_are_asked_for_first_and_again_of_the_next_daemon(bare: Bare, join: Join) -> None:
-    with join(bare.address, batch=True) as bus:
+    with join(bare.address) as bus:
         bus.subscribe("a")
         bus.sync()
         assert without_syncs(bare.received[0]) == [META, BATCH, b"SUB a"]
@@ -444,7 +445,7 @@ def test_batches_are_asked_for_first_and_again_of_the_next_daemon(bare: Bare, jo
         bus.batch(False)
         restarted(bare, bus)
         assert without_syncs(bare.received[2]) == [META, b"CMSG !/bccn/batch/off", b"SUB a"]
-    with join(bare.address) as bus:
+    with join(bare.address, batch=False) as bus:
         bus.batch(True)
         bus.sync()
         assert without_syncs(bare.received[3]) == [META, BATCH]
@@ -456,7 +457,7 @@ def test_asking_keeps_what_comes_before_the_answer(bare: Bare, join: Join) -> No
     bare.answers[b"SUB a"] = [*(frame(b"a", number) for number in numbers[:50]), batch(*numbers[50:100])]
     whoami = frames.control(frames.WHOAMI, b"me")
     bare.answers[b"CMSG !/bccn/whoami"] = [batch(*numbers[100:102]), whoami, batch(numbers[102])]
-    with join(bare.address, batch=True) as bus:
+    with join(bare.address) as bus:
         bus.subscribe("a")
         first = bus.receive(PATIENCE)
         assert bus.identity() == "me"  # in the middle of a batch
@@ -483,9 +484,12 @@ def test_as_much_as_a_packet_holds_is_taken_from_one(bare: Bare, bus: Connection
 def test_a_daemon_that_knows_no_batches_is_used_without(bare: Bare, join: Join) -> None:
     bare.answers[BATCH] = [frames.error("unknown_control", frames.BATCH_ON)]
     bare.answers[b"SUB a"] = [frame(b"a", b"1")]
-    with join(bare.address, batch=True) as bus:
+    with join(bare.address) as bus:
         bus.subscribe("a")
-        assert next(iter(bus)).payload == b"1"
+        got = bus.receive(PATIENCE)
+        assert isinstance(got, Message)
+        assert got.payload == b"1"
+        assert bus.sync() == []
 
 
 def test_a_tag_or_mode_that_is_refused_is_an_error_and_not_said_again(bare: Bare, bus: Connection) -> None:
@@ -499,7 +503,7 @@ def test_a_tag_or_mode_that_is_refused_is_an_error_and_not_said_again(bare: Bare
     with refused("unknown_control"):
         bus.local(True)
     assert bus.sync() == []
-    for held in ([META, b"CMSG !/bccn/tag\0fine"], [META]):
+    for held in ([META, b"CMSG !/bccn/tag\0fine", BATCH], [META, BATCH]):
         restarted(bare, bus)
         assert without_syncs(bare.received[-1]) == held
         bus.tag("")
@@ -587,7 +591,7 @@ def test_sending_waits_for_the_daemon_but_not_for_ever(
     bare.start()
     assert isinstance(bus.receive(PATIENCE), Reconnected)
     bus.sync()
-    assert without_syncs(bare.received[1]) == [META, b"SUB a"]  # what has failed was not done
+    assert without_syncs(bare.received[1]) == [META, BATCH, b"SUB a"]  # what has failed was not done
 
 
 def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, bus: Connection) -> None:
@@ -631,10 +635,10 @@ def test_a_key_or_pattern_with_a_nul_is_refused_and_nothing_is_sent(bare: Bare, 
         with refused(reason, "NUL"):
             call()
     bus.sync()
-    assert without_syncs(bare.received[0]) == [META, b"SUB a"]
+    assert without_syncs(bare.received[0]) == [META, BATCH, b"SUB a"]
     restarted(bare, bus)
     bus.sync()
-    assert without_syncs(bare.received[1]) == [META, b"SUB a"]
+    assert without_syncs(bare.received[1]) == [META, BATCH, b"SUB a"]
 
 
 def give_up(bus: Connection) -> None:
@@ -664,7 +668,7 @@ def test_much_can_be_restored_while_much_comes(bare: Bare, bus: Connection) -> N
     bare.answers = {b"SUB " + pattern.encode(): [frame(b"a", b"y" * 1000)] for pattern in patterns}
     restarted(bare, bus)
     assert all(isinstance(bus.receive(PATIENCE), Message) for _ in patterns)
-    assert without_syncs(bare.received[1])[1:] == [b"SUB " + pattern.encode() for pattern in patterns]
+    assert without_syncs(bare.received[1])[2:] == [b"SUB " + pattern.encode() for pattern in patterns]
 
 
 @both
@@ -674,7 +678,7 @@ def test_a_client_that_is_turned_away_is_told_once_and_tries_again(
     impatient(monkeypatch)
     monkeypatch.setattr("bccnd.client.session.LONGEST", 0.02)
     bare.refuses = frames.error("too_many_clients", b"")
-    with join(bare.address, batch=True) as bus:
+    with join(bare.address) as bus:
         assert bus.receive(PATIENCE) == Refusal("too_many_clients", "")
         assert bus.receive(0.1) is None
         with refused("connection_lost", "too_many_clients"):

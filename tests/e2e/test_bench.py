@@ -135,3 +135,13 @@ def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_p
 @pytest.mark.parametrize("name", TRICKS)
 def test_each_trick_can_be_undone(name: str) -> None:
     assert missing(TRICKS[name].undo) == []
+
+
+@pytest.mark.slow
+def test_python_programs_are_measured_and_what_they_lose_is_counted(tmp_path: Path, programs: Path) -> None:
+    given = ("-m", "tools.bench", "--clients", "--libraries", "bccnd", "--out", str(tmp_path), *ANYHOW)
+    done = subprocess.run([sys.executable, *given], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "clients.json").read_text())["figures"]
+    assert all(one["costs"] and one["lost"] >= 0 and not one["refused"] for one in figures.values())
+    assert len(figures) == 4

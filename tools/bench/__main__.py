@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from tools.bench import document, figures, report
+from tools.bench import clients, document, figures, report
 from tools.bench.cases import CASES
 from tools.bench.findings import as_json
 from tools.bench.points import PACE, Axis, Line, Point, Stream
-from tools.bench.runner import Options, Runner, ends, names, options
+from tools.bench.runner import DOCS, Options, Runner, ends, names, options
 
 #: seconds of a run with paced messages, and of a quick one
 SECONDS, QUICK_SECONDS = 2.0, 0.5
 #: the case that the others are compared with
 FLOOR: Final = "floor_hmac"
 LINES: Final = tuple(Line(case.name, case.title, FLOOR) for case in CASES.values())
+
+#: the libraries of Python programs
+KNOWN: Final = [library.name for library in clients.LIBRARIES]
 
 
 def points(mode: str, cases: list[str], fan_outs: list[int], quick: bool) -> list[Point]:
@@ -51,10 +55,23 @@ def numbers(_context: click.Context, parameter: click.Parameter, value: str) -> 
     callback=names(list(report.MODES)),
     help="saturated: as fast as it goes; paced: 2,000 a second.",
 )
+@click.option("--clients", "of_clients", is_flag=True, help="Instead, measure Python programs with several libraries.")
+@click.option("--libraries", default="all", callback=names(KNOWN), help=f"Which of {', '.join(KNOWN)}, for --clients.")
+@DOCS
 @options("bench", rounds=5)
-def main(cases: list[str], fan_outs: list[int], modes: list[str], **given: Any) -> None:
+def main(
+    cases: list[str],
+    fan_outs: list[int],
+    modes: list[str],
+    of_clients: bool,
+    libraries: list[str],
+    docs: Path | None,
+    **given: Any,
+) -> None:
     """Measure bccnd, the least that a relay can cost, and other brokers."""
     asked = Options(**given)
+    if of_clients:
+        sys.exit(clients.main(asked, libraries, docs))
     missing = {one.name: one.peer.package for one in map(CASES.get, cases) if one and one.peer and not one.peer.program}
     there = [name for name in cases if name not in missing]
     axes = [Axis(mode, report.MODES[mode], "fan-out", LINES, partial(points, mode, there, fan_outs)) for mode in modes]

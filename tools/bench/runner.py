@@ -48,7 +48,7 @@ class Runner:
         self.rules = Rules(options.foreign, options.tries, FEW if options.quick else None)
         self._daemon = options.daemon.absolute()
         try:
-            self._programs = build(ROOT / "build/bench")
+            self.programs = build(ROOT / "build/bench")
         except CannotBuild as error:
             raise click.ClickException(str(error)) from error
 
@@ -70,7 +70,7 @@ class Runner:
         failures = 0
         found: Sequence[Sample] = ()
         for attempt in range(1, self.rules.tries + 1):
-            found = run_once(point, number, attempt, self._programs, self._daemon, self.rules)
+            found = run_once(point, number, attempt, self.programs, self._daemon, self.rules)
             self.samples += found
             for one in found:
                 console.print(line_of(one), style="yellow" if one.refused else None)

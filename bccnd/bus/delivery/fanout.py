@@ -56,8 +56,8 @@ class Fanout:
     def deliver(self, deliveries: Deliveries) -> None:
         """Send what one batch of datagrams brought, in order, and clear the deliveries.
 
-        A lone frame goes to clients in batch mode at once, as a batch by itself: the batch of datagrams is an input by
-        itself, and no other follows at once. Of several frames, those for the same receivers are sent together.
+        A lone frame goes to clients in batch mode at once: the batch of datagrams is an input by itself, and no other
+        follows at once. Of several frames, those for the same receivers are sent together.
         """
         if deliveries.count == 1 and not self.due:
             receivers, frame = self._divided(deliveries.receivers[0]), deliveries.frames[0]

@@ -3,9 +3,6 @@ from bccnd.core.observing.counters cimport BusCounters
 from bccnd.core.wire cimport frames
 from bccnd.native.system cimport sockio
 
-cdef Py_ssize_t LENGTH
-cdef Py_ssize_t MAX_PORTION
-
 
 cpdef bytes batch_packet(list messages)
 

@@ -17,7 +17,6 @@ from bccnd import log
 from bccnd.bus.clients.client import BusLimits, Client
 from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.core.matching.routes import Routes
-from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
 from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.wire import frames
 from bccnd.native.system import sockio
@@ -30,10 +29,8 @@ NO_ROOM: Final = (errno.EAGAIN, errno.ENOBUFS)
 
 
 def batch_packet(messages: list[bytes]) -> bytes:
-    """Join messages for a client in batch mode; one that is too large for a batch stays as it is."""
-    if len(messages) == 1 and len(messages[0]) > MAX_PORTION - LENGTH:
-        return messages[0]
-    return frames.batch(messages)
+    """Join messages for a client in batch mode; one that goes alone stays as it is."""
+    return messages[0] if len(messages) == 1 else frames.batch(messages)
 
 
 def enlarge_send_buffer(client: Client) -> bool:

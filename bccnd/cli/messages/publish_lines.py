@@ -90,8 +90,7 @@ def _publish(bus: Connection, batches: Iterable[list[tuple[str, bytes]]], report
     try:
         for batch in batches:
             for start in range(0, len(batch), _TURN):
-                for channel, payload in batch[start : start + _TURN]:
-                    bus.publish(channel, payload)
+                bus.publish_many(batch[start : start + _TURN])
                 _take_refusals(bus, reports)
         for refusal in bus.sync(_LAST):
             reports.add(refusal)

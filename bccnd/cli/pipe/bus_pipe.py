@@ -26,7 +26,7 @@ from bccnd.cli.pipe.operations import (
 from bccnd.client.events import NOT_SERVED, Reconnected, Refusal
 from bccnd.client.message import to_text
 from bccnd.client.outgoing import Outgoing, Request
-from bccnd.client.session import OPTIONAL, Session
+from bccnd.client.session import Session
 from bccnd.client.transport import Transport
 from bccnd.core.wire import frames
 from bccnd.errors import BusError, ConnectionLost
@@ -74,7 +74,7 @@ class BusPipe:
     ) -> None:
         self._write, self._on_refused, self._on_idle = write, on_refused, on_idle
         self._tag = tag
-        self._session = Session(path, batch=True)
+        self._session = Session(path)
         self._session.tag = tag.encode("utf-8", "surrogateescape")
         self._session.router.shows_away = True
         loop = asyncio.get_running_loop()
@@ -271,8 +271,6 @@ class BusPipe:
                 self._write(write_event(event))
 
     def _take_refusal(self, refusal: Refusal) -> None:
-        if refusal.key in OPTIONAL:
-            return
         about_tag = refusal.key in (to_text(frames.TAG), self._tag) and refusal.reason in ("bad_tag", "not_permitted")
         if (not refusal.key and refusal.reason in NOT_SERVED) or (self._tag and about_tag):
             self._on_refused(refusal)

@@ -39,7 +39,7 @@ class BusClient(DaemonConnection):
         local: bool,
     ) -> None:
         self._on_messages, self._on_refusal, self._on_gap, self._on_lost = on_messages, on_refusal, on_gap, on_lost
-        super().__init__(Session(path, batch=True, dialect="broker", restores=True))
+        super().__init__(Session(path, dialect="broker", restores=True))
         self.session.modes["echo"] = frames.request(frames.ECHO + b"off")
         self.session.modes["local"] = frames.request(frames.LOCAL_ON if local else frames.LOCAL_OFF)
 
