@@ -50,8 +50,8 @@ class Library(NamedTuple):
 
 
 LIBRARIES: Final = (
-    Library("bccnd", "bccnd", (), "bccnd"),
-    Library("bccnd_aio", "bccnd.aio", (), "bccnd"),
+    Library("bccnd", "bccnd, blocking", (), "bccnd"),
+    Library("bccnd_aio", "bccnd, asyncio", (), "bccnd"),
     Library("redis", "redis-py with hiredis", ("redis", "hiredis"), "redis"),
     Library("nats", "nats-py", ("nats-py",), "nats"),
     Library("mqtt", "paho-mqtt", ("paho-mqtt",), "mosquitto"),
@@ -222,7 +222,7 @@ def main(options: Options, names: Sequence[str], docs: Path | None) -> int:
     bench.run()
     figures = {f"{name}: {kind.title}": vars(figure) for (name, kind), figure in bench.figures.items()}
     machine, daemon = document.about_machine(), document.about_daemon(options.daemon)
-    command = ["python", "-m", "tools.bench", "--clients"]
+    command = ["python", "-m", "tools.bench", *sys.argv[1:]]
     about = document.about(command, document.now(), machine, daemon)
     text = "\n".join([*bench.table(), "", f"{about}; medians of {bench.rounds} interleaved rounds", ""])
     document.write("clients", options.out, {"versions": bench.versions, "figures": figures}, text, docs=docs)
