@@ -158,7 +158,8 @@ class Loop:
         self._soon.append(call)
 
     def again(self, fds: tuple[int, ...]) -> None:
-        """Read descriptors at the end of the current round, if watched: what arrives until then wakes nothing."""
+        """Have handlers look at the end of the current round whether something has arrived, which then wakes nothing:
+        they get the event 0."""
         self._again = self._again + fds if self._again else fds
 
     def on_signal(self, number: int, call: Callable[[], None]) -> None:
@@ -202,7 +203,7 @@ class Loop:
                 for fd in fds:
                     handler = self._handlers[fd] if self.watches(fd) else None
                     if handler is not None:
-                        handler.on_events(READABLE)
+                        handler.on_events(0)
 
     def _timeout(self) -> float:
         if self._soon:

@@ -34,8 +34,9 @@ SO_TIMESTAMPNS: Final = 35
 #: kinds of messages: from the segment, and from a client to its channel, to all, to this host, and too long for the
 #: segment
 KINDS: Final = "rlgdL"
-#: messages that the daemon keeps for each client: a slow one loses some soon
-QUEUE: Final = 60
+#: messages that the daemon keeps for each client: a slow one loses some soon, and no other is so far behind, however
+#: busy the machine is
+QUEUE: Final = 400
 #: packets of a client that are one input at most
 TURN: Final = 64
 

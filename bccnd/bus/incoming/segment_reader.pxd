@@ -27,7 +27,7 @@ cdef class SegmentReader(Handler):
     cdef long long _oldest
     cdef Deliveries _deliveries
 
-    cdef on_events(self, unsigned int _events)
+    cdef on_events(self, unsigned int events)
     @cython.locals(more=bint)
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(_=int, datagrams=list)

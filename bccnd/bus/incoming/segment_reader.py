@@ -49,8 +49,9 @@ class SegmentReader(Handler):
     def fileno(self) -> int:
         return self._segment.fileno()
 
-    def on_events(self, _events: int) -> None:
-        self.drain(ROUNDS)
+    def on_events(self, events: int) -> None:
+        # Only what was sent in this round is expected without an event.
+        self.drain(ROUNDS if events else 1)
 
     def drain(self, rounds: int = ROUNDS) -> bool:
         """Process at most so many batches, then send what has gathered for clients in batch mode; return whether there
