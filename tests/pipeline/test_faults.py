@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bccnd.pipeline.lake.delta import Lake
+from bccnd.pipeline.schema import EPOCHS
 from tests.pipeline.fleets import causes
 from tests.pipeline.hand_made import Journal, lost, numbered, row, tables
 
@@ -95,3 +97,15 @@ def test_numbers_sent_while_nobody_was_listening_are_not_lost(tmp_path: Path) ->
     assert lost(tables(tmp_path / "all", *apart)) == {}
     one_listens = tables(tmp_path / "one", *apart, Journal("h3", [*early, *STEADY[110:]]))
     assert lost(one_listens) == {("h3", "m/p/1"): (0, 10)}
+
+
+def test_what_has_ended_is_not_carried_for_ever(tmp_path: Path) -> None:
+    """Programs with a new pid each day: after a week as many are carried as on any later day."""
+    days = 12
+    daily = [row(day * 86_400 + second, second + 1, src=f"m/p/{day}") for day in range(days) for second in range(3)]
+    tables(tmp_path, Journal("h1", daily))
+    lake = Lake(str(tmp_path / "tables"))
+    carried: dict[str, int] = {}
+    for file in lake.files(EPOCHS):
+        carried[file.day] = carried.get(file.day, 0) + file.rows
+    assert list(carried.values()) == [min(day + 1, 7) for day in range(days)]
