@@ -64,6 +64,11 @@ def day_of(ts: int) -> str:
     return datetime.date.fromordinal(_EPOCH + ts // DAY).isoformat()
 
 
+def start_of(day: str) -> int:
+    """Return the midnight with which a day begins, in microseconds since 1970."""
+    return (datetime.date.fromisoformat(day).toordinal() - _EPOCH) * DAY
+
+
 def sessions_path(host: str, journal: str) -> str:
     return f"{SESSIONS}/host={host}/{journal}.parquet"
 

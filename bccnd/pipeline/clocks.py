@@ -11,12 +11,11 @@ received as well, its clock is that of the days beside it.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from bccnd.journal.file_names import DAY, day_of
+from bccnd.journal.file_names import DAY, day_of, start_of
 
 MINUTE: Final = 60_000_000
 
@@ -77,11 +76,6 @@ class Clocks:
                 return clock
         return RIGHT
 
-    @property
-    def shifts(self) -> Mapping[tuple[SessionKey, str], int]:
-        """The sessions and days whose rows are moved."""
-        return {key: clock.shift for key, clock in self._sessions.items() if clock.shift}
-
 
 def _clock(ahead: int) -> Clock:
     shift = (ahead + MINUTE // 2) // MINUTE * MINUTE
@@ -92,11 +86,6 @@ def beside(day: str) -> tuple[str, str]:
     """The day before and the day after."""
     start = start_of(day)
     return day_of(start - DAY), day_of(start + DAY)
-
-
-def start_of(day: str) -> int:
-    """The midnight with which a day begins, in microseconds since 1970."""
-    return (datetime.date.fromisoformat(day) - datetime.date(1970, 1, 1)).days * DAY
 
 
 def references(rows: Mapping[str, int], together: Iterable[Iterable[str]]) -> dict[str, str]:

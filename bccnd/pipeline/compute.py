@@ -12,24 +12,27 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+import duckdb
 import pyarrow as pa
 
 from bccnd.core.tracking.dedup_rules import HORIZON
-from bccnd.journal.file_names import DAY, day_of
+from bccnd.journal.file_names import DAY, day_of, start_of
 from bccnd.pipeline import schema
-from bccnd.pipeline.clocks import Clocks, Compared, references, start_of
+from bccnd.pipeline.clocks import Clocks, Compared, references
+from bccnd.pipeline.inputs.sessions import by_journal
 from bccnd.pipeline.lake.place import Root
-from bccnd.pipeline.receivers import MARGIN, by_journal, find_receivers, joined, moved
+from bccnd.pipeline.receivers import MARGIN, find_receivers, joined, moved, record_ranges
 from bccnd.pipeline.schema import TableFile
 from bccnd.pipeline.units import engine as duck
 from bccnd.pipeline.units import work
 from bccnd.pipeline.units.survey import SAMPLES
 from bccnd.pipeline.units.unit import SHARED
-from bccnd.pipeline.units.work import Task
+from bccnd.pipeline.units.work import Runner, Task
 
 if TYPE_CHECKING:
     from bccnd.pipeline.inputs.sessions import Session
@@ -49,29 +52,18 @@ SHARES: Final = 256
 State = Callable[[str, Collection[str]], Sequence[str]]
 
 
-class Runner(Protocol):
-    """Runs tasks side by side, each given as text, and returns their answers in the same order."""
-
-    tasks: int
-    threads: int
-    memory_mb: int
-
-    def run(self, tasks: Sequence[str]) -> list[str]: ...
-
-
 @dataclass(frozen=True)
 class Survey:
-    """The clocks of sessions, as ``clocks`` (the whole content of the state table) tells, and the files written."""
+    """The clocks of sessions, as ``clocks`` (the whole content of the state table) tells; the sessions of each journal;
+    the times of the first and the last row of each file by the corrected clock, None if that is unknown; the ``days``
+    that were surveyed, by the hosts' own clocks, and the files ``written`` for these."""
 
     clocks: pa.Table
     corrections: Clocks
     sessions: Mapping[tuple[str, str], Sequence[Session]]
-    written: Sequence[TableFile] = ()
-
-    def span(self, file: JournalFile) -> tuple[int, int] | None:
-        """The times of the first and the last row of a file by the corrected clock; None if its clock is unknown."""
-        low, high = moved(file, self.corrections, self.sessions.get((file.host, file.journal_id), ()))
-        return None if day_of(low) < EARLIEST else (low, high)
+    spans: Mapping[JournalFile, tuple[int, int] | None]
+    days: Collection[str]
+    written: Sequence[TableFile]
 
 
 @dataclass
@@ -85,13 +77,14 @@ class Computed:
     set_aside: list[tuple[str, str]] = field(default_factory=list)
 
 
-class _Run:
-    """Runs the tasks of one run of the pipeline."""
+class Run:
+    """A run of the pipeline over a ``journal``: its ``runner``, and the tables' place. ``run`` is in the names of all
+    files that it writes."""
 
-    def __init__(self, runner: Runner, place: Root, run: str, journal: str) -> None:
+    def __init__(self, runner: Runner, place: Root, run: str, journal: str, carry_days: int = 7) -> None:
         self.runner, self.place = runner, place
         size = {"memory_mb": runner.memory_mb, "threads": runner.threads}
-        self.task = Task("", run, place.where, journal, (), **size)
+        self.task = Task("", run, place.where, journal, (), **size, carry_days=carry_days)
 
     def put(self, name: str, content: Any) -> None:
         work.put(self.place, self.task, name, content)
@@ -100,12 +93,13 @@ class _Run:
         answers = self.runner.run([task.to_text() for task in tasks])
         return [TableFile(*file) for answer in answers for file in json.loads(answer)]
 
+    def engine(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """An engine for what this process does itself."""
+        return duck.opened(self.runner.memory_mb, self.runner.threads)
+
 
 def survey(
-    runner: Runner,
-    place: Root,
-    run: str,
-    journal: str,
+    running: Run,
     files: Collection[JournalFile],
     sessions: Collection[Session],
     days: Collection[str],
@@ -113,7 +107,7 @@ def survey(
 ) -> Survey:
     """Compare the clocks of sessions over the files of these days, by the hosts' own clocks. ``known`` is the state
     table of clocks."""
-    running = _Run(runner, place, run, journal)
+    of_journal = by_journal(sessions)
     by_day: dict[str, list[JournalFile]] = defaultdict(list)
     for file in files:
         by_day[file.day].append(file)
@@ -123,29 +117,35 @@ def survey(
         parts = 1 << max(0, -(-sum(file.rows for file in of_day) // SAMPLE_ROWS) - 1).bit_length()
         running.put(f"survey-{day}", [[(file.path, file.has_payload) for file in sorted(of_day)], parts])
     written = running.tasks(replace(running.task, kind="survey", days=(day,)) for day in wanted)
-    samples = [file for file in written if file.table.endswith(SAMPLES)]
     compared = [Compared(*row.values()) for row in known.to_pylist() if row["day"] not in wanted]
-    for sample in samples:
-        compared += _compare(running, sample, by_day[sample.day], sessions)
+    for sample in written:
+        if sample.table.endswith(SAMPLES):
+            compared += _compare(running, sample, by_day[sample.day], of_journal)
     table = pa.Table.from_pylist([row._asdict() for row in sorted(compared)], schema.COMPARED)
-    kept = [file for file in written if file.table == schema.SENT]
-    return Survey(table, Clocks(compared), by_journal(sessions), kept)
+    clocks = Clocks(compared)
+    spans = {file: _span(file, clocks, of_journal.get(file.journal, ())) for file in files}
+    return Survey(table, clocks, of_journal, spans, wanted, [file for file in written if file.table == schema.SENT])
+
+
+def _span(file: JournalFile, clocks: Clocks, sessions: Sequence[Session]) -> tuple[int, int] | None:
+    """The times of a file by the corrected clock; None if that is unknown."""
+    low, high = moved(file, clocks, sessions)
+    return None if day_of(low) < EARLIEST else (low, high)
 
 
 def _compare(
-    running: _Run, sample: TableFile, files: Sequence[JournalFile], sessions: Collection[Session]
+    running: Run,
+    sample: TableFile,
+    files: Iterable[JournalFile],
+    of_journal: Mapping[tuple[str, str], Sequence[Session]],
 ) -> list[Compared]:
     """Compare the clocks of a day by its sample."""
-    journals = {(file.host, file.journal_id) for file in files}
-    spans: list[tuple[Any, ...]] = []
-    for journal, of_journal in by_journal(one for one in sessions if (one.host, one.journal_id) in journals).items():
-        numbered = [one for one in of_journal if one.first_rec_no is not None]
-        if not numbered:
-            spans.append((*journal, of_journal[0].start_us, 0, 2**62))
-        for place, session in enumerate(numbered):
-            last = (numbered[place + 1].first_rec_no or 1) - 1 if place + 1 < len(numbered) else 2**62
-            spans.append((*journal, session.start_us, session.first_rec_no if place else 0, last))
-    with duck.opened(running.runner.memory_mb, running.runner.threads) as engine:
+    spans = [
+        (*journal, sessions[0].start_us, *records)
+        for journal in sorted({file.journal for file in files} & of_journal.keys())
+        for sessions, *records in record_ranges(of_journal[journal])
+    ]
+    with running.engine() as engine:
         duck.set_variables(engine, horizon=round(HORIZON * 1e6), day_number=start_of(sample.day) // DAY)
         duck.read(
             engine,
@@ -168,53 +168,24 @@ def _compare(
 
 
 def compute(
-    runner: Runner,
-    place: Root,
-    run: str,
-    journal: str,
-    files: Collection[JournalFile],
-    sessions: Collection[Session],
-    days: Collection[str],
-    surveyed: Survey,
-    state: State,
-    *,
-    fixed: Collection[str] = (),
-    carry_days: int = 7,
+    running: Run, days: Collection[str], surveyed: Survey, state: State, *, fixed: Collection[str] = ()
 ) -> Computed:
     """Compute the tables of ``days``, and of those behind them that follow otherwise from them then; never of days that
     are ``fixed``. ``state`` has the tables as the last run left them. Raises PipelineError."""
-    running = _Run(runner, place, run, journal)
-    running.task = replace(running.task, carry_days=carry_days)
-    work_ = _Computation(running, files, sessions, surveyed, state, set(fixed))
+    computation = _Computation(running, surveyed, state, set(fixed))
     wanted = set(days)
     while wanted:
-        work_.compute_days(wanted)
-        wanted = work_.days_behind()
-    return work_.finish()
+        computation.compute_days(wanted)
+        wanted = computation.days_behind()
+    return computation.finish()
 
 
 class _Computation:
     """The tables of days, in the making."""
 
-    def __init__(
-        self,
-        running: _Run,
-        files: Collection[JournalFile],
-        sessions: Collection[Session],
-        surveyed: Survey,
-        state: State,
-        fixed: set[str],
-    ) -> None:
-        self._running, self._sessions, self._surveyed, self._state = running, sessions, surveyed, state
-        self._fixed = fixed
-        self._spans: dict[JournalFile, tuple[int, int]] = {}
-        self._unknown: list[JournalFile] = []
-        for file in files:
-            span = surveyed.span(file)
-            if span is None:
-                self._unknown.append(file)
-            else:
-                self._spans[file] = span
+    def __init__(self, running: Run, surveyed: Survey, state: State, fixed: set[str]) -> None:
+        self._running, self._surveyed, self._state, self._fixed = running, surveyed, state, fixed
+        self._spans = {file: span for file, span in surveyed.spans.items() if span is not None}
         self._days: set[str] = set()
         self._made: dict[tuple[str, str], list[TableFile]] = {}
         self._checked: set[str] = set()
@@ -228,11 +199,11 @@ class _Computation:
         self._days |= set(ordered)
         before: str | None = None
         for day in ordered:
-            receivers = find_receivers(day, by_day[day], self._sessions, self._surveyed.corrections)
+            receivers = find_receivers(day, by_day[day], self._surveyed.sessions, self._surveyed.corrections)
             running.put(f"day-{day}", receivers.to_json())
             own_days = sorted({file.day for file in by_day[day]})
             running.put(f"sent-{day}", self._files_of(schema.SENT, own_days))
-            last = self._last_kept(day)
+            last = self._nearest_kept(day, -1)
             # The day before may be one that the same task computes first.
             chained = before is not None and last == before
             running.put(f"carried-{day}", None if chained else self._files_of(schema.EPOCHS, [last]) if last else [])
@@ -247,15 +218,13 @@ class _Computation:
         ):
             self._made.setdefault((file.table, file.day), []).append(file)
 
-    def _files_by_day(self, days: Sequence[str]) -> dict[str, list[JournalFile]]:
-        """The files with rows of each day or of its margins."""
-        wanted = set(days)
-        by_day: dict[str, list[JournalFile]] = {day: [] for day in days}
+    def _files_by_day(self, days: Sequence[str]) -> dict[str, dict[JournalFile, tuple[int, int]]]:
+        """The files with rows of each day or of its margins, and their times."""
+        by_day: dict[str, dict[JournalFile, tuple[int, int]]] = {day: {} for day in days}
         for file, (low, high) in self._spans.items():
             for number in range((low - MARGIN) // DAY, (high + MARGIN) // DAY + 1):
-                day = day_of(number * DAY)
-                if day in wanted:
-                    by_day[day].append(file)
+                if (day := day_of(number * DAY)) in by_day:
+                    by_day[day][file] = low, high
         return by_day
 
     def _files_of(self, table: str, days: Collection[str]) -> list[str]:
@@ -265,19 +234,16 @@ class _Computation:
             for file in (*self._surveyed.written, *(file for files in self._made.values() for file in files))
             if file.table == table and file.day in days
         ]
-        surveyed = {file.day for file in self._surveyed.written} if table == schema.SENT else set()
-        return [
-            *made,
-            *self._state(table, set(days) - self._days - surveyed if table != schema.SENT else set(days) - surveyed),
-        ]
+        made_here = self._surveyed.days if table == schema.SENT else self._days
+        return [*made, *self._state(table, set(days).difference(made_here))]
 
-    def _last_kept(self, day: str) -> str | None:
-        """The last day before one of which epochs are kept, within the carrying time, that this run computes or an
-        earlier one has."""
-        for back in range(1, self._running.task.carry_days + 1):
-            earlier = day_of(start_of(day) - back * DAY)
-            if earlier in self._days or self._state(schema.EPOCHS, {earlier}):
-                return earlier
+    def _nearest_kept(self, day: str, step: int) -> str | None:
+        """The nearest day behind one, or before it (by the sign of ``step``), of which epochs are kept, within the
+        carrying time: this run computes it, or an earlier one has."""
+        for distance in range(1, self._running.task.carry_days + 1):
+            other = day_of(start_of(day) + step * distance * DAY)
+            if other in self._days or self._state(schema.EPOCHS, {other}):
+                return other
         return None
 
     def days_behind(self) -> set[str]:
@@ -285,16 +251,7 @@ class _Computation:
         behind: set[str] = set()
         for day in sorted(self._days - self._checked):
             self._checked.add(day)
-            following = next(
-                (
-                    later
-                    for later in (
-                        day_of(start_of(day) + ahead * DAY) for ahead in range(1, self._running.task.carry_days + 1)
-                    )
-                    if later in self._days or self._state(schema.EPOCHS, {later})
-                ),
-                None,
-            )
+            following = self._nearest_kept(day, 1)
             if following is None or following in self._days or following in self._fixed:
                 continue
             if self._is_other(day):
@@ -306,7 +263,7 @@ class _Computation:
         place = self._running.place
         columns = duck.types(schema.STATES[schema.EPOCHS])
         now = [f"{schema.EPOCHS}/{file.path}" for file in self._made.get((schema.EPOCHS, day), ())]
-        with duck.opened(self._running.runner.memory_mb, self._running.runner.threads) as engine:
+        with self._running.engine() as engine:
             duck.read(engine, "now", place, now, columns)
             duck.read(engine, "was", place, list(self._state(schema.EPOCHS, {day})), columns)
             (different,) = engine.execute(
@@ -337,13 +294,18 @@ class _Computation:
         written: dict[str, list[TableFile]] = {name: [] for name in (*schema.TABLES, *schema.STATES)}
         replaced: dict[str, set[str]] = {name: set(days) for name in written}
         replaced["epochs"] = replaced["liveness"] = set()
-        replaced[schema.SENT] = {file.day for file in self._surveyed.written}
+        replaced[schema.SENT] = set(self._surveyed.days)
         for file in (*made, *combined, *skew, *self._surveyed.written):
             replaced[file.table] = replaced[file.table] | {file.day}
             if file.path:
                 written[file.table].append(file)
         reason = "unknown clock: its records are dated before 2020, and no other host's show what the time was"
-        return Computed(days, written, replaced, [(file.path, reason) for file in self._unknown])
+        return Computed(
+            days,
+            written,
+            replaced,
+            [(file.path, reason) for file, span in self._surveyed.spans.items() if span is None],
+        )
 
     def _put_spanning(self, table: str, kept: str, more: Mapping[str, Any]) -> None:
         """Leave what a table that spans days is made of: what is kept of the days computed and of those beside them for
@@ -366,7 +328,7 @@ class _Computation:
 
     def _first_days(self, paths: Iterable[str]) -> set[str]:
         """The days on which epochs began of which something is kept."""
-        with duck.opened(self._running.runner.memory_mb, self._running.runner.threads) as engine:
+        with self._running.engine() as engine:
             duck.read(engine, "kept", self._running.place, list(paths), {"first_us": "BIGINT"})
             rows = engine.execute(f"SELECT DISTINCT first_us // {DAY} FROM kept WHERE first_us IS NOT NULL").fetchall()
         return {day_of(number * DAY) for (number,) in rows}
@@ -386,8 +348,8 @@ class _Computation:
         of_journals: dict[tuple[str, str], list[int]] = defaultdict(list)
         for file, span in self._spans.items():
             ends[file.host] = max(span[1], ends.get(file.host, span[1]))
-            if (file.host, file.journal_id) not in with_sessions:
-                of_journals[file.host, file.journal_id] += span
+            if file.journal not in with_sessions:
+                of_journals[file.journal] += span
         for (host, _), times in of_journals.items():
             spans[host].append((min(times), max(times) + 1))
         recorded = [(host, *whole) for host, of_host in sorted(spans.items()) for whole in joined(of_host)]
@@ -399,7 +361,7 @@ class _Computation:
         """Write the table skew: what was compared of hosts."""
         written = []
         rows = [row for row in self._surveyed.clocks.to_pylist() if not row["journal_id"]]
-        with duck.opened(self._running.runner.memory_mb, self._running.runner.threads) as engine:
+        with self._running.engine() as engine:
             columns = duck.types(schema.TABLES["skew"])
             for day in days:
                 of_day = [tuple(row[name] for name in columns) for row in rows if row["day"] == day]

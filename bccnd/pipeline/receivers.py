@@ -7,13 +7,13 @@ last. Times are moved as the clock of the session demands.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from bccnd.journal.file_names import DAY
-from bccnd.pipeline.clocks import Clock, Clocks, start_of
+from bccnd.journal.file_names import DAY, start_of
+from bccnd.pipeline.clocks import Clocks
 
 if TYPE_CHECKING:
     from bccnd.pipeline.inputs.sessions import Session
@@ -60,7 +60,7 @@ class Receivers:
 def moved(file: JournalFile, clocks: Clocks, sessions: Sequence[Session]) -> tuple[int, int]:
     """The times of the first and the last row of a file of a journal with these sessions, by the corrected clock."""
     shifts = [clocks.of(_key(session), file.day).shift for session in sessions if _holds(session, file)]
-    shifts = shifts or [clocks.of((file.host, file.journal_id, 0), file.day).shift]
+    shifts = shifts or [clocks.of((*file.journal, 0), file.day).shift]
     return file.low_us - max(shifts), file.high_us - min(shifts)
 
 
@@ -72,31 +72,26 @@ def _holds(session: Session, file: JournalFile) -> bool:
     return session.start_us <= file.high_us and file.low_us <= session.end_us
 
 
-def by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Session]]:
-    found: dict[tuple[str, str], list[Session]] = defaultdict(list)
-    for session in sorted(sessions, key=lambda one: (one.host, one.journal_id, one.start_us)):
-        found[session.host, session.journal_id].append(session)
-    return found
-
-
 def find_receivers(
-    day: str, files: Collection[JournalFile], sessions: Collection[Session], clocks: Clocks
+    day: str,
+    spans: Mapping[JournalFile, tuple[int, int]],
+    of_journal: Mapping[tuple[str, str], Sequence[Session]],
+    clocks: Clocks,
 ) -> Receivers:
-    """The receivers of a day, from the files and sessions of a journal."""
+    """The receivers of a day, from the files with rows of it or of its margins, with their times by the corrected
+    clock, and the sessions of all journals."""
     start, end = start_of(day), start_of(day) + DAY
-    of_journal = by_journal(sessions)
-    spans = {file: moved(file, clocks, of_journal.get((file.host, file.journal_id), ())) for file in files}
-    near = {file: span for file, span in spans.items() if span[1] >= start - MARGIN and span[0] < end + MARGIN}
-    of_day = {file for file, (low, high) in near.items() if high >= start and low < end}
+    of_day = {file for file, (low, high) in spans.items() if high >= start and low < end}
     listened = list(_listened(day, of_day, of_journal, clocks))
     present = {host for host, low, high in listened if low < end and high >= start}
-    hosts = sorted(present | {file.host for file in near})
+    hosts = sorted(present | {file.host for file in spans})
     ids = {host: number for number, host in enumerate(hosts)}
-    journals = sorted({(file.host, file.journal_id) for file in near})
     hearers = [
         Hearer(number, ids[found[0]], *found)
         for number, found in enumerate(
-            hearer for journal in journals for hearer in _hearers(journal, of_journal.get(journal, ()), clocks, day)
+            hearer
+            for journal in sorted({file.journal for file in spans})
+            for hearer in _hearers(journal, of_journal.get(journal, ()), clocks, day)
         )
     ]
     with_rows = {file.host for file in of_day}
@@ -111,31 +106,36 @@ def find_receivers(
         sorted({(ids[file.host], segment) for file in of_day for segment in file.segments}),
         [ids[host] for host in sorted(present - with_rows)],
         list(joined((low, high + 1) for _, low, high in listened)),
-        sorted((file.path, file.has_share) for file in near),
+        sorted((file.path, file.has_share) for file in spans),
     )
 
 
 def _hearers(
     journal: tuple[str, str], sessions: Sequence[Session], clocks: Clocks, day: str
 ) -> Iterator[tuple[str, str, int, int, int, int]]:
+    if not sessions:
+        yield *journal, 0, _ENDLESS, *clocks.of((*journal, 0), day)
+        return
+    for together, first, last in record_ranges(sessions):
+        found = [clocks.of(_key(session), day) for session in together]
+        yield *journal, first, last, *max(found, key=lambda clock: abs(clock.shift))
+
+
+def record_ranges(sessions: Sequence[Session]) -> Iterator[tuple[Sequence[Session], int, int]]:
+    """Divide the records of a journal among its sessions, which are in order: each session with its first and its last
+    record; all sessions together where they have no numbers."""
     numbered = [session for session in sessions if session.first_rec_no is not None]
     if not numbered:
-        starts = [session.start_us for session in sessions] or [0]
-        found = [clocks.of((*journal, start), day) for start in starts]
-        yield *journal, 0, _ENDLESS, *max(found, key=lambda clock: abs(clock.shift))
-        return
-    clock: Clock
+        yield sessions, 0, _ENDLESS
     for place, (session, following) in enumerate(zip_longest(numbered, numbered[1:])):
-        clock = clocks.of(_key(session), day)
-        first = session.first_rec_no or 0
         last = _ENDLESS if following is None else (following.first_rec_no or 1) - 1
-        yield *journal, first if place else 0, last, *clock
+        yield [session], (session.first_rec_no or 0) if place else 0, last
 
 
 def _listened(
     day: str,
     of_day: Collection[JournalFile],
-    of_journal: dict[tuple[str, str], list[Session]],
+    of_journal: Mapping[tuple[str, str], Sequence[Session]],
     clocks: Clocks,
 ) -> Iterator[tuple[str, int, int]]:
     """When hosts were listening, on the common clock, both ends included."""
@@ -148,10 +148,10 @@ def _listened(
                 yield host, session.start_us - by, session.end_us - by
     without: dict[tuple[str, str], list[int]] = defaultdict(list)
     for file in of_day:
-        if (file.host, file.journal_id) not in of_journal:
-            clock = clocks.of((file.host, file.journal_id, 0), day)
+        if file.journal not in of_journal:
+            clock = clocks.of((*file.journal, 0), day)
             by = clock.shift + clock.ahead
-            without[file.host, file.journal_id] += [file.low_us - by, file.high_us - by]
+            without[file.journal] += [file.low_us - by, file.high_us - by]
     for (host, _), times in without.items():
         yield host, min(times), max(times)
 

@@ -8,7 +8,6 @@ from the newest record of the journal, not from a clock: one that is ahead makes
 from __future__ import annotations
 
 import contextlib
-import datetime
 import math
 from collections.abc import Iterable
 
@@ -74,8 +73,7 @@ def _latest(filesystem: pafs.FileSystem, root: str, name: file_names.ObsFile) ->
     except FileNotFoundError:
         return 0
     except (DamagedFileError, ValueError):  # neither is a file without this column, or without its statistics
-        end_of_day = datetime.datetime.fromisoformat(f"{name.day}T00:00Z") + datetime.timedelta(days=1)
-        return round(end_of_day.timestamp()) * file_names.MICROSECONDS - 1
+        return file_names.start_of(name.day) + file_names.DAY - 1
 
 
 def _forget(

@@ -8,8 +8,8 @@ from typing import Any
 
 from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
-from bccnd.pipeline.driver.runner import Runner
 from bccnd.pipeline.schema import TABLES
+from bccnd.pipeline.units.work import Runner
 from examples.fleet_model import Fleet
 from examples.simulation import Simulation, write
 from tests.pipeline.threedays import content

@@ -14,7 +14,7 @@ from bccnd.journal import file_names, files
 from bccnd.journal.session_files import write_sessions
 from bccnd.journal.sessions import Session
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
-from bccnd.pipeline.driver.runner import Runner
+from bccnd.pipeline.units.work import Runner
 from tests.pipeline.fleets import Rows, built
 
 SECOND = 1_000_000

@@ -24,7 +24,7 @@ from bccnd.core.formats.units import parse_heap
 from bccnd.errors import PipelineError
 
 if TYPE_CHECKING:
-    from bccnd.pipeline.driver.runner import Runner
+    from bccnd.pipeline.units.work import Runner
 
 #: reasons for exit code 2: errors of the command line
 _USAGE: Final = ("bad_master", "bad_memory", "bad_conf", "keys_in_uri")

@@ -21,7 +21,6 @@ from bccnd.errors import PipelineError
 from bccnd.journal import file_names
 from bccnd.pipeline import compute, schema
 from bccnd.pipeline.driver.recorded_inputs import KEPT, RecordedInputs
-from bccnd.pipeline.driver.runner import Runner
 from bccnd.pipeline.inputs import input_history, journal
 from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
 from bccnd.pipeline.inputs.file_checks import CHANGED
@@ -36,6 +35,7 @@ from bccnd.pipeline.lake.delta import KEEP
 from bccnd.pipeline.lake.parquet import File
 from bccnd.pipeline.lake.place import Root, usable
 from bccnd.pipeline.lake.table_changes import TableChanges
+from bccnd.pipeline.units.work import Runner
 
 #: the steps that a run goes through
 STEPS: Final = 4
@@ -176,13 +176,12 @@ class _Pass:
         listening = journal.listening(known, found.missing, found.damaged, found.files)
         before = recorded.listening()
         self._progress("comparing clocks")
-        place = (self._runner, changes.lake.root, changes.run, self._root.where)
+        running = compute.Run(self._runner, changes.lake.root, changes.run, self._root.where)
         new = [file for file in found.files if recorded.files.get(file.listed) != file]
         days = {file.day for file in (*new, *recorded.withdrawn(found))}
         days |= input_history.changed(before, listening, lambda _session, _time: 0)
-        survey = compute.survey(*place, found.files, listening, days, recorded.clocks())
-        spans = {file: survey.span(file) for file in found.files}
-        used = {file: Used(file.listed, *span) for file, span in spans.items() if span is not None}
+        survey = compute.survey(running, found.files, listening, days, recorded.clocks())
+        used = {file: Used(file.listed, *span) for file, span in survey.spans.items() if span is not None}
         due = input_history.find_due(
             used.values(),
             found.listed,
@@ -194,7 +193,7 @@ class _Pass:
         )
         due.late |= {*late}
         self._progress(f"computing {len(due.days)} day{'s' * (len(due.days) != 1)}")
-        computed = compute.compute(*place, found.files, listening, due.days, survey, recorded.state, fixed=due.fixed)
+        computed = compute.compute(running, due.days, survey, recorded.state, fixed=due.fixed)
         for table in schema.ALL:
             written = [File(*file[1:]) for file in computed.written.get(table, ())]
             changes.add(table, written, computed.replaced.get(table, ()))

@@ -13,7 +13,7 @@ from bccnd.journal import file_names
 from bccnd.pipeline import schema
 from bccnd.pipeline.inputs import coverage, input_history, sessions
 from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
-from bccnd.pipeline.inputs.input_history import Due, Used, day_before, find_due
+from bccnd.pipeline.inputs.input_history import Due, Used, find_due
 from bccnd.pipeline.inputs.journal import Journal, Known, listening
 from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays
 from bccnd.pipeline.inputs.sessions import Session
@@ -63,7 +63,7 @@ class RecordedInputs(Known):
         if self.lake is None or not first_open:
             return NONE
         since = (self.lake.build.finished - _SLACK) * 1000
-        return FinalDays(min(self.days), day_before(first_open), since)
+        return FinalDays(min(self.days), file_names.day_of(file_names.start_of(first_open) - file_names.DAY), since)
 
     def day(self, day: str) -> Mapping[str, Used]:
         """The files that the tables of a day were made of, by path."""

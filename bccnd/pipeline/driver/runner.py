@@ -1,32 +1,16 @@
-"""What runs the tasks of a run, and how tasks and their errors are handed over."""
+"""Runs a task in whatever process it is in, and hands over its answer or its error."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.inputs.file_checks import changed
 
 _JOURNAL_FILE: Final = re.compile(r"obs/host=[^/\s]+/day=[^/\s]+/[^/\s]+\.parquet")
 _NOT_THERE: Final = re.compile("No files found|No such file|does not exist|Path does not exist")
-
-
-class Runner(Protocol):
-    """Runs tasks, each a text of JSON: in this process or on a cluster."""
-
-    #: whether tasks leave this process
-    remote: bool
-    #: how many tasks run side by side
-    tasks: int
-    #: for DuckDB in each task
-    threads: int
-    memory_mb: int
-
-    def run(self, tasks: Sequence[str]) -> list[str]:
-        """Return what `run_task` returns for each task, in their order. Raises PipelineError."""
 
 
 def run_task(text: str) -> str:

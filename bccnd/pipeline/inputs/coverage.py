@@ -151,7 +151,7 @@ def _holes(number: int, files: Sequence[JournalFile], bad: Sequence[DamagedFile]
         if number < file.first_rec:
             yield _Hole(number, file.first_rec, before, file)
         number, before = file.end_rec, file
-    # Nobody knows how many records a damaged file has behind the last usable one.
+    # How many records a damaged file has behind the last usable one is unknown.
     end = max([number, 0 if last is None else last + 1, *(file.first_rec + 1 for file in bad)])
     if number < end:
         yield _Hole(number, end, before, None)

@@ -7,7 +7,6 @@ records that its tables were made of are gone: its tables stay as they are.
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,9 +14,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from bccnd.journal.file_names import DAY, day_of, read_path
+from bccnd.journal.file_names import DAY, day_of, read_path, start_of
 from bccnd.pipeline.inputs.journal_listing import ListedFile
-from bccnd.pipeline.inputs.sessions import Session, in_time
+from bccnd.pipeline.inputs.sessions import Session, by_journal
 from bccnd.pipeline.inputs.verification import JournalFile
 
 #: microseconds: rows so near to midnight belong to the days on both sides of it: clocks differ, and copies come late
@@ -56,22 +55,13 @@ def days_between(low_us: int, high_us: int, margin_us: int = 0) -> set[str]:
     return {day_of(date * DAY) for date in range((low_us - margin_us) // DAY, (high_us + margin_us) // DAY + 1)}
 
 
-def day_before(day: str) -> str:
-    return (datetime.date.fromisoformat(day) - datetime.timedelta(days=1)).isoformat()
-
-
-def end_of_day(day: str) -> int:
-    """The midnight with which a day ends, in microseconds since 1970."""
-    return (datetime.date.fromisoformat(day) - datetime.date(1969, 12, 31)).days * DAY
-
-
 def first_open_day(days: Collection[str], final_after: float, now: float) -> str:
     """The first day that is not final: any, empty, if ``final_after`` is 0. A clock that is ahead makes no day final,
     so the newest day is one that has begun."""
     if not days or not final_after:
         return ""
     newest = min(max(days), day_of(int(now) * 1_000_000))
-    return (datetime.date.fromisoformat(newest) - datetime.timedelta(math.ceil(final_after / 86_400))).isoformat()
+    return day_of(start_of(newest) - math.ceil(final_after / 86_400) * DAY)
 
 
 def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Session]:
@@ -80,8 +70,8 @@ def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Sessio
     Retention moves the first start of a journal forward, removes its first sessions or all of them. So what was known
     in front of the first start that is left is still true; behind it the journal is right.
     """
-    now = _by_journal(after)
-    for journal, remembered in _by_journal(before).items():
+    now = by_journal(after)
+    for journal, remembered in by_journal(before).items():
         listed = now.get(journal, [])
         if listed:
             first, *later = listed
@@ -92,13 +82,6 @@ def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Sessio
             listed = [first, *later]
         now[journal] = [*remembered, *listed]
     return [session for journal in sorted(now) for session in now[journal]]
-
-
-def _by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Session]]:
-    by_journal: dict[tuple[str, str], list[Session]] = {}
-    for session in sorted(sessions, key=in_time):
-        by_journal.setdefault(session.journal, []).append(session)
-    return by_journal
 
 
 def changed(before: Iterable[Session], after: Iterable[Session], shift: Callable[[Session, int], int]) -> set[str]:

@@ -12,7 +12,6 @@ from bccnd.journal import file_names
 from bccnd.pipeline.inputs import coverage, sessions
 from bccnd.pipeline.inputs.coverage import Before, DamagedFile, Missing
 from bccnd.pipeline.inputs.file_checks import changed
-from bccnd.pipeline.inputs.input_history import day_before, end_of_day
 from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays, ListedFile, Listing, list_records, list_sessions
 from bccnd.pipeline.inputs.sessions import Session
 from bccnd.pipeline.inputs.verification import JournalFile
@@ -80,7 +79,7 @@ def read_journal(
 def _leave_out(listing: Listing, found: Journal, lost: Mapping[str, str]) -> None:
     days = ((file, file_names.read_path(file.path)) for file in listing.files)
     listing.files = [file for file, name in days if name is not None and name.day > lost.get(name.host, "")]
-    firsts = {host: Session(host, "", end_of_day(day), 0) for host, day in lost.items()}
+    firsts = {host: Session(host, "", file_names.start_of(day) + file_names.DAY, 0) for host, day in lost.items()}
     found.sessions = [
         part
         for session in found.sessions
@@ -122,7 +121,7 @@ def _check_files(
         found.files,
         [file for file in damaged if file.host not in out],
         [session for session in found.sessions if session.host not in out],
-        Before(known.sessions, known.missing, end_of_day(day_before(final.end)) if final.end else 0),
+        Before(known.sessions, known.missing, file_names.start_of(final.end) if final.end else 0),
     )
     found.damaged = sorted({*found.damaged, *damaged, *_of_final_days(root, known.damaged, final)})
 

@@ -53,6 +53,14 @@ def in_time(session: Session) -> tuple[str, str, int, int]:
     return session[:4]
 
 
+def by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Session]]:
+    """The sessions of each journal, in their order."""
+    found: dict[tuple[str, str], list[Session]] = {}
+    for session in sorted(sessions, key=in_time):
+        found.setdefault(session.journal, []).append(session)
+    return found
+
+
 def from_table(table: pa.Table) -> list[Session]:
     columns = table.select(COLUMNS.names).cast(COLUMNS).cast(_NUMBERS).columns
     return list(map(Session, *(column.to_pylist() for column in columns)))

@@ -10,7 +10,7 @@ whole AS (SELECT src, epoch, minute, able, count(*) AS n, sum(gap) AS gap FROM t
 partly AS (
   SELECT src, epoch, minute, able & ~seen AS without, listening, count(*) AS n, sum(gap) AS gap
   FROM today WHERE seen <> able GROUP BY ALL),
-late_ AS (SELECT src, epoch, minute, late, count(*) AS n FROM today WHERE late <> nobody() GROUP BY ALL),
+late_ AS (SELECT src, epoch, minute, late, count(*) AS n FROM today WHERE late <> no_hosts() GROUP BY ALL),
 parts AS (
   SELECT id AS host_id, src, epoch, minute, n AS any_seen, gap AS lost_everywhere, n AS seen, 0 AS lost_here,
     0 AS not_listening, 0 AS late, 0 AS dup

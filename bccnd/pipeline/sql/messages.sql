@@ -1,6 +1,6 @@
--- The messages with their epochs: what was lost by all before each of them, who was listening, and who could hear its
--- source: hosts with rows of a segment on which it was heard, and those without any rows; of a source that was not heard
--- on the day those that heard it before.
+-- The messages with their epochs: the numbers before each that no host received, the hosts that were listening, and
+-- those that could receive its source: hosts with rows of a segment on which it was heard, and those without any rows;
+-- of a source that was not heard on the day those that heard it before.
 -- (`epochs_found` from epochs.py; `listening`, `reach`, `silent_hosts` are the receivers of the day.)
 CREATE TABLE audience AS
 WITH on_segments AS (
@@ -15,7 +15,7 @@ JOIN hosts ON hosts.id = host_id GROUP BY src;
 
 CREATE TABLE messages AS
 WITH placed_ AS (
-  SELECT n.*, coalesce(l.late, nobody()) AS late, e.epoch FROM numbers n LEFT JOIN late_numbers l USING (src, era, key)
+  SELECT n.*, coalesce(l.late, no_hosts()) AS late, e.epoch FROM numbers n LEFT JOIN late_numbers l USING (src, era, key)
   ASOF JOIN epochs_found e ON n.src = e.src AND n.era = e.era AND n.key >= e.low),
 gaps AS (
   SELECT *, greatest(key::HUGEINT - coalesce(lag(key) OVER w, key) - 1, 0) AS missing, lag(moment) OVER w AS before
@@ -27,7 +27,7 @@ unheard AS (
   WHERE g.missing > 0 AND NOT contains(l.hosts, able)),
 known AS (SELECT g.*, CASE WHEN u.key IS NULL THEN missing ELSE 0 END AS gap FROM gaps g LEFT JOIN unheard u USING (src, epoch, key))
 SELECT m.src, epoch, key, first_us, first_us - first_us % 60000000 AS minute, chan, len, copies, seen, late, gap,
-  (coalesce(l.hosts, nobody()) & coalesce(able, nobody())) | seen AS listening, coalesce(able, nobody()) | seen AS able
+  (coalesce(l.hosts, no_hosts()) & coalesce(able, no_hosts())) | seen AS listening, coalesce(able, no_hosts()) | seen AS able
 FROM known m LEFT JOIN audience a ON a.src = m.src ASOF LEFT JOIN listening l ON m.moment >= l.since;
 
 CREATE VIEW today AS
@@ -40,7 +40,7 @@ WITH highest AS (
     max(m.key) FILTER (m.first_us < getvariable('day_to')) AS heard, max(m.key) FILTER (m.key <= r.key) AS floor
   FROM reported r JOIN messages m ON m.src = r.src AND m.epoch = r.epoch GROUP BY r.src, r.epoch, r.key)
 SELECT h.src, epoch, key, us - us % 60000000 AS minute, key::HUGEINT - floor AS lost, floor,
-  coalesce(l.hosts, nobody()) & coalesce(able, nobody()) AS listening
+  coalesce(l.hosts, no_hosts()) & coalesce(able, no_hosts()) AS listening
 FROM highest h LEFT JOIN audience a ON a.src = h.src ASOF LEFT JOIN listening l ON h.moment >= l.since
 WHERE key > heard;
 

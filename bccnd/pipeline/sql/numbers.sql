@@ -1,5 +1,6 @@
--- One row for each number of a source and era: when it came first, and who saw it. The number that is carried from the
--- days before is among them, seen by nobody (`copies` 0): its times are behind all others, so that they do not count.
+-- One row for each number of a source and era: when it came first, and which hosts received it. The number that is
+-- carried from the days before is among them, received by none (`copies` 0): its times are behind all others, so that
+-- they do not count.
 CREATE TABLE numbers AS
 WITH carried_ AS (
   SELECT s.id AS src, coalesce(t.number, 0) AS era, last_key AS key, last_us AS us
@@ -12,12 +13,12 @@ grouped AS (
     bit_or(mask) AS seen
   FROM rows_ GROUP BY src, era, key)
 SELECT src, era, key, CASE WHEN copies > 0 THEN us ELSE us - 2305843009213693952 END AS first_us,
-  CASE WHEN copies > 0 THEN moment ELSE moment - 2305843009213693952 END AS moment, chan, len, copies, coalesce(seen, nobody()) AS seen
+  CASE WHEN copies > 0 THEN moment ELSE moment - 2305843009213693952 END AS moment, chan, len, copies, coalesce(seen, no_hosts()) AS seen
 FROM grouped;
 
--- Who got a number only late: dropped as stale, and never accepted.
+-- The hosts that received a number only late: dropped as stale, and never accepted.
 CREATE TABLE late_numbers AS
-SELECT src, era, key, bit_or(mask) FILTER (kind = 6) & ~coalesce(bit_or(mask) FILTER (kind < 5), nobody()) AS late
+SELECT src, era, key, bit_or(mask) FILTER (kind = 6) & ~coalesce(bit_or(mask) FILTER (kind < 5), no_hosts()) AS late
 FROM placed SEMI JOIN (SELECT DISTINCT src, era, key FROM placed WHERE kind = 6) s USING (src, era, key) GROUP BY src, era, key;
 
 -- Numbers of an era without a hole of `sanity`.

@@ -102,8 +102,8 @@ def define_sets(engine: duckdb.DuckDBPyConnection, hosts: Sequence[str]) -> None
     )
     engine.register("given_hosts", table)
     engine.execute(f"CREATE TABLE hosts AS SELECT id, host, m::{'BIT' if wide else 'BIGINT'} AS mask FROM given_hosts")
-    nobody = f"'{'0' * width}'::BIT" if wide else "0::BIGINT"
-    engine.execute(f"CREATE MACRO nobody() AS {nobody}")
+    no_hosts = f"'{'0' * width}'::BIT" if wide else "0::BIGINT"
+    engine.execute(f"CREATE MACRO no_hosts() AS {no_hosts}")
     engine.execute(
         f"CREATE MACRO contains(hosts, mask) AS {'bit_count(hosts & mask)' if wide else 'hosts & mask'} <> 0"
     )

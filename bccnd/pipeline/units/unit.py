@@ -11,9 +11,8 @@ import duckdb
 import pyarrow as pa
 
 from bccnd.core.tracking.dedup_rules import HORIZON, SANITY
-from bccnd.journal.file_names import DAY
+from bccnd.journal.file_names import DAY, start_of
 from bccnd.pipeline import schema
-from bccnd.pipeline.clocks import start_of
 from bccnd.pipeline.epochs import Block, Carried, Epoch, Reported, Sent, find_epochs
 from bccnd.pipeline.lake.place import Root
 from bccnd.pipeline.receivers import MARGIN
@@ -90,7 +89,7 @@ class _Day:
         task = self._task
         with duck.opened(task.memory_mb, task.threads) as engine:
             self._load(engine)
-            for name in ("heard", "buckets", "steps"):
+            for name in ("received", "heard", "buckets", "steps"):
                 engine.execute(duck.sql(name))
             restarts = _find_restarts(engine)
             engine.execute(duck.sql("placed"))
@@ -129,7 +128,7 @@ class _Day:
         listening = [(since, host) for since, hosts in receivers["listening"] for host in hosts or [None]]
         duck.give(engine, "listening_hosts", {"since": "BIGINT", "host_id": "INTEGER"}, listening)
         engine.execute(
-            "CREATE TABLE listening AS SELECT since, coalesce(bit_or(mask), nobody()) AS hosts, "
+            "CREATE TABLE listening AS SELECT since, coalesce(bit_or(mask), no_hosts()) AS hosts, "
             "lead(since, 1, 4611686018427387904) OVER (ORDER BY since) AS until "
             "FROM listening_hosts LEFT JOIN hosts ON hosts.id = host_id GROUP BY since"
         )

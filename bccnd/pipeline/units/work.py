@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bccnd.pipeline.lake.place import Root
 
@@ -45,6 +46,21 @@ class Task:
     def whole(self) -> bool:
         """Whether it has all shares."""
         return (self.low, self.high) == (0, 255)
+
+
+class Runner(Protocol):
+    """Runs tasks, each a text of JSON: in this process or on a cluster."""
+
+    #: whether tasks leave this process
+    remote: bool
+    #: how many tasks run side by side
+    tasks: int
+    #: for DuckDB in each task
+    threads: int
+    memory_mb: int
+
+    def run(self, tasks: Sequence[str]) -> list[str]:
+        """Return what `run_task` returns for each task, in their order. Raises PipelineError."""
 
 
 def put(root: Root, task: Task, name: str, content: Any) -> None:
