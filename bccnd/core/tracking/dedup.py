@@ -31,7 +31,6 @@ from bccnd.core.tracking.reported_loss import ReportedLoss
 from bccnd.core.tracking.sender_counts import NO_SENDER, SenderTable
 from bccnd.core.tracking.source import Source, set_window
 from bccnd.core.tracking.source_table import SourceTable
-from bccnd.core.wire.bccn1 import UNKNOWN_SRC
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
 
 #: open gaps: a few MB at one gap per datagram at line rate; an evicted gap is only counted as lost early
@@ -51,9 +50,6 @@ CLOCK_MIN: Final = 10**15
 _CLOCK_END: Final = 4 * 10**15
 #: what trackers count
 _COUNTED: Final = ("lost", "restarts", "jumps", "conflicts", "expired", "evicted", "own_evicted", "restarts_evicted")
-
-#: not a verdict: the anonymous src, for `AnonymousDedup`
-UNKNOWN_SENDER: Final = -2
 
 
 def is_clock(seq: int) -> bool:
@@ -140,7 +136,7 @@ class TrackerTable:
         return self.local.claim(src)
 
     def judge(self, src: bytes, seq: int, now: float, from_link: bool = False) -> int:
-        """Return the verdict on a well-formed datagram, or UNKNOWN_SENDER."""
+        """Return the verdict on a datagram of a legal src that is not anonymous."""
         source = self.find(src, 0, len(src))
         return self.judge_new(src, seq, now) if source is None else self.judge_next(source, seq, now, from_link)
 
@@ -185,9 +181,7 @@ class TrackerTable:
             sender.duplicate += 1
 
     def judge_new(self, src: bytes, seq: int, now: float) -> int:
-        """Return the verdict on a datagram of a legal src that is not tracked, or UNKNOWN_SENDER."""
-        if src == UNKNOWN_SRC:
-            return UNKNOWN_SENDER
+        """Return the verdict on a datagram of a legal src that is neither tracked nor anonymous."""
         if self.local.has(src):
             return LOOPED
         if self.table.count >= self._max:
@@ -241,12 +235,10 @@ class TrackerTable:
         return self._late if seq < source.first or source.absent >> back & 1 else DUPLICATE
 
     def predict(self, src: bytes, seq: int, now: float) -> int:
-        """Return the verdict that a datagram would get, or UNKNOWN_SENDER; changes nothing."""
+        """Return the verdict that `judge` would give; changes nothing."""
         source = self.get(src)
         if source is not None:
             return ACCEPTED if seq > source.last else self._judge_backward(source, seq, now, False)
-        if src == UNKNOWN_SRC:
-            return UNKNOWN_SENDER
         return LOOPED if self.local.has(src) else ACCEPTED
 
     def _advance(self, source: Source, step: int, now: float) -> None:

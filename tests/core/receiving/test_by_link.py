@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import MAX_RELAYED, RELAY_PATIENCE
+from bccnd.core.receiving.judgement import Arrival, arrival_from_link
 from bccnd.core.tracking import reported_loss
 from bccnd.core.tracking.dedup import CLOCK_MIN, LINK_PATIENCE, TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.recent_restarts import MAX_RESTARTS
 from bccnd.core.wire import frames
-from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, RESTART
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from bccnd.native.buffers.sent_datagrams import SentDatagrams
 from tests.core import scenario
 from tests.core.scenario import SRC, receive
@@ -139,16 +140,16 @@ class Host:
         """Receive a datagram from a link; return the verdict, and whether it is to be broadcast."""
         before = list(self.counters.verdicts)
         self.delivered = Deliveries()
-        accepted = self.world.ingress.feed_link(
-            self.delivered, self.counters, way, raw, PEER, now, NS, late=late, copies=copies
-        )
+        arrival = arrival_from_link(self.counters, way, PEER, now, NS, late=late)
+        accepted = self.world.ingress.feed_link(self.delivered, arrival, raw, copies=copies)
         (name,) = [NAMES[n] for n, count in enumerate(self.counters.verdicts) if count != before[n]]
         return name, accepted
 
     def passed(self, raws: list[bytes], now: float = 0.0) -> list[tuple[int, bytes]]:
         """Receive datagrams from the segment; return what the carrier gets."""
         found = Deliveries()
-        self.world.ingress.feed(found, self.world.counters, raws, ["10.0.0.9:1"] * len(raws), now, NS)
+        arrival = Arrival(self.world.counters, ["10.0.0.9:1"] * len(raws), now, NS)
+        self.world.ingress.feed(found, arrival, raws)
         return self.carried(found)
 
     @staticmethod
@@ -206,7 +207,7 @@ def test_what_has_waited_in_the_socket_for_too_long_goes_over_no_link() -> None:
     stamps = [NS, NS + second, NS + 3 * second]
     deliveries = Deliveries()
     peers, now = ["10.0.0.9:1"] * 3, NS + 3 * second
-    host.world.ingress.feed_late(deliveries, host.world.counters, raws, peers, 0.0, stamps, now)
+    host.world.ingress.feed_late(deliveries, Arrival(host.world.counters, peers), raws, stamps, now)
     assert host.carried(deliveries) == [(0, datagram(seq=21)), (0, datagram(seq=22))]
     assert host.world.ingress.too_old_for_links == 1
     assert len([frame for receivers, frame in deliveries if 1 in receivers.all and frame.endswith(b"x")]) >= 3
@@ -218,7 +219,8 @@ def test_clock_that_is_set_while_datagrams_wait_brings_none_from_the_future() ->
     raws = [datagram(src=b"a/p/1"), datagram(src=b"a/p/2")]
     stamps = [NS, NS + 10**9 * 86_400]
     ingress = host.world.ingress
-    ingress.feed_late(Deliveries(), host.world.counters, raws, [PEER] * 2, 70.0, stamps, stamps[1], 100.0)
+    arrival = Arrival(host.world.counters, [PEER] * 2, 70.0)
+    ingress.feed_late(Deliveries(), arrival, raws, stamps, stamps[1], 100.0)
     first, second = (host.world.sources.get(src) for src in (b"a/p/1", b"a/p/2"))
     assert first is not None
     assert second is not None
@@ -252,8 +254,7 @@ def test_what_is_recognized_by_its_bytes_is_waited_for_no_longer() -> None:
     raw = datagram(seq=20)
     host.bring(raw, copies=1)
     sent.put(raw, 0.0)
-    verdicts = host.world.ingress.feed(Deliveries(), host.world.counters, [raw, raw], [PEER] * 2, 0.0, NS, sent=sent)
-    assert verdicts == [LOOPED, DUPLICATE]
+    assert host.world.take([raw, raw], [PEER] * 2, sent=sent)[0] == ["looped", "duplicate"]
 
 
 def test_returning_anonymous_message_is_a_duplicate() -> None:

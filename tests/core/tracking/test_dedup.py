@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core.tracking import dedup, local_identities, reported_loss
-from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
+from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.local_identities import LocalIdentity
 from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE, LossBySource
@@ -427,11 +427,3 @@ def test_used_seqs_and_the_report_stay_while_the_identity_is_local() -> None:
     assert (anew.first, anew.next, anew.reported) == (0, 0, False)
     assert sources.local.check_conflict(SRC, 99)
     assert sources.counted["conflicts"] == 4
-
-
-def test_the_unknown_sender_has_no_tracker() -> None:
-    sources = TrackerTable(dedup_rules())
-    for seq in (1, 1, 5):
-        assert receive(sources, b"?", seq, 0.0) == UNKNOWN_SENDER
-    assert (len(sources), sources.missing) == (0, 0)
-    assert receive(sources, b"??", 1, 0.0) == ACCEPTED
