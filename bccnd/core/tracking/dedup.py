@@ -4,7 +4,7 @@ Invariant: the verdict depends only on src, seq, time and whether a link brought
 and evictions are counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with these rules where that text is silent:
 
 - Ahead by less than ``sanity``: new; the seqs in between are missing. Ahead by more: a new epoch; the seqs in between
-  are lost if a report of the sender, or else its rate, says that it has sent them (`reported_loss`).
+  are lost if a report of the sender, or else its rate, says that it has sent them (`losses`).
 - Behind by ``sanity`` or more, or not new and later than ``horizon`` after the last accepted one: a restart.
 - Behind by less: a duplicate if it was seen, else late.
 - Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.
@@ -19,15 +19,14 @@ A window stores the seqs *not* seen, one bit each, so that a source without gaps
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import islice
 from typing import Final
 
 from bccnd.core.observing.counters import NamedCounts
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.local_identities import LocalIdentities, LocalIdentity
-from bccnd.core.tracking.loss_by_source import LossBySource
-from bccnd.core.tracking.recent_restarts import RecentRestarts
-from bccnd.core.tracking.reported_loss import ReportedLoss
+from bccnd.core.tracking.losses import MAX_RESTARTS, LossBySource, RecentRestarts, ReportedLoss, Restart
 from bccnd.core.tracking.sender_counts import NO_SENDER, SenderTable
 from bccnd.core.tracking.source import Source, set_window
 from bccnd.core.tracking.source_table import SourceTable
@@ -68,12 +67,12 @@ class TrackerTable:
         #: evicted: before they expired
         self.counted = NamedCounts(_COUNTED)
         self.local = LocalIdentities(self.counted)
-        self.restarts = RecentRestarts(self.counted, LINK_PATIENCE)
+        self.restarts = RecentRestarts(MAX_RESTARTS, partial(self.counted.add, "restarts_evicted"))
         self.losses = LossBySource()
         #: counters by sending host
         self.senders = SenderTable()
         #: losses that reports of senders show
-        self.reported = ReportedLoss(self._lose_reported, self._count_jump)
+        self.reported = ReportedLoss(self._lose_reported, partial(self.counted.add, "jumps"))
         self.configure(rules)
 
     def configure(self, rules: DedupRules) -> None:
@@ -100,6 +99,10 @@ class TrackerTable:
 
     def __len__(self) -> int:
         return self.table.count
+
+    def count_missing(self) -> int:
+        """Count all messages that may still arrive, those that only reports show among them."""
+        return int(self.missing) + self.reported.count_missing()
 
     def __contains__(self, src: bytes) -> bool:
         return self.get(src) is not None
@@ -203,9 +206,9 @@ class TrackerTable:
         last: int = source.last
         step = seq - last
         if step >= self._sanity:
-            if from_link and self.restarts.predates(source.src, seq, now):
+            if from_link and self.restarts.predates(source.src, seq, now - LINK_PATIENCE):
                 return DUPLICATE
-            self.reported.skip(source, seq, now)
+            self.reported.jump(source, seq, now)
             self._new_epoch(source, seq)
             return ACCEPTED
         if step > 0:
@@ -214,8 +217,8 @@ class TrackerTable:
         verdict = self._judge_backward(source, seq, now, from_link)
         if verdict == RESTART:
             self.counted.add("restarts")
-            self.restarts.remember(source.src, max(now, source.heard), last)
-            self.reported.forget(source.src)
+            self.restarts.put(source.src, Restart(max(now, source.heard), last))
+            self.reported.forget(source)
             self._new_epoch(source, seq)
         elif verdict == self._late:
             self._mark_seen(source, seq, verdict)
@@ -246,7 +249,7 @@ class TrackerTable:
         passed = ((1 << (step - 1)) - 1) << 1
         fresh = step - 1
         if self.reported.closed:
-            fresh = self.reported.close_until(source, source.last + step)
+            fresh = self.reported.advance(source, source.last + step)
         missing = source.missing << step
         gone = (missing >> self._sanity).bit_count()
         if gone:
@@ -311,12 +314,8 @@ class TrackerTable:
         self.missing += gone
         self._lose(source, gone)
 
-    def _count_jump(self) -> None:
-        self.counted.add("jumps")
-
     def take_report(self, src: bytes, first: int, following: int, now: float) -> bool:
-        """Take what a report says about a source: the first number of its run, and the next one. False if that cannot
-        be."""
+        """Take a report on a source: the first seq of its run, and the next one. False if that cannot be."""
         source = self.get(src)
         return source is None or self.reported.report(source, first, following, now, self._horizon)
 
@@ -342,7 +341,7 @@ class TrackerTable:
 
     def _remove(self, source: Source) -> None:
         self._lose_missing(source)
-        self.reported.forget(source.src)
+        self.reported.forget(source)
         self.table.remove(source)
         source.sender = NO_SENDER
 
@@ -355,7 +354,7 @@ class TrackerTable:
         """Do one thing that is due; False if there is none."""
         if self._gaps and self._gaps[0][0] <= now:
             self._close_gap()
-        elif self.local.sweep(now) or self.restarts.sweep(now) or self.reported.sweep(self.get, now):
+        elif self.local.sweep(now) or self.restarts.sweep(now - LINK_PATIENCE) or self.reported.sweep(now):
             pass
         elif self.table.count > self._max:
             self._evict()

@@ -13,8 +13,7 @@ from bccnd.core.formats.image_sections import BYTES, Column, Section, table
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.tracking.liveness import Death, Liveness
-from bccnd.core.tracking.recent_restarts import Restart
-from bccnd.core.tracking.reported_loss import Closed
+from bccnd.core.tracking.losses import Closed, Restart
 from bccnd.core.tracking.source import ALIVE, SILENT, UNWATCHED, Source, set_window
 
 #: sources in one section
@@ -34,7 +33,7 @@ def tracker_sections(sources: TrackerTable, anonymous: AnonymousDedup, liveness:
     sweep = sources.table.oldest_first()
     while chunk := list(islice(sweep, CHUNK)):
         yield source_section(chunk)
-    restarts = [(src, *restart) for src, restart in sources.restarts.by_src.items()]
+    restarts = [(src, *restart) for src, restart in sources.restarts.items()]
     yield table("restarts", {"src": BYTES, "when": "d", "last": "Q"}, restarts)
     closed = [(src, *until) for src, until in sources.reported.closed.items()]
     yield table("closed", {"src": BYTES, "passed": "Q", "until": "Q"}, closed)
@@ -74,7 +73,7 @@ def resume_trackers(
     rows: Iterable[tuple[Any, ...]] = (row for section in left.get("sources", ()) for row in section.rows(**_MISSING))
     _resume_sources(sources, rows if ordered else sorted(rows, key=lambda row: float(row[_HEARD])), now)
     for src, when, last in _rows(left, "restarts", src=b"", when=0.0, last=0):
-        sources.restarts.by_src.put(src, Restart(when, last))
+        sources.restarts.put(src, Restart(when, last))
     for src, passed, until in _rows(left, "closed", src=b"", passed=0, until=0):
         sources.reported.closed.put(src, Closed(passed, until))
     for src, heard, beat, gap in _rows(left, "dead", src=b"", heard=0.0, beat=0.0, gap=0.0):

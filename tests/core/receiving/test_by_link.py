@@ -12,10 +12,10 @@ from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import MAX_RELAYED, RELAY_PATIENCE
 from bccnd.core.receiving.judgement import Arrival, arrival_from_link
-from bccnd.core.tracking import reported_loss
+from bccnd.core.tracking import losses
 from bccnd.core.tracking.dedup import CLOCK_MIN, LINK_PATIENCE, TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
-from bccnd.core.tracking.recent_restarts import MAX_RESTARTS
+from bccnd.core.tracking.losses import MAX_RESTARTS
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from bccnd.native.buffers.sent_datagrams import SentDatagrams
@@ -84,8 +84,8 @@ HISTORIES: dict[str, tuple[DedupRules, str]] = {
 
 @pytest.fixture(autouse=True)
 def _no_rate_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each hole is a jump: `test_reported_loss` has what the rate of a source explains."""
-    monkeypatch.setattr(reported_loss, "MAX_HOLES", 0)
+    """Each hole is a jump: `test_losses` has what the rate of a source explains."""
+    monkeypatch.setattr(losses, "MAX_HOLES", 0)
 
 
 @pytest.mark.parametrize("name", HISTORIES)
