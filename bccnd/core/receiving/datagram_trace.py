@@ -27,7 +27,7 @@ _CHECK: Final = 2
 
 
 class Stage(NamedTuple):
-    """One step: its name, whether the datagram passes it, and what was found."""
+    """One step: its name, whether the datagram passes it, and a finding about the datagram."""
 
     name: str
     passed: bool

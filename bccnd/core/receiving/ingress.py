@@ -1,4 +1,4 @@
-"""Judges received datagrams: size, envelope, sum, body, dedup, route; returns what to deliver.
+"""Judges received datagrams by size, envelope, sum, body, dedup and route, and collects their deliveries.
 
 Invariant: every datagram gets exactly one verdict, and none raises past `feed`. A body is read, and a directed message
 matched, only after the sum was accepted (BCCN, "Security note").
@@ -146,7 +146,7 @@ class Ingress:
     def _judge(self, judgement: Judgement, arrival: Arrival, raw: bytes, number: int) -> None:
         """Judge a datagram. Raises BadDatagram."""
         if arrival.sent is not None and arrival.sent.take(raw, arrival.now):
-            # What this host has sent, byte for byte, has its sum and is no conflict.
+            # A datagram of this host, byte for byte, has its sum and is no conflict.
             self.checker.count_own()
             if self._relayed:
                 self._came_back(raw)
@@ -220,7 +220,7 @@ class Ingress:
     def _deliver_special(
         self, deliveries: Deliveries, judgement: Judgement, arrival: Arrival, raw: bytes, number: int
     ) -> None:
-        """Do what few routes need beside sending to plain receivers; the verdict may become NOT_ADDRESSED."""
+        """Handle metadata, groups, heartbeats and reports, which few routes have; may judge NOT_ADDRESSED."""
         route, header = judgement.route, judgement.header
         behind = header.bar + 1
         if route.cut:
@@ -289,7 +289,7 @@ class Ingress:
         return [(raw, left, since) for raw, (left, since) in self._relayed.items()]
 
     def resume_relayed(self, rows: Iterable[tuple[bytes, int, float]]) -> None:
-        """Continue with what the daemon before has broadcast for links."""
+        """Continue with the datagrams that the daemon before has broadcast for links."""
         self._relayed.update((raw, (left, since)) for raw, left, since in rows)
 
     def _came_back(self, raw: bytes) -> bool:

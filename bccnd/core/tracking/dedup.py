@@ -4,7 +4,7 @@ Invariant: the verdict depends only on src, seq, time and whether a link brought
 and evictions are counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with these rules where that text is silent:
 
 - Ahead by less than ``sanity``: new; the seqs in between are missing. Ahead by more: a new epoch; the seqs in between
-  are lost if a report of the sender, or else its rate, says that it has sent them (`losses`).
+  are lost if a report of the sender covers them, or else its rate explains them (`losses`).
 - Behind by ``sanity`` or more, or not new and later than ``horizon`` after the last accepted one: a restart.
 - Behind by less: a duplicate if it was seen, else late.
 - Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.
@@ -47,7 +47,7 @@ RELEASE_DELAY: Final = LINK_PATIENCE
 #: Nanoseconds and random numbers are above.
 CLOCK_MIN: Final = 10**15
 _CLOCK_END: Final = 4 * 10**15
-#: what trackers count
+#: counters of all trackers together
 _COUNTED: Final = ("lost", "restarts", "jumps", "conflicts", "expired", "evicted", "own_evicted", "restarts_evicted")
 
 
@@ -85,7 +85,7 @@ class TrackerTable:
         self._monotonic = rules.freshness == "monotonic"
         self._expire = rules.expire
         self._linked = rules.linked
-        #: `sweep` evicts what exceeds a lowered cap
+        #: `sweep` evicts the sources beyond a lowered cap
         self._max = rules.max_sources
 
     def resume(self, source: Source, now: float) -> None:
@@ -158,7 +158,7 @@ class TrackerTable:
             verdict = self._judge_out_of_order(source, seq, now, from_link)
             if verdict > LAST_ACCEPTED:
                 return verdict
-        if now > source.heard:  # what waited in a link or in another socket is older
+        if now > source.heard:  # a datagram that waited in a link or in another socket is older
             source.heard = now
             if now >= source.rank:
                 self.table.touch(source)
@@ -263,7 +263,7 @@ class TrackerTable:
             self._open_gap(source, last - fresh, last - 1, now)
 
     def _open_gap(self, source: Source, low: int, high: int, now: float) -> None:
-        """Count what is missing of these seqs as lost after the horizon."""
+        """Count those of these seqs as lost that are still missing after the horizon."""
         if len(self._gaps) >= MAX_GAPS:
             self._close_gap()
         self._gaps.append((now + self._horizon, source, source.epoch, low, high))
@@ -320,7 +320,7 @@ class TrackerTable:
         return source is None or self.reported.report(source, first, following, now, self._horizon)
 
     def _close_gap(self) -> None:
-        """Count what is missing of the oldest gap as lost."""
+        """Count the missing seqs of the oldest gap as lost."""
         _, source, epoch, low, high = self._gaps.popleft()
         if not source.tracked or source.epoch != epoch:
             return
@@ -351,7 +351,7 @@ class TrackerTable:
         return all(self._sweep_one(now) for _ in range(SWEEP_STEP))
 
     def _sweep_one(self, now: float) -> bool:
-        """Do one thing that is due; False if there is none."""
+        """Run one task that is due; False if none is."""
         if self._gaps and self._gaps[0][0] <= now:
             self._close_gap()
         elif self.local.sweep(now) or self.restarts.sweep(now - LINK_PATIENCE) or self.reported.sweep(now):
@@ -367,7 +367,7 @@ class TrackerTable:
         return True
 
     def _open_gap_for_all(self, source: Source, missing: int, now: float) -> None:
-        """Open one gap for all that is missing of a source."""
+        """Open one gap for all missing seqs of a source."""
         low, high = missing.bit_length() - 1, (missing & -missing).bit_length() - 1
         self._open_gap(source, source.last - low, source.last - high, now)
 

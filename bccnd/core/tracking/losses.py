@@ -28,7 +28,7 @@ MAX_SEQS_A_SECOND: Final = 2_000_000
 HOLE_PATIENCE: Final = 60.0
 #: seconds for which a source's rate is measured behind a hole, and again while nothing arrives
 RATE_SECONDS: Final = 10.0
-#: a hole is a loss up to so many times what the source sends at its rate
+#: a hole is a loss up to so many times the seqs that the source uses at its rate
 RATES: Final = 2
 #: microseconds that a run lasts at least, for a few messages close to each other are no rate
 LEAST: Final = 1_000_000
@@ -76,8 +76,8 @@ class _Waiting(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    """What a report has shown to be missing of a source, closed at ``due``: all of its holes with so many ``skipped``
-    seqs, and the tail of an epoch up to ``last``, 0 for none."""
+    """The missing seqs that a report has shown, closed at ``due``: ``skipped`` ones in holes, and the tail of an epoch
+    up to ``last``, 0 for none."""
 
     due: float
     source: Source
@@ -199,7 +199,7 @@ class ReportedLoss:
         return skipped
 
     def _close(self, claim: _Claim) -> None:
-        """Count as lost what is still missing of a claim."""
+        """Count as lost the seqs of a claim that are still missing."""
         source = claim.source
         if not source.tracked:
             return

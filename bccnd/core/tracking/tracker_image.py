@@ -18,7 +18,7 @@ from bccnd.core.tracking.source import ALIVE, SILENT, UNWATCHED, Source, set_win
 
 #: sources in one section
 CHUNK: Final = 4096
-#: what stands for a column that the daemon before did not write; without a src there is no source
+#: values of columns that the daemon before did not write; without a src there is no source
 _MISSING: Final[dict[str, Any]] = {
     "src": b"", "first": 0, "last": 0, "epoch": 1, "heard": 0.0, "rank": 0.0, "beat": 0.0, "gap": 0.0, "interval": 0.0,
     "state": UNWATCHED, "absent": b"", "missing": b"",
@@ -29,7 +29,7 @@ Sections = Mapping[str, Sequence[Section]]
 
 
 def tracker_sections(sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness) -> Iterator[Section]:
-    """Yield all that the trackers know."""
+    """Yield the state of all trackers."""
     sweep = sources.table.oldest_first()
     while chunk := list(islice(sweep, CHUNK)):
         yield source_section(chunk)
@@ -68,8 +68,8 @@ def _pack(bits: int) -> bytes:
 def resume_trackers(
     left: Sections, sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness, now: float, *, ordered: bool
 ) -> None:
-    """Continue with what the daemon before knew. No identity may be in use yet. ``ordered`` is whether sources come in
-    the order in which they were heard."""
+    """Continue with the state of the daemon before. No identity may be in use yet. ``ordered`` is whether the sources
+    are in the order in which they were heard."""
     rows: Iterable[tuple[Any, ...]] = (row for section in left.get("sources", ()) for row in section.rows(**_MISSING))
     _resume_sources(sources, rows if ordered else sorted(rows, key=lambda row: float(row[_HEARD])), now)
     for src, when, last in _rows(left, "restarts", src=b"", when=0.0, last=0):
