@@ -43,6 +43,7 @@ HISTORIES: dict[str, tuple[DedupRules, str]] = {
         RULES,
         f"~5 @10 ~1:stale @30 ~2:stale @{FAR} ~3:restart restarts=1",
     ),
+    "a copy from just beyond the window is one": (LATE, "100 ~84:duplicate ~85:reordered"),
     "a copy from far behind is no restart": (RULES, f"{' '.join(map(str, range(1, 40)))} ~3:duplicate"),
     "nor after the horizon, but after a long silence it is": (
         RULES,
@@ -189,8 +190,8 @@ class Host:
                 assert (word, verdict) == (word, value or "accepted")
 
 
-#: ``20``: a datagram with this seq from the segment is accepted, ``19=stale``: it gets this verdict; ``b:2:d``: one of b
-#: on channel d; ``7>20``: from this peer of a link, ``late>20``: too late for others. ``@3``: the time. ``carried=7``:
+#: ``20``: a datagram with this seq from the segment is accepted, ``19=stale``: it gets this verdict; ``b:2:d``: of b on
+#: channel d; ``7>20``: from this peer of a link, ``late>20``: too late for others. ``@3``: the time. ``carried=7``:
 #: the carrier gets it as from this peer, 0 for the segment; ``broadcast=yes``; ``received=no``: by others.
 HOSTS = {
     "links get all that the segment accepts, and nothing else": (
