@@ -18,6 +18,7 @@ cdef int LAST_ACCEPTED
 cdef int NOT_ADDRESSED
 cdef int LAST_OF_SOURCE
 cdef int LOOPED
+cdef Route NO_ROUTE
 
 
 @cython.final
@@ -44,12 +45,15 @@ cdef class Ingress:
         links=Receivers, accepted=long, number=Py_ssize_t, raw=bytes, verdict=int, route=Route, verdicts=list,
     )
     cpdef list feed(self, Deliveries deliveries, Arrival arrival, list datagrams)
-    @cython.locals(header=Header, sources=TrackerTable, src=bytes)
-    cdef _judge(self, Judgement judgement, Arrival arrival, bytes raw, Py_ssize_t number)
+    cdef int _judge(self, Judgement judgement, Arrival arrival, bytes raw, Py_ssize_t number) except -1
     @cython.locals(
         header=Header, sources=TrackerTable, routes=RouteTables, at=Py_ssize_t, source=Source, src=bytes,
     )
-    cdef _read(self, Judgement judgement, bytes raw, bint counted)
+    cdef int _read(self, Judgement judgement, bytes raw, bint counted) except -1
+    @cython.locals(header=Header, sources=TrackerTable, source=Source, src=bytes, verdict=int)
+    cdef int _judge_by_source(
+        self, Judgement judgement, Arrival arrival, bytes raw, Py_ssize_t number
+    ) except -100
     @cython.locals(judgement=Judgement, header=Header, src=bytes)
     cpdef Judgement predict(self, bytes raw, object peer, double now)
     cdef int _judge_anonymous(self, Arrival arrival, bytes body, bytes raw, Py_ssize_t number) except -1

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from bccnd.core.matching.receivers import NO_RECEIVERS
-from bccnd.core.matching.routes import Routes
+from bccnd.core.matching.routes import NO_ROUTE, Routes
 from bccnd.core.observing.counters import GroupCounters
 from bccnd.core.receiving.arrival_times import spans
 from bccnd.core.receiving.deliveries import Deliveries
@@ -140,7 +140,7 @@ class Ingress:
                     deliveries.put(tap, tapped)
         if accepted:
             counters.judged(ACCEPTED, accepted)
-        judgement.clear()
+        judgement.source, judgement.route = None, NO_ROUTE  # else they would be kept
         return verdicts
 
     def _judge(self, judgement: Judgement, arrival: Arrival, raw: bytes, number: int) -> None:
@@ -153,21 +153,9 @@ class Ingress:
             if self._routes.taps:
                 judgement.header.parse(raw, raw.find(b"]") + 1)
             judgement.verdict = LOOPED
-            return
-        self._read(judgement, raw, True)
-        header, sources = judgement.header, self._sources
-        if judgement.source is not None:
-            judgement.verdict = sources.judge_next(judgement.source, header.seq, arrival.now, arrival.from_link)
-            return
-        src = header.src_of(raw)
-        if arrival.received_ns < self.own_until_ns and src.startswith(self._own_prefix):
-            judgement.verdict = LOOPED
-        elif src == UNKNOWN_SRC:
-            judgement.verdict = self._judge_anonymous(arrival, raw[header.src :], raw, number)
         else:
-            judgement.verdict = sources.judge_new(src, header.seq, arrival.now)
-            if judgement.verdict == LOOPED and sources.local.check_conflict(src, header.seq):
-                self._on_conflict(src, arrival.peers[number])
+            self._read(judgement, raw, True)
+            judgement.verdict = self._judge_by_source(judgement, arrival, raw, number)
 
     def _read(self, judgement: Judgement, raw: bytes, counted: bool) -> None:
         """Verify and parse a datagram, and find its source and its route. Raises BadDatagram.
@@ -190,6 +178,21 @@ class Ingress:
         route = routes.known.get_slice(raw, header.chan, header.bar)
         judgement.route = routes.find(raw[header.chan : header.bar]) if route is None else route
         judgement.source = source
+
+    def _judge_by_source(self, judgement: Judgement, arrival: Arrival, raw: bytes, number: int) -> int:
+        """Return the verdict on a valid datagram."""
+        header, source, sources = judgement.header, judgement.source, self._sources
+        if source is not None:
+            return sources.judge_next(source, header.seq, arrival.now, arrival.from_link)
+        src = header.src_of(raw)
+        if arrival.received_ns < self.own_until_ns and src.startswith(self._own_prefix):
+            return LOOPED
+        if src == UNKNOWN_SRC:
+            return self._judge_anonymous(arrival, raw[header.src :], raw, number)
+        verdict = sources.judge_new(src, header.seq, arrival.now)
+        if verdict == LOOPED and sources.local.check_conflict(src, header.seq):
+            self._on_conflict(src, arrival.peers[number])
+        return verdict
 
     def predict(self, raw: bytes, peer: str, now: float) -> Judgement:
         """Return the judgement on a datagram from a segment, without counting or remembering it. Raises BadDatagram.

@@ -26,5 +26,3 @@ cdef class Judgement:
     cdef readonly Header header
     cdef public Source source
     cdef public Route route
-
-    cdef clear(self)

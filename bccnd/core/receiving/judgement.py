@@ -67,8 +67,3 @@ class Judgement:
         self.header = Header()
         self.source: Source | None = None
         self.route = NO_ROUTE
-
-    def clear(self) -> None:
-        """Drop the source and the route, which keep others alive."""
-        self.source = None
-        self.route = NO_ROUTE

@@ -19,7 +19,6 @@ A window stores the seqs *not* seen, one bit each, so that a source without gaps
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -67,12 +66,12 @@ class TrackerTable:
         #: evicted: before they expired
         self.counted = NamedCounts(_COUNTED)
         self.local = LocalIdentities(self.counted)
-        self.restarts = RecentRestarts(MAX_RESTARTS, partial(self.counted.add, "restarts_evicted"))
+        self.restarts = RecentRestarts(MAX_RESTARTS, lambda: self.counted.add("restarts_evicted"))
         self.losses = LossBySource()
         #: counters by sending host
         self.senders = SenderTable()
         #: losses that reports of senders show
-        self.reported = ReportedLoss(self._lose_reported, partial(self.counted.add, "jumps"))
+        self.reported = ReportedLoss(self._lose_reported, lambda: self.counted.add("jumps"))
         self.configure(rules)
 
     def configure(self, rules: DedupRules) -> None:

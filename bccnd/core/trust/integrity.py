@@ -62,9 +62,9 @@ class IntegrityChecker:
         Raises BadDatagram: bad_envelope, length_mismatch, integrity_missing, integrity_unknown, integrity_failed,
         unsupported_version, in this order.
         """
-        return raw[self.verify(raw) :]
+        return raw[self.verify(raw, True) :]
 
-    def verify(self, raw: bytes, counted: bool = True) -> int:
+    def verify(self, raw: bytes, counted: bool) -> int:
         """Return where the body begins; if it is ``counted``, remember the use of the key. Raises BadDatagram, as
         `verified_body`.
 
