@@ -94,7 +94,8 @@ def test_the_tap_is_written_as_a_capture_with_verdicts(signed: Daemon, tmp_path:
         packets = (unwrap(packet, signed.port, counts) for packet in Reader("tap", counts).feed(capture))
         for raw, written in zip(BY_VERDICT.values(), packets, strict=True):
             # An oversized datagram is cut.
-            assert written is not None and written.payload[:1400] == raw[:1400]
+            assert written is not None
+            assert written.payload[:1400] == raw[:1400]
             assert written.peer == f"127.0.0.1:{signed.port}"
         assert all(verdict.encode() in capture for verdict in BY_VERDICT)
 
