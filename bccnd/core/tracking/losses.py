@@ -2,7 +2,7 @@
 
 A tail is all that was sent behind the last seq of a source. A report shows it: all seqs of a run up to the next one
 were broadcast. The seqs that are still missing ``horizon`` seconds later are *closed*: counted as lost, once, and
-late if they arrive after that. What was sent before a source was first heard is no loss here.
+late if they arrive after that. Seqs from before a source was first heard are no loss here.
 
 A hole is all that a source has skipped by a jump. It is a loss if a report covers it or, for a source without reports,
 if the source can have sent as much during its silence, at the rate at which it goes on. Else the source has jumped.
