@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from bccnd.drops.catalog import DROPS, LOST
 from bccnd.drops.entry import PREFIX, Drop
@@ -12,7 +13,14 @@ from docs.manual import wrapped
 
 #: the last section, which ends with the entries; text between its heading and the table is written by hand
 HEADING: Final = "\n## What is dropped, by name\n"
-_TABLE: Final = "\n| metric | look at |"
+_TABLE: Final = "\n| metric | look at | do |"
+
+
+class Common(NamedTuple):
+    """What most drops that one metric counts have in common: where to look, with NAME for the drop, and what to do."""
+
+    look: str = ""
+    remedy: str = ""
 
 
 def _place(drop: Drop) -> str:
@@ -20,22 +28,28 @@ def _place(drop: Drop) -> str:
     return drop.look.replace(drop.name, "NAME")
 
 
-def _common() -> dict[str, str]:
-    """Return where to look for most of the drops that one metric counts, by the metric."""
-    found: dict[str, str] = {}
+def _most(texts: Iterable[str]) -> str:
+    """Return the text that comes most often, if it comes more than twice."""
+    ((text, count),) = Counter(texts).most_common(1)
+    return text if count > 2 else ""
+
+
+def _common() -> dict[str, Common]:
+    found = {}
     for family in dict.fromkeys(drop.family for drop in DROPS):
-        place, count = Counter(_place(drop) for drop in DROPS if drop.family == family).most_common(1)[0]
-        if count > 1:
-            found[family] = place
-    return found
+        drops = [drop for drop in DROPS if drop.family == family]
+        found[family] = Common(_most(map(_place, drops)), _most(drop.remedy for drop in drops))
+    return {family: common for family, common in found.items() if any(common)}
 
 
-def _entry(name: str, drops: list[Drop], common: dict[str, str]) -> str:
+def _entry(name: str, drops: list[Drop], common: dict[str, Common]) -> str:
     parts = [f"### {name}"]
     for drop in drops:
-        own = "" if common.get(drop.family) == _place(drop) else f" *Check:* {drop.look}."
+        known = common.get(drop.family, Common())
         usual = "" if drop.serious else ", usual"
-        parts.append(wrapped(f"`{PREFIX}{drop.family}_total`{usual}: {drop.means}{own} *Do:* {drop.remedy}"))
+        check = "" if _place(drop) == known.look else f" *Check:* {drop.look}."
+        remedy = "" if drop.remedy == known.remedy else f" *Do:* {drop.remedy}"
+        parts.append(wrapped(f"`{PREFIX}{drop.family}_total`{usual}: {drop.means}{check}{remedy}"))
     return "\n\n".join(parts)
 
 
@@ -43,8 +57,8 @@ def entries() -> str:
     """Return where to look by metric, and one entry for each name, in alphabetical order."""
     known = sorted((*DROPS, LOST), key=lambda drop: drop.name)
     common = _common()
-    rows = [f"| `{PREFIX}{family}_total` | {place} |" for family, place in sorted(common.items())]
-    table = "\n".join((_TABLE.strip(), "| --- | --- |", *rows))
+    rows = [f"| `{PREFIX}{family}_total` | {one.look} | {one.remedy} |" for family, one in sorted(common.items())]
+    table = "\n".join((_TABLE.strip(), "| --- | --- | --- |", *rows))
     found = (_entry(name, list(drops), common) for name, drops in groupby(known, key=lambda drop: drop.name))
     return "\n\n".join((table, *found))
 
