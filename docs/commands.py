@@ -1,4 +1,4 @@
-"""docs/commands.md, made from the help of the commands."""
+"""docs/commands.md, made from the help of the commands: the first paragraph of each, and its options."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from bccnd.cli.main import main
 
 _HEAD: Final = """# Commands
 
-The help texts of `bccn COMMAND --help`. Every command also takes `--socket PATH`, the path of the daemon's socket,
-before or after the name of the command."""
+What each command does, and its options. `bccn COMMAND --help` has more, with examples and exit codes; so has `man
+bccn`. Every command also takes `--socket PATH`, the path of the daemon's socket, before or after the name of the
+command."""
 
 #: options that every command has
 _EVERYWHERE: Final = {"--help", "--socket"}
@@ -48,12 +49,12 @@ def _contexts(context: click.Context) -> Iterator[click.Context]:
 
 
 def _describe(context: click.Context, common: set[tuple[str, str]]) -> Iterator[str]:
-    """Yield the usage, the text and the options of a command."""
+    """Yield the usage, the first paragraph of the text, and the options of a command."""
     yield f"## {context.command_path}"
     arguments = " ".join(context.command.collect_usage_pieces(context)[1:])
     if arguments and not isinstance(context.command, click.Group):
         yield f"`{context.command_path} {arguments}`"
-    yield from _paragraphs(inspect.cleandoc(context.command.help or ""))
+    yield _escaped(inspect.cleandoc(context.command.help or "").partition("\n\n")[0])
     if isinstance(context.command, click.Group):
         return
     options = list(_options(context))
@@ -63,12 +64,6 @@ def _describe(context: click.Context, common: set[tuple[str, str]]) -> Iterator[
         listed.append(f"- as [above](#options-of-several-commands): {', '.join(shared)}")
     if listed:
         yield "\n".join(listed)
-
-
-def _paragraphs(text: str) -> Iterator[str]:
-    for paragraph in text.split("\n\n"):
-        first, _, rest = paragraph.partition("\n")
-        yield f"```none\n{rest}\n```" if first == "\b" else _escaped(paragraph)
 
 
 def _options(context: click.Context) -> Iterator[tuple[str, str]]:
