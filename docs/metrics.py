@@ -29,17 +29,14 @@ from bccnd.recorder.metrics import Figures
 _RULES: Final = Path(__file__).parents[1] / "etc/prometheus/bccnd.rules.yml"
 _HEAD: Final = """# Metrics
 
-Every metric of bccnd has one row here. The last column says what to do if a counter rises, or if a gauge is not as it
-should be: an alert, a kind of drop, or a sentence. Alerts and drops have their entries in the [runbook](runbook.md).
-[Monitoring](monitoring.md) explains how to install Prometheus rules and the dashboard; [the upgrade
-policy](upgrades.md#metrics-and-log) says what of the names stays.
+The last column says what to do if a counter (`_total`) rises, or if a gauge is not as it should be: an alert, a kind of
+drop, or a sentence. Alerts and drops have their entries in the [runbook](runbook.md). [Monitoring](monitoring.md) explains how to install Prometheus rules and the dashboard.
 
 - Counters start at zero with each process, so query them with `rate` and `increase`. Only `bccnd_socket_drops_total`
   is the kernel's, and continues where a socket unit keeps the socket.
 - `bccnd_crashes_total` and `bccnd_state_dropped_total` are counted at the start, so `increase` does not show them. [The
   rules](monitoring.md) compare them with zero for an hour after a start.
-- Labels have few values. They come from the configuration and from fixed lists; names of senders, channels and
-  programs are never among them.
+- Labels, in braces, have few values; names of senders, channels and programs are never among them.
 - `segment` is the `name` of a segment in the configuration, or `<interface>/<address>#<port>` without one. Datagrams
   that a link brings have `segment="nng"`.
 - `process_...` are the usual metrics of a process: time of the processor, memory, descriptors, start.
@@ -47,11 +44,11 @@ policy](upgrades.md#metrics-and-log) says what of the names stays.
 The daemon's HTTP listener (`metrics.listen`, by default `127.0.0.1:9540`) serves `/metrics`, `/healthz` (`ok`,
 answered by the daemon's event loop), `/`, the [status page](status-page.md), and `/fleet`, [the fleet](fleet.md), with
 `/status.json` and `/fleet.json` for programs."""
-_TABLE: Final = "| metric | type | labels | meaning | what to do |\n| --- | --- | --- | --- | --- |"
-_NOTHING: Final = "Nothing: a measure of traffic."
+_TABLE: Final = "| metric | meaning | what to do |\n| --- | --- | --- |"
+_NOTHING: Final = "Traffic."
 #: what to do, for families that are neither drops nor in the condition of an alert, or only as its basis
 _ACTIONS: Final = {
-    "datagrams_received": f"{_NOTHING} If it stops, see [BccndHearsNothing](runbook.md#bccndhearsnothing).",
+    "datagrams_received": "If it stops, see [BccndHearsNothing](runbook.md#bccndhearsnothing).",
     "datagrams": "Look up the [verdict](#values-of-labels).",
     "datagrams_sent": _NOTHING,
     "segment_reopened": "Nothing, if the interface was configured anew. If it keeps rising, find what removes the "
@@ -168,7 +165,8 @@ def _what_to_do(family: str, alerts: dict[str, list[str]]) -> str:
     listed = ", ".join(map(_link, alerts.get(PREFIX + family, ())))
     parts = [f"Alert: {listed}."] if listed else []
     if len(drops) == 1 and not drops[0].label:
-        parts.append(f"See {_link(drops[0].name, code=True)}.")
+        if not listed:
+            parts.append(f"See {_link(drops[0].name, code=True)}.")
     elif drops:
         (label,) = {drop.label for drop in drops}
         parts.append(f"Look up the [{label}](#values-of-labels).")
@@ -179,14 +177,12 @@ def _what_to_do(family: str, alerts: dict[str, list[str]]) -> str:
 
 def _row(metric: Metric, alerts: dict[str, list[str]]) -> str:
     family = metric.name.removeprefix(PREFIX)
-    kind, ending, labels = metric.type, "", tuple(getattr(metric, "_labelnames", ()))
-    if kind == "counter":
-        ending = "_total"
-    elif kind == "info":
-        kind, ending, labels = "gauge", "_info", ("version",)
+    ending, labels = {"counter": "_total", "info": "_info"}.get(metric.type, ""), getattr(metric, "_labelnames", ())
+    if metric.type == "info":
+        labels = ("version",)
     text = _MEANINGS.get(family, metric.documentation).rstrip(".")
-    listed = ", ".join(f"`{label}`" for label in labels)
-    return f"| `{metric.name}{ending}` | {kind} | {listed} | {text} | {_what_to_do(family, alerts)} |"
+    listed = f"{{{','.join(labels)}}}" if labels else ""
+    return f"| `{metric.name}{ending}{listed}` | {text} | {_what_to_do(family, alerts)} |"
 
 
 def _values() -> Iterator[str]:
