@@ -30,7 +30,8 @@ _RULES: Final = Path(__file__).parents[1] / "etc/prometheus/bccnd.rules.yml"
 _HEAD: Final = """# Metrics
 
 The last column says what to do if a counter (`_total`) rises, or if a gauge is not as it should be: an alert, a kind of
-drop, or a sentence. Alerts and drops have their entries in the [runbook](runbook.md). [Monitoring](monitoring.md) explains how to install Prometheus rules and the dashboard.
+drop, or a sentence. Alerts and drops have their entries in the [runbook](runbook.md). [Monitoring](monitoring.md)
+explains how to install Prometheus rules and the dashboard.
 
 - Counters start at zero with each process, so query them with `rate` and `increase`. Only `bccnd_socket_drops_total`
   is the kernel's, and continues where a socket unit keeps the socket.

@@ -109,7 +109,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
             f"to 64 it takes «{fraction(cpu('bccnd_batch', 64) / cpu('redis', 64))}» of Redis.",
             (
                 f"the daemon and the clients take «{percent(shares[0])}» of what N programs without a daemon take at "
-                f"8, and «{percent(shares[1])}» at 64."
+                f"8, and «{percent(shares[1])}» at 64 ([scaling]"
             ),
             f"| a daemon: {resident} MB when idle, and CPU",
         ],
