@@ -59,10 +59,14 @@ def _markdown(thing: object) -> str:
     return "\n".join(lines).rstrip()
 
 
+def _signature(thing: Any) -> str:
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+    return re.sub(r"\(self(, /)?(, )?", "(", re.sub(r"\bbccnd(\.\w+)*\.(?=[A-Z])", "", text))
+
+
 def _call(name: str, thing: Any, result: str | None = None) -> str:
     """How something is called, as a block of Python."""
-    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
-    text = re.sub(r"\(self(, /)?(, )?", "(", re.sub(r"\bbccnd(\.\w+)*\.(?=[A-Z])", "", text))
+    text = _signature(thing)
     if result is not None:
         text = text.removesuffix(" -> None") + result
     if len(name + text) > _WIDTH:
@@ -99,6 +103,16 @@ def _members(thing: type) -> Iterator[str]:
             yield wrapped(f"Like those of `bccnd.{other.__name__}`, {form}: {', '.join(names)}.")
 
 
+def _listed(thing: type) -> str:
+    """The calls of a class in a list: each with the first paragraph about it."""
+    items = []
+    for name, member in _documented(thing):
+        call = name if isinstance(member, property) else name + _signature(member)
+        text = " ".join(_markdown(member).partition("\n\n")[0].split())
+        items.append(wrapped(f"- `{call}`: {text}").replace("\n", "\n  "))
+    return "\n".join(items)
+
+
 def _alike(member: Any, other: Any) -> bool:
     """Whether the asyncio form of something differs from the blocking one by its `await` alone."""
     text = (inspect.getdoc(member) or "").replace("await ", "").replace("AsyncConnection", "Connection")
@@ -119,6 +133,9 @@ def page() -> str:
             elif name == "connect" or inspect.isfunction(thing):
                 parts.append(_call(called, thing, " -> AsyncConnection" if inspect.isclass(thing) else None))
             parts.append(_markdown(thing))
-            if inspect.isclass(thing) and name != "connect":
+            if name == "Endpoint":
+                parts.append("`help(bccnd.Endpoint)` has more about each call:")
+                parts.append(_listed(thing))
+            elif inspect.isclass(thing) and name != "connect":
                 parts += _members(thing)
     return "\n\n".join(parts) + "\n"
