@@ -23,6 +23,8 @@ _LIKE: Final[dict[type, type]] = {
     bccnd.aio.AsyncConnection: bccnd.Connection,
     bccnd.aio.AsyncSubscription: bccnd.Subscription,
 }
+#: classes of whose calls only the first paragraph is shown
+_IN_SHORT: Final = (bccnd.Endpoint,)
 #: columns of a line
 _WIDTH: Final = 120
 _PARTS: Final = (
@@ -86,31 +88,32 @@ def _documented(thing: type) -> Iterator[tuple[str, Any]]:
             yield name, member
 
 
+def _indented(text: str) -> str:
+    """Text that goes on within an item of a list."""
+    return textwrap.indent(text, "  ").lstrip()
+
+
 def _members(thing: type) -> Iterator[str]:
+    """Yield an item for each call of a class; those that differ from another class by `await` alone by name."""
     other = _LIKE.get(thing)
     same: dict[bool, list[str]] = {True: [], False: []}
     for name, member in _documented(thing):
         if other is not None and _alike(member, getattr(other, name, None)):
             same[inspect.iscoroutinefunction(member)].append(f"`{name}`")
-        elif isinstance(member, property):
-            yield f"#### `{name}`\n\n{_markdown(member)}"
-        else:
-            call = _call("await " * inspect.iscoroutinefunction(member) + name, member)
-            yield f"#### `{name}`\n\n{call}\n\n{_markdown(member)}"
+            continue
+        call = "await " * inspect.iscoroutinefunction(member) + name
+        if not isinstance(member, property):
+            call += _signature(member)
+        text = _markdown(member)
+        first, _, rest = text.partition("\n\n")
+        if thing in _IN_SHORT:
+            rest = ""
+        item = wrapped(f"- `{call}`: {' '.join(first.split())}").replace("\n", "\n  ")
+        yield f"{item}\n\n  {_indented(rest)}" if rest else item
     for awaited, names in same.items():
         if other is not None and names:
             form = "with `await`" if awaited else "without `await`"
             yield wrapped(f"Like those of `bccnd.{other.__name__}`, {form}: {', '.join(names)}.")
-
-
-def _listed(thing: type) -> str:
-    """The calls of a class in a list: each with the first paragraph about it."""
-    items = []
-    for name, member in _documented(thing):
-        call = name if isinstance(member, property) else name + _signature(member)
-        text = " ".join(_markdown(member).partition("\n\n")[0].split())
-        items.append(wrapped(f"- `{call}`: {text}").replace("\n", "\n  "))
-    return "\n".join(items)
 
 
 def _alike(member: Any, other: Any) -> bool:
@@ -133,9 +136,8 @@ def page() -> str:
             elif name == "connect" or inspect.isfunction(thing):
                 parts.append(_call(called, thing, " -> AsyncConnection" if inspect.isclass(thing) else None))
             parts.append(_markdown(thing))
-            if name == "Endpoint":
-                parts.append("`help(bccnd.Endpoint)` has more about each call:")
-                parts.append(_listed(thing))
-            elif inspect.isclass(thing) and name != "connect":
+            if thing in _IN_SHORT:
+                parts.append(f"`help({called})` has more about each call:")
+            if inspect.isclass(thing) and name != "connect":
                 parts += _members(thing)
     return "\n\n".join(parts) + "\n"
