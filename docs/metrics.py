@@ -50,7 +50,7 @@ _NOTHING: Final = "Traffic."
 #: what to do, for families that are neither drops nor in the condition of an alert, or only as its basis
 _ACTIONS: Final = {
     "datagrams_received": "If it stops, see [BccndHearsNothing](runbook.md#bccndhearsnothing).",
-    "datagrams": "Look up the [verdict](#values-of-labels).",
+    "datagrams": "By [verdict](#values-of-labels).",
     "datagrams_sent": _NOTHING,
     "segment_reopened": "Nothing, if the interface was configured anew. If it keeps rising, find what removes the "
     "interface: `journalctl -k`.",
@@ -164,13 +164,13 @@ def _what_to_do(family: str, alerts: dict[str, list[str]]) -> str:
         return _ACTIONS[family]
     drops = [drop for drop in (*DROPS, LOST) if drop.family == family]
     listed = ", ".join(map(_link, alerts.get(PREFIX + family, ())))
-    parts = [f"Alert: {listed}."] if listed else []
+    parts = [f"{listed}."] if listed else []
     if len(drops) == 1 and not drops[0].label:
         if not listed:
             parts.append(f"See {_link(drops[0].name, code=True)}.")
     elif drops:
         (label,) = {drop.label for drop in drops}
-        parts.append(f"Look up the [{label}](#values-of-labels).")
+        parts.append(f"By [{label}](#values-of-labels).")
     if not parts:
         raise ValueError(f"say in _ACTIONS what to do about {PREFIX}{family}")
     return " ".join(parts)

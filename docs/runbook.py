@@ -48,7 +48,7 @@ def _entry(name: str, drops: list[Drop], common: dict[str, Common]) -> str:
         known = common.get(drop.family, Common())
         usual = "" if drop.serious else ", usual"
         check = "" if _place(drop) == known.look else f" *Check:* {drop.look}."
-        remedy = "" if drop.remedy == known.remedy else f" *Do:* {drop.remedy}"
+        remedy = "" if drop.remedy in (known.remedy, "Nothing.") else f" *Do:* {drop.remedy}"
         parts.append(wrapped(f"`{PREFIX}{drop.family}_total`{usual}: {drop.means}{check}{remedy}"))
     return "\n\n".join(parts)
 
