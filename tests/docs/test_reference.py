@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.config import read
 from bccnd.config.schema import RESTART_KEYS
 from docs import __main__ as generator
-from docs import defaults, manual, reference, runbook, site
+from docs import defaults, reference, runbook, site
 
 KEYS = {key.path: key for key in list(reference.keys())}
 MANUAL = reference.MANUAL.read_text()
@@ -68,11 +67,3 @@ def test_the_row_of_a_key_holds_its_default_and_bounds_and_the_page_says_when_a_
         assert [text for text in holds if text not in rows[path]] == [], path
     before = page.partition("\n## ")[0]
     assert [key for key in RESTART_KEYS if f"`{key}`" not in before] == []
-
-
-def test_each_section_has_an_example_that_sets_some_of_its_keys() -> None:
-    found = manual.sections(MANUAL)
-    titles = {section.title for section in found if any(part.default or part.name for part in section.parts)}
-    assert set(reference.EXAMPLES) == titles - {"Files", "See also"}
-    for title, text in reference.EXAMPLES.items():
-        read(text, title, resolve=False)
