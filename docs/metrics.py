@@ -133,7 +133,7 @@ def _families() -> Iterator[Metric]:
     yield from Figures(recorder).collect()
 
 
-def _alerts() -> dict[str, list[str]]:
+def alerts_by_metric() -> dict[str, list[str]]:
     """Return the alerts whose condition names a metric, by the metric, also where it does so by a recorded rule."""
     rules = [rule for group in yaml.safe_load(_RULES.read_text())["groups"] for rule in group["rules"]]
     recorded = {rule["record"]: rule["expr"] for rule in rules if "record" in rule}
@@ -218,7 +218,7 @@ def _of(family: str) -> Iterable[str]:
 
 def page() -> str:
     """Generate the document. Raises ValueError for a metric without a word on what to do."""
-    alerts = _alerts()
+    alerts = alerts_by_metric()
     found = list(_families())
     recorder = [metric for metric in found if metric.name.startswith(f"{PREFIX}recorder_")]
     daemon = [metric for metric in found if metric not in recorder]
