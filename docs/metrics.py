@@ -40,7 +40,6 @@ explains how to install Prometheus rules and the dashboard.
 - Labels, in braces, have few values; names of senders, channels and programs are never among them.
 - `segment` is the `name` of a segment in the configuration, or `<interface>/<address>#<port>` without one. Datagrams
   that a link brings have `segment="nng"`.
-- `process_...` are the usual metrics of a process: time of the processor, memory, descriptors, start.
 
 The daemon's HTTP listener (`metrics.listen`, by default `127.0.0.1:9540`) serves `/metrics`, `/healthz` (`ok`,
 answered by the daemon's event loop), `/`, the [status page](status-page.md), and `/fleet`, [the fleet](fleet.md), with
