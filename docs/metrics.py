@@ -25,13 +25,13 @@ from bccnd.drops.entry import PREFIX
 from bccnd.fleet.report_format import REASONS
 from bccnd.monitoring.metrics import DaemonCollector
 from bccnd.recorder.metrics import Figures
+from docs.manual import wrapped
 
 _RULES: Final = Path(__file__).parents[1] / "etc/prometheus/bccnd.rules.yml"
 _HEAD: Final = """# Metrics
 
-The last column says what to do if a counter (`_total`) rises, or if a gauge is not as it should be: an alert, a kind of
-drop, or a sentence. Alerts and drops have their entries in the [runbook](runbook.md). [Monitoring](monitoring.md)
-explains how to install Prometheus rules and the dashboard.
+Each metric, and what to do if a counter (`_total`) rises, or if a gauge is not as it should be: an alert, a kind of
+drop, or a sentence. Alerts and drops have their entries in the [runbook](runbook.md).
 
 - Counters start at zero with each process, so query them with `rate` and `increase`. Only `bccnd_socket_drops_total`
   is the kernel's, and continues where a socket unit keeps the socket.
@@ -44,12 +44,12 @@ explains how to install Prometheus rules and the dashboard.
 The daemon's HTTP listener (`metrics.listen`, by default `127.0.0.1:9540`) serves `/metrics`, `/healthz` (`ok`,
 answered by the daemon's event loop), `/`, the [status page](status-page.md), and `/fleet`, [the fleet](fleet.md), with
 `/status.json` and `/fleet.json` for programs."""
-_TABLE: Final = "| metric | meaning | what to do |\n| --- | --- | --- |"
-_NOTHING: Final = "Traffic."
+#: of a measure of traffic
+_NOTHING: Final = ""
 #: what to do, for families that are neither drops nor in the condition of an alert, or only as its basis
 _ACTIONS: Final = {
     "datagrams_received": "If it stops, see [BccndHearsNothing](runbook.md#bccndhearsnothing).",
-    "datagrams": "By [verdict](#values-of-labels).",
+    "datagrams": "See the [verdict](#values-of-labels).",
     "datagrams_sent": _NOTHING,
     "segment_reopened": "Nothing, if the interface was configured anew. If it keeps rising, find what removes the "
     "interface: `journalctl -k`.",
@@ -169,7 +169,7 @@ def _what_to_do(family: str, alerts: dict[str, list[str]]) -> str:
             parts.append(f"See {_link(drops[0].name, code=True)}.")
     elif drops:
         (label,) = {drop.label for drop in drops}
-        parts.append(f"By [{label}](#values-of-labels).")
+        parts.append(f"See the [{label}](#values-of-labels).")
     if not parts:
         raise ValueError(f"say in _ACTIONS what to do about {PREFIX}{family}")
     return " ".join(parts)
@@ -182,7 +182,8 @@ def _row(metric: Metric, alerts: dict[str, list[str]]) -> str:
         labels = ("version",)
     text = _MEANINGS.get(family, metric.documentation).rstrip(".")
     listed = f"{{{','.join(labels)}}}" if labels else ""
-    return f"| `{metric.name}{ending}{listed}` | {text} | {_what_to_do(family, alerts)} |"
+    item = f"- `{metric.name}{ending}{listed}`: {text}. {_what_to_do(family, alerts)}"
+    return wrapped(item.rstrip()).replace("\n", "\n  ")
 
 
 def _values() -> Iterator[str]:
@@ -208,7 +209,7 @@ def _values() -> Iterator[str]:
         ("recorder_dropped_records", "reason", recorded),
     ):
         shown = (_link(one, code=True) if (family, one) in entries else f"`{one}`" for one in values)
-        yield f"| `{PREFIX}{family}_total` | `{label}` | {', '.join(shown)} |"
+        yield wrapped(f"- `{label}` of `{PREFIX}{family}_total`: {', '.join(shown)}").replace("\n", "\n  ")
 
 
 def _of(family: str) -> Iterable[str]:
@@ -228,15 +229,14 @@ def page() -> str:
         "\n\n".join(
             (
                 _HEAD,
-                f"## The daemon\n\n{_TABLE}\n{rows}",
+                f"## The daemon\n\n{rows}",
                 "## The recorder",
                 "The recorder has a listener of its own, off until `recorder.metrics.listen` is set.",
-                f"{_TABLE}\n{recorded}",
+                recorded,
                 "## Values of labels\n\n"
                 "Every datagram that is read gets exactly one verdict. Datagrams with the verdicts\n"
                 f"{accepted} are delivered, all others are dropped. A linked value has an entry in\n"
-                "the runbook.\n\n"
-                "| metric | label | values |\n| --- | --- | --- |\n" + "\n".join(_values()),
+                "the runbook.\n\n" + "\n".join(_values()),
             )
         )
         + "\n"
