@@ -133,8 +133,8 @@ def page() -> str:
             parts.append(f"### `{called}`")
             if name == "Endpoint":
                 parts.append(_call(called, thing, ""))
-            elif name == "connect" or inspect.isfunction(thing):
-                parts.append(_call(called, thing, " -> AsyncConnection" if inspect.isclass(thing) else None))
+            elif inspect.isfunction(thing):
+                parts.append(_call(called, thing))
             parts.append(_markdown(thing))
             if thing in _IN_SHORT:
                 parts.append(f"`help({called})` has more about each call:")
