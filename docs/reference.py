@@ -95,6 +95,7 @@ EXAMPLES: Final = {
     "bus.max_subscriptions": "bus: {max_subscriptions: 100}",
     "bus.user.clients": "bus: {user: {clients: 100}}",
     "bus.user.subscriptions": "bus: {user: {subscriptions: 1000}}",
+    "bus.user.wildcards": "bus: {user: {wildcards: 500}}",
     "bus.user.queue_bytes": "bus: {user: {queue_bytes: 16MiB}}",
     "bus.user.rate": "bus: {user: {rate: 500}}",
     "bus.patience": "bus: {patience: 500ms}",

@@ -1,6 +1,7 @@
 """Tree of patterns by token, which matches a key against all of them at once.
 
-The steps of a look-up are bounded and the memory of a tree is estimated, so that owners can be charged for both.
+Invariant: a look-up visits a node at most once. Of the nodes without a wildcard on their path it visits one per level;
+the others are bounded by their owners' wildcard places (`pattern_charges`).
 """
 
 from __future__ import annotations
@@ -10,285 +11,185 @@ from typing import Final, Generic, TypeVar
 
 from bccnd.core.matching.patterns import EXACT, MANY, Dialect, Pattern, Step, compile_pattern
 
-#: most tokens of a key, more than any channel has; longer keys match only patterns with an open end
+#: most tokens of a key, as many as a channel can have; longer keys match only patterns with an open end
 MAX_TOKENS: Final = 1025
-#: steps of one look-up, over all owners: some milliseconds
-MAX_STEPS: Final = 16_384
-#: least steps for one owner
-LEAST_STEPS: Final = 512
-#: steps per look-up that are not charged to the owner
-FREE_STEPS: Final = 256
-#: charged steps of an owner between two `refill`, in REFILL seconds
-ALLOWANCE: Final = 50_000
-REFILL: Final = 0.25
-_NO_LIMIT: Final = 1 << 60
-#: receivers that are collected in one step
-_AT_ONCE: Final = 16
-#: estimated bytes of a node besides its token
-NODE_BYTES: Final = 320
-#: estimated bytes of a receiver at a node
-HOLDER_BYTES: Final = 128
 
 R = TypeVar("R", bound=Hashable)
 
 
 class _Node(Generic[R]):
     """A node of the tree. ``ends`` counts the patterns per receiver that end here, ``rests`` those that match one or
-    more further tokens; a node with ``loops`` matches any number of tokens; ``longest`` is the length of the longest
-    key that ``prefix`` ever had."""
+    more further tokens. ``wild`` has the children behind a wildcard, by kind: a prefix's kind is its length, so that
+    one look-up finds the prefix of this length that a token has."""
 
-    __slots__ = ("ends", "exact", "longest", "loops", "many", "prefix", "rests")
+    __slots__ = ("ends", "exact", "rests", "wild")
 
-    def __init__(self, loops: bool = False) -> None:
+    def __init__(self) -> None:
         self.exact: dict[bytes, _Node[R]] | None = None
-        self.prefix: dict[bytes, _Node[R]] | None = None
-        self.many: _Node[R] | None = None
-        self.loops = loops
-        self.longest = 0
+        self.wild: dict[int, dict[bytes, _Node[R]]] | None = None
         self.ends: dict[R, int] | None = None
         self.rests: dict[R, int] | None = None
 
-    def child(self, kind: int, token: bytes) -> _Node[R] | None:
-        if kind == MANY:
-            return self.many
-        table = self.exact if kind == EXACT else self.prefix
-        return None if table is None else table.get(token)
-
-    def grow(self, kind: int, token: bytes) -> _Node[R]:
-        """Add a child."""
-        node: _Node[R] = _Node(loops=kind == MANY)
-        if kind == MANY:
-            self.many = node
-        elif kind == EXACT:
-            self.exact = self.exact or {}
-            self.exact[token] = node
-        else:
-            self.prefix = self.prefix or {}
-            self.prefix[token] = node
-            self.longest = max(self.longest, len(token))
-        return node
+    def children(self, kind: int) -> dict[bytes, _Node[R]]:
+        """Return the table of children of this kind, which is made if there is none."""
+        if kind == EXACT:
+            if self.exact is None:
+                self.exact = {}
+            return self.exact
+        if self.wild is None:
+            self.wild = {}
+        return self.wild.setdefault(kind, {})
 
     def drop(self, kind: int, token: bytes) -> None:
-        if kind == MANY:
-            self.many = None
-        elif kind == EXACT and self.exact is not None:
-            del self.exact[token]
-            self.exact = self.exact or None
-        elif self.prefix is not None:
-            del self.prefix[token]
-            self.prefix = self.prefix or None
-
-    def holders(self, rest: bool) -> dict[R, int]:
-        if rest:
-            self.rests = {} if self.rests is None else self.rests
-            return self.rests
-        self.ends = {} if self.ends is None else self.ends
-        return self.ends
-
-    def release(self, receiver: R, rest: bool) -> bool:
-        """Remove one pattern; True if it was the receiver's last one here."""
-        holders = self.holders(rest)
-        holders[receiver] -= 1
-        if holders[receiver]:
-            return False
-        del holders[receiver]
-        if not holders and rest:
-            self.rests = None
-        elif not holders:
-            self.ends = None
-        return True
+        """Remove a child."""
+        table = self.children(kind)
+        del table[token]
+        if not table and kind == EXACT:
+            self.exact = None
+        elif not table and self.wild is not None:
+            del self.wild[kind]
+            self.wild = self.wild or None
 
     def empty(self) -> bool:
-        return not (self.exact or self.prefix or self.many or self.ends or self.rests)
+        return not (self.exact or self.wild or self.ends or self.rests)
 
 
-def _add_holders(holders: dict[R, int], found: dict[R, int]) -> int:
-    """Add the receivers at a node; return the steps taken."""
-    found.update(holders)
-    return len(holders) // _AT_ONCE
+def _added(holders: dict[R, int] | None, receiver: R, count: int) -> dict[R, int] | None:
+    """Add to a receiver's count; None if no receiver is left."""
+    holders = {} if holders is None else holders
+    holders[receiver] = holders.get(receiver, 0) + count
+    if not holders[receiver]:
+        del holders[receiver]
+    return holders or None
 
 
 class PatternTree(Generic[R]):
-    """Patterns of one dialect with their receivers; ``bytes`` is the estimated memory."""
+    """Patterns with their receivers. All dialects with one separator can share a tree."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self.bytes = 0
         self._root: _Node[R] = _Node()
+        #: patterns that match one key only, by that key
+        self._literals: dict[bytes, dict[R, int]] = {}
 
     def __bool__(self) -> bool:
         """Whether there is any pattern."""
-        return not self._root.empty()
+        return bool(self._literals) or not self._root.empty()
 
     def compile(self, text: bytes) -> Pattern:
         return compile_pattern(text, self.dialect)
 
     def add(self, pattern: Pattern, receiver: R) -> None:
-        if pattern.steps is None:
-            return
-        node = self._root
-        for kind, token in pattern.steps:
-            child = node.child(kind, token)
-            if child is None:
-                child = node.grow(kind, token)
-                self.bytes += NODE_BYTES + len(token)
-            node = child
-        holders = node.holders(pattern.rest)
-        if receiver not in holders:
-            self.bytes += HOLDER_BYTES
-        holders[receiver] = holders.get(receiver, 0) + 1
+        self._change(pattern, receiver, 1)
 
     def remove(self, pattern: Pattern, receiver: R) -> None:
         """Undo one `add`; empty nodes are removed."""
+        self._change(pattern, receiver, -1)
+
+    def _change(self, pattern: Pattern, receiver: R, count: int) -> None:
         if pattern.steps is None:
+            return
+        if pattern.literal:
+            key = pattern.separator.join([token for _, token in pattern.steps])
+            holders = _added(self._literals.pop(key, None), receiver, count)
+            if holders is not None:
+                self._literals[key] = holders
             return
         path: list[tuple[_Node[R], Step]] = []
         node = self._root
         for kind, token in pattern.steps:
             path.append((node, (kind, token)))
-            child = node.child(kind, token)
-            assert child is not None  # noqa: S101 - it was added
-            node = child
-        if node.release(receiver, pattern.rest):
-            self.bytes -= HOLDER_BYTES
+            node = node.children(kind).setdefault(token, _Node())
+        if pattern.ends:
+            node.ends = _added(node.ends, receiver, count)
+        if pattern.rests:
+            node.rests = _added(node.rests, receiver, count)
         for above, (kind, token) in reversed(path):
             if not node.empty():
                 break
             above.drop(kind, token)
-            self.bytes -= NODE_BYTES + len(token)
             node = above
 
     def match(self, key: bytes) -> dict[R, int]:
-        """Return the receivers whose patterns match, as keys, within `MAX_STEPS`."""
+        """Return the receivers whose patterns match, as keys."""
         found: dict[R, int] = {}
-        self.collect(key, found, MAX_STEPS)
+        self.collect(key, found)
         return found
 
-    def collect(self, key: bytes, found: dict[R, int], steps: int) -> int:
-        """Add the receivers whose patterns match to ``found``, in about ``steps`` at most.
+    def collect(self, key: bytes, found: dict[R, int]) -> int:
+        """Add the receivers whose patterns match to ``found``; return the steps taken, which tests bound.
 
-        Returns the steps left; below 0 if the walk was stopped and receivers may be missing.
+        A node is reached ``at`` some positions of the key, as bits: bit n is set if n tokens lead to it. There are
+        several only behind a step that takes any number of tokens.
         """
-        states = self._with_loops([self._root])
+        literal = self._literals.get(key)
+        if literal is not None:
+            found.update(literal)
+        if self._root.empty():
+            return 1
         tokens = key.split(self.dialect.separator, MAX_TOKENS)
-        beyond = len(tokens) > MAX_TOKENS
-        if beyond:
-            tokens.pop()
-        for token in tokens:
-            following: list[_Node[R]] = []
-            for node in states:
-                steps -= 1
-                if node.rests is not None:
-                    steps -= _add_holders(node.rests, found)
-                if node.loops:
-                    following.append(node)
-                if node.exact is not None:
-                    child = node.exact.get(token)
-                    if child is not None:
-                        following.append(child)
-                if node.prefix is not None:
-                    steps -= self._add_prefixed(node.prefix, node.longest, token, following)
-                if steps < 0:
-                    return steps
-            if not following:
-                return steps
-            states = self._with_loops(following)
-        for node in states:
-            steps -= 1
-            holders = node.ends if not beyond or node.loops else None
-            if holders is not None:
-                steps -= _add_holders(holders, found)
-            if beyond and node.rests is not None:
-                steps -= _add_holders(node.rests, found)
-            if steps < 0:
-                return steps
+        end = 1 << len(tokens)
+        whole = len(tokens) <= MAX_TOKENS
+        where: dict[bytes, int] = {}
+        steps = 1
+        pending: list[tuple[_Node[R], int]] = [(self._root, 1)]
+        while pending:
+            node, at = pending.pop()
+            steps += 1
+            if at >= end:
+                if whole and node.ends is not None:
+                    found.update(node.ends)
+                at -= end
+            if not at:
+                continue
+            if node.rests is not None:
+                found.update(node.rests)
+            first = at & -at
+            token = tokens[first.bit_length() - 1]
+            if node.exact is not None and at == first:
+                child = node.exact.get(token)
+                if child is not None:
+                    pending.append((child, at << 1))
+            elif node.exact is not None:
+                where = where or _positions(tokens)
+                steps += _follow_several(node.exact, at, where, pending)
+            if node.wild is not None:
+                steps += _follow_wild(node.wild, at, token, 2 * end - first, pending)
         return steps
 
-    @staticmethod
-    def _add_prefixed(table: dict[bytes, _Node[R]], longest: int, token: bytes, following: list[_Node[R]]) -> int:
-        """Add the entries whose key is a prefix of the token, the shorter way; return the number of tries."""
-        lengths = min(len(token), longest) + 1
-        if len(table) <= lengths:
-            following.extend([node for prefix, node in table.items() if token.startswith(prefix)])
-            return len(table)
-        for length in range(lengths):
-            node = table.get(token[:length])
-            if node is not None:
-                following.append(node)
-        return lengths
 
-    def _with_loops(self, nodes: list[_Node[R]]) -> list[_Node[R]]:
-        """Add the nodes reached without consuming a token."""
-        if not self.dialect.levels:
-            return nodes
-        reached: dict[int, _Node[R]] = {}
-        for start in nodes:
-            node: _Node[R] | None = start
-            while node is not None and id(node) not in reached:
-                reached[id(node)] = node
-                node = node.many
-        return list(reached.values())
+def _follow_several(
+    table: dict[bytes, _Node[R]], at: int, where: dict[bytes, int], pending: list[tuple[_Node[R], int]]
+) -> int:
+    """Follow exact tokens from several positions; return the steps taken."""
+    few = table if len(table) < len(where) else where
+    for token in few:
+        reached = at & where.get(token, 0)
+        if reached and token in table:
+            pending.append((table[token], reached << 1))
+    return len(few)
 
 
-class TreesByOwner(Generic[R]):
-    """A tree per owner of receivers, so that one owner's patterns cannot make look-ups fail for others."""
+def _follow_wild(
+    wild: dict[int, dict[bytes, _Node[R]]], at: int, token: bytes, behind: int, pending: list[tuple[_Node[R], int]]
+) -> int:
+    """Follow wildcards; return the steps taken. Any number of tokens lead to the positions ``behind``.
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
-        self._trees: dict[Hashable, PatternTree[R]] = {}
-        #: unlimited until the first `refill`
-        self._allowance = _NO_LIMIT
-        #: charged steps since the last refill, of owners that have some; an owner without patterns keeps them until
-        #: `forget`
-        self._spent: dict[Hashable, int] = {}
+    Prefixes are compared with one token: dialects with steps of any number of tokens have none.
+    """
+    for kind, table in wild.items():
+        if kind == MANY:
+            pending.append((table[b""], behind))
+        elif len(token) >= kind:
+            child = table.get(token[:kind])
+            if child is not None:
+                pending.append((child, at << 1))
+    return len(wild)
 
-    def bytes_of(self, owner: Hashable) -> int:
-        """Return the estimated bytes of an owner's patterns."""
-        tree = self._trees.get(owner)
-        return 0 if tree is None else tree.bytes
 
-    def add(self, owner: Hashable, pattern: Pattern, receiver: R) -> None:
-        if pattern.steps is None:
-            return
-        tree = self._trees.get(owner)
-        if tree is None:
-            tree = self._trees[owner] = PatternTree(self.dialect)
-        tree.add(pattern, receiver)
-
-    def remove(self, owner: Hashable, pattern: Pattern, receiver: R) -> bool:
-        """Undo one `add`; True if it was the owner's last pattern, so that others have larger shares of the steps."""
-        tree = self._trees.get(owner)
-        if tree is None:
-            return False
-        tree.remove(pattern, receiver)
-        if tree:
-            return False
-        del self._trees[owner]
-        return True
-
-    def collect(self, key: bytes, found: dict[R, int]) -> tuple[Hashable, ...]:
-        """Add the receivers whose patterns match to ``found``; return the owners that ran out of steps."""
-        share = max(LEAST_STEPS, MAX_STEPS // max(1, len(self._trees)))
-        cut = []
-        for owner, tree in self._trees.items():
-            spent = self._spent.get(owner, 0)
-            steps = min(share, FREE_STEPS + max(0, self._allowance - spent))
-            left = tree.collect(key, found, steps)
-            if left < 0:
-                cut.append(owner)
-            if steps - left > FREE_STEPS:
-                self._spent[owner] = spent + steps - left - FREE_STEPS
-        return tuple(cut)
-
-    def has_spent(self, owner: Hashable) -> bool:
-        """Whether an owner has used up its allowance."""
-        return self._spent.get(owner, 0) >= self._allowance
-
-    def forget(self, owner: Hashable) -> None:
-        """Remove the account of an owner without patterns that does not come back."""
-        self._spent.pop(owner, None)
-
-    def refill(self) -> None:
-        """Reset the allowances."""
-        self._allowance = ALLOWANCE
-        self._spent.clear()
+def _positions(tokens: list[bytes]) -> dict[bytes, int]:
+    """Return the positions of each token, as bits."""
+    where: dict[bytes, int] = {}
+    for number, token in enumerate(tokens):
+        where[token] = where.get(token, 0) | 1 << number
+    return where
