@@ -3,7 +3,8 @@
 A look-up visits the nodes of a pattern tree that its key matches. Without wildcards that is one node per level, as the
 key names it. A wildcard adds nodes: its own, and those below. Of these the key still names the exact tokens, and the
 prefixes of one length: of ``*/a`` and ``*/b`` it visits one, so they share their places. Behind a step that takes any
-number of tokens the key names nothing, and each token is a place of its own.
+number of tokens the key names nothing: a node shares its places only with itself, and has two, as it is reached at
+several positions of the key.
 
 Invariant: a look-up takes at most two steps for each wildcard place of the patterns in a tree, and one for each level.
 """
@@ -22,14 +23,14 @@ LEVEL_BYTES: Final = 320
 
 
 def wildcard_places(pattern: Pattern) -> list[bytes]:
-    """Return a name for the place of each node of a pattern at or behind its first wildcard."""
+    """Return names for the places of the nodes of a pattern at or behind its first wildcard."""
     places: list[bytes] = []
     place, wild, many = b"", False, False
     for kind, token in pattern.steps or ():
         wild, many = wild or kind != EXACT, many or kind == MANY
         place += pattern.separator + (b"%d" % kind if kind != EXACT else b"=" + token if many else b"=")
         if wild:
-            places.append(place)
+            places += [place, place + pattern.separator] if many else [place]
     return places
 
 

@@ -7,17 +7,19 @@ the others are bounded by their owners' wildcard places (`pattern_charges`).
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from bccnd.core.matching.patterns import EXACT, MANY, Dialect, Pattern, Step, compile_pattern
 
 #: most tokens of a key, as many as a channel can have; longer keys match only patterns with an open end
 MAX_TOKENS: Final = 1025
+#: what is shifted to the bit of a position; a name, as a compiled ``1 <<`` ends at 64 bits
+_ONE: Final = 1
 
 R = TypeVar("R", bound=Hashable)
 
 
-class _Node(Generic[R]):
+class _Node:
     """A node of the tree. ``ends`` counts the patterns per receiver that end here, ``rests`` those that match one or
     more further tokens. ``wild`` has the children behind a wildcard, by kind: a prefix's kind is its length, so that
     one look-up finds the prefix of this length that a token has."""
@@ -25,12 +27,12 @@ class _Node(Generic[R]):
     __slots__ = ("ends", "exact", "rests", "wild")
 
     def __init__(self) -> None:
-        self.exact: dict[bytes, _Node[R]] | None = None
-        self.wild: dict[int, dict[bytes, _Node[R]]] | None = None
-        self.ends: dict[R, int] | None = None
-        self.rests: dict[R, int] | None = None
+        self.exact: dict[bytes, _Node] | None = None
+        self.wild: dict[int, dict[bytes, _Node]] | None = None
+        self.ends: dict[Any, int] | None = None
+        self.rests: dict[Any, int] | None = None
 
-    def children(self, kind: int) -> dict[bytes, _Node[R]]:
+    def children(self, kind: int) -> dict[bytes, _Node]:
         """Return the table of children of this kind, which is made if there is none."""
         if kind == EXACT:
             if self.exact is None:
@@ -68,7 +70,7 @@ class PatternTree(Generic[R]):
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self._root: _Node[R] = _Node()
+        self._root: _Node = _Node()
         #: patterns that match one key only, by that key
         self._literals: dict[bytes, dict[R, int]] = {}
 
@@ -95,7 +97,7 @@ class PatternTree(Generic[R]):
             if holders is not None:
                 self._literals[key] = holders
             return
-        path: list[tuple[_Node[R], Step]] = []
+        path: list[tuple[_Node, Step]] = []
         node = self._root
         for kind, token in pattern.steps:
             path.append((node, (kind, token)))
@@ -117,79 +119,86 @@ class PatternTree(Generic[R]):
         return found
 
     def collect(self, key: bytes, found: dict[R, int]) -> int:
-        """Add the receivers whose patterns match to ``found``; return the steps taken, which tests bound.
-
-        A node is reached ``at`` some positions of the key, as bits: bit n is set if n tokens lead to it. There are
-        several only behind a step that takes any number of tokens.
-        """
+        """Add the receivers whose patterns match to ``found``; return the steps taken, which tests bound."""
         literal = self._literals.get(key)
         if literal is not None:
             found.update(literal)
         if self._root.empty():
-            return 1
-        tokens = key.split(self.dialect.separator, MAX_TOKENS)
-        end = 1 << len(tokens)
-        whole = len(tokens) <= MAX_TOKENS
-        where: dict[bytes, int] = {}
-        steps = 1
-        pending: list[tuple[_Node[R], int]] = [(self._root, 1)]
-        while pending:
-            node, at = pending.pop()
-            steps += 1
-            if at >= end:
-                if whole and node.ends is not None:
-                    found.update(node.ends)
-                at -= end
-            if not at:
-                continue
-            if node.rests is not None:
-                found.update(node.rests)
-            first = at & -at
-            token = tokens[first.bit_length() - 1]
-            if node.exact is not None and at == first:
-                child = node.exact.get(token)
-                if child is not None:
-                    pending.append((child, at << 1))
-            elif node.exact is not None:
-                where = where or _positions(tokens)
-                steps += _follow_several(node.exact, at, where, pending)
-            if node.wild is not None:
-                steps += _follow_wild(node.wild, at, token, 2 * end - first, pending)
-        return steps
+            return 0
+        walk = _Walk(key.split(self.dialect.separator, MAX_TOKENS), found)
+        walk.visit(self._root, 0)
+        return walk.steps
 
 
-def _follow_several(
-    table: dict[bytes, _Node[R]], at: int, where: dict[bytes, int], pending: list[tuple[_Node[R], int]]
-) -> int:
-    """Follow exact tokens from several positions; return the steps taken."""
-    few = table if len(table) < len(where) else where
-    for token in few:
-        reached = at & where.get(token, 0)
-        if reached and token in table:
-            pending.append((table[token], reached << 1))
-    return len(few)
+class _Walk:
+    """A look-up in a tree, and the ``steps`` that it has taken. Positions in the key are numbers of tokens before."""
 
+    __slots__ = ("_count", "_end", "_found", "_tokens", "_where", "steps")
 
-def _follow_wild(
-    wild: dict[int, dict[bytes, _Node[R]]], at: int, token: bytes, behind: int, pending: list[tuple[_Node[R], int]]
-) -> int:
-    """Follow wildcards; return the steps taken. Any number of tokens lead to the positions ``behind``.
+    def __init__(self, tokens: list[bytes], found: dict[Any, int]) -> None:
+        self.steps = 0
+        self._tokens = tokens
+        self._count = len(tokens)
+        self._found = found
+        #: as bits: the position behind all tokens, and those of each token once they are needed
+        self._end = _ONE << self._count
+        self._where: dict[bytes, int] = {}
 
-    Prefixes are compared with one token: dialects with steps of any number of tokens have none.
-    """
-    for kind, table in wild.items():
-        if kind == MANY:
-            pending.append((table[b""], behind))
-        elif len(token) >= kind:
-            child = table.get(token[:kind])
+    def visit(self, node: _Node, position: int) -> None:
+        """Follow the node that the tokens before a position lead to."""
+        self.steps += 1
+        if position == self._count:
+            self._add_ends(node)
+            return
+        if node.rests is not None:
+            self._add(node.rests)
+        token = self._tokens[position]
+        if node.exact is not None:
+            child = node.exact.get(token)
             if child is not None:
-                pending.append((child, at << 1))
-    return len(wild)
+                self.visit(child, position + 1)
+        if node.wild is not None:
+            for kind, table in node.wild.items():
+                self.steps += 1
+                if kind == MANY:
+                    self._visit_several(table[b""], 2 * self._end - (_ONE << position))
+                elif len(token) >= kind:
+                    child = table.get(token[:kind])
+                    if child is not None:
+                        self.visit(child, position + 1)
 
+    def _visit_several(self, node: _Node, at: int) -> None:
+        """Follow a node behind a step of any number of tokens: it is reached at several positions, as bits."""
+        self.steps += 1
+        if at & self._end:
+            self._add_ends(node)
+            at -= self._end
+        if not at:
+            return
+        if node.rests is not None:
+            self._add(node.rests)
+        if node.exact is not None:
+            where = self._where or self._index_tokens()
+            for token in node.exact if len(node.exact) < len(where) else where:
+                self.steps += 1
+                reached = at & where.get(token, 0)
+                if reached and token in node.exact:
+                    self._visit_several(node.exact[token], reached << 1)
+        if node.wild is not None:
+            for kind, table in node.wild.items():
+                self.steps += 1
+                behind = 2 * self._end - (at & -at) if kind == MANY else at << 1
+                self._visit_several(table[b""], behind)
 
-def _positions(tokens: list[bytes]) -> dict[bytes, int]:
-    """Return the positions of each token, as bits."""
-    where: dict[bytes, int] = {}
-    for number, token in enumerate(tokens):
-        where[token] = where.get(token, 0) | 1 << number
-    return where
+    def _add_ends(self, node: _Node) -> None:
+        if node.ends is not None and self._count <= MAX_TOKENS:
+            self._add(node.ends)
+
+    def _add(self, holders: dict[Any, int]) -> None:
+        for receiver in holders:  # there are few, and `dict.update` takes longer to begin
+            self._found[receiver] = 1
+
+    def _index_tokens(self) -> dict[bytes, int]:
+        for number, token in enumerate(self._tokens):
+            self._where[token] = self._where.get(token, 0) | _ONE << number
+        return self._where

@@ -22,9 +22,9 @@ from bccnd.net.host_lookup import look_up
 
 #: connections that may wait to be accepted
 _BACKLOG: Final = 1024
-#: places of wildcards of one id, of which a topic has at most 26: 1,024 connections delay a message on a new topic by
-#: some 10 ms
-MAX_WILDCARDS: Final = 64
+#: places of wildcards of one id, as many as a topic can have: 1,024 connections delay a message on a new topic by at
+#: most 15 ms
+MAX_WILDCARDS: Final = 52
 #: seconds without accepting when no descriptor is left
 _PAUSE: Final = 1.0
 
