@@ -160,7 +160,7 @@ class _Walk:
         if node.wild is not None:
             for kind, table in node.wild.items():
                 self.steps += 1
-                if kind == MANY:
+                if kind < 0:  # MANY; a look-up of the name takes longer
                     self._visit_several(table[b""], 2 * self._end - (_ONE << position))
                 elif len(token) >= kind:
                     child = table.get(token[:kind])
