@@ -170,8 +170,8 @@ class UserSettings(Section):
     #: and as many KiB for their text
     subscriptions: int = Field(default=65_536, ge=1, le=10_000_000)
     #: places of wildcards in patterns (`pattern_charges`): 1000 clients of as many users delay a message on a new
-    #: channel by 1000 * 32 places of 0.3 us, less than 10 ms
-    wildcards: int = Field(default=32, ge=0, le=1_000_000)
+    #: channel by 1000 * 24 places of 0.3 us, less than 10 ms
+    wildcards: int = Field(default=24, ge=0, le=1_000_000)
     queue_bytes: Bytes = Field(default=64 << 20, ge=4096, le=1 << 34)
     #: messages a second; 0: no limit
     rate: float = Field(default=0, ge=0, le=1e9)

@@ -25,7 +25,7 @@ EVERYTHING: Final = b"*"
 #: patterns subscribed to on the bus before everything is subscribed to: a quarter of bus.max_subscriptions; and the
 #: places of their wildcards: three quarters of bus.user.wildcards
 MAX_PATTERNS: Final = 1024
-MAX_WILDCARDS: Final = 24
+MAX_WILDCARDS: Final = 18
 
 #: whether to subscribe (else to unsubscribe), and the pattern
 Change = tuple[bool, bytes]

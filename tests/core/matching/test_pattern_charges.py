@@ -56,8 +56,8 @@ def test_there_is_room_for_the_limit_and_for_what_adds_nothing() -> None:
 
 #: the pattern of a user that takes the most steps with a channel of many levels, and shares few with those of others
 HOSTILE: dict[str, Callable[[int], list[bytes]]] = {
-    "path": lambda user: [b"a" * (user % 32) + b"*", b"a" * (user // 32) + b"*", *[b"*"] * 29, b">"],
-    "broker": lambda user: [b"*", b"x%d" % (user % 32), b"*", b"y%d" % (user // 32), *[b"*", b"a"] * 6, b"*"],
+    "path": lambda user: [b"a" * (user % 32) + b"*", b"a" * (user // 32) + b"*", *[b"*"] * 21, b">"],
+    "broker": lambda user: [b"*", b"x%d" % (user % 32), b"*", b"y%d" % (user // 32), *[b"*", b"a"] * 4, b"*"],
 }
 KEY = b"/".join([b"a" * 32] * MAX_LEVELS)
 LONG = b"/".join([*[b"x%d" % n for n in range(32)], *[b"y%d" % n for n in range(32)], *[b"a"] * (MAX_TOKENS - 64)])
