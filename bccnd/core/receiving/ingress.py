@@ -226,8 +226,6 @@ class Ingress:
         """Handle metadata, groups, heartbeats and reports, which few routes have; may judge NOT_ADDRESSED."""
         route, header = judgement.route, judgement.header
         behind = header.bar + 1
-        if route.cut:
-            self._routes.report_cut(route)
         if route.unaddressed:
             judgement.verdict = NOT_ADDRESSED
             return
