@@ -23,7 +23,7 @@ help:
 	@echo 'make test-all  all tests there are: what make test runs, on more examples, and all below (root; one to two hours)'
 	@echo 'make test-slow  Spark, demonstrations, browsers, meshes of real hosts, long histories (half an hour)'
 	@echo 'make test-systemd  boot hosts by systemd and test the package on them (root; five minutes; RELEASE=trixie: Debian 13)'
-	@echo 'make test-docs  run the commands of the documents that take long (root; Spark; ten minutes)'
+	@echo 'make test-docs  follow the pages for newcomers, command by command, and make the site (root; five minutes)'
 	@echo 'make test-mutants  put small faults into the core, and see that the tests find them (a quarter of an hour)'
 	@echo 'make test-faults  put known faults back, one at a time, and see that the simulation finds each (half an hour)'
 	@echo 'make coverage  branches of the package that the tests reach, measured on the uncompiled core (five minutes)'
@@ -229,11 +229,11 @@ test-systemd: $(READY) $(BUILT)
 		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
 	$(BIN)/python -m pytest --host-network --durations=5 tests/systemd $(ARGS)
 
-# Those that `make test` leaves out, and what stands before them in the same document.
+# Pages that are followed command by command, and the site.
 test-docs: $(READY) $(BUILT)
-	@packaging/need.sh unshare:util-linux ip:iproute2 java:default-jre-headless tcpdump:tcpdump jq:jq curl:curl
-	BCCND_DOCS=long $(BIN)/python -m pytest --host-network --durations=10 \
-		--hypothesis-profile=full -m slow tests/docs $(ARGS)
+	@packaging/need.sh unshare:util-linux ip:iproute2 nft:nftables curl:curl jq:jq socat:socat
+	@packaging/unpack-prometheus.sh .cache/prometheus
+	$(BIN)/python -m pytest --durations=5 -m slow tests/docs $(ARGS)
 
 wheel: $(CORE)
 	@rm -f dist/*.whl dist/*.tar.gz
