@@ -17,9 +17,7 @@ from tools.bench.runner import DOCS, Options, Runner, ends, names, options
 
 #: seconds of a run with paced messages, and of a quick one
 SECONDS, QUICK_SECONDS = 2.0, 0.5
-#: the case that the others are compared with
-FLOOR: Final = "floor_hmac"
-LINES: Final = tuple(Line(case.name, case.title, FLOOR) for case in CASES.values())
+LINES: Final = tuple(Line(case.name, case.title, case.floor) for case in CASES.values())
 
 #: the libraries of Python programs
 KNOWN: Final = [library.name for library in clients.LIBRARIES]
