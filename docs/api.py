@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import bccnd
 import bccnd.aio
+from docs.manual import wrapped
 
 _HEAD: Final = """\
 # The Python interface
@@ -17,6 +18,11 @@ _HEAD: Final = """\
 Programs use `import bccnd`; asyncio programs use `import bccnd.aio`. This is the reference, and its examples are only
 parts of programs. [Clients](clients.md) shows whole programs. `help(bccnd.connect)` shows the same text in a
 terminal."""
+#: classes of asyncio, and the blocking ones that they are like
+_LIKE: Final[dict[type, type]] = {
+    bccnd.aio.AsyncConnection: bccnd.Connection,
+    bccnd.aio.AsyncSubscription: bccnd.Subscription,
+}
 #: columns of a line
 _WIDTH: Final = 120
 _PARTS: Final = (
@@ -65,17 +71,38 @@ def _call(name: str, thing: Any, result: str | None = None) -> str:
     return f"```python\n{name}{text}\n```"
 
 
-def _members(thing: type) -> Iterator[str]:
+def _documented(thing: type) -> Iterator[tuple[str, Any]]:
+    """Yield what a class offers to programs, with its names."""
     for name, member in inspect.getmembers(thing):
         if name.startswith("_") or not inspect.getdoc(member) or hasattr(tuple, name) or hasattr(Exception, name):
             continue
         if name in ("send", "throw") and issubclass(thing, Coroutine):  # for asyncio alone
             continue
-        if isinstance(member, property):
+        if isinstance(member, property) or inspect.isfunction(member):
+            yield name, member
+
+
+def _members(thing: type) -> Iterator[str]:
+    other = _LIKE.get(thing)
+    same: dict[bool, list[str]] = {True: [], False: []}
+    for name, member in _documented(thing):
+        if other is not None and _alike(member, getattr(other, name, None)):
+            same[inspect.iscoroutinefunction(member)].append(f"`{name}`")
+        elif isinstance(member, property):
             yield f"#### `{name}`\n\n{_markdown(member)}"
-        elif inspect.isfunction(member):
+        else:
             call = _call("await " * inspect.iscoroutinefunction(member) + name, member)
             yield f"#### `{name}`\n\n{call}\n\n{_markdown(member)}"
+    for awaited, names in same.items():
+        if other is not None and names:
+            form = "with `await`" if awaited else "without `await`"
+            yield wrapped(f"Like those of `bccnd.{other.__name__}`, {form}: {', '.join(names)}.")
+
+
+def _alike(member: Any, other: Any) -> bool:
+    """Whether the asyncio form of something differs from the blocking one by its `await` alone."""
+    text = (inspect.getdoc(member) or "").replace("await ", "").replace("AsyncConnection", "Connection")
+    return text == (inspect.getdoc(other) or "")
 
 
 def page() -> str:
