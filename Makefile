@@ -1,7 +1,7 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need, and print it first.
 .DEFAULT_GOAL := help
 .PHONY: help announce demo demo-fleet stills run ready ready-report test test-all test-slow test-systemd test-docs test-mutants coverage \
-	wheel deb man docs bench bench-pipeline scale mesh fuzz simulate test-faults soak lint format pin clean
+	wheel deb man docs bench bench-pipeline scale fuzz simulate test-faults soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -34,7 +34,6 @@ help:
 	@echo 'make docs    make the site of the documents in build/docs/ (and write what they take from elsewhere)'
 	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
 	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
-	@echo 'make mesh    what joining segments costs; the tables and the chart of docs/mesh.md (root; ten minutes)'
 	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes; ARGS=--huge)'
 	@echo 'make fuzz    inputs that nobody would think of, for everything that reads bytes (ten minutes; ARGS=--help)'
 	@echo 'make simulate  simulate fleets of hosts under a virtual clock, with faults at random (ARGS="--hours 8", --help)'
@@ -273,13 +272,9 @@ bench-pipeline: $(READY) $(BUILT)
 scale: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux chrt:util-linux
 	@$(MATPLOTLIB)
-	$(BIN)/python -m tools.bench.scale --docs docs/scaling.md --figures docs/figures.json $(ARGS)
+	$(BIN)/python -m tools.bench --axes growth --rounds 3 --figures docs/figures.json $(ARGS)
+	$(BIN)/python -m tools.bench.charts
 	$(BIN)/python -m docs --write
-
-mesh: $(READY) $(BUILT)
-	@packaging/need.sh ip:iproute2 nft:nftables
-	@$(MATPLOTLIB)
-	$(BIN)/python -m tools.bench.mesh --docs docs/mesh.md $(ARGS)
 
 fuzz: $(RECORDER) $(BUILT)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || { echo '+ pip install atheris    the fuzzer; 40 MB'; \

@@ -48,7 +48,7 @@ def test_each_section_has_an_example() -> None:
     for title, text in reference.EXAMPLES.items():
         read(text, title, resolve=False)
     rows = re.findall(r"^\| `([a-z._]+)` \|", reference.page(MANUAL), re.MULTILINE)
-    assert sorted(rows) == sorted(key.path for key in reference.keys())
+    assert sorted(rows) == sorted(key.path for key in list(reference.keys()))
 
 
 def test_a_metric_without_anything_to_do_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
