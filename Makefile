@@ -34,7 +34,7 @@ help:
 	@echo 'make docs    make the site of the documents in build/docs/ (and write what they take from elsewhere)'
 	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
 	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
-	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes; ARGS=--huge)'
+	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes)'
 	@echo 'make fuzz    inputs that nobody would think of, for everything that reads bytes (ten minutes; ARGS=--help)'
 	@echo 'make simulate  simulate fleets of hosts under a virtual clock, with faults at random (ARGS="--hours 8", --help)'
 	@echo 'make soak    half an hour of everything at once on three hosts; an account in build/soak (ARGS="--rounds 3")'
