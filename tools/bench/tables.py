@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 from typing import Any, Final
@@ -144,16 +143,16 @@ def build(journal: str, tables: str, driver: tuple[str, ...]) -> tuple[float, in
     began = time.monotonic()
     command = [*BCCN, "pipeline", "build", journal, "--out", tables, *driver]
     with subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as running:
-        late = threading.Timer(LONGEST, running.kill)
-        late.daemon = True
-        late.start()
         held = Highest(lambda: sum(map(kib_of, family(running.pid))), 0.2)
         held.start()
-        _, errors = running.communicate()
-        late.cancel()
+        try:
+            _, errors = running.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            raise click.ClickException(f"the run has not ended in {LONGEST} s") from None
         most = held.stop()
     if running.returncode:
-        raise click.ClickException(f"the run has failed, or was killed after {LONGEST} s:\n{errors}")
+        raise click.ClickException(f"the run has failed:\n{errors}")
     return time.monotonic() - began, most
 
 

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bccnd.core.formats.tap_record import seq_of
-from tests.e2e.harness import Daemon
 from tests.support import ROOT, kernel_drops
 from tools.soak.chaos import Chaos, rests
-from tools.soak.measure import COUNTED, MEMORY, Book, sample
+from tools.soak.measure import Book
 from tools.soak.stage import QUEUE, Stage
 from tools.soak.streams import Load, Readers, Subscriber, Witness
 
@@ -181,25 +180,17 @@ class Soak:
         except AssertionError as error:
             self._fault(number, str(error))
         for name, pid in self.stage.processes().items():
-            if (found := sample(pid)) is not None:
-                self.book.process(name, number, found)
-                if (daemon := self.stage.daemons.get(name)) is not None:
-                    self._tables(number, name, daemon)
-                    handled = daemon.metric("datagrams_received_total") + daemon.metric("published_total")
-                    self.book.cost(name, number, found, handled)
-        self.book.add("kept", "MB", MEMORY / 1e6, number, self.stage.kept() / 1e6)
-        self.book.add("told", "", None, number, sum(one.reported for one in self.witnesses))
+            self.book.process(name, pid)
+        for name, daemon in self.stage.daemons.items():
+            for metric in ("sources", "clients", "subscriptions", "queue_bytes"):
+                self.book.add(f"{name}: {metric}", "", daemon.metric(metric))
+            if daemon.metric("datagrams_total", verdict="internal_error"):
+                self._fault(number, f"{name}: internal_error")
+        self.book.add("kept in memory for the next daemon", "MB", self.stage.kept() / 1e6)
         drops = kernel_drops(self.stage.udp_socket)
         if drops > self._reported["kernel"]:
             self._fault(number, f"the kernel had no room for {drops - self._reported['kernel']} datagrams")
             self._reported["kernel"] = drops
-
-    def _tables(self, number: int, name: str, daemon: Daemon) -> None:
-        for metric in ("sources", "clients", "subscriptions"):
-            self.book.add(f"{name}: {metric}", "", COUNTED, number, daemon.metric(metric))
-        self.book.add(f"{name}: queue", "KB", COUNTED, number, daemon.metric("queue_bytes") / 1e3)
-        if daemon.metric("datagrams_total", verdict="internal_error"):
-            self._fault(number, f"{name}: internal_error")
 
     # -- the end
 
