@@ -183,7 +183,7 @@ class Soak:
             self.book.process(name, pid)
         for name, daemon in self.stage.daemons.items():
             for metric in ("sources", "clients", "subscriptions", "queue_bytes"):
-                self.book.add(f"{name}: {metric}", "", daemon.metric(metric))
+                self.book.add(f"{name}: {metric}", "", daemon.metric(metric) / (1000 if metric == "queue_bytes" else 1))
             if daemon.metric("datagrams_total", verdict="internal_error"):
                 self._fault(number, f"{name}: internal_error")
         self.book.add("kept in memory for the next daemon", "MB", self.stage.kept() / 1e6)
