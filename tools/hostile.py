@@ -11,9 +11,7 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 #: connections at a time, packets that one of them sends in a row, and seconds between two packets of a calm one
@@ -76,39 +74,47 @@ def connect(path: str) -> socket.socket:
     return sock
 
 
-def goes_on(call: Callable[[], object]) -> bool:
-    """Whether a connection goes on after a call that may find it full, empty or closed."""
-    try:
-        call()
-    except (BlockingIOError, ConnectionResetError):
-        pass
-    except OSError:
-        return False
-    return True
+class Member:
+    """One connection, which reads, or never does."""
+
+    def __init__(self, path: str, chance: random.Random) -> None:
+        self.sock = connect(path)
+        self._chance = chance
+        self._reads = chance.random() < 0.7
+
+    def act(self, attack: bool) -> None:
+        """Read what is there, and send. Raises OSError if the connection has ended."""
+        if self._reads:
+            with suppress(BlockingIOError):
+                for _ in range(100):
+                    if not self.sock.recv(1 << 20):
+                        raise BrokenPipeError
+        with suppress(BlockingIOError):
+            for _ in range(ROW if attack else 1):
+                self.sock.send(packet(self._chance, attack))
 
 
 def main() -> None:
     path, chance, attack = sys.argv[1], random.Random(sys.argv[2]), "attack" in sys.argv[3:]
-    crowd: list[socket.socket] = []
+    crowd: list[Member] = []
     parent = os.getppid()
     while os.getppid() == parent:
         if len(crowd) < (CROWD if attack else CALM_CROWD):
             with suppress(OSError):
-                crowd.append(connect(path))
+                crowd.append(Member(path, chance))
+        if not attack:
+            time.sleep(PAUSE)
         if not crowd:
             continue
         one = chance.choice(crowd)
-        alive = True
-        for _ in range(ROW if attack else 1):
-            alive = alive and goes_on(partial(one.send, packet(chance, attack)))
-        if chance.random() < 0.5:
-            alive = alive and all(goes_on(partial(one.recv, 1 << 20)) for _ in range(ROW))
-        # Ended, as it may be: it is slow, or the daemon has too many.
-        if not alive or chance.random() < (0.001 if attack else 0.02):
+        ended = chance.random() < (0.001 if attack else 0.01)
+        try:
+            one.act(attack)
+        except OSError:  # as it may be: it is slow, or the daemon has too many
+            ended = True
+        if ended:
             crowd.remove(one)
-            one.close()
-        if not attack:
-            time.sleep(PAUSE)
+            one.sock.close()
 
 
 if __name__ == "__main__":
