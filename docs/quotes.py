@@ -109,7 +109,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
             f"to 64 it takes «{fraction(cpu('bccnd_batch', 64) / cpu('redis', 64))}» of Redis.",
             (
                 f"the daemon and the clients take «{percent(shares[0])}» of what N programs without a daemon take at "
-                f"8, and «{percent(shares[1])}» at 64."
+                f"8, and «{percent(shares[1])}» at 64 ([scaling]"
             ),
             f"| a daemon: {resident} MB when idle, and CPU",
         ],
@@ -123,14 +123,14 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
                 f"the daemon takes «{core}» of a core, like Redis; the median latency is "
                 f"«{thousands(figures.latency('bccnd', 1))}» us."
             ),
-            f"| idle | {idle} of a core ([measured](scaling.md#limits-of-these-figures)), {resident} MB |",
+            f"- idle: {idle} of a core ([measured](scaling.md#limits-of-these-figures)), {resident} MB",
             (
                 f"with 10,000 a message takes «{us(many - turns)}» us more, with 64 programs that get all "
                 f"«{percent(all_many / all_turns - 1)}» more"
             ),
             (f"[some {sources_mb}](scaling.md#sources) and «{percent(more_idle, 1)}» of a core more"),
-            f"| {client} each, and a [queue]",
-            f"| «{unwanted}» us for each datagram:",
+            f": {client} each, and a [queue]",
+            f"no program wants: «{unwanted}» us for each datagram:",
         ],
         "scaling.md": [
             f"Times of a later version are up to «{percent(lower)}» lower than here",

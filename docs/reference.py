@@ -1,7 +1,7 @@
 """Generates docs/configuration.md from the schema of the configuration and from bccnd.yaml(5).
 
-Only an example for each section is written here. The manual page has the meaning of a key, and its default, which
-docs/defaults.py fills in; the schema has its type and bounds; `RESTART_KEYS` says whether a reload applies it.
+The manual page has the meaning of a key, and its default, which docs/defaults.py fills in; the schema has its type and
+bounds; `RESTART_KEYS` says whether a reload applies it.
 """
 
 from __future__ import annotations
@@ -63,29 +63,6 @@ _SERVICES: Final = {
     "recorder": "bccnd-recorder",
     "gateways.nng": "bccnd-nng",
     "gateways.broker": "bccnd-broker",
-}
-#: a complete file for each section
-EXAMPLES: Final = {
-    "The host": "host: relay01",
-    "Segments": "segments: [{interface: eth0}, {interface: eth1, port: 5500, receive_buffer: 128MiB}]",
-    "Integrity": "integrity: {algorithm: hmac, keys: [/etc/bccnd/keys/new.key, /etc/bccnd/keys/old.key]}",
-    "Dedup": "dedup: {horizon: 500ms, late: deliver}",
-    "The bus": 'bus: {queue: {messages: 10000, bytes: 16MiB}, sockets: [{path: "@dotted", dialect: sbus-dot}]}',
-    "Metrics": 'metrics: {listen: "[::1]:9540", hosts: [relay01.example.org], groups: {alarms: "alarm/>"}}',
-    "Heartbeats": "heartbeat: {interval: 5s, dead_after: 5}",
-    "Reports": "reports: {interval: 30s, max_hosts: 200}",
-    "Repeats": 'repeat: [{channels: "alarm/>"}, {channels: "!", copies: 3, spacing: 20ms}]',
-    "Access": 'access: [{group: operators, publish: [""], tap: true}, {user: cards, publish: ["cards/", "!relay01/"]}]',
-    "The recorder": (
-        "recorder:\n  keep: {age: 30d, size: 10GiB}\n"
-        '  payload: [{channels: "door/>", payload: hash}, {payload: omit}]\n  metrics: {listen: 127.0.0.1:9541}'
-    ),
-    "Gateways": (
-        'gateways:\n  nng:\n    listen: ["tls+tcp://0.0.0.0:5402"]\n'
-        "    tls: {ca: ca.pem, certificate: c.pem, key: c.key}\n"
-        '    send: ["cardsys/", "heartbeat/", "bccn/report/"]\n'
-        "  broker: {tcp: 127.0.0.1:5401, udp: 127.0.0.1:5401}"
-    ),
 }
 
 
@@ -216,7 +193,6 @@ def _section(section: Section, known: dict[str, Key]) -> Iterator[str]:
     rows = [_row(part, known[name]) for part in section.parts for name in filter(None, part.name.split(" , "))]
     if rows:
         yield "\n".join((_HEAD, *rows))
-        yield f"```yaml\n{EXAMPLES[section.title]}\n```"
 
 
 def _effects() -> Iterator[str]:
@@ -247,7 +223,7 @@ def page(manual: str) -> str:
     told.append(
         wrapped(
             "This page has the text of the manual page `man bccnd.yaml`. The installed file, "
-            "[etc/bccnd.yaml](../etc/bccnd.yaml), explains some keys further. Each example below is a complete file."
+            "[etc/bccnd.yaml](../etc/bccnd.yaml), explains some keys further. [Examples](#examples) are at the end."
         )
     )
     for section in found:

@@ -10,9 +10,12 @@ from typing import Final, NamedTuple
 from bccnd.drops.catalog import DROPS, LOST
 from bccnd.drops.entry import PREFIX, Drop
 from docs.manual import wrapped
+from docs.metrics import alerts_by_metric
 
 #: the last section, which ends with the entries; text between its heading and the table is written by hand
 HEADING: Final = "\n## What is dropped, by name\n"
+#: the alert whose entry refers to those of drops
+COLLECTIVE: Final = "BccndHampered"
 _TABLE: Final = "\n| metric | look at | do |"
 
 
@@ -42,13 +45,25 @@ def _common() -> dict[str, Common]:
     return {family: common for family, common in found.items() if any(common)}
 
 
-def _entry(name: str, drops: list[Drop], common: dict[str, Common]) -> str:
+def _alerted() -> dict[str, str]:
+    """Return the alerts whose entries say what to check and to do about a drop, by the drop's family."""
+    alone = {drop.family for drop in (*DROPS, LOST) if not drop.label}
+    found = {metric.removeprefix(PREFIX): alerts for metric, alerts in alerts_by_metric().items()}
+    return {family: alerts[0] for family, alerts in found.items() if family in alone and alerts[0] != COLLECTIVE}
+
+
+def _entry(name: str, drops: list[Drop], common: dict[str, Common], alerts: dict[str, str]) -> str:
     parts = [f"### {name}"]
     for drop in drops:
         known = common.get(drop.family, Common())
         usual = "" if drop.serious else ", usual"
+        if drop.family in alerts:
+            alert = alerts[drop.family]
+            see = f"See [{alert}](#{alert.lower()})."
+            parts.append(wrapped(f"`{PREFIX}{drop.family}_total`{usual}: {drop.means} {see}"))
+            continue
         check = "" if _place(drop) == known.look else f" *Check:* {drop.look}."
-        remedy = "" if drop.remedy == known.remedy else f" *Do:* {drop.remedy}"
+        remedy = "" if drop.remedy in (known.remedy, "Nothing.") else f" *Do:* {drop.remedy}"
         parts.append(wrapped(f"`{PREFIX}{drop.family}_total`{usual}: {drop.means}{check}{remedy}"))
     return "\n\n".join(parts)
 
@@ -56,10 +71,10 @@ def _entry(name: str, drops: list[Drop], common: dict[str, Common]) -> str:
 def entries() -> str:
     """Return where to look by metric, and one entry for each name, in alphabetical order."""
     known = sorted((*DROPS, LOST), key=lambda drop: drop.name)
-    common = _common()
+    common, alerts = _common(), _alerted()
     rows = [f"| `{PREFIX}{family}_total` | {one.look} | {one.remedy} |" for family, one in sorted(common.items())]
     table = "\n".join((_TABLE.strip(), "| --- | --- | --- |", *rows))
-    found = (_entry(name, list(drops), common) for name, drops in groupby(known, key=lambda drop: drop.name))
+    found = (_entry(name, list(drops), common, alerts) for name, drops in groupby(known, key=lambda drop: drop.name))
     return "\n\n".join((table, *found))
 
 

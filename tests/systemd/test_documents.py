@@ -31,7 +31,7 @@ BLOCKS: Final = {
     "docs/log.md": ("journalctl -u bccnd",),
     "docs/operations.md": (
         *("bccn doctor", "curl -s http://127.0.0.1:9540/metrics > /tmp", "make deb", "bccnd --check"),
-        *("apt install ./bccnd_NEW_amd64.deb", "systemctl --failed", "systemctl stop 'bccnd*'"),
+        *("systemctl --failed", "systemctl stop 'bccnd*'"),
     ),
     "docs/pipeline.md": ("systemctl enable --now bccnd-pipeline.timer",),
     "docs/recorder.md": ("systemctl enable --now bccnd-recorder",),
@@ -40,6 +40,7 @@ BLOCKS: Final = {
         *("systemctl stop 'bccnd*'", "systemctl enable --now bccnd-recorder"),
         *("systemctl enable --now bccnd-broker bccnd-nng", "systemctl edit bccnd", "systemctl status bccnd"),
     ),
+    "docs/upgrades.md": ("apt install ./bccnd_NEW_amd64.deb",),
 }
 #: what those take for granted that start gateways
 _GATEWAYS: Final = {

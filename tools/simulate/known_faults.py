@@ -210,13 +210,6 @@ def interface_not_watched() -> None:
     replace(daemon, "watch_interfaces", lambda _real: lambda *_arguments: None)
 
 
-@fault("a channel first seen without an allowance misses receivers for good")
-def cut_for_good() -> None:
-    from bccnd.core.matching.routes import Routes
-
-    replace(Routes, "_has_spent", lambda _real: lambda _self, _owners: False)
-
-
 @fault("an event of a child that was replaced in this round waits for the end of its successor")
 def child_waited_for() -> None:
     from bccnd.net import process_supervisor
