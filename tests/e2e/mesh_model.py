@@ -22,8 +22,8 @@ from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
+from tests.e2e.mesh_topology import Topology
 from tests.rules import dedup_rules
-from tools.bench.mesh_topology import Topology
 
 #: receivers on each host: its client, and its gateway where it is a bridge
 CLIENT: Final = 1
@@ -40,7 +40,7 @@ _OPEN: Final = IntegrityChecker()
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of a processor, as measured for docs/mesh.md by `python -m tools.bench.mesh --parts costs`."""
+    """Seconds of a processor, as measured for docs/mesh.md."""
 
     heard: float = 10e-6
     brought: float = 30e-6
