@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import bccnd
@@ -57,6 +57,7 @@ def _call(name: str, thing: Any, result: str | None = None) -> str:
     """How something is called, as a block of Python."""
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
     text = re.sub(r"\(self(, /)?(, )?", "(", re.sub(r"\bbccnd(\.\w+)*\.(?=[A-Z])", "", text))
+    text = text.replace("AsyncIterator[", "AsyncContextManager[")  # as the decorator makes it
     if result is not None:
         text = text.removesuffix(" -> None") + result
     if len(name + text) > _WIDTH:
@@ -68,8 +69,6 @@ def _call(name: str, thing: Any, result: str | None = None) -> str:
 def _members(thing: type) -> Iterator[str]:
     for name, member in inspect.getmembers(thing):
         if name.startswith("_") or not inspect.getdoc(member) or hasattr(tuple, name) or hasattr(Exception, name):
-            continue
-        if name in ("send", "throw") and issubclass(thing, Coroutine):  # for asyncio alone
             continue
         if isinstance(member, property):
             yield f"#### `{name}`\n\n{_markdown(member)}"
@@ -90,8 +89,8 @@ def page() -> str:
             if name == "Endpoint":
                 parts.append(_call(called, thing, ""))
             elif name == "connect" or inspect.isfunction(thing):
-                parts.append(_call(called, thing, " -> AsyncConnection" if inspect.isclass(thing) else None))
+                parts.append(_call(called, thing))
             parts.append(_markdown(thing))
-            if inspect.isclass(thing) and name != "connect":
+            if inspect.isclass(thing):
                 parts += _members(thing)
     return "\n\n".join(parts) + "\n"

@@ -109,9 +109,8 @@ class Router:
 
     def __init__(self, dialect: str = "path") -> None:
         self.inbox = EventQueue()
-        #: takes each message: `_route` once there is anything beside the inbox, and until then what takes least time
-        self._put_into_inbox: Callable[[Message], object] = self.inbox.put
-        self.put_message: Callable[[Message], object] = self._put_into_inbox
+        #: whether there may be anything beside the inbox
+        self._routes = False
         self.listeners: PatternTable[Callable[[Message], object]] | None = None
         #: messages for callbacks
         self.listened = EventQueue()
@@ -134,13 +133,12 @@ class Router:
 
     def limit(self, events: int) -> None:
         """Bound what waits for the connection as a whole, and for callbacks."""
-        self.inbox.set_limit(events)
-        self.listened.set_limit(events)
+        self.inbox.limit = self.listened.limit = events
 
     def listen(self, pattern: str, callback: Callable[[Message], object]) -> None:
         if self.listeners is None:
             self.listeners = PatternTable(self._dialect)
-            self.put_message = self._route
+            self._routes = True
         self.listeners.add(callback, to_bytes(pattern))
 
     def unlisten(self, pattern: str, callback: Callable[[Message], object]) -> bool:
@@ -157,7 +155,7 @@ class Router:
         """Take the reply with this token, until `forget_reply`."""
         if self.replies is None:
             self.replies = {}
-            self.put_message = self._route
+            self._routes = True
         pending = self.replies[token] = PendingReply(chan)
         return pending
 
@@ -183,12 +181,13 @@ class Router:
 
     def activate(self, subscription: EventQueue) -> None:
         """Give a subscription the messages that match it, with those that still wait in the inbox."""
-        one = ref(subscription)
-        if self._known.get(one) != 0:
+        if subscription.active or subscription.closed:
             return
+        subscription.active = True
+        one = ref(subscription)
         if self._active is None:
             self._active = PatternTable(self._dialect)
-        self.put_message = self._route
+        self._routes = True
         number = self._known[one] = self._active.add(one, *subscription.patterns)
         kept: list[Event] = []
         for event in self.inbox.events:
@@ -209,8 +208,7 @@ class Router:
     def _forget(self, one: ref[EventQueue]) -> tuple[bytes, ...]:
         number = self._known.pop(one, 0)
         patterns = self._active.remove(number) if self._active is not None else ()
-        if not self.is_split and self.replies is None:
-            self.put_message = self._put_into_inbox
+        self._routes = self.is_split or self.replies is not None
         return patterns
 
     @property
@@ -227,18 +225,22 @@ class Router:
 
     def put_all(self, messages: list[Message]) -> None:
         """Distribute the messages of one packet."""
-        if self.put_message is self._put_into_inbox and not self.inbox.is_full:  # one look a packet
+        if not self._routes and not self.inbox.is_full:  # one look a packet
             self.inbox.events.extend(messages)
             return
-        inboxes = self.inboxes()
+        inboxes = [self.listened, *self.inboxes()]
         for inbox in inboxes:
-            inbox.begin_packet(len(messages))
+            inbox.has_room = not inbox.is_full
         for message in messages:
-            self._route(message)
+            self.put_message(message)
         for inbox in inboxes:
-            inbox.end_packet()
+            inbox.has_room = False
 
-    def _route(self, message: Message) -> None:
+    def put_message(self, message: Message) -> None:
+        """Distribute a message that came alone."""
+        if not self._routes:
+            self.inbox.put(message)
+            return
         if self.replies is not None and message.form == "directed" and message.payload.startswith(REPLY):
             self._take_reply(message)
             return
@@ -282,6 +284,20 @@ class Router:
     def _owner(self, refusal: Refusal, among: list[EventQueue]) -> EventQueue:
         key = to_bytes(refusal.key)
         return next((one for one in among if key in one.patterns), self.inbox)
+
+    def is_ready(self, inbox: EventQueue) -> bool:
+        """Whether `take_for` returns an event, or the queue is closed."""
+        if inbox.events or inbox.closed:
+            return True
+        return self.has_refused and inbox is not self.inbox and bool(self.unowned())
+
+    def take_for(self, inbox: EventQueue) -> Event | None:
+        """Take the next event of a queue; of a subscription also a refusal that is about no subscription."""
+        if inbox.events:
+            return inbox.take()
+        if not self.has_refused or inbox is self.inbox:
+            return None
+        return next(iter(self.take(self.unowned()[:1])), None)
 
     def take_refusals(self) -> list[Refusal]:
         """Take the refusals out of the inbox."""

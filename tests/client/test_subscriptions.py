@@ -16,8 +16,8 @@ import bccnd
 import bccnd.aio
 from bccnd.client.events import MAX_EVENTS, MAX_INBOX
 from bccnd.core.wire import frames
-from tests.client.segments import in_threads
 from tests.client.sessions import BATCH, META, Bare, away, batch, frame, restarted, without_syncs
+from tests.endpoint.segments import in_threads
 from tests.refusals import refused
 from tests.support import PATIENCE
 

@@ -43,7 +43,7 @@ def markdown(found: Findings) -> str:
         return lambda key: "" if (figure := found.median(key, value)) is None else f"{figure / unit:,.0f}"
 
     about = document.about(found.command, found.date, found.machine, found.daemon)
-    what = f"medians of {found.rounds} (least to most), x is the multiple of the floor with HMAC, or of publishing, in the same run."
+    what = f"medians of {found.rounds} (least to most), x is the multiple of the floor in the same run."
     lines = [f"{about}; {what}"]
     for axis in found.axes:
         lines += table(found, axis, f"CPU of the relay for a message, user and system, ns; {axis.title}", cost)
