@@ -7,14 +7,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from itertools import islice, starmap
+from itertools import count, islice, starmap
 from typing import Any, Final, TypeVar
 
 from bccnd.client.calls import ORDERS, SWITCH, Steps
 from bccnd.client.client_base import ClientBase, SubscriptionBase
 from bccnd.client.events import MAX_EVENTS, AsyncCallback, Event, EventQueue, Refusal, raise_refused
 from bccnd.client.message import Data, Message, directed, publication
-from bccnd.client.request_reply import AsyncReplies, AsyncResponder, is_awaitable
+from bccnd.client.request_reply import AsyncReplies, AsyncResponder
 from bccnd.client.session import PATIENCE, Session
 from bccnd.client.transport import Transport, usual_path
 from bccnd.core.wire import frames
@@ -77,9 +77,8 @@ class AsyncConnection(ClientBase):
         #: what tasks wait for, and whether something has to be read for that
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None], bool]] = []
         self._sent_at_once = 0
-        #: calls callbacks of one message whose results are awaited
-        self._calling: asyncio.Task[None] | None = None
-        self._dispatches = False
+        #: calls callbacks, while messages wait for them
+        self._dispatching: asyncio.Task[None] | None = None
         self._router.on_dropped = self._on_dropped
 
     # -- what to receive
@@ -244,8 +243,8 @@ class AsyncConnection(ClientBase):
     def close(self) -> None:
         """Disconnect from the daemon. Calls that wait raise ConnectionLost."""
         super().close()
-        if self._calling is not None and self._calling is not _current_task():
-            self._calling.cancel()
+        if self._dispatching is not None and self._dispatching is not asyncio.current_task(self._loop):
+            self._dispatching.cancel()
         self._on_turn()
 
     # -- inside
@@ -332,8 +331,8 @@ class AsyncConnection(ClientBase):
 
     def _on_turn(self) -> None:
         """Something has happened: call the callbacks, and wake the tasks that have waited for it."""
-        if self._router.listened.events:
-            self._schedule_dispatch()
+        if self._router.listened.events and self._dispatching is None:
+            self._dispatching = self._loop.create_task(self._dispatch())
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             condition, woken, _ = one
@@ -348,48 +347,35 @@ class AsyncConnection(ClientBase):
         with suppress(RuntimeError):  # the loop has ended, and the connection with it
             self._loop.call_soon_threadsafe(self._transport.flush)
 
-    def _schedule_dispatch(self) -> None:
-        if self._router.listened.events and not self._dispatches and self._calling is None:
-            self._dispatches = True
-            self._loop.call_soon(self._dispatch)
-
-    def _dispatch(self) -> None:
-        """Call the callbacks of some messages, up to one for which something has to be awaited."""
-        self._dispatches = False
-        for _ in range(_TURN):
-            if not self._router.listened.events:
-                break
-            awaited = [one for one in self._router.call_next(self._report) if is_awaitable(one)]
-            if awaited:
-                self._calling = self._loop.create_task(self._await_all(awaited))  # type: ignore[arg-type]
-                break
-        self._schedule_dispatch()
-        if not self._transport.reads:
-            self._transport.arrange()
-
-    async def _await_all(self, results: list[Awaitable[object]]) -> None:
+    async def _dispatch(self) -> None:
+        """Call the callbacks for the messages that wait, one message after the other."""
+        results: list[object] = []
         try:
-            for one in results:
-                try:
-                    await one
-                except Exception as error:  # noqa: BLE001 - whatever a callback raises, the next one is called
-                    self._report(error)
+            for number in count(1):
+                if not self._router.listened.events:
+                    return
+                results = self._router.call_next(self._report)
+                for result in results:
+                    await self._result_of(result)
+                if not self._transport.reads:
+                    self._transport.arrange()
+                if not number % _TURN:
+                    await asyncio.sleep(0)
         finally:
-            self._calling = None
-            for one in results:
-                if isinstance(one, Coroutine):
-                    one.close()  # where this was cancelled
-            self._schedule_dispatch()
+            self._dispatching = None
+            for result in results:
+                if isinstance(result, Coroutine):
+                    result.close()  # where this was cancelled
+
+    async def _result_of(self, result: object) -> None:
+        if isinstance(result, Awaitable):
+            try:
+                await result
+            except Exception as error:  # noqa: BLE001 - whatever a callback raises, the next one is called
+                self._report(error)
 
     def _report(self, error: Exception) -> None:
         self._loop.call_exception_handler({"message": "a callback of bccnd raised an error", "exception": error})
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs
-        return None
 
 
 class AsyncSubscription(SubscriptionBase):

@@ -17,18 +17,9 @@ from bccnd.client.transport import SessionSocket
 R = TypeVar("R")
 
 
-class Deadline:
-    """When to stop reading: at a moment (monotonic), after what was there by then was read."""
-
-    def __init__(self, deadline: float | None) -> None:
-        self._deadline = deadline
-        self._left = 2
-
-    def goes_on(self) -> bool:
-        """Whether to read on, after what was read."""
-        if self._deadline is not None and time.monotonic() >= self._deadline:
-            self._left -= 1
-        return self._left > 0
+def is_over(deadline: float | None) -> bool:
+    """Whether a moment (monotonic) has come."""
+    return deadline is not None and time.monotonic() >= deadline
 
 
 class BlockingDriver(ClientBase):
@@ -77,12 +68,11 @@ class BlockingDriver(ClientBase):
         """The next event of a queue; None after ``timeout`` seconds. Raises ConnectionLost at the end."""
         router, session, connection = self._router, self._session, self._socket
         deadline = None if timeout is None else time.monotonic() + timeout
-        reading = Deadline(deadline)
         try:
             while (event := router.take_for(inbox)) is None:
                 if deadline is None and connection.sock is not None and session.ready and not session.has_data:
                     connection.receive(self._most, wait=True)
-                elif not self._turn(deadline) or not (inbox.events or reading.goes_on()):
+                elif not self._turn(deadline) or (is_over(deadline) and not inbox.events):
                     return None
             return event
         finally:
@@ -103,9 +93,8 @@ class BlockingDriver(ClientBase):
 
     def _until(self, condition: Callable[[], bool], deadline: float | None, reads: bool) -> None:
         """Wait until a condition holds, or for the deadline (monotonic). Raises ConnectionLost at the end."""
-        reading = Deadline(deadline)
         while not condition():
-            if not self._turn(deadline, reads or not self._session.ready) or not reading.goes_on():
+            if not self._turn(deadline, reads or not self._session.ready) or is_over(deadline):
                 return
 
     def _turn(self, deadline: float | None, reads: bool = True) -> bool:

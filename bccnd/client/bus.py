@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from itertools import islice, starmap
 from typing import Final
 
-from bccnd.client.blocking_driver import BlockingDriver, Deadline
+from bccnd.client.blocking_driver import BlockingDriver, is_over
 from bccnd.client.calls import ORDERS, SWITCH
 from bccnd.client.client_base import SubscriptionBase
 from bccnd.client.events import (
@@ -212,7 +212,7 @@ class Connection(BlockingDriver):
         called first; several errors are raised as an ExceptionGroup.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        reading, inbox, listened = Deadline(deadline), self._router.inbox, self._router.listened
+        inbox, listened = self._router.inbox, self._router.listened
         errors: list[Exception] = []
         count = 0
         try:
@@ -223,7 +223,7 @@ class Connection(BlockingDriver):
                     count += isinstance(listened.events[0], Message)
                     results = self._router.call_next(errors.append)
                     errors += [_not_awaited(result) for result in results if is_awaitable(result)]
-                elif not self._turn(0.0 if count else deadline) or not reading.goes_on():
+                elif not self._turn(0.0 if count else deadline) or (is_over(deadline) and not listened.events):
                     break
         finally:
             self._show()

@@ -109,13 +109,13 @@ class Router:
 
     def __init__(self, dialect: str = "path") -> None:
         self.inbox = EventQueue()
-        #: whether there may be anything beside the inbox
-        self._routes = False
+        #: whether there was ever anything beside the inbox; whether replies may come, also late ones
+        self._routes = self._takes_replies = False
         self.listeners: PatternTable[Callable[[Message], object]] | None = None
         #: messages for callbacks
         self.listened = EventQueue()
-        #: requests by their token; None where there never was one
-        self.replies: dict[bytes, PendingReply] | None = None
+        #: requests by their token
+        self.replies: dict[bytes, PendingReply] = {}
         #: is told of each event but messages, for logging
         self.on_notice: Callable[[Event], None] = lambda _event: None
         #: whether `Away` is put into the queues, too
@@ -153,15 +153,12 @@ class Router:
 
     def expect_reply(self, token: bytes, chan: str) -> PendingReply:
         """Take the reply with this token, until `forget_reply`."""
-        if self.replies is None:
-            self.replies = {}
-            self._routes = True
+        self._takes_replies = self._routes = True
         pending = self.replies[token] = PendingReply(chan)
         return pending
 
     def forget_reply(self, token: bytes) -> None:
-        if self.replies is not None:
-            del self.replies[token]
+        del self.replies[token]
 
     # -- subscriptions
 
@@ -207,14 +204,7 @@ class Router:
 
     def _forget(self, one: ref[EventQueue]) -> tuple[bytes, ...]:
         number = self._known.pop(one, 0)
-        patterns = self._active.remove(number) if self._active is not None else ()
-        self._routes = self.is_split or self.replies is not None
-        return patterns
-
-    @property
-    def is_split(self) -> bool:
-        """Whether there is anything beside the inbox."""
-        return self.listeners is not None or bool(self._active and self._active.values)
+        return self._active.remove(number) if self._active is not None else ()
 
     def inboxes(self) -> list[EventQueue]:
         """The connection's own inbox, and those of the subscriptions in use."""
@@ -241,7 +231,7 @@ class Router:
         if not self._routes:
             self.inbox.put(message)
             return
-        if self.replies is not None and message.form == "directed" and message.payload.startswith(REPLY):
+        if self._takes_replies and message.form == "directed" and message.payload.startswith(REPLY):
             self._take_reply(message)
             return
         taken = False
@@ -259,7 +249,7 @@ class Router:
     def _take_reply(self, message: Message) -> None:
         # One that comes too late, or to a question of another connection of this program, is dropped.
         token, _, payload = message.payload[len(REPLY) :].partition(b"|")
-        pending = self.replies.get(token) if self.replies is not None else None
+        pending = self.replies.get(token)
         if pending is not None and pending.answer is None:
             pending.answer = with_payload(message, payload)
 
@@ -273,7 +263,7 @@ class Router:
     def put_refusal(self, refusal: Refusal) -> None:
         """To the request or subscription that it is about, or else to the inbox."""
         self.on_notice(refusal)
-        for pending in self.replies.values() if self.replies is not None else ():
+        for pending in self.replies.values():
             if pending.chan == refusal.key and pending.answer is None:
                 pending.answer = refusal
                 return

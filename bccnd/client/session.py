@@ -16,10 +16,9 @@ from collections.abc import Generator
 from itertools import count
 from typing import Final
 
-from bccnd.client.daemon_requests import PendingRequests
 from bccnd.client.events import NOT_SERVED, Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import bare_message, check_key, message_reader, to_bytes, to_text
-from bccnd.client.outgoing import Outgoing, Request
+from bccnd.client.outgoing import Outgoing, PendingRequests, Request
 from bccnd.client.router import Router
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost, RequestTimeout
