@@ -73,6 +73,7 @@ class BlockingDriver(ClientBase):
                 if deadline is None and connection.sock is not None and session.ready and not session.has_data:
                     connection.receive(self._most, wait=True)
                 elif not self._turn(deadline) or (is_over(deadline) and not inbox.events):
+                    session.check()
                     return None
             return event
         finally:

@@ -76,7 +76,7 @@ class EventQueue:
     def __init__(self, patterns: tuple[bytes, ...] = (), limit: int = sys.maxsize) -> None:
         self.patterns = patterns
         self.limit = limit
-        #: set while the messages of a packet are put in that began when this was not full: it is kept whole
+        #: set while messages are put in that were read at once, when this was not full
         self.has_room = False
         self.events: deque[Event] = deque()
         self.lost = 0

@@ -128,6 +128,8 @@ class Router:
         self._known: dict[ref[EventQueue], int] = {}
         #: subscriptions that the program has dropped, for `take_dropped`
         self.dropped: deque[ref[EventQueue]] = deque()
+        #: the queues, while what was read at once is put into them
+        self._filled: list[EventQueue] = []
         #: whether the inbox may hold refusals
         self.has_refused = False
 
@@ -218,13 +220,24 @@ class Router:
         if not self._routes and not self.inbox.is_full:  # one look a packet
             self.inbox.events.extend(messages)
             return
-        inboxes = [self.listened, *self.inboxes()]
-        for inbox in inboxes:
-            inbox.has_room = not inbox.is_full
+        alone = not self._filled
+        if alone:
+            self.begin_read()
         for message in messages:
             self.put_message(message)
-        for inbox in inboxes:
+        if alone:
+            self.end_read()
+
+    def begin_read(self) -> None:
+        """Keep whole what is read at once, in each queue that is not full now."""
+        self._filled = [self.listened, *self.inboxes()]
+        for inbox in self._filled:
+            inbox.has_room = not inbox.is_full
+
+    def end_read(self) -> None:
+        for inbox in self._filled:
             inbox.has_room = False
+        self._filled = []
 
     def put_message(self, message: Message) -> None:
         """Distribute a message that came alone."""

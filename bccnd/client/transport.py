@@ -232,6 +232,8 @@ class SessionSocket:
         if wait:
             self._known = now
         self._unread = iter(packets)
+        if len(packets) > 1:
+            self.session.router.begin_read()
         try:
             for packet in self._unread:
                 if packet:
@@ -242,6 +244,8 @@ class SessionSocket:
                     break
         except BadFrame as error:
             self.lose(f"what it sent was no frame ({error})", rest=False)
+        finally:
+            self.session.router.end_read()
         return len(packets)
 
     def wait(self, seconds: float | None, *, reads: bool) -> None:

@@ -2,8 +2,11 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.type cimport PyType_GenericAlloc
+from cpython.object cimport PyTypeObject
 from libc.string cimport memchr, memcmp
+
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(PyTypeObject *kind, Py_ssize_t items)
 
 cdef enum:
     # channels that are kept, and the longest key of one
@@ -55,7 +58,7 @@ cdef class MessageReader:
         channel = self._channel_of(PyBytes_FromStringAndSize(text + 4, nul - text - 4))
         if not channel[2]:
             return None
-        message = PyType_GenericAlloc(self._kind, 0)
+        message = PyType_GenericAlloc(<PyTypeObject *> self._kind, 0)
         message.chan = channel[0]
         message.form = channel[1]
         message.payload = PyBytes_FromStringAndSize(bar + 1, end - bar - 1)
