@@ -11,7 +11,7 @@ from functools import partial
 from itertools import count, islice, starmap
 from typing import Any, Final, TypeVar
 
-from bccnd.client.calls import ORDERS, SWITCH, Steps
+from bccnd.client.calls import HARD, ORDERS, SOFT, SWITCH, Steps
 from bccnd.client.client_base import ClientBase, SubscriptionBase
 from bccnd.client.events import MAX_EVENTS, AsyncCallback, Event, EventQueue, Refusal, raise_refused
 from bccnd.client.message import Data, Message, directed, publication
@@ -72,11 +72,9 @@ class _Waiter(asyncio.Future[None]):
     """What a task waits for. In a callback of the loop it can be woken at once, which saves the loop one round for each
     message."""
 
-    _wakes: tuple[Callable[[asyncio.Future[None]], object], Context] | None = None
+    _wakes: tuple[Callable[[Any], object], Context] | None = None
 
-    def add_done_callback(
-        self, callback: Callable[[asyncio.Future[None]], object], *, context: Context | None = None
-    ) -> None:
+    def add_done_callback(self, callback: Callable[[Any], object], /, *, context: Context | None = None) -> None:
         self._wakes = callback, context or copy_context()
         super().add_done_callback(callback, context=context)
 
@@ -91,6 +89,9 @@ class _Waiter(asyncio.Future[None]):
         return True
 
 
+_Waiting = tuple[Callable[[], bool], _Waiter, bool]
+
+
 class AsyncConnection(ClientBase):
     """A client of the local bus on asyncio; see `bccnd.aio.connect`. Use it on the loop that it was made on."""
 
@@ -99,7 +100,7 @@ class AsyncConnection(ClientBase):
         self._transport = Transport(session, self._loop, self._on_turn, room=self._room)
         super().__init__(session, self._transport)
         #: what tasks wait for, and whether something has to be read for that
-        self._waiting: list[tuple[Callable[[], bool], _Waiter, bool]] = []
+        self._waiting: list[_Waiting] = []
         self._sent_at_once = 0
         #: calls callbacks, while messages wait for them
         self._dispatching: asyncio.Task[None] | None = None
@@ -214,11 +215,11 @@ class AsyncConnection(ClientBase):
 
     async def echo(self, on: bool) -> None:
         """Whether this program also receives its own messages, if it has subscribed to them; the default is True."""
-        await self._finish(self._calls.set_mode("echo", SWITCH[on], SWITCH))
+        await self._finish(self._calls.set_modes(("echo", SWITCH[on], SWITCH)))
 
     async def batch(self, on: bool) -> None:
         """Whether the daemon puts many waiting messages into one packet; see `bccnd.connect`."""
-        await self._finish(self._calls.set_mode("!/bccn/batch", SWITCH[on], SWITCH))
+        await self._finish(self._calls.set_modes(("!/bccn/batch", SWITCH[on], SWITCH)))
 
     async def local(self, on: bool) -> None:
         """Whether messages that this program publishes stay on this host, as `bccnd.Connection.local` sets it."""
@@ -227,11 +228,11 @@ class AsyncConnection(ClientBase):
     async def blocking(self, soft: str | None = None, hard: str | None = None) -> None:
         """Choose how the daemon treats a message while this program does not read; the values are those of
         `bccnd.Connection.blocking`."""
-        await self._finish(self._calls.set_blocking(soft, hard))
+        await self._finish(self._calls.set_modes(("blocking/soft", soft, SOFT), ("blocking/hard", hard, HARD)))
 
     async def order(self, order: str) -> None:
         """Choose the order in which queued messages are sent; the values are those of `bccnd.Connection.order`."""
-        await self._finish(self._calls.set_mode("order", order, ORDERS))
+        await self._finish(self._calls.set_modes(("order", order, ORDERS)))
 
     # -- requests
 
@@ -362,7 +363,8 @@ class AsyncConnection(ClientBase):
         """Something has happened: call the callbacks, and wake the tasks that have waited for it."""
         if self._router.listened.events and self._dispatching is None and not self._transport.closed:
             self._dispatching = self._loop.create_task(self._dispatch())
-        ready, waiting = [], []
+        ready: list[_Waiting] = []
+        waiting: list[_Waiting] = []
         for one in self._waiting:
             if one[1].done():
                 continue

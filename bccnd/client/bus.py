@@ -8,7 +8,7 @@ from itertools import islice, starmap
 from typing import Final
 
 from bccnd.client.blocking_driver import BlockingDriver, is_over
-from bccnd.client.calls import ORDERS, SWITCH
+from bccnd.client.calls import HARD, ORDERS, SOFT, SWITCH
 from bccnd.client.client_base import SubscriptionBase
 from bccnd.client.events import (
     MAX_EVENTS,
@@ -276,11 +276,11 @@ class Connection(BlockingDriver):
 
     def echo(self, on: bool) -> None:
         """Whether this program also receives its own messages, if it has subscribed to them; the default is True."""
-        self._finish(self._calls.set_mode("echo", SWITCH[on], SWITCH))
+        self._finish(self._calls.set_modes(("echo", SWITCH[on], SWITCH)))
 
     def batch(self, on: bool) -> None:
         """Whether the daemon puts many waiting messages into one packet; see `connect`."""
-        self._finish(self._calls.set_mode("!/bccn/batch", SWITCH[on], SWITCH))
+        self._finish(self._calls.set_modes(("!/bccn/batch", SWITCH[on], SWITCH)))
 
     def local(self, on: bool) -> None:
         """Whether messages that this program publishes stay on this host: only clients of this daemon get them, and
@@ -297,12 +297,12 @@ class Connection(BlockingDriver):
         ``block`` makes its publisher wait, ``error`` ends this connection. ``hard`` applies when the queue has reached
         its limit: ``discard`` (the default), ``block`` or ``error``. Raises BusError: bad_mode.
         """
-        self._finish(self._calls.set_blocking(soft, hard))
+        self._finish(self._calls.set_modes(("blocking/soft", soft, SOFT), ("blocking/hard", hard, HARD)))
 
     def order(self, order: str) -> None:
         """Choose the order in which queued messages are sent: ``queue`` (the default, the oldest first), ``stack`` (the
         latest first) or ``random`` (the largest first). Raises BusError: bad_mode."""
-        self._finish(self._calls.set_mode("order", order, ORDERS))
+        self._finish(self._calls.set_modes(("order", order, ORDERS)))
 
     # -- requests
 

@@ -17,6 +17,7 @@ from bccnd.client.session import PATIENCE, Session
 from bccnd.core.wire import frames
 from bccnd.errors import BusError, RequestTimeout
 
+#: the values of modes
 SOFT: Final = ("queue", "discard", "block", "error")
 HARD: Final = ("discard", "block", "error")
 ORDERS: Final = ("queue", "stack", "random")
@@ -93,18 +94,15 @@ class Calls:
                 yield from self.transmit(Outgoing(frames.unsubscribe(pattern)))
         yield from self.announce()
 
-    def set_mode(self, name: str, value: str, values: tuple[str, ...]) -> Steps[None]:
-        """Set a mode to one of its values."""
-        check_mode(value, values)
-        frame = frames.request(f"{name}/{value}".encode("ascii"))
-        yield from self.transmit(Outgoing(frame, partial(self._session.modes.__setitem__, name, frame)))
-
-    def set_blocking(self, soft: str | None, hard: str | None) -> Steps[None]:
-        changes = [one for one in (("soft", soft, SOFT), ("hard", hard, HARD)) if one[1] is not None]
+    def set_modes(self, *changes: tuple[str, str | None, tuple[str, ...]]) -> Steps[None]:
+        """Set modes, each given by its name, value and possible values, unless the value is None."""
         for _, value, values in changes:
-            check_mode(value, values)
-        for name, value, values in changes:
-            yield from self.set_mode(f"blocking/{name}", str(value), values)
+            if value not in (None, *values):
+                raise BusError("bad_mode", f"{value!r} is none of {', '.join(values)}")
+        for name, value, _ in changes:
+            if value is not None:
+                frame = frames.request(f"{name}/{value}".encode("ascii"))
+                yield from self.transmit(Outgoing(frame, partial(self._session.modes.__setitem__, name, frame)))
 
     def set_tag(self, text: str) -> Steps[None]:
         yield from self._perform(lambda: self._session.accepted(frames.TAG, to_bytes(text)))
@@ -154,9 +152,3 @@ class Calls:
                 raise self._session.timeout_error(timeout)
             if not any(one.lost for one in requests):
                 return requests[-1]
-
-
-def check_mode(value: str | None, values: tuple[str, ...]) -> None:
-    """Raises BusError: bad_mode."""
-    if value not in values:
-        raise BusError("bad_mode", f"{value!r} is none of {', '.join(values)}")

@@ -11,7 +11,7 @@ at most once; where messages may be missing, an event says so.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator
 from itertools import count
 from typing import Final
@@ -36,6 +36,12 @@ _OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
 
 #: bytes of a pattern that one packet can hold
 _LONGEST_PATTERN: Final = frames.MAX_PACKET - len(frames.unsubscribe(b""))
+
+
+def _add(counts: Counter[bytes], pattern: bytes, times: int) -> None:
+    counts[pattern] += times
+    if not counts[pattern]:
+        del counts[pattern]
 
 
 class Session:
@@ -72,7 +78,7 @@ class Session:
         self._reconnect = reconnect
         self._over_why = ""
         self._longest = LONGEST if longest is None else longest
-        self._subscribed: dict[bytes, int] = {}
+        self._subscribed: Counter[bytes] = Counter()
         #: restored on each connection, the modes by name
         self.tag = b""
         self.modes: dict[str, bytes] = {}
@@ -83,7 +89,7 @@ class Session:
         self._read_message = message_reader()
         self._opening: deque[bytes] = deque()
         #: how many times each pattern is still to be subscribed to, or (negative) unsubscribed from
-        self._changes: dict[bytes, int] = {}
+        self._changes: Counter[bytes] = Counter()
         #: patterns whose last `drop` may be refused
         self._dropped: deque[bytes] = deque(maxlen=64)
         self._requests = PendingRequests()
@@ -115,29 +121,21 @@ class Session:
         if (longest := max(map(len, patterns), default=0)) > _LONGEST_PATTERN:
             raise BusError("too_long", f"a pattern of {longest} bytes is more than the socket takes")
         for pattern in patterns:
-            self._subscribed[pattern] = self._subscribed.get(pattern, 0) + 1
+            self._subscribed[pattern] += 1
             self._change(pattern, 1)
 
     def unsubscribe(self, pattern: bytes) -> bool:
         """Remove one subscription; False if there is none."""
-        count = self._subscribed.get(pattern, 0)
-        if count > 1:
-            self._subscribed[pattern] = count - 1
-        elif count:
-            del self._subscribed[pattern]
-        else:
+        if pattern not in self._subscribed:
             return False
+        _add(self._subscribed, pattern, -1)
         self._change(pattern, -1)
         return True
 
     def _change(self, pattern: bytes, times: int) -> None:
         """Send a change; one that was not sent yet is undone by its opposite, so that what waits does not grow."""
-        if not self._is_connected:
-            return
-        if left := self._changes.get(pattern, 0) + times:
-            self._changes[pattern] = left
-        else:
-            del self._changes[pattern]
+        if self._is_connected:
+            _add(self._changes, pattern, times)
 
     def change(self, pattern: bytes, *, wanted: bool) -> None:
         """Subscribe to a pattern, or unsubscribe, unless that is done already."""
