@@ -97,7 +97,7 @@ def _members(thing: type) -> Iterator[str]:
     other = _LIKE.get(thing)
     same: dict[bool, list[str]] = {True: [], False: []}
     for name, member in _documented(thing):
-        if other is not None and _alike(member, getattr(other, name, None)):
+        if other is not None and _alike(member, getattr(other, name, None), f"`bccnd.{other.__name__}.{name}`"):
             same[inspect.iscoroutinefunction(member)].append(f"`{name}`")
             continue
         call = "await " * inspect.iscoroutinefunction(member) + name
@@ -115,10 +115,10 @@ def _members(thing: type) -> Iterator[str]:
             yield wrapped(f"Like those of `bccnd.{other.__name__}`, {form}: {', '.join(names)}.")
 
 
-def _alike(member: Any, other: Any) -> bool:
-    """Whether the asyncio form of something differs from the blocking one by its `await` alone."""
-    text = (inspect.getdoc(member) or "").replace("await ", "").replace("AsyncConnection", "Connection")
-    return text == (inspect.getdoc(other) or "")
+def _alike(member: Any, other: Any, called: str) -> bool:
+    """Whether the asyncio form of something differs from the blocking one by its `await` alone, or refers to it."""
+    text = (inspect.getdoc(member) or "").replace("``", "`").replace("await ", "")
+    return called in text or text.replace("AsyncConnection", "Connection") == (inspect.getdoc(other) or "")
 
 
 def page() -> str:
