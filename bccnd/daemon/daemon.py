@@ -52,7 +52,7 @@ from bccnd.monitoring import metrics
 from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
 from bccnd.monitoring.listings import Listings
 from bccnd.monitoring.service_status import ServiceStatus
-from bccnd.monitoring.status_page import StatusPage
+from bccnd.monitoring.status_page import PAGE_POLICY, StatusPage
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.interface_watch import watch_interfaces
 from bccnd.net.loop import READABLE, Loop
@@ -190,7 +190,7 @@ class Daemon:
         self._metrics_urls = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
         pages = {**metrics.pages(self), **self._page.pages()} if listeners else {}
         for listener in listeners:
-            server = HttpServer(self.loop, listener, pages, self._visitors.add, settings.hosts)
+            server = HttpServer(self.loop, listener, pages, self._visitors.add, settings.hosts, policy=PAGE_POLICY)
             cleanup.callback(server.close)
 
     def _open_bus(self, configuration: Configuration, cleanup: ExitStack) -> None:
