@@ -6,7 +6,11 @@ Times are Unix times in seconds. `to_json` encodes every object of this module b
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -319,3 +323,11 @@ class Status:
 def to_json(value: object) -> str:
     """Encode an object of this module, or rows and dictionaries of them."""
     return json.dumps(value, default=vars, separators=(",", ":"))
+
+
+def read_rows(kind: type[T], rows: Iterable[object]) -> list[T]:
+    """Read rows of a listing; fields that only a newer daemon has are ignored. Raises ValueError."""
+    from pydantic import TypeAdapter  # the bus only writes rows
+
+    reader = TypeAdapter(kind)
+    return [reader.validate_python(row) for row in rows]
