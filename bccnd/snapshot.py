@@ -109,19 +109,19 @@ class Gateway:
     """A gateway process, as it last reported; ``pid`` is 0 if it has never reported."""
 
     gateway: str
-    peers: list[GatewayPeer]
-    received: int
-    received_bytes: int
-    sent: int
-    sent_bytes: int
-    connects: int
-    dropped: dict[str, int]
-    peers_connected: int
+    peers: list[GatewayPeer] = field(default_factory=list)
+    received: int = 0
+    received_bytes: int = 0
+    sent: int = 0
+    sent_bytes: int = 0
+    connects: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    peers_connected: int = 0
     #: when its process started, in seconds of the monotonic clock
-    started: float
-    up: bool
-    pid: int
-    starts: int
+    started: float = 0.0
+    up: bool = False
+    pid: int = 0
+    starts: int = 0
 
 
 @dataclass(frozen=True)

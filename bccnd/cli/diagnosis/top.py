@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 import click
 
 from bccnd.cli.diagnosis import top_model as model
+from bccnd.cli.diagnosis.fleet import loss_rate
 from bccnd.cli.diagnosis.top_model import Figures, Look, Row, TrafficCount
 from bccnd.cli.shared.connection import explain, fetch_listing, open_bus
 from bccnd.cli.shared.options import Duration, json_option
@@ -200,7 +201,7 @@ def _rates(shown: Figures) -> Iterator[Item]:
     kinds = ("received", "delivered", "dropped", "integrity", "bad", "looped", "sent", "published", "deliveries")
     for name in kinds:
         value = shown.rates.get(name)
-        yield f"{name} {model.rate(value):>6}", styles.get(name, "") if value else ""
+        yield f"{name} {model.rate(value)}", styles.get(name, "") if value else ""
 
 
 def _losses(shown: Figures) -> Iterator[Item]:
@@ -256,7 +257,7 @@ def _fleet(shown: Figures) -> _Listing:
     for row in shown.worst_links:
         due = row["received"] + row["lost"]
         texts = [f"{row['receiver']} of {row['sender']}", model.count(row["lost"]), model.count(due)]
-        rows.append(([*texts, f"{100 * row['lost'] / due:.2g} %"], "red"))
+        rows.append(([*texts, loss_rate(row)], "red"))
     return _Listing(["loss between hosts, in the last minute or two", "lost", "of", "rate"], rows)
 
 

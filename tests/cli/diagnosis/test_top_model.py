@@ -41,9 +41,7 @@ def source(src: str, state: str = "", silent: float = 0.0, missing: int = 0) -> 
 
 
 def gateway(name: str, *, up: bool = True, peers: list[GatewayPeer], **changes: Any) -> Gateway:
-    counts = ("received", "received_bytes", "sent", "sent_bytes", "connects", "pid", "starts", "started")
-    row = {"gateway": name, "up": up, "peers": peers, "peers_connected": len(peers), "dropped": {}}
-    return Gateway(**{**row, **dict.fromkeys(counts, 0), **changes})
+    return Gateway(name, up=up, peers=peers, peers_connected=len(peers), **changes)
 
 
 def peer(address: str, name: str = "", **changes: int) -> GatewayPeer:
