@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bccnd.core.tracking.reported_loss import count_missing
 from bccnd.core.wire.verdicts import NAMES
@@ -19,13 +20,13 @@ from bccnd.snapshot import (
     DropFamily,
     Fleet,
     Gateway,
-    GatewayPeer,
     Group,
     Latency,
     Segment,
     Snapshot,
     SourceCounts,
     Summary,
+    read_rows,
 )
 from bccnd.version import VERSION
 
@@ -108,11 +109,9 @@ def _bus(daemon: DaemonState) -> BusCounts:
 
 def list_gateways(daemon: DaemonState) -> Iterator[Gateway]:
     """Yield the gateways that are configured or connected. Starts are those by this daemon, or else as reported."""
-    for report in daemon.links:
-        peers = [GatewayPeer(**peer) for peer in report["peers"]]
-        process = daemon.gateway_processes.get(report["gateway"])
-        starts = report["starts"] if process is None else process.starts
-        yield Gateway(**{**report, "peers": peers, "starts": starts})
+    for report in read_rows(Gateway, daemon.links):
+        process = daemon.gateway_processes.get(report.gateway)
+        yield report if process is None else replace(report, starts=process.starts)
 
 
 def _fleet(daemon: DaemonState) -> Fleet:
