@@ -163,9 +163,9 @@ def draw(shown: Figures, console: Console, now: float, note: str = "", deaf: str
         [_fleet(shown)] if shown.worst_links else [],
     ]  # fmt: skip
     bands = [band for band in bands if band]
-    rows = max(1, (console.height - len(console.render_lines(head))) // len(bands) - 2)
+    room = console.height - len(console.render_lines(head)) - 2 * len(bands)
     body = Table.grid(expand=True)
-    for band in bands:
+    for band, rows in zip(bands, _share(room, [max(len(one.rows) for one in band) for band in bands]), strict=True):
         pair = Table.grid(*("" for _ in band), expand=True, padding=(0, 2, 0, 0), pad_edge=False)
         for column in pair.columns:
             column.ratio = 1
@@ -173,6 +173,14 @@ def draw(shown: Figures, console: Console, now: float, note: str = "", deaf: str
         body.add_row(pair)
         body.add_row("")
     return Group(head, body)
+
+
+def _share(room: int, wanted: Sequence[int]) -> list[int]:
+    """Share rows out: those who want few get them, the others get equal parts."""
+    shares = [0] * len(wanted)
+    for done, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        shares[place] = max(0, min(wanted[place], (room - sum(shares)) // (len(wanted) - done)))
+    return shares
 
 
 def _table(listing: _Listing, rows: int, width: int) -> Table:
