@@ -12,6 +12,7 @@ from bccnd.core.tracking.liveness import STATE_NAMES
 from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.fleet import view
 from bccnd.fleet.cell_counters import MINUTES
+from bccnd.fleet.matrix import FleetMatrix
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.key_use_times import KeyUseTimes
 from bccnd.monitoring.take_snapshot import list_gateways, summarize, take_snapshot
@@ -69,32 +70,25 @@ class Listings:
 
     def by_name(self) -> dict[bytes, Callable[[], Iterable[object]]]:
         """Return all listings by name; those of the fleet since the start of each daemon, and of so many minutes."""
-        recent = {b"fleet %d" % minutes: partial(self._list_fleet, minutes) for minutes in range(1, MINUTES + 1)}
+        recent = {
+            b"fleet %d" % minutes: partial(self._list_fleet, partial(view.fleet, minutes=minutes))
+            for minutes in range(1, MINUTES + 1)
+        }
         return {
             b"sources": self.list_sources,
             b"daemon": lambda: [summarize(take_snapshot(self._daemon))],
             b"gateways": partial(list_gateways, self._daemon),
             b"keys": self.list_keys,
-            b"fleet": partial(self._list_fleet, None),
+            b"fleet": partial(self._list_fleet, view.fleet),
             **recent,
-            b"hosts": self._list_hosts,
-            b"worst_links": self._list_worst_links,
+            b"hosts": partial(self._list_fleet, view.host_rows),
+            b"worst_links": partial(self._list_fleet, lambda matrix, _own, _now: view.worst_links(matrix)),
         }
 
-    def _list_fleet(self, minutes: int | None) -> view.Rows:
+    def _list_fleet(self, list_rows: Callable[[FleetMatrix, str, float], Iterable[object]]) -> Iterable[object]:
         reports = self._daemon.reports
         reports.refresh()
-        return view.fleet(reports.matrix, reports.host, time.monotonic(), minutes)
-
-    def _list_hosts(self) -> view.Rows:
-        reports = self._daemon.reports
-        reports.refresh()
-        return iter(view.host_rows(reports.matrix, reports.host, time.monotonic()))
-
-    def _list_worst_links(self) -> view.Rows:
-        reports = self._daemon.reports
-        reports.refresh()
-        return view.worst_links(reports.matrix)
+        return list_rows(reports.matrix, reports.host, time.monotonic())
 
     def trace(self, datagram: bytes) -> dict[str, Any]:
         """Return what would happen to a datagram that arrived now."""

@@ -155,13 +155,13 @@ def draw(shown: Figures, console: Console, now: float, note: str = "", deaf: str
         ),
         Text("; ".join(visible(one) for one in notes if one), "bold yellow", no_wrap=True, overflow="ellipsis"),
     )
+    missed = f" (missed {model.count(shown.unheard)})" if shown.unheard else ""
     bands = [
-        [_busy(f"channel (missed {shown.unheard})" if shown.unheard else "channel", shown.busy_channels),
-         _busy("sender", shown.busy_senders)],
+        [_busy(f"channel{missed}", shown.busy_channels), _busy("sender", shown.busy_senders)],
         [_clients(shown), _sources(shown)],
         [_links("gateway", shown.gateways), _links("peer", shown.peers)] if shown.gateways else [],
         [_fleet(shown)] if shown.worst_links else [],
-    ]  # fmt: skip
+    ]
     bands = [band for band in bands if band]
     room = console.height - len(console.render_lines(head)) - 2 * len(bands)
     body = Table.grid(expand=True)
