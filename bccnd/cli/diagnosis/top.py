@@ -139,7 +139,7 @@ def draw(shown: Figures, console: Console, now: float, note: str = "", deaf: str
     """Draw what fits on a console. ``now`` is the wall clock; ``note`` and ``deaf`` are shown as well."""
     from rich.columns import Columns
     from rich.console import Group
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     daemon, width = shown.daemon, console.width
@@ -147,8 +147,10 @@ def draw(shown: Figures, console: Console, now: float, note: str = "", deaf: str
     uptime = model.span(now - daemon.started)
     title = visible(f"bccnd {daemon.version} on {daemon.host}, up {uptime}, {segments}")
     notes = [note, f"channels and senders are not counted: {deaf}" if deaf else ""]
+    first_line = Table.grid(Column(ratio=1, no_wrap=True), Column(), expand=True, padding=(0, 0, 0, 2))
+    first_line.add_row(Text(title, "bold"), Text(time.strftime("%H:%M:%S", time.localtime(now)), "bold"))
     head = Group(
-        Text(f"{time.strftime('%H:%M:%S', time.localtime(now))}  {title}", "bold", no_wrap=True, overflow="ellipsis"),
+        first_line,
         *(
             Columns([Text(label, "bold"), *(Text(visible(text), style) for text, style in items)], padding=(0, 2))
             for label, items in (("/s", _rates(shown)), ("lost", _losses(shown)), ("now", _counts(shown)))
@@ -166,9 +168,7 @@ def draw(shown: Figures, console: Console, now: float, note: str = "", deaf: str
     room = console.height - len(console.render_lines(head)) - 2 * len(bands)
     body = Table.grid(expand=True)
     for band, rows in zip(bands, _share(room, [max(len(one.rows) for one in band) for band in bands]), strict=True):
-        pair = Table.grid(*("" for _ in band), expand=True, padding=(0, 2, 0, 0), pad_edge=False)
-        for column in pair.columns:
-            column.ratio = 1
+        pair = Table.grid(*(Column(ratio=1) for _ in band), expand=True, padding=(0, 2, 0, 0), pad_edge=False)
         pair.add_row(*(_table(one, rows, width // len(band) - 2) for one in band))
         body.add_row(pair)
         body.add_row("")
