@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Segment:
+class SegmentState:
     """A segment, or with an empty ``address`` all links of a gateway. ``kernel_drops`` is counted by the kernel."""
 
     name: str
@@ -63,7 +63,7 @@ class BusCounts:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetCounts:
     """Reports of hosts, and messages arrived and lost by direction."""
 
     hosts: int = 0
@@ -75,7 +75,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Group:
+class ChannelGroup:
     """A configured group of channels."""
 
     name: str
@@ -92,7 +92,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class GatewayPeer:
+class GatewayPeerState:
     """A connection of a gateway; ``queued`` is in bytes."""
 
     peer: str
@@ -105,11 +105,11 @@ class GatewayPeer:
 
 
 @dataclass(frozen=True)
-class Gateway:
+class GatewayState:
     """A gateway process, as it last reported; ``pid`` is 0 if it has never reported."""
 
     gateway: str
-    peers: list[GatewayPeer] = field(default_factory=list, metadata={"rows": GatewayPeer})
+    peers: list[GatewayPeerState] = field(default_factory=list, metadata={"rows": GatewayPeerState})
     received: int = 0
     received_bytes: int = 0
     sent: int = 0
@@ -146,12 +146,12 @@ class Snapshot:
     #: why the last reload was refused; empty if it was applied
     refused: str = ""
     config_reloads: dict[str, int] = field(default_factory=dict)
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[SegmentState] = field(default_factory=list)
     sources: SourceCounts = SourceCounts()
     bus: BusCounts = BusCounts()
-    gateways: list[Gateway] = field(default_factory=list)
-    fleet: Fleet = Fleet()
-    groups: list[Group] = field(default_factory=list)
+    gateways: list[GatewayState] = field(default_factory=list)
+    fleet: FleetCounts = FleetCounts()
+    groups: list[ChannelGroup] = field(default_factory=list)
     #: datagrams verified with each key, by its fingerprint
     keys: dict[str, int] = field(default_factory=dict)
     forward: Latency = Latency()
@@ -165,7 +165,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Summary:
+class DaemonSummary:
     """The daemon in one row: figures are sums over its segments, without links."""
 
     version: str = ""
@@ -190,7 +190,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientState:
     """A client. ``waits`` if it publishes faster than it may; ``patterns`` are the first of its ``subscriptions``, and
     are not on the status page, which anyone on this host can read."""
 
@@ -210,7 +210,7 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceState:
     """A source; ``state`` is empty if it sends no heartbeats. Of one that is no longer tracked, the rest is None.
     ``key`` is the fingerprint of the key that signed its latest datagram."""
 
@@ -227,7 +227,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Problem:
     """A problem: in a few words, with the section of the page that has details; ``now`` if it is ongoing."""
 
     text: str
@@ -245,9 +245,9 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Drop:
+class DropState:
     """Losses or drops under one name, with their place and remedy. ``first``, ``since`` and ``last`` are None for times
-    before the first sample; ``key`` is that of `Status.rates`."""
+    before the first sample; ``key`` is that of `HostStatus.rates`."""
 
     name: str
     kind: str
@@ -278,7 +278,7 @@ class SourceLoss:
 
 
 @dataclass(frozen=True)
-class Channel:
+class ChannelTraffic:
     """A channel, with its messages within the last minute."""
 
     chan: str
@@ -288,7 +288,7 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Event:
+class LogEvent:
     """A log line."""
 
     when: float
@@ -299,25 +299,25 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Status:
+class HostStatus:
     """A snapshot with its recent history, and the clients, sources and channels that are worth a look. ``more_*`` is
     the number of rows left out of a list."""
 
     now: Snapshot
     state: str
-    findings: list[Finding]
+    findings: list[Problem]
     #: names of the verdicts with which a datagram is delivered
     delivered: list[str]
     #: per second, over the last ten seconds, by counter; those at zero are left out
     rates: dict[str, float]
     charts: list[Chart]
-    drops: list[Drop]
+    drops: list[DropState]
     sources: list[SourceLoss]
     more_sources: int
-    channels: list[Channel]
+    channels: list[ChannelTraffic]
     more_channels: int
-    clients: list[Client]
-    events: list[Event]
+    clients: list[ClientState]
+    events: list[LogEvent]
 
 
 def to_json(value: object) -> str:

@@ -23,7 +23,7 @@ from bccnd.core.wire import frames
 from bccnd.core.wire.identity_format import identity
 from bccnd.doctor.probe_host import read_text
 from bccnd.errors import BusError, EndpointError
-from bccnd.snapshot import Gateway, Summary, read_rows
+from bccnd.snapshot import DaemonSummary, GatewayState, read_rows
 
 T = TypeVar("T")
 
@@ -43,8 +43,8 @@ class DaemonAnswer:
     error: str = ""
     detail: str = ""
     seconds: float = 0.0
-    status: Summary | None = None
-    gateways: list[Gateway] = field(default_factory=list)
+    status: DaemonSummary | None = None
+    gateways: list[GatewayState] = field(default_factory=list)
     pid: int = 0
     state: str = ""
 
@@ -55,8 +55,8 @@ def ask_daemon(path: str) -> DaemonAnswer:
         with connect(path, reconnect=False) as bus:
             bus.ask(frames.WHOAMI, timeout=TIMEOUT)
             seconds = time.monotonic() - began
-            (status,) = _list(bus, b"daemon", Summary)
-            gateways = _list(bus, b"gateways", Gateway)
+            (status,) = _list(bus, b"daemon", DaemonSummary)
+            gateways = _list(bus, b"gateways", GatewayState)
             return DaemonAnswer(seconds=seconds, status=status, gateways=gateways, pid=status.pid)
     except BusError as error:
         if error.reason in ("unknown_control", "unknown_listing"):
@@ -143,7 +143,7 @@ def _make_token() -> bytes:
 
 
 def _count_looped(bus: Connection) -> int:
-    return _list(bus, b"daemon", Summary)[0].verdicts["looped"]
+    return _list(bus, b"daemon", DaemonSummary)[0].verdicts["looped"]
 
 
 def trip_without_daemon(configuration: Configuration) -> RoundTrip:

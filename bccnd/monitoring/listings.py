@@ -16,7 +16,7 @@ from bccnd.fleet.matrix import FleetMatrix
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.key_use_times import KeyUseTimes
 from bccnd.monitoring.take_snapshot import list_gateways, summarize, take_snapshot
-from bccnd.snapshot import Source
+from bccnd.snapshot import SourceState
 
 #: rows of `bccn sources`
 MAX_LISTED: Final = 10_000
@@ -41,7 +41,7 @@ class Listings:
             died = source.src in dead and dead[source.src].heard == source.heard
             # A datagram from before the last reload was verified with a key that may be gone.
             verified = source.heard > daemon.keys_since
-            row = Source(
+            row = SourceState(
                 source.src.decode("ascii"),
                 "dead" if died else STATE_NAMES[source.state],
                 round(time.monotonic() - source.heard, 3),
@@ -53,7 +53,7 @@ class Listings:
             yield _known(row)
         for src in list(reversed(dead)):
             if src in dead and src not in sources:
-                yield _known(Source(src.decode("ascii"), "dead", round(time.monotonic() - dead[src].heard, 3)))
+                yield _known(SourceState(src.decode("ascii"), "dead", round(time.monotonic() - dead[src].heard, 3)))
 
     def list_keys(self) -> Iterator[dict[str, Any]]:
         keys = self.read_key_uses()
@@ -112,6 +112,6 @@ class Listings:
         }
 
 
-def _known(source: Source) -> dict[str, Any]:
+def _known(source: SourceState) -> dict[str, Any]:
     """Return the row of a source, without the fields that are None."""
     return {name: value for name, value in vars(source).items() if value is not None}

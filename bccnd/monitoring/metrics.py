@@ -26,7 +26,16 @@ from bccnd.drops.entry import PREFIX
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.take_snapshot import take_snapshot
 from bccnd.net.http import Page
-from bccnd.snapshot import BusCounts, DropFamily, Fleet, Gateway, Latency, Segment, Snapshot, SourceCounts
+from bccnd.snapshot import (
+    BusCounts,
+    DropFamily,
+    FleetCounts,
+    GatewayState,
+    Latency,
+    SegmentState,
+    Snapshot,
+    SourceCounts,
+)
 
 _DIRECTION: Final = ("gateway", "direction")
 _REASON: Final = ("gateway", "reason")
@@ -73,7 +82,7 @@ def families(snapshot: Snapshot) -> Iterator[Metric]:
     yield InfoMetricFamily(PREFIX + "build", "Version of the running daemon", {"version": snapshot.version})
 
 
-def _segments(segments: Iterable[Segment]) -> Iterator[Metric]:
+def _segments(segments: Iterable[SegmentState]) -> Iterator[Metric]:
     received = _counter("datagrams_received", "Datagrams received from a segment", "segment")
     by_verdict = _counter("datagrams", "Datagrams received, by verdict", "segment", "verdict")
     drops = _counter("socket_drops", "Datagrams dropped by the kernel: the receive buffer was full", "segment")
@@ -133,7 +142,7 @@ def _forward(forward: Latency) -> Metric:
     )
 
 
-def _gateways(gateways: Iterable[Gateway]) -> Iterator[Metric]:
+def _gateways(gateways: Iterable[GatewayState]) -> Iterator[Metric]:
     up = _gauges("gateway_up", "Whether a gateway runs and reports: 1 or 0", "gateway")
     peers = _gauges("gateway_peers", "Peers connected to a gateway", "gateway")
     connects = _counter("gateway_connects", "Connections established between a gateway and peers", "gateway")
@@ -158,7 +167,7 @@ def _gateways(gateways: Iterable[Gateway]) -> Iterator[Metric]:
     yield from (up, peers, connects, messages, size, dropped, starts)
 
 
-def _fleet(fleet: Fleet) -> Iterator[Metric]:
+def _fleet(fleet: FleetCounts) -> Iterator[Metric]:
     """Yield what hosts report about each other."""
     yield _gauge("fleet_hosts", "Hosts that have reported within the last hour, including this one", fleet.hosts)
     silent = "Hosts whose reports have been missing for three of their intervals"

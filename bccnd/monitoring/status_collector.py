@@ -22,7 +22,7 @@ from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_counts import DropCount, count_drops
 from bccnd.monitoring.status_findings import ONGOING, RECENT, find_problems, state_of
 from bccnd.monitoring.take_snapshot import take_snapshot
-from bccnd.snapshot import Channel, Chart, Client, Drop, Event, Snapshot, SourceLoss, Status
+from bccnd.snapshot import ChannelTraffic, Chart, ClientState, DropState, HostStatus, LogEvent, Snapshot, SourceLoss
 
 #: seconds over which current rates are averaged
 RATE_WINDOW: Final = 10.0
@@ -74,7 +74,7 @@ class StatusCollector:
         self._top_channels.add(now, self._daemon.carried())
         return counts
 
-    def collect(self) -> Status:
+    def collect(self) -> HostStatus:
         """Return the data of the page."""
         snapshot = take_snapshot(self._daemon)
         counts, now = self._record(snapshot), self._daemon.now()
@@ -85,7 +85,7 @@ class StatusCollector:
         sources, more_sources = self._sources(view)
         channels = list(self._channels(snapshot.at - snapshot.started))
         findings = list(find_problems(snapshot, drops, view.rise("deaths").last, now))
-        return Status(
+        return HostStatus(
             now=snapshot,
             state=state_of(findings),
             findings=findings,
@@ -99,7 +99,7 @@ class StatusCollector:
             more_channels=len(self._top_channels) - len(channels),
             clients=self._clients(),
             events=[
-                Event(line.when, logging.getLevelName(line.level).lower(), line.event, line.text, line.remedy)
+                LogEvent(line.when, logging.getLevelName(line.level).lower(), line.event, line.text, line.remedy)
                 for line in islice(self._daemon.recent_lines, MAX_LINES)
             ],
         )
@@ -109,13 +109,13 @@ class StatusCollector:
         # The current slot is incomplete: the current rate stands for it.
         return Chart(name, total, [*(None if one is None else one / SLOT for one in slots[:-1]), rate])
 
-    def _channels(self, uptime: float) -> Iterator[Channel]:
+    def _channels(self, uptime: float) -> Iterator[ChannelTraffic]:
         seconds = min(WINDOW, max(uptime, 1.0))
         for one in self._top_channels.busiest(MAX_CHANNELS):
             chan = one.chan.decode("utf-8", "backslashreplace")
-            yield Channel(chan, one.messages / seconds, one.messages, one.receivers)
+            yield ChannelTraffic(chan, one.messages / seconds, one.messages, one.receivers)
 
-    def _clients(self) -> list[Client]:
+    def _clients(self) -> list[ClientState]:
         worst = heapq.nlargest(
             MAX_ROWS,
             self._daemon.bus.clients.values(),
@@ -185,7 +185,7 @@ class _HistoryView:
 
 
 def _counts(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    """Yield the counters that have rates or times, by the keys of `Status.rates`."""
+    """Yield the counters that have rates or times, by the keys of `HostStatus.rates`."""
     accepted = dropped = 0
     for segment in snapshot.segments:
         yield f"received {segment.name}", segment.received
@@ -210,13 +210,13 @@ def _drop_counts(snapshot: Snapshot) -> Iterator[DropCount]:
     yield from count_drops(snapshot.drops)
 
 
-def _drops(snapshot: Snapshot, view: _HistoryView) -> Iterator[Drop]:
+def _drops(snapshot: Snapshot, view: _HistoryView) -> Iterator[DropState]:
     for one in _drop_counts(snapshot):
         if not one.total:
             continue
         key, drop = _drop_key(one), one.drop
         rise = view.rise(key)
-        yield Drop(
+        yield DropState(
             name=drop.name,
             kind=drop.family if drop.label else "",
             metric=drop.series,

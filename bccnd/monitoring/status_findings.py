@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from bccnd.snapshot import Drop, Finding, Snapshot
+from bccnd.snapshot import DropState, Problem, Snapshot
 
 #: seconds after its last increase for which a drop counts as ongoing
 ONGOING: Final = 300.0
@@ -20,29 +20,31 @@ OVER: Final = "over"
 ATTENTION: Final = "attention"
 
 
-def find_problems(snapshot: Snapshot, drops: Iterable[Drop], last_death: float | None, now: float) -> Iterator[Finding]:
+def find_problems(
+    snapshot: Snapshot, drops: Iterable[DropState], last_death: float | None, now: float
+) -> Iterator[Problem]:
     """Yield findings; ``last_death`` is when a source was last declared dead, both times are monotonic."""
     segments = [one for one in snapshot.segments if one.address]
     only = segments[0].name if len(segments) == 1 else ""
     for one in drops:
         if one.serious and one.last is not None and snapshot.at - one.last < RECENT:
             where = f" on {one.where}" if one.where and one.where != only else ""
-            yield Finding(f"{one.name}{where}", "drops", one.now)
+            yield Problem(f"{one.name}{where}", "drops", one.now)
     for segment in segments:
         if not segment.up:
-            yield Finding(f"interface {segment.interface} is gone", "segments", True)
+            yield Problem(f"interface {segment.interface} is gone", "segments", True)
     for gateway in snapshot.gateways:
         if not gateway.up and snapshot.at - snapshot.started > GATEWAY_START_TIME:
-            yield Finding(f"gateway {gateway.gateway} is down", "gateways", True)
+            yield Problem(f"gateway {gateway.gateway} is down", "gateways", True)
     if silent := snapshot.sources.silent:
-        yield Finding(f"{silent:,} source{' is' if silent == 1 else 's are'} silent", "sources", True)
+        yield Problem(f"{silent:,} source{' is' if silent == 1 else 's are'} silent", "sources", True)
     if last_death is not None and now - last_death < RECENT:
-        yield Finding("sources died", "sources", now - last_death < ONGOING)
+        yield Problem("sources died", "sources", now - last_death < ONGOING)
     if snapshot.refused:
-        yield Finding("the last reload was refused", "events", True)
+        yield Problem("the last reload was refused", "events", True)
 
 
-def state_of(findings: list[Finding]) -> str:
+def state_of(findings: list[Problem]) -> str:
     """Return the overall state."""
     if any(one.now for one in findings):
         return ATTENTION

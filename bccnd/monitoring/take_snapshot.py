@@ -17,15 +17,15 @@ from bccnd.monitoring.drop_counts import drop_counters, used_counters
 from bccnd.net.segment_opening import peer_name
 from bccnd.snapshot import (
     BusCounts,
+    ChannelGroup,
+    DaemonSummary,
     DropFamily,
-    Fleet,
-    Gateway,
-    Group,
+    FleetCounts,
+    GatewayState,
     Latency,
-    Segment,
+    SegmentState,
     Snapshot,
     SourceCounts,
-    Summary,
     read_rows,
 )
 from bccnd.version import VERSION
@@ -47,7 +47,7 @@ def take_snapshot(daemon: DaemonState) -> Snapshot:
         bus=_bus(daemon),
         gateways=list(list_gateways(daemon)),
         fleet=_fleet(daemon),
-        groups=[Group(*group) for group in daemon.groups],
+        groups=[ChannelGroup(*group) for group in daemon.groups],
         keys={key.fingerprint: key.verified for key in daemon.keys},
         forward=Latency(daemon.forward.buckets, daemon.forward.sum),
         stalled=daemon.loop_lag.total,
@@ -56,12 +56,12 @@ def take_snapshot(daemon: DaemonState) -> Snapshot:
     )
 
 
-def _segments(daemon: DaemonState) -> Iterator[Segment]:
+def _segments(daemon: DaemonState) -> Iterator[SegmentState]:
     segments = {one.options.name: one for one in daemon.segments}
     for counters in used_counters(daemon):
         segment, verdicts = segments.get(counters.name), counters.verdicts
         options = segment.options if segment else None
-        yield Segment(
+        yield SegmentState(
             name=counters.name,
             address=peer_name((options.address, options.port)) if options else "",
             interface=segment.interface if segment else "",
@@ -107,16 +107,16 @@ def _bus(daemon: DaemonState) -> BusCounts:
     )
 
 
-def list_gateways(daemon: DaemonState) -> Iterator[Gateway]:
+def list_gateways(daemon: DaemonState) -> Iterator[GatewayState]:
     """Yield the gateways that are configured or connected. Starts are those by this daemon, or else as reported."""
-    for report in read_rows(Gateway, daemon.links):
+    for report in read_rows(GatewayState, daemon.links):
         process = daemon.gateway_processes.get(report.gateway)
         yield report if process is None else replace(report, starts=process.starts)
 
 
-def _fleet(daemon: DaemonState) -> Fleet:
+def _fleet(daemon: DaemonState) -> FleetCounts:
     reports = daemon.reports
-    return Fleet(
+    return FleetCounts(
         hosts=len(reports.matrix),
         silent=reports.count_silent(),
         sent=reports.sent,
@@ -126,10 +126,10 @@ def _fleet(daemon: DaemonState) -> Fleet:
     )
 
 
-def summarize(snapshot: Snapshot) -> Summary:
+def summarize(snapshot: Snapshot) -> DaemonSummary:
     """Return the row of the listing of the daemon."""
     segments = [one for one in snapshot.segments if one.address]
-    return Summary(
+    return DaemonSummary(
         **{name: getattr(snapshot, name) for name in ("version", "host", "identity", "pid", "started")},
         clients=snapshot.bus.clients,
         subscriptions=snapshot.bus.subscriptions,

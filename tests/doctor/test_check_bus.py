@@ -11,7 +11,7 @@ import pytest
 from bccnd.doctor import check_bus
 from bccnd.doctor.probe_daemon import DaemonAnswer
 from bccnd.doctor.probe_host import BusSocket, User
-from bccnd.snapshot import Gateway
+from bccnd.snapshot import GatewayState
 from tests.doctor.probes import ANSWER, STATUS, assert_found, probe
 
 BCCN = frozenset({"bccn"})
@@ -91,7 +91,7 @@ def test_traffic(counted: dict[str, Any], state: str, text: str) -> None:
 
 
 NNG = {"nng": {"dial": ["tcp://10.0.0.2:5401"]}}
-ROW = Gateway("nng", up=True, peers_connected=1)
+ROW = GatewayState("nng", up=True, peers_connected=1)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ ROW = Gateway("nng", up=True, peers_connected=1)
         (NNG, [], "wrong", "does not run"),
     ],
 )
-def test_gateways(gateways: dict[str, Any], rows: list[Gateway], state: str, text: str) -> None:
+def test_gateways(gateways: dict[str, Any], rows: list[GatewayState], state: str, text: str) -> None:
     made = probe({"gateways": gateways}, daemon=replace(ANSWER, gateways=rows))
     assert_found(check_bus.check_gateways(made), state, text)
 

@@ -34,7 +34,7 @@ from bccnd.monitoring.status_collector import StatusCollector
 from bccnd.net.http import REASONS, Answer, Job
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment import Segment, SegmentOptions
-from bccnd.snapshot import Drop, Status
+from bccnd.snapshot import DropState, HostStatus
 from tests.rules import heartbeat_rules
 from tests.support import BROADCAST, Hub, free_port
 
@@ -165,9 +165,9 @@ class Daemon(Observed):
             self.collector.sample()
         self.clock = until
 
-    def facts(self) -> Status:
+    def facts(self) -> HostStatus:
         return self.collector.collect()
 
-    def drop(self, name: str) -> Drop:
+    def drop(self, name: str) -> DropState:
         (found,) = [one for one in self.facts().drops if one.name == name]
         return found

@@ -22,7 +22,7 @@ from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.status_collector import MAX_CHANNELS, MAX_LINES, MAX_ROWS, MAX_SILENT
 from bccnd.monitoring.status_findings import ATTENTION, GATEWAY_START_TIME, ONGOING, OVER, RECENT, WELL, state_of
 from bccnd.monitoring.status_page import CACHE_TIME, StatusPage
-from bccnd.snapshot import Event, Finding, Status, to_json
+from bccnd.snapshot import HostStatus, LogEvent, Problem, to_json
 from tests.html_reader import HtmlReader
 from tests.monitoring.pages import Daemon, finished, open_segment
 from tests.rules import bus_limits
@@ -32,14 +32,14 @@ AT = 1_795_000_000.0
 EVIL = "<img src=x onerror=alert(1)>\"'&</td></table><script>alert(2)</script>"
 
 
-def found_by(status: Status) -> list[tuple[str, bool]]:
+def found_by(status: HostStatus) -> list[tuple[str, bool]]:
     """The findings, each with whether it is ongoing."""
     return [(one.text, one.now) for one in status.findings]
 
 
 @pytest.mark.parametrize(("present", "state"), [([], WELL), ([False], OVER), ([False, True], ATTENTION)])
 def test_the_state_is_that_of_the_worst_finding(present: list[bool], state: str) -> None:
-    assert state_of([Finding("a", "drops", now) for now in present]) == state
+    assert state_of([Problem("a", "drops", now) for now in present]) == state
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_channels_and_clients_come_by_their_load_and_the_last_lines_of_the_log_a
     assert (facts.clients[0].identity, facts.clients[0].queued) == (worst.identity.decode(), 1)
     assert {tuple(one.patterns) for one in facts.clients} == {()}  # which some programs keep secret
     assert facts.now.bus.queue_bytes == facts.clients[0].queued_bytes > 0
-    assert facts.events == [Event(AT, "warning", "kernel_drops", "a <b>", "raise it")] * MAX_LINES
+    assert facts.events == [LogEvent(AT, "warning", "kernel_drops", "a <b>", "raise it")] * MAX_LINES
 
 
 def test_many_requests_within_a_second_gather_once(daemon: Daemon) -> None:

@@ -23,9 +23,9 @@ _MAX_TEXT: Final = 128
 MAX_LEVELS: Final = 4096
 
 
-def describe_client(client: Client, patterns: Iterable[bytes]) -> snapshot.Client:
+def describe_client(client: Client, patterns: Iterable[bytes]) -> snapshot.ClientState:
     """Return the row of a client, with the first of these patterns."""
-    return snapshot.Client(
+    return snapshot.ClientState(
         identity=client.identity.decode("ascii"),
         program=client.peer.program.decode("ascii"),
         pid=client.peer.pid,

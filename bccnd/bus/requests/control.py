@@ -266,7 +266,7 @@ class Control:
                 "queued_bytes": account.queue_bytes,
             }
 
-    def _list_clients(self) -> Iterator[snapshot.Client]:
+    def _list_clients(self) -> Iterator[snapshot.ClientState]:
         for fd in list(self._clients):  # an unfinished listing holds no clients that have gone
             client = self._clients.get(fd)
             if client is not None:

@@ -23,7 +23,7 @@ from bccnd.cli.shared.output import fail, to_json, visible
 from bccnd.client.bus import Connection, Gap, connect
 from bccnd.client.message import Message
 from bccnd.errors import BusError
-from bccnd.snapshot import Client, Gateway, Source, Summary, read_rows
+from bccnd.snapshot import ClientState, DaemonSummary, GatewayState, SourceState, read_rows
 from bccnd.waiting_io import read_input
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Collector:
         self._bus: Connection | None = None
         self._traffic = TrafficCount()
         self._since = 0.0
-        self._sources: list[Source] = []
+        self._sources: list[SourceState] = []
         self._worst_links: list[Row] = []
         self._sources_due = 0.0
         #: why no messages are counted; empty if they are
@@ -67,15 +67,15 @@ class Collector:
         if not connected:
             self._sources_due = 0.0
         at = time.monotonic()
-        (daemon,) = read_rows(Summary, fetch_listing(bus, "daemon"))
-        clients = read_rows(Client, fetch_listing(bus, "clients"))
+        (daemon,) = read_rows(DaemonSummary, fetch_listing(bus, "daemon"))
+        clients = read_rows(ClientState, fetch_listing(bus, "clients"))
         started = time.monotonic()
         if started >= self._sources_due:
-            self._sources = read_rows(Source, fetch_listing(bus, "sources"))
+            self._sources = read_rows(SourceState, fetch_listing(bus, "sources"))
             self._worst_links = list(fetch_listing(bus, "worst_links"))
             took = time.monotonic() - started
             self._sources_due = started + took / _SHARE if took > 0.01 else 0.0
-        gateways = read_rows(Gateway, fetch_listing(bus, "gateways"))
+        gateways = read_rows(GatewayState, fetch_listing(bus, "gateways"))
         look = Look(at, daemon, clients, self._sources, gateways, self._worst_links)
         if not connected:
             bus.subscribe("")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bccnd.cli.diagnosis.tap import KINDS
-from bccnd.snapshot import Client, Gateway, Source, Summary
+from bccnd.snapshot import ClientState, DaemonSummary, GatewayState, SourceState
 
 #: names counted in one interval; further ones are counted together
 MAX_NAMES: Final = 10_000
@@ -53,10 +53,10 @@ class Look:
     many."""
 
     at: float
-    daemon: Summary
-    clients: list[Client] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
-    gateways: list[Gateway] = field(default_factory=list)
+    daemon: DaemonSummary
+    clients: list[ClientState] = field(default_factory=list)
+    sources: list[SourceState] = field(default_factory=list)
+    gateways: list[GatewayState] = field(default_factory=list)
     worst_links: list[Row] = field(default_factory=list)
 
 
@@ -67,7 +67,7 @@ class Figures:
     ``heard_seconds``, ``heard`` messages were counted, and ``unheard`` were missed. Rates in rows are None at first.
     """
 
-    daemon: Summary
+    daemon: DaemonSummary
     seconds: float | None
     rates: dict[str, float]
     totals: dict[str, int]
@@ -127,7 +127,7 @@ def figures(before: Look | None, after: Look, traffic: TrafficCount, heard_secon
     )
 
 
-def _totals(daemon: Summary) -> dict[str, int]:
+def _totals(daemon: DaemonSummary) -> dict[str, int]:
     """Return the counters of the daemon, and the sums of those of verdicts by kind."""
     counters = {name: getattr(daemon, name) for name in ("received", "sent", "published", "deliveries")}
     return counters | {kind: sum(daemon.verdicts.get(name, 0) for name in names) for kind, names in KINDS.items()}
@@ -147,7 +147,7 @@ def _busiest(table: Mapping[str, list[int]], seconds: float) -> list[Row]:
     ]
 
 
-def _worst(before: Iterable[Client], after: Iterable[Client], seconds: float | None) -> list[Row]:
+def _worst(before: Iterable[ClientState], after: Iterable[ClientState], seconds: float | None) -> list[Row]:
     """Return clients: first those that lose now, then by queue, waiting, losses and rate."""
     known = {(one.pid, one.since, one.program): one for one in before}
     rows = []
@@ -162,7 +162,7 @@ def _worst(before: Iterable[Client], after: Iterable[Client], seconds: float | N
     return rows[:MAX_ROWS]
 
 
-def _troubled(sources: Iterable[Source]) -> list[Row]:
+def _troubled(sources: Iterable[SourceState]) -> list[Row]:
     """Return sources: the silent, as they may be dead soon, then the dead, the latest first, then by missing."""
     rows: list[Row] = [
         {"src": one.src, "state": one.state, "silent_seconds": one.silent_seconds, "missing": one.missing or 0}
@@ -174,7 +174,7 @@ def _troubled(sources: Iterable[Source]) -> list[Row]:
     return rows[:MAX_ROWS]
 
 
-def _gateways(gateways: Iterable[Gateway]) -> dict[Any, Row]:
+def _gateways(gateways: Iterable[GatewayState]) -> dict[Any, Row]:
     return {
         one.gateway: vars(one)
         | {"name": one.gateway, "peers": one.peers_connected, "dropped": sum(one.dropped.values())}
@@ -182,7 +182,7 @@ def _gateways(gateways: Iterable[Gateway]) -> dict[Any, Row]:
     }
 
 
-def _peers(gateways: Iterable[Gateway]) -> dict[Any, Row]:
+def _peers(gateways: Iterable[GatewayState]) -> dict[Any, Row]:
     """Return the peers of gateways that are up, by what identifies them."""
     return {
         (one.gateway, peer.peer, peer.since): vars(peer)

@@ -18,34 +18,36 @@ from bccnd.cli.diagnosis import top_model
 from bccnd.cli.diagnosis.top import draw
 from bccnd.cli.diagnosis.top_model import NAMELESS, OTHERS, Figures, Look, TrafficCount, figures, restarted
 from bccnd.core.wire.verdicts import NAMES
-from bccnd.snapshot import Client, Gateway, GatewayPeer, Source, Summary
+from bccnd.snapshot import ClientState, DaemonSummary, GatewayPeerState, GatewayState, SourceState
 
 
-def daemon(**changes: Any) -> Summary:
+def daemon(**changes: Any) -> DaemonSummary:
     verdicts = {**dict.fromkeys(NAMES, 0), **changes.pop("verdicts", {})}
     about = {"version": "0.1", "host": "relay01", "identity": "relay01/bccnd/7", "pid": 7, "started": 1000.0}
     held = {"clients": 2, "subscriptions": 3, "sources": 4, "segments": ["lan"]}
     dropped = {"queue_messages": 0, "client_gone": 0}
-    return Summary(**{**about, **held, "dropped": dropped, **changes, "verdicts": verdicts})
+    return DaemonSummary(**{**about, **held, "dropped": dropped, **changes, "verdicts": verdicts})
 
 
-def client(identity: str, **changes: Any) -> Client:
+def client(identity: str, **changes: Any) -> ClientState:
     program, pid = identity.split("/")[1:3]
     row = {"identity": identity, "program": program, "pid": int(pid), "uid": 0, "since": 1.0, "dialect": "path"}
     row |= {"subscriptions": 1, "patterns": ["x/"], "waits": False}
-    return Client(**{**row, **dict.fromkeys(("published", "queued", "queued_bytes", "lost"), 0), **changes})
+    return ClientState(**{**row, **dict.fromkeys(("published", "queued", "queued_bytes", "lost"), 0), **changes})
 
 
-def source(src: str, state: str = "", silent: float = 0.0, missing: int = 0) -> Source:
-    return Source(src, state, silent, 1, 0, missing, "")
+def source(src: str, state: str = "", silent: float = 0.0, missing: int = 0) -> SourceState:
+    return SourceState(src, state, silent, 1, 0, missing, "")
 
 
-def gateway(name: str, *, up: bool = True, peers: list[GatewayPeer], **changes: Any) -> Gateway:
-    return Gateway(name, up=up, peers=peers, peers_connected=len(peers), **changes)
+def gateway(name: str, *, up: bool = True, peers: list[GatewayPeerState], **changes: Any) -> GatewayState:
+    return GatewayState(name, up=up, peers=peers, peers_connected=len(peers), **changes)
 
 
-def peer(address: str, name: str = "", **changes: int) -> GatewayPeer:
-    return GatewayPeer(address, name, 1.0, **{**dict.fromkeys(("received", "sent", "dropped", "queued"), 0), **changes})
+def peer(address: str, name: str = "", **changes: int) -> GatewayPeerState:
+    return GatewayPeerState(
+        address, name, 1.0, **{**dict.fromkeys(("received", "sent", "dropped", "queued"), 0), **changes}
+    )
 
 
 def link(receiver: str, sender: str, received: int, lost: int) -> dict[str, Any]:
@@ -137,7 +139,7 @@ def test_sources_are_counted_by_state_and_those_in_trouble_are_listed() -> None:
     rows = [
         *(source("a/1", "alive"), source("a/2", "alive", missing=3), source("a/3"), source("a/4", missing=9)),
         *(source("a/5", "dead", 50.0), source("a/6", "dead", 20.0), source("a/7", "silent", 3.0)),
-        Source("a/8", "dead", 9.0),
+        SourceState("a/8", "dead", 9.0),
     ]
     shown = figures(None, Look(0.0, daemon(), sources=rows), TrafficCount(), 1.0)
     assert shown.states == {"alive": 2, "silent": 1, "dead": 3}
