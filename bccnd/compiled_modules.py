@@ -27,6 +27,7 @@ COMPILED: Final = (
     "bccnd.core.trust.integrity_algorithms",
     "bccnd.core.observing.counters",
     "bccnd.core.receiving.deliveries",
+    "bccnd.core.receiving.judgement",
     "bccnd.core.observing.latency_histogram",
     "bccnd.core.tracking.local_identities",
     "bccnd.core.tracking.source",

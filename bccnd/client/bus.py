@@ -397,10 +397,10 @@ class Subscription(PatternMessages):
     it, also those that wait in the connection. A message that matches several subscriptions in use goes to each of
     them. A subscription in use is closed when the program drops its last reference to it.
 
-    While a program reads one subscription, messages for others wait: up to ``limit`` for each (1,024). Further ones are
-    dropped: a `Gap` says how many, and ``dropped`` counts them. Gaps and absences of the daemon are added to ``lost``
-    and ``reconnects``. Iterating raises BusError if the daemon refused a pattern of this subscription, or a request
-    that belongs to no other subscription.
+    While a program reads one subscription, messages for others wait: up to ``limit`` for each (1,024), and the rest of
+    the packet that reaches it. Further ones are dropped: a `Gap` says how many, and ``dropped`` counts them. Gaps and
+    absences of the daemon are added to ``lost`` and ``reconnects``. Iterating raises BusError if the daemon refused a
+    pattern of this subscription, or a request that belongs to no other subscription.
     """
 
     def receive(self, timeout: float | None = None) -> Event | None:

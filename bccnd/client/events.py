@@ -89,9 +89,9 @@ class EventQueue:
         self.limit = self._limit_now = events
 
     def begin_packet(self, messages: int) -> None:
-        """Expect a packet with so many messages, which find room if nothing waits here: the program keeps up."""
-        if not self.events:
-            self._limit_now = max(self.limit, messages)
+        """Make room for all messages of a packet, unless this is full: what was read once is not dropped in part."""
+        if len(self.events) < self.limit:
+            self._limit_now = max(self.limit, len(self.events) + messages)
 
     def end_packet(self) -> None:
         """Apply the usual limit again."""

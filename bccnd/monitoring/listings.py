@@ -93,16 +93,7 @@ class Listings:
     def trace(self, datagram: bytes) -> dict[str, Any]:
         """Return what would happen to a datagram that arrived now."""
         daemon = self._daemon
-        traced = trace(
-            datagram,
-            "trace",
-            time.monotonic(),
-            ceiling=daemon.ingress.ceiling,
-            checker=daemon.ingress.checker,
-            sources=daemon.sources,
-            anonymous=daemon.anonymous,
-            routes=daemon.routes,
-        )
+        traced = trace(datagram, "trace", time.monotonic(), ingress=daemon.ingress, routes=daemon.routes)
         clients = [daemon.bus.clients[fd].identity.decode("ascii") for fd in traced.receivers]
         return {
             "verdict": traced.verdict,

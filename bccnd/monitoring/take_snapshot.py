@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bccnd.core.tracking.reported_loss import count_missing
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_counts import drop_counters, used_counters
@@ -87,7 +86,7 @@ def _sources(daemon: DaemonState) -> SourceCounts:
         deaths=liveness.counted["deaths"],
         restarts=sources.counted["restarts"],
         jumps=sources.counted["jumps"],
-        missing=count_missing(sources),
+        missing=sources.count_missing(),
         lost=sources.counted["lost"],
     )
 

@@ -332,6 +332,18 @@ def test_a_program_that_does_not_receive_loses_nothing(bare: Bare, size: int) ->
     overflow(bare, [batch(*some) if size > 1 else frame(b"a", some[0]) for some in batches], work)
 
 
+@played
+async def test_a_subscription_drops_nothing_of_what_is_read_for_it(bus: AsyncConnection, bare: Bare) -> None:
+    numbers = [b"%d" % number for number in range(40 * 300)]
+    async with bus.subscribe("a") as some:
+        await bus.sync()
+        sending = asyncio.to_thread(bare.send, *(batch(*numbers[n : n + 300]) for n in range(0, len(numbers), 300)))
+        task = asyncio.create_task(sending)
+        await until(lambda: len(some._inbox.events) >= MAX_EVENTS)
+        assert [payload(await some.receive(PATIENCE)) for _ in numbers] == numbers
+        await task
+
+
 def test_a_question_is_answered_however_much_waits(bare: Bare) -> None:
     count = 2 * MAX_EVENTS
 

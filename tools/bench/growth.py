@@ -189,7 +189,7 @@ def channel_lines() -> Iterable[Line]:
             yield Line(f"{kind}_{stream}", f"{who}; {what}")
 
 
-AXES: Final = {
+GROWTH: Final = {
     axis.name: axis
     for axis in (
         Axis("clients", "Clients that want everything", "clients", MODE_LINES, clients),

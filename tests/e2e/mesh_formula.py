@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp
 
-from tools.bench.mesh_model import Costs
-from tools.bench.mesh_topology import Topology
+from tests.e2e.mesh_model import Costs
+from tests.e2e.mesh_topology import Topology
 
 
 @dataclass(frozen=True)
