@@ -34,11 +34,12 @@ MAY: dict[str, set[str]] = {
     "handover": {"core", "errors", "log", "native"},
     "bus": {"core", "drops", "errors", "fleet", "handover", "log", "native", "net", "snapshot"},
     "monitoring": {"bus", "core", "drops", "fleet", "log", "net", "snapshot", "version"},
-    # A program that takes part in a segment itself opens the same kind of socket as the daemon.
     "key_files": {"core", "errors"},
-    "client": {"compiled_modules", "core", "errors", "native", "net", "paths"},
+    "client": {"compiled_modules", "core", "errors", "native", "paths"},
+    # A program that takes part in a segment itself opens the same kind of socket as the daemon.
+    "endpoint": {"client", "core", "errors", "net"},
     "aio": {"client", "errors"},
-    "__init__": {"aio", "client", "compiled_modules", "errors", "key_files"},
+    "__init__": {"aio", "client", "compiled_modules", "endpoint", "errors", "key_files"},
     "config": {"core", "errors", "key_files", "paths"},
     # Each gateway is a program of its own, and a client of the daemon.
     "gateways": {"boot_clock", "client", "config", "core", "drops", "errors", "file_modes", "key_files", "log", "net"},
@@ -48,8 +49,8 @@ MAY: dict[str, set[str]] = {
         *("net", "version"),
     },
     "doctor": {
-        *("bus", "client", "config", "core", "drops", "errors", "key_files", "log", "net", "paths", "snapshot"),
-        "version",
+        *("bus", "client", "config", "core", "drops", "endpoint", "errors", "key_files", "log", "net", "paths"),
+        *("snapshot", "version"),
     },
     "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
     "cli": {
@@ -57,6 +58,7 @@ MAY: dict[str, set[str]] = {
         *(
             "doctor",
             "drops",
+            "endpoint",
             "file_modes",
             "fleet",
             "handover",
@@ -140,7 +142,7 @@ def test_imports_run_downward() -> None:
     }
     assert upward == set()
     # Programs share with the daemon only how a UDP socket is opened.
-    shared = {name[2] for path in modules("client") for name in imported(path) if name[:2] == ("bccnd", "net")}
+    shared = {name[2] for path in modules("endpoint") for name in imported(path) if name[:2] == ("bccnd", "net")}
     assert shared == {"segment_opening"}
 
 
@@ -195,7 +197,7 @@ def test_programs_load_no_more_than_they_need() -> None:
     assert not loaded_after("import bccnd.daemon") & HEAVY
     assert not loaded_after("import bccnd.cli.sbusd") & ((HEAVY - {"click"}) | libraries)
     assert not loaded_after("import bccnd") & (HEAVY | libraries | {"logging"})
-    endpoint = {"bccnd.client.endpoint", "bccnd.key_files", "bccnd.net.segment_opening"}
+    endpoint = {"bccnd.endpoint.endpoint", "bccnd.key_files", "bccnd.net.segment_opening"}
     assert not loaded_after("import bccnd, bccnd.cli.main") & {*endpoint, "bccnd.core.matching.pattern_tree"}
     assert endpoint <= loaded_after("import bccnd\nbccnd.Endpoint, bccnd.read_key")
 
