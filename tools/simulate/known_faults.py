@@ -93,7 +93,7 @@ _ALL: Final = (
     _fault(
         "ceiling_not_raised",
         "numbers are used that the record of the host does not reserve",
-        ("core/sending/egress.py", "            self._reserve(self._reserved)\n", "            pass\n"),
+        ("core/sending/datagram_builder.py", "            self._reserve(self._reserved)\n", "            pass\n"),
     ),
     _fault(
         "crash_not_told",
@@ -133,7 +133,7 @@ _ALL: Final = (
     _fault(
         "slow_copies",
         "copies under a slow rule hold back those of a fast one",
-        ("net/transmitter.py", "(not self._timers or due < self._timers[-1])", "not self._timers"),
+        ("bus/incoming/publisher.py", "(not self._timers or due < self._timers[-1])", "not self._timers"),
     ),
     _fault(
         "rate_wakes_all",

@@ -50,6 +50,8 @@ cdef class Ingress:
         self, Deliveries deliveries, SegmentCounters counters, list datagrams, object peers, double now,
         long long received_ns, bytes link_head=*, bint from_link=*, SentDatagrams sent=*,
     )
+    cpdef bint wants_own(self) except -1
+    cpdef count_own(self, SegmentCounters counters, int count)
     @cython.locals(
         header=Header, sources=TrackerTable, routes=RouteTables, checker=IntegrityChecker,
         at=Py_ssize_t, source=Source, src=bytes, verdict=int,

@@ -162,6 +162,16 @@ class Ingress:
         self._route = NO_ROUTE  # else its receivers would be kept
         return verdicts
 
+    def wants_own(self) -> bool:
+        """Whether datagrams that this host has sent are wanted when they come back: by taps, or because links broadcast
+        them. Otherwise they are only counted, by `count_own`."""
+        return bool(self._relayed) or len(self._routes.taps) > 0
+
+    def count_own(self, counters: SegmentCounters, count: int) -> None:
+        """Count datagrams that this host has sent and that came back."""
+        self.checker.count_own(count)
+        counters.judged(LOOPED, count)
+
     def _judge(
         self,
         raw: bytes,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from bccnd.native.system.sockio import BATCH, BroadcastSender, PacketReceiver, Receiver, Sender
+from bccnd.native.system.sockio import BATCH, PacketReceiver, Receiver, Sender, send_to
 from tests.support import cannot_here, wait
 
 #: from <asm-generic/socket.h>; the socket module does not name them
@@ -219,14 +219,13 @@ def test_more_than_the_kernel_takes_at_a_time_arrives_in_order() -> None:
             assert read(theirs) == numbered(count)
 
 
-def test_broadcasts_go_to_the_address_and_an_error_has_its_errno() -> None:
+def test_datagrams_go_to_the_address_and_an_error_has_its_errno() -> None:
     with udp() as (ours, _), socket.socket(type=socket.SOCK_DGRAM) as sock:
         host, port = ours.getsockname()
         packed = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(host))
-        sender = BroadcastSender(sock.fileno(), packed)
         sent = [b"a", b"", b"\0b\0", b"x" * 1400]
-        assert [sender.broadcast(datagram) for datagram in sent] == [0] * len(sent)
-        assert sender.broadcast(b"x" * 70_000) == errno.EMSGSIZE
+        assert [send_to(sock.fileno(), datagram, packed) for datagram in sent] == [0] * len(sent)
+        assert send_to(sock.fileno(), b"x" * 70_000, packed) == errno.EMSGSIZE
         wait(lambda: select.select([ours], [], [], 0)[0], "a datagram")
         assert read(ours) == sent
 
