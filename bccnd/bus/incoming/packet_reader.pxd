@@ -49,7 +49,7 @@ cdef class PacketReader:
     cdef _charge(self, UserAccount account, double begun)
     @cython.locals(account=UserAccount, begun=double, left=double, busy=bint)
     cpdef bint read(self, Client client) except -1
-    @cython.locals(receiver=PacketReceiver, size=Py_ssize_t, _=int)
+    @cython.locals(receiver=PacketReceiver, packet=bytes, _=int)
     cdef bint _read_until(self, Client client, double deadline, int most) except -1
     cdef _on_end_of_file(self, Client client)
     @cython.locals(nul=Py_ssize_t, plain=bint, quota=Quota)

@@ -129,21 +129,21 @@ class PacketReader:
         receiver = self.receiver
         for _ in range(most):
             try:
-                size = receiver.receive(client.fd)
+                packet = receiver.receive(client.fd)
             except ConnectionResetError:
                 # The peer ended without reading all it got. Reported once; what it sent before is still there.
                 continue
             except OSError:
                 self._registry.end(client)
                 return False
-            if size < 0:
+            if packet is None:
                 return False
             # An empty packet looks like the end, and is it only if the peer has shut down.
-            if not size and is_shut_down(client.sock):
+            if not packet and is_shut_down(client.sock):
                 self._fanout.send_batches()
                 self._on_end_of_file(client)
                 return False
-            self.process(client, receiver.packet(size))
+            self.process(client, packet)
             if not client.open or client.resume is not None:
                 return False
             if most > 1 and clock.monotonic() > deadline and not self.draining:

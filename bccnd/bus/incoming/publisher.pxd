@@ -25,7 +25,6 @@ cdef class Publisher:
     cdef tuple _fds
     cdef Repeater _repeater
     cdef list _timers
-    cdef long long _round
 
     cpdef str refusal(self, Client client, bytes key)
     cpdef Route route(self, bytes key)

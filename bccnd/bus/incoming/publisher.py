@@ -56,8 +56,6 @@ class Publisher:
         self._repeater = Repeater((), DIALECTS["path"], 0.0) if repeater is None else repeater
         #: when timers for copies are due, the earliest last; one is added only if it is earlier, so no rule has two
         self._timers: list[float] = []
-        #: the last round of the loop in which something was sent
-        self._round = -1
 
     def refusal(self, client: Client, key: bytes) -> str:
         """Return why a client may not publish on a key; empty if it may."""
@@ -127,8 +125,8 @@ class Publisher:
         if datagram:
             if self.send(datagram) is not None:
                 refused = "send_failed"
-            if self._repeater.rules:
-                self._schedule_copies(packet[KEY:nul], datagram)
+            if self._repeater.rules and self._repeater.add(packet[KEY:nul], datagram, clock.monotonic()):
+                self._send_due_copies()
         return refused
 
     def _send_locally(self, client: Client | None, packet: bytes, nul: int) -> None:
@@ -156,9 +154,7 @@ class Publisher:
         It comes back at once: the segments are read at the end of this round, too.
         """
         failed = None
-        if self._round != self._loop.rounds:
-            self._round = self._loop.rounds
-            self._loop.again(self._fds)
+        self._loop.again(self._fds)
         for segment in self._segments:
             error = segment.send(datagram)
             if error is not None:
@@ -169,10 +165,6 @@ class Publisher:
         """Send at once all copies that are scheduled; for the end of the process."""
         for datagram in self._repeater.rest():
             self.send(datagram)
-
-    def _schedule_copies(self, chan: bytes, datagram: bytes) -> None:
-        if self._repeater.add(chan, datagram, clock.monotonic()):
-            self._send_due_copies()
 
     def _send_due_copies(self) -> None:
         for datagram in self._repeater.due(clock.monotonic()):

@@ -68,5 +68,4 @@ cdef class PacketReceiver:
     cdef char *_data
     cdef Py_ssize_t _room
 
-    cpdef Py_ssize_t receive(self, int fd) except -2
-    cpdef bytes packet(self, Py_ssize_t size)
+    cpdef bytes receive(self, int fd)

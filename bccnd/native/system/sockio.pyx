@@ -7,6 +7,8 @@ import os
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
 from libc.errno cimport EAGAIN, errno
 from libc.string cimport memcpy, memset
 
@@ -15,6 +17,8 @@ cdef enum:
     COUNT = 64
     # bytes for control data: a header (16 bytes on 64 bit) and struct timespec
     CONTROL = 64
+    # stands for the length of a datagram of this host's own
+    OWN = 0x7FFFFFFF
 BATCH = COUNT
 
 
@@ -62,8 +66,8 @@ cdef class Receiver:
         cdef Py_ssize_t i
         cdef Py_ssize_t kept = 0
         cdef int count
-        cdef list datagrams = []
-        cdef char *text
+        cdef list datagrams
+        cdef bytes datagram
         # The kernel has changed those of the last batch.
         for i in range(self._used):
             headers[i].msg_hdr.msg_controllen = CONTROL
@@ -71,17 +75,24 @@ cdef class Receiver:
         if count < 0:
             raise OSError(errno, os.strerror(errno))
         self._used = count
+        self.own = 0
+        if sent is not None and sent._count:
+            for i in range(count):
+                if sent.take_text(self._data + i * self._size, headers[i].msg_len, now):
+                    headers[i].msg_len = OWN
+                    self.own += 1
+        datagrams = PyList_New(count - self.own)
         for i in range(count):
-            text = self._data + i * self._size
-            if sent is not None and sent.take_text(text, headers[i].msg_len, now):
+            if headers[i].msg_len == OWN:
                 continue
-            datagrams.append(PyBytes_FromStringAndSize(text, headers[i].msg_len))
+            datagram = PyBytes_FromStringAndSize(self._data + i * self._size, headers[i].msg_len)
+            Py_INCREF(datagram)
+            PyList_SET_ITEM(datagrams, kept, datagram)
             if kept < i:
                 memcpy(self._names + kept * self._name_size, self._names + i * self._name_size, self._name_size)
                 memcpy(self._control + kept * CONTROL, self._control + i * CONTROL, CONTROL)
                 headers[kept].msg_hdr.msg_controllen = headers[i].msg_hdr.msg_controllen
             kept += 1
-        self.own = count - <int> kept
         return datagrams
 
     cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:
@@ -162,18 +173,11 @@ cdef class PacketReceiver:
         self._data = PyByteArray_AS_STRING(self._buffer)
         self._room = largest + 1
 
-    cpdef Py_ssize_t receive(self, int fd) except -2:
-        """Receive the next packet of a client and return its size: 0 for an empty one and at the end, -1 if there is
-        none. Raises OSError."""
+    cpdef bytes receive(self, int fd):
+        """Return the next packet of a client, empty also at the end, or None if there is none. Raises OSError."""
         cdef ssize_t size = c_recv(fd, self._data, <size_t> self._room, MSG_DONTWAIT)
         if size < 0:
             if errno == EAGAIN:
-                return -1
+                return None
             raise OSError(errno, os.strerror(errno))
-        return size
-
-    cpdef bytes packet(self, Py_ssize_t size):
-        """Return the first ``size`` bytes of the last packet."""
-        if not 0 <= size <= self._room:
-            raise IndexError("outside the buffer")
         return PyBytes_FromStringAndSize(self._data, size)

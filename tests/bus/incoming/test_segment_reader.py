@@ -84,9 +84,12 @@ def test_nothing_is_measured_where_nothing_is_delivered(hub: Hub, segment: Segme
     assert sum(forwarded(hub, segment, BATCH + 1).buckets) == 0
 
 
-def test_what_a_segment_has_sent_comes_back_in_the_same_round_and_is_looped(hub: Hub, segment: Segment) -> None:
+@pytest.mark.parametrize("tapped", [False, True])
+def test_what_a_segment_has_sent_comes_back_in_the_same_round_and_is_looped(
+    hub: Hub, segment: Segment, tapped: bool
+) -> None:
     """The sum is not computed: here it is one that no key makes."""
-    client = hub.connect(b"!/tap/looped")
+    client = hub.connect(b"!/tap/looped" if tapped else b"a/b")
     reader = reader_of(hub, segment, LatencyHistogram())
     publisher = Publisher(hub.loop, hub.routes, hub.bus.fanout, None, [segment.sender], None)
     hub.loop.watch(segment.fileno(), READABLE, reader)
@@ -96,7 +99,12 @@ def test_what_a_segment_has_sent_comes_back_in_the_same_round_and_is_looped(hub:
     hub.turn(1)
     assert hub.loop.rounds == rounds + 1
     assert (segment.counters.sent, segment.counters.verdicts[LOOPED], segment.counters.received) == (1, 1, 1)
-    assert client.receive().endswith(raw)
+    if tapped:
+        assert client.receive().endswith(raw)
+    else:
+        send(segment, [2])
+        hub.turn(1)
+        assert client.waiting() == [frames.message(b"a/b", b"x")]
 
 
 @pytest.mark.parametrize("ages", [[5], [5, 4, 3], [5, 5, 1, 1]])
