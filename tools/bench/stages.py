@@ -98,6 +98,19 @@ def by_stage(costs: Sequence[tuple[str, int, int]]) -> dict[str, Cost]:
     return {name: Cost(instructions[name], len(lines[name])) for name, _ in STAGES}
 
 
+def compiled_name(function: str) -> str | None:
+    """Return the name in Python of a function of the compiled library, or None."""
+    found = re.match(r"__pyx_f_(\w+) .*/_compiled\.", function)
+    if found is None:
+        return None
+    rest, parts = found[1], []
+    while length := re.match(r"\d+", rest):
+        end = length.end() + int(length[0])
+        parts.append(rest[length.end() : end])
+        rest = rest[end + 1 :]
+    return ".".join([*parts, rest])
+
+
 def control(pid: int, on: bool) -> None:
     done = subprocess.run(
         ["callgrind_control", "-i", "on" if on else "off", str(pid)], capture_output=True, timeout=60, check=False
@@ -151,12 +164,17 @@ def measure(folder: Path, case: str, clients: int) -> list[tuple[str, int, int]]
 
 @click.command()
 @click.option("--clients", type=int, default=1, help="Clients that get each message.")
-def main(clients: int) -> None:
+@click.option("--functions", is_flag=True, help="Write the functions that were met to bccnd/hot_functions.txt.")
+def main(clients: int, functions: bool) -> None:
     """Count what a message costs by stage when nothing else is going on (two minutes; needs valgrind)."""
     if shutil.which("valgrind") is None:
         raise click.ClickException("there is no valgrind: apt-get install valgrind")
     with tempfile.TemporaryDirectory(prefix="bccnd-stages-") as name:
         costs_of = {case: measure(Path(name) / case, case, clients) for case in CASES}
+    if functions:
+        names = {compiled_name(function) for costs in costs_of.values() for function, _, _ in costs} - {None}
+        names.add("bccnd.net.loop.Loop.run")  # which calls those that are counted
+        Path("bccnd/hot_functions.txt").write_text("".join(f"{name}\n" for name in sorted(map(str, names))))
     found = {case: by_stage(costs) for case, costs in costs_of.items()}
     print("| stage |" + "".join(f" {case} | lines |" for case in CASES) + "\n| --- |" + " ---: | ---: |" * len(CASES))
     for stage, _ in STAGES:
