@@ -31,7 +31,7 @@ from setuptools.command.build_py import build_py
 # Each call from outside the modules touches one line of memory less without a linkage table.
 OPTIONS: Final = ["-O2", "-fno-plt", "-ffunction-sections", "-Wno-deprecated-declarations"]
 
-# Functions that each message calls, written by `python -m tools.bench.stages --functions`: the linker puts them side by
+# Functions that each message calls, by a profile of callgrind: the linker puts them side by
 # side, so that a message touches fewer pages of memory.
 HOT_FUNCTIONS: Final = "bccnd/hot_functions.txt"
 

@@ -101,6 +101,8 @@ class Case:
     batches: bool = False
     #: what it says once it, and all that belongs to it, is up
     ready: tuple[str, ...] = ("ready",)
+    #: the case that it is held against
+    floor: str = "floor_hmac"
     #: share of a processor that processes of its own take meanwhile which nobody waits for, at their start above all
     beside: float = 0.0
 
@@ -126,6 +128,11 @@ def floor(check: str, packets: str, *more: str) -> Start:
         return [str(place.programs / "floor"), *where, "-m", check, "-x", packets, *more]
 
     return start
+
+
+def publish_floor(place: Place, fan_out: int) -> list[str]:
+    where = ["-p", str(place.udp), "-u", str(place.socket), "-F", str(fan_out)]
+    return [str(place.programs / "publish_floor"), *where]
 
 
 def bccnd(signed: bool, more: Mapping[str, object] = MappingProxyType({})) -> Start:
@@ -200,6 +207,16 @@ CASES: Final = {
             *("bccnd_gateways", "bccnd, gateways idle", "seq", with_gateways),
             ready=("ready", "nng: listens", "the broker serves"),
             beside=0.6,
+        ),
+        Case("publish_floor", "publishing: floor", "floor", publish_floor, datagrams=False, clients=()),
+        Case("publish", "publishing: bccnd", "seq", OURS, datagrams=False, floor="publish_floor"),
+        Case("publish_kept", "publishing: bccnd, as a service", "seq", kept, datagrams=False, floor="publish_floor"),
+        Case(
+            *("publish_batch", "publishing: bccnd, batch mode", "seq", OURS),
+            datagrams=False,
+            clients=("-M", "-s", "bench/"),
+            batches=True,
+            floor="publish_floor",
         ),
         Case("mosquitto", "mosquitto", "mqtt", mosquitto, peer=MOSQUITTO, datagrams=False, clients=("-s", "bench/#")),
         Case("redis", "redis", "redis", redis, peer=REDIS, datagrams=False, clients=EVERY_CHANNEL, batches=True),

@@ -11,7 +11,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = Path(__file__).parent / "load"
 FLAGS: Final = ("-O2", "-Wall", "-Wextra")
-NAMES: Final = ("flood", "floor", "drain", "pub", "listeners")
+NAMES: Final = ("flood", "floor", "publish_floor", "drain", "pub", "listeners")
 
 
 class CannotBuild(Exception):

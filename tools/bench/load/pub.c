@@ -1,20 +1,22 @@
-/* pub - one publisher for the peers: the same window, pace, sizes and payloads as flood, over their own protocols.
+/* pub - one local publisher: the same window, pace, sizes and payloads as flood, over the protocol of each relay.
  * A message is as large on the wire as the datagram it is compared with, envelope included.
  *
- *   -P mqtt|redis|nats  -u PATH or -t PORT (127.0.0.1)
+ *   -P floor|seq|mqtt|redis|nats  -u PATH or -t PORT (127.0.0.1); floor and seq: MSG packets
  *   -n N -C CHANNELS -z BYTES -r RATE -w FILE -W SIZE -T (stamped): as with flood */
 #include "message.h"
 #include "peers.h"
 #include "window.h"
 #include <getopt.h>
 
-#define BATCH 32 /* of one write */
+#define BATCH 32 /* of one write, or sendmmsg */
 #define ROOM 2048
 
 /* Writes what stands before a payload of this length; returns its length. */
 static int head(enum protocol p, char *out, const char *chan, int payload)
 {
 	int length = (int)strlen(chan);
+	if (p <= SEQ)
+		return sprintf(out, "MSG %s", chan) + 1;
 	if (p == NATS)
 		return sprintf(out, "PUB %s %d\r\n", chan, payload);
 	if (p == REDIS)
@@ -35,7 +37,7 @@ static int head(enum protocol p, char *out, const char *chan, int payload)
 static char *make(enum protocol p, char *out, int size, uint64_t index, uint64_t channels, uint64_t stamp)
 {
 	char chan[32];
-	int tail = p == MQTT ? 0 : 2, payload = size;
+	int tail = p == REDIS || p == NATS ? 2 : 0, payload = size;
 	sprintf(chan, p == NATS ? "bench.c%07d" : "bench/c%07d", (int)(index % channels));
 	payload = size - tail - head(p, out, chan, size); /* the second time with fewer digits, if need be */
 	payload = size - tail - head(p, out, chan, payload);
@@ -43,6 +45,17 @@ static char *make(enum protocol p, char *out, int size, uint64_t index, uint64_t
 	put_payload(out, payload, stamp, index);
 	memcpy(out + payload, "\r\n", (size_t)tail);
 	return out + payload + tail;
+}
+
+/* A packet each. */
+static void send_packets(int fd, char *packets, size_t size, int count)
+{
+	struct mmsghdr m[BATCH];
+	struct iovec v[BATCH];
+	lay_out(m, v, packets, size, count);
+	for (int done = 0, r; done < count; done += r)
+		if ((r = sendmmsg(fd, m + done, (unsigned)(count - done), 0)) < 0)
+			die("sendmmsg");
 }
 
 int main(int argc, char **argv)
@@ -66,8 +79,6 @@ int main(int argc, char **argv)
 		case 'T': stamped = 1; break;
 		default: return 2;
 		}
-	if (p <= SEQ)
-		refuse("-P: mqtt, redis or nats");
 	static char out[BATCH * ROOM], answers[65536];
 	int fd = connect_to(p, path, port);
 	greet(p, fd, 9999);
@@ -78,7 +89,10 @@ int main(int argc, char **argv)
 		char *end = out;
 		for (uint64_t i = 0; i < n; i++)
 			end = make(p, end, size, s.sent + i, channels, stamped ? now_ns() : 0);
-		write_all(fd, out, (size_t)(end - out));
+		if (p <= SEQ)
+			send_packets(fd, out, (size_t)size, (int)n);
+		else
+			write_all(fd, out, (size_t)(end - out));
 		while (recv(fd, answers, sizeof answers, MSG_DONTWAIT) > 0) /* of redis; a PING of nats can wait so long */
 			;
 		s.sent += n;

@@ -1,8 +1,9 @@
 """A Python program that subscribes or publishes by one of several libraries, with the defaults of each, and reports its
 own processor time: python_client.py subscribe|publish LIBRARY WHERE COUNT BURST PAUSE.
 
-A payload holds its number where load/message.h puts it. A publisher sends BURST messages every PAUSE seconds. A
-subscriber sleeps for PAUSE seconds after BURST messages, and then works off a backlog.
+A payload holds its number where load/message.h puts it. A publisher sends BURST messages every PAUSE seconds. With a
+PAUSE, a subscriber takes BURST messages every PAUSE seconds, which is as fast as they are sent: it is always one burst
+behind, works that off as a backlog, and falls no further behind.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Meter:
         self._mark = burst if pause else WARM
         self._last = b"%09d" % (count - 1)
         self._begun = self._before = 0
+        self._started = 0.0
 
     def add(self) -> bool:
         """Count a message; return whether it is time for a pause."""
@@ -48,7 +50,8 @@ class Meter:
     def take(self, payload: bytes) -> None:
         """Take a message that was received."""
         if self.add():
-            time.sleep(self.pause)
+            self._started = self._started or time.monotonic()
+            time.sleep(self.wait(self._started))
         if payload[21:30] == self._last:
             self.end()
 
@@ -61,7 +64,7 @@ class Meter:
         self.end()
 
     def wait(self, begun: float) -> float:
-        """Return the seconds until the next burst of a publisher is due."""
+        """Return the seconds until the next burst is due."""
         return max(0.0, begun + self.seen / self.burst * self.pause - time.monotonic())
 
     def payloads(self) -> Iterator[bytes]:

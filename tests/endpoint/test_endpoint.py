@@ -1,0 +1,891 @@
+"""A program straight on the segment: what each call sends, hears, counts and refuses, over real sockets on loopback."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.client.message import Message
+from bccnd.core.trust import signatures
+from bccnd.core.wire.verdicts import NAMES
+from bccnd.endpoint.endpoint import Endpoint
+from tests.core import material
+from tests.core.world import ANY_BYTES
+from tests.e2e.harness import KEY, datagram
+from tests.endpoint.segments import Segment, heard, in_threads, judged, payloads, refused, soon, until_now, verdicts
+from tests.limits import descriptors
+from tests.support import BROADCAST, PATIENCE, wait
+
+OTHER_KEY: Final = b"another key, as long as it has to be"
+SIG: Final = signatures.generate()
+PUBLIC: Final = signatures.public_of(SIG)
+#: every byte that a payload can hold
+BYTES: Final = bytes(range(256))
+
+
+# -- opening and closing
+
+
+def test_nothing_is_opened_before_open_and_closing_gives_all_back(segment: Segment) -> None:
+    before = descriptors()
+    endpoint = segment.closed("a/b/1")
+    assert descriptors() == before
+    assert endpoint.open() is True
+    opened = descriptors()
+    assert len(opened) == len(before) + 1
+    assert str(endpoint.fileno()) in opened
+    assert endpoint.open() is True  # to do so twice is no fault, and opens nothing
+    assert descriptors() == opened
+    endpoint.close()
+    endpoint.close()
+    assert descriptors() == before
+    with suppress(ZeroDivisionError), endpoint as same:
+        assert same is endpoint
+        same.send("x", "again")
+        assert heard(endpoint).payload == b"again"
+        raise ZeroDivisionError
+    assert descriptors() == before
+
+
+USES: list[Callable[[Endpoint], object]] = [
+    *(lambda one: one.fileno(), lambda one: one.send("x", "y"), lambda one: one.send_all("y")),
+    *(lambda one: one.send_to("x", "y"), lambda one: one.send_topic("x", "y"), lambda one: one.recv()),
+    *(lambda one: one.recv(0), lambda one: one.receive("x"), lambda one: one.dispatch()),
+    *(lambda one: one.heartbeat_start(1), lambda one: next(iter(one))),
+]
+
+
+def test_what_needs_a_socket_says_that_there_is_none(segment: Segment) -> None:
+    endpoint = segment.closed("a")
+    for _ in ("before it was opened", "and after it was closed"):
+        for use in USES:
+            seq = endpoint.seq
+            assert refused(use, endpoint).reason == "not_open"
+            assert endpoint.seq == seq
+        endpoint.open()
+        endpoint.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "output"),
+    [
+        ({"address": "localhost"}, "bad_address", "localhost"),
+        ({"address": ""}, "bad_address", "''"),
+        ({"address": "10.0.0.0/24"}, "bad_address", "10.0.0.0/24"),
+        *(({"port": port}, "bad_port", str(port)) for port in (0, 65_536, -1)),
+        *(({"hop_limit": limit}, "bad_hop_limit", str(limit)) for limit in (0, 256, -2)),
+        ({"speed_window": -1}, "bad_speed_window", "-1"),
+        *(({"largest": size}, "bad_largest", str(size)) for size in (-1, 0, 65_508)),
+        ({"address": "127.0.0.1"}, "no_broadcast_address", "127.0.0.1"),
+        ({"address": "::1"}, "no_broadcast_address", "multicast"),
+        ({"bind": "127.0.0.1"}, "bind_misses_broadcast", "broadcast"),
+        ({"bind": "nonsense"}, "bind_misses_broadcast", "'bind'"),
+        ({"interface": "nosuch0"}, "no_interface", "nosuch0"),
+    ],
+    ids=str,
+)
+def test_an_option_that_means_nothing_is_refused_at_once_and_a_segment_out_of_reach_with_a_remedy(
+    segment: Segment, options: dict[str, Any], reason: str, output: str
+) -> None:
+    before = descriptors()
+    if reason.startswith("bad_"):
+        error = refused(Endpoint, "a", **options)
+    else:
+        endpoint = segment.closed("a", **options)
+        error = refused(endpoint.open)
+        assert "remedy: " in error.detail
+        assert endpoint.error() == error.detail
+        assert refused(endpoint.fileno).reason == "not_open"
+    assert (error.reason, output in error.detail) == (reason, True)
+    assert descriptors() == before
+
+
+GROUPS: list[dict[str, Any]] = [{}, {"bind": "239.1.2.3"}, {"hop_limit": 7}]
+
+
+@pytest.mark.parametrize("options", GROUPS)
+def test_a_multicast_group_works_like_broadcast(segment: Segment, options: dict[str, Any]) -> None:
+    options = {"address": "239.1.2.3", "interface": "lo", "keys": [KEY], **options}
+    one, two = (segment.endpoint(name, **options) for name in ("a/b/1", "a/b/2"))
+    one.send("x/y", "to the group")
+    for endpoint in (one, two):
+        message = heard(endpoint)
+        assert message[:5] == ("a/b/1", one.seq - 1, "x/y", b"to the group", "plain")
+        assert message.peer.endswith(f":{segment.port}")
+    two.send_to("a/b/1", "and back")
+    assert heard(one).payload == b"and back"
+
+
+# -- name and seq
+
+
+def test_the_name_is_what_was_set_and_nothing_is_a_question_mark(segment: Segment) -> None:
+    endpoint = segment.endpoint("before")
+    assert endpoint.name == "before"
+    for set_to, name in ((None, "?"), ("", "?"), *((name, name) for name in ("?", "a", "a/b/1", "??", "n" * 128))):
+        endpoint.name = set_to
+        assert endpoint.name == name
+        endpoint.send("x")
+        assert heard(endpoint).src == name
+        assert segment.closed(set_to).name == name  # type: ignore[arg-type]
+    assert segment.closed().name == "?"
+
+
+def test_a_field_that_is_none_is_refused_and_changes_nothing(segment: Segment) -> None:
+    """Which are none is in the table of vectors; here is who looks at them."""
+    endpoint = segment.endpoint("before")
+    seq = endpoint.seq
+    for name in ("a b", "*", "\xfc", "\udcff", "\ud800", "n" * 129):
+        assert refused(segment.closed, name).reason == "bad_src"
+        error = refused(setattr, endpoint, "name", name)
+        assert (error.reason, repr(name) in error.detail or not name.isascii()) == ("bad_src", True)
+        assert refused(endpoint.send, name, "x", "").reason == "bad_src"
+    for chan in ("", None, "\ud800"):
+        error = refused(endpoint.send, chan, "x")
+        assert (error.reason, endpoint.error(), bool(error.detail)) == ("bad_channel", error.detail, True)
+    for target in ("?", "/x", ""):  # no name is not all of them
+        assert refused(endpoint.send_to, target, "x").reason == "bad_target"
+    assert (endpoint.name, endpoint.seq) == ("before", seq)
+    assert until_now(endpoint) == []
+
+
+def test_the_seq_begins_at_the_clock_so_that_a_restart_is_never_old(segment: Segment) -> None:
+    before = time.time_ns() // 1000
+    first = segment.closed("a").seq
+    second = segment.closed("a").seq
+    assert before <= first <= second <= time.time_ns() // 1000
+
+
+def test_every_send_takes_the_next_seq_and_it_can_be_read_and_set(segment: Segment) -> None:
+    endpoint = segment.endpoint("a")
+    start = endpoint.seq
+    assert [endpoint.send("x") for _ in range(3)] == [start, start + 1, start + 2]
+    assert endpoint.seq == start + 3
+    for number in (1, 0, 2**64 - 1):
+        endpoint.seq = number
+        assert endpoint.seq == number
+        assert endpoint.send("x") == number
+    assert endpoint.seq == 0  # behind the last number of 64 bits comes the first
+    assert [message.seq for message in until_now(endpoint)] == [start, start + 1, start + 2, 1, 0, 2**64 - 1]
+    before = endpoint.seq
+    for number in (-1, 2**64):
+        assert refused(setattr, endpoint, "seq", number).reason == "bad_seq"
+        assert endpoint.seq == before
+
+
+def test_a_datagram_is_what_was_sent_byte_for_byte(segment: Segment) -> None:
+    """Arguments that may be left out, None, text and bytes; what each of them may hold is in the table of vectors."""
+    endpoint, wire = segment.endpoint("me/1"), segment.wire
+    send: Callable[..., int] = endpoint.send
+    for parts, (src, chan, payload) in (
+        (("x",), ("me/1", "x", b"")),
+        (("x", "\xfc \u20ac"), ("me/1", "x", "\xfc \u20ac".encode())),
+        (("x", BYTES), ("me/1", "x", BYTES)),
+        (("x", None), ("me/1", "x", b"")),
+        ((None, "x", "p"), ("me/1", "x", b"p")),
+        (("", "x", "p"), ("?", "x", b"p")),
+        (("you/2", "x", "p"), ("you/2", "x", b"p")),
+        (("you/2", "x", None), ("you/2", "x", b"")),
+    ):
+        seq = send(*parts)
+        assert wire.receive(b":%d:" % seq) == datagram(src, seq, chan, payload)
+        assert heard(endpoint)[:4] == (src, seq, chan, payload)
+        assert endpoint.name == "me/1"
+
+
+# -- receiving
+
+
+def broadcaster(ends: ExitStack, host: str = "") -> socket.socket:
+    """A socket on a port that the kernel chooses."""
+    sock = ends.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    sock.bind((host, 0))
+    return sock
+
+
+def test_nothing_to_receive_is_none_when_the_time_is_over(segment: Segment) -> None:
+    endpoint = segment.endpoint("a")
+    assert endpoint.recv(0) is None
+    assert endpoint.recv(-1) is None
+    before = time.monotonic()
+    assert endpoint.recv(0.03) is None
+    assert time.monotonic() >= before + 0.03
+    # What is not for us does not end the wait.
+    before = time.monotonic()
+    with soon(lambda: segment.wire.send(b"garbage", datagram("b", 1, "!b")), 0.01):
+        assert endpoint.recv(0.05) is None
+    assert time.monotonic() >= before + 0.05
+
+
+def received(endpoint: Endpoint, chan: str, timeout: float = 0.0) -> bytes | None:
+    message = endpoint.receive(chan, timeout)
+    return message and message.payload
+
+
+@pytest.mark.parametrize("timeout", [None, PATIENCE, 1e9, float("inf")])
+def test_receiving_waits_for_a_message_to_come(segment: Segment, timeout: float | None) -> None:
+    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
+    with soon(lambda: other.send("x", "at last")):
+        message = endpoint.recv(timeout)
+    assert message is not None
+    assert message.payload == b"at last"
+    if timeout is not None:
+        with soon(lambda: other.send("x", "again")):
+            assert received(endpoint, "x", timeout) == b"again"
+
+
+def test_iterating_gives_messages_as_they_come_and_ends_with_the_socket(segment: Segment) -> None:
+    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
+    other.send("x", "1")
+    other.send("!c", "not for us")
+    with soon(lambda: other.send("y", "2")):
+        found = iter(endpoint)
+        assert [next(found).payload, next(found).payload] == [b"1", b"2"]
+    endpoint.close()
+    assert refused(next, found).reason == "not_open"
+
+
+def test_a_flood_of_what_is_dropped_lets_the_caller_go_on(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bccnd.endpoint.endpoint.MAX_TAKEN", 10)
+    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
+    segment.wire.send(*[b"garbage"] * 50)
+    other.send("x", "behind the flood")
+    wait(lambda: segment.wire.receive(b"behind"))
+    # Somebody can send faster than we read, and then there is no end to what can be read.
+    assert endpoint.recv(0) is None
+    assert verdicts(endpoint) == {"bad_envelope": 10}
+    assert endpoint.dispatch() == 0
+    assert endpoint.receive("x") is None
+    wait(lambda: endpoint.recv(0), "what came behind the flood")
+    assert endpoint.error() is None
+
+
+# -- listeners
+
+
+def dispatched(endpoint: Endpoint, count: int) -> None:
+    """Dispatch until so many messages were taken."""
+    total = 0
+
+    def done() -> bool:
+        nonlocal total
+        total += endpoint.dispatch()
+        return total >= count
+
+    wait(done, f"{count} messages")
+    assert total == count
+
+
+class Log:
+    """Callbacks that write down what they were called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, bytes]] = []
+        self._made: dict[str, Callable[[Message], None]] = {}
+
+    def __call__(self, name: str) -> Callable[[Message], None]:
+        return self._made.setdefault(name, lambda message: self.calls.append((name, message.payload)))
+
+    def taken(self) -> list[tuple[str, bytes]]:
+        calls, self.calls = self.calls, []
+        return calls
+
+
+def test_callbacks_are_called_in_the_order_in_which_they_came(segment: Segment) -> None:
+    endpoint, log = segment.endpoint("a"), Log()
+    found: list[Message] = []
+    for number, pattern in enumerate(["x/>", "x/y", "", "x/*", "x/y"]):
+        endpoint.listen(pattern, log(str(number)))
+    endpoint.listen("y", log("never"))
+    endpoint.listen("x/y", found.append)
+    seq = endpoint.send("b", "x/y", BYTES)
+    endpoint.send("x/z", "2")
+    dispatched(endpoint, 2)
+    assert log.taken() == [(name, BYTES) for name in "01234"] + [(name, b"2") for name in "023"]
+    assert found[0][:6] == ("b", seq, "x/y", BYTES, "plain", f"127.0.0.1:{segment.port}")
+    assert endpoint.unlisten("x/y", found.append)  # a bound method is another object each time
+    endpoint.send("x/y")
+    dispatched(endpoint, 1)
+    assert len(found) == 1
+
+
+def test_dispatch_counts_messages_also_those_without_a_callback_and_takes_what_receive_put_aside(
+    segment: Segment,
+) -> None:
+    endpoint, log = segment.endpoint("a"), Log()
+    assert endpoint.dispatch() == 0
+    endpoint.listen("x", log("x"))
+    for chan in ("x", "y", "!", "!a", "!b"):
+        endpoint.send(chan, chan)
+    dispatched(endpoint, 4)
+    assert log.taken() == [("x", b"x"), ("x", b"!"), ("x", b"!a")]
+    assert verdicts(endpoint) == {"accepted": 4, "not_addressed": 1}
+    assert endpoint.recv(0) is None
+    for payload in ("1", "2"):
+        endpoint.send("x", payload)
+    wait(lambda: endpoint.receive("z") or endpoint.stats()["QMC"].get("x") == 2)
+    endpoint.send("x", "3")
+    dispatched(endpoint, 3)
+    assert log.taken() == [("x", b"1"), ("x", b"2"), ("x", b"3")]
+
+
+def test_one_dispatch_and_one_receive_take_a_bounded_number(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bccnd.endpoint.endpoint.MAX_TAKEN", 4)
+    endpoint = segment.endpoint("a")
+    for _ in range(10):
+        endpoint.send("x")
+    assert select.select([endpoint], [], [], PATIENCE)[0]
+    assert [endpoint.dispatch() for _ in range(3)] == [4, 4, 2]
+    for _ in range(10):
+        endpoint.send("x")
+    assert select.select([endpoint], [], [], PATIENCE)[0]
+    assert endpoint.receive("x") is not None
+    assert endpoint.stats()["TQMC"]["*"] == 14
+
+
+def test_listening_twice_calls_twice_and_is_taken_back_once_each(segment: Segment) -> None:
+    endpoint, log = segment.endpoint("a"), Log()
+    endpoint.listen("x", log("one"))
+    endpoint.listen("x", log("one"))
+    endpoint.listen("x/", log("one"))
+    for left in (2, 1, 0):
+        endpoint.send("x")
+        dispatched(endpoint, 1)
+        assert len(log.taken()) == left
+        assert endpoint.unlisten("x", log("one")) is (left > 0)
+    assert endpoint.unlisten("x/", log("two")) is False
+    assert endpoint.unlisten("x/>", log("one")) is False
+    assert endpoint.unlisten("x/", log("one")) is True
+    endpoint.send_all()
+    dispatched(endpoint, 1)
+    assert log.taken() == []
+
+
+def test_a_callback_may_take_back_itself_and_others_and_add_some(segment: Segment) -> None:
+    endpoint, log = segment.endpoint("a"), Log()
+
+    def once(message: Message) -> None:
+        log("once")(message)
+        assert endpoint.unlisten("x", once)
+        assert endpoint.unlisten("x", log("other"))
+        endpoint.listen("x", log("new"))
+
+    endpoint.listen("x", log("first"))
+    endpoint.listen("x", once)
+    endpoint.listen("x", log("other"))
+    endpoint.listen("x", log("last"))
+    for payload in ("1", "2"):
+        endpoint.send("x", payload)
+    dispatched(endpoint, 2)
+    # What was added hears the next message, not the one that is being told.
+    assert log.taken() == [
+        *[("first", b"1"), ("once", b"1"), ("last", b"1")],
+        *[("first", b"2"), ("last", b"2"), ("new", b"2")],
+    ]
+
+
+def test_a_callback_that_raises_ends_the_dispatch_and_costs_no_other_callback_anything(segment: Segment) -> None:
+    endpoint, log = segment.endpoint("a"), Log()
+
+    def fails(message: Message) -> None:
+        if message.payload == b"bad":
+            raise ZeroDivisionError
+
+    endpoint.listen("x", fails)
+    endpoint.listen("x", log("behind"))
+    for payload in ("good", "bad", "next"):
+        endpoint.send("x", payload)
+    with pytest.raises(ZeroDivisionError):
+        dispatched(endpoint, 2)
+    dispatched(endpoint, 1)
+    assert log.taken() == [("behind", b"good"), ("behind", b"bad"), ("behind", b"next")]
+
+
+def test_a_callback_may_answer_and_close(segment: Segment) -> None:
+    server, client, log = segment.endpoint("server/1"), segment.endpoint("client/1"), Log()
+    server.listen("ask", lambda message: server.send_to(message.src, b"you said " + message.payload))
+    server.listen("end", lambda _message: server.close())
+    server.listen("end", log("behind"))
+    client.send("ask", "hello")
+    dispatched(server, 1)
+    assert heard(client).payload == b"hello"
+    assert heard(client)[:5] == ("server/1", server.seq - 1, "!client/1", b"you said hello", "directed")
+    until_now(server)
+    client.send("end", "1")
+    client.send("end", "2")
+    assert select.select([server], [], [], PATIENCE)[0]
+    assert server.dispatch() == 1
+    assert log.taken() == [("behind", b"1")]
+
+
+# -- as the Perl module has it
+
+
+def test_notify_is_true_or_false_and_then_error_says_why(segment: Segment) -> None:
+    endpoint = segment.endpoint("a/b/1")
+    assert endpoint.error() is None
+    assert endpoint.notify("supply", "txnid=12345:avail=1234:rc=00") is True
+    assert endpoint.notify("supply") is True
+    assert endpoint.error() is None
+    assert heard(endpoint)[:4] == ("a/b/1", endpoint.seq - 2, "supply", b"txnid=12345:avail=1234:rc=00")
+    assert endpoint.notify("two words", "x") is False
+    assert "'two words'" in (endpoint.error() or "")
+    endpoint.close()
+    assert endpoint.notify("x") is False
+    assert endpoint.error() == "call open() first"
+
+
+CLEARING: list[Callable[[Endpoint], object]] = [
+    *(lambda one: one.notify("x"), lambda one: one.send("x"), lambda one: one.send_all()),
+    *(lambda one: one.send_to("x"), lambda one: one.send_topic("x"), lambda one: one.open()),
+]
+KEEPING: list[Callable[[Endpoint], object]] = [
+    *(lambda one: one.error(), lambda one: one.stats(), lambda one: one.beat(), lambda one: one.beat("x" * 2000))
+]
+
+
+def test_an_error_stays_until_the_next_operation(segment: Segment) -> None:
+    endpoint = segment.endpoint("a")
+    for clear in CLEARING:
+        endpoint.notify("")
+        error = endpoint.error()
+        assert error
+        for keep in KEEPING:
+            keep(endpoint)
+            assert endpoint.error() == error
+        clear(endpoint)
+        assert endpoint.error() is None
+
+
+def test_receive_takes_everything_and_gives_what_belongs_to_its_channel(segment: Segment) -> None:
+    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
+    for chan, payload in [("x", "1"), ("y", "2"), ("x", "3"), ("!", "4"), ("!a", "5"), ("!b", "6"), ("x/", "7")]:
+        other.send(chan, payload)
+    wait(lambda: endpoint.receive("nothing") or sum(verdicts(endpoint).values()) == 7)
+    stats = endpoint.stats()
+    assert stats["QMC"] == {"x": 2, "y": 1, "!": 1, "!a": 1, "x/": 1}
+    assert stats["QSC"] == 5
+    assert sorted(stats["SEEN_QS"]) == sorted(stats["ACTIVE_QS"]) == sorted(stats["QMC"])
+    assert stats["TQMC"] == {"*": 6, **stats["QMC"]}
+    # The others stay for later calls, each channel in its order.
+    for chan, data in [("y", b"2"), ("x", b"1"), ("!a", b"5"), ("x", b"3"), ("x/", b"7"), ("!", b"4")]:
+        message = endpoint.receive(chan)
+        assert message is not None
+        assert (message.src, message.chan, message.payload) == ("b", chan, data)
+        assert message.peer.endswith(f":{segment.port}")
+    for chan in ("x", "y", "!"):
+        assert endpoint.receive(chan) is None
+    stats = endpoint.stats()
+    assert stats["QMC"] == {"x": 0, "y": 0, "!": 0, "!a": 0, "x/": 0}
+    assert stats["ACTIVE_QS"] == []
+    assert stats["QSC"] == 5
+    assert stats["TQMC"]["*"] == 6
+
+
+def test_receive_waits_until_its_time_is_over_or_a_message_of_any_channel_comes(segment: Segment) -> None:
+    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
+    assert endpoint.receive("x") is None
+    assert endpoint.receive("x", -1) is None
+    assert endpoint.receive("x", 0.01) is None
+    with soon(lambda: other.send("y", "for later")):
+        assert endpoint.receive("x", float("inf")) is None  # so that the caller can look after it
+    assert received(endpoint, "y") == b"for later"
+    other.send("y", "for later")
+    assert select.select([endpoint], [], [], PATIENCE)[0]
+    assert endpoint.receive("x", float("inf")) is None
+
+
+def test_recv_gives_what_was_put_aside_first_in_the_order_of_its_coming_also_after_closing(segment: Segment) -> None:
+    endpoint = segment.endpoint("a")
+    for number, chan in enumerate("xyxzyxx"):
+        endpoint.send(chan, str(number))
+    wait(lambda: endpoint.receive("nothing") or endpoint.stats()["TQMC"]["*"] == 7)
+    assert received(endpoint, "y", float("inf")) == b"1"  # there is one, so that it does not wait
+    endpoint.send("x", "7")
+    assert [heard(endpoint).payload for _ in range(6)] == [b"0", b"2", b"3", b"4", b"5", b"6"]
+    assert heard(endpoint).payload == b"7"
+    endpoint.send("x", "8")
+    wait(lambda: endpoint.receive("nothing") or endpoint.stats()["QMC"]["x"] == 1)
+    endpoint.close()
+    assert heard(endpoint).payload == b"8"
+    assert refused(endpoint.recv, 0).reason == "not_open"
+
+
+def test_stats_of_one_that_has_heard_nothing(segment: Segment) -> None:
+    empty = {"QSC": 0, "SEEN_QS": [], "ACTIVE_QS": [], "QMC": {}, "TQMC": {"*": 0}, "VERDICTS": {}, "DROPPED": 0}
+    assert segment.closed("a").stats() == empty
+    more = {"DDC": 0, "DDO": None, "SS": {"*": 0.0}}
+    assert segment.endpoint("a", dedup=True, speed_window=5).stats() == {**empty, **more}
+
+
+def test_speeds_are_over_the_last_messages_and_fall_in_silence(segment: Segment) -> None:
+    endpoint = segment.endpoint("a", speed_window=3)
+    for chan in "xxxxxy":
+        endpoint.send(chan)
+    assert len([heard(endpoint) for _ in range(6)]) == 6
+    first = endpoint.stats()["SS"]
+    assert sorted(first) == ["*", "x", "y"]
+    assert min(first.values()) > 0
+    time.sleep(0.05)
+    second = endpoint.stats()["SS"]
+    assert all(second[chan] < first[chan] for chan in first)
+    # Five messages of x, of which three count; one of y.
+    assert second["x"] <= 3 / 0.05
+    assert second["y"] <= 1 / 0.05
+    assert "SS" not in segment.closed("b").stats()
+    # A channel that is called like the sum does not stand in its place.
+    endpoint.send("*")
+    heard(endpoint)
+    assert endpoint.stats()["TQMC"]["*"] == 7
+
+
+# -- copies
+
+
+def test_with_dedup_a_message_comes_once(segment: Segment) -> None:
+    endpoint, without = segment.endpoint("a", dedup=True), segment.endpoint("a")
+    before = time.time()
+    one = datagram("b", 1, "x", "p")
+    different = [datagram("c", 1, "x", "p"), datagram("b", 2, "x", "p"), datagram("b", 1, "y", "p")]
+    # The payload does not tell messages apart, where there is a sender.
+    segment.wire.send(one, one, *different, *different, datagram("b", 1, "x", "q"), one)
+    messages = judged(endpoint, 10)
+    assert [message[:3] for message in messages] == [("b", 1, "x"), ("c", 1, "x"), ("b", 2, "x"), ("b", 1, "y")]
+    assert verdicts(endpoint) == {"accepted": 4, "duplicate": 6}
+    stats = endpoint.stats()
+    assert (stats["DDC"], stats["TQMC"]["*"]) == (4, 4)
+    assert before - 0.001 <= stats["DDO"] <= time.time() + 0.001  # as exact as a float is
+    assert len(judged(without, 10)) == 10
+    without.clear_dedup()
+    without.clear_dedup(5)
+    assert not {"DDC", "DDO"} & set(without.stats())
+
+
+def test_a_sender_is_told_by_name_and_address_and_the_unknown_by_port(segment: Segment) -> None:
+    elsewhere, endpoint = segment.endpoint("a", dedup=True), segment.endpoint("a", dedup=True)
+    with ExitStack() as ends:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            broadcaster(ends, host).sendto(datagram("c", 1, "x"), (BROADCAST, segment.port))
+        assert [message.peer.partition(":")[0] for message in judged(elsewhere, 2)] == ["127.0.0.1", "127.0.0.2"]
+        assert len(judged(endpoint, 2)) == 2
+        for _ in range(2):
+            other = broadcaster(ends)
+            for src, payload in (("b", "1"), ("b", "2"), ("?", "1"), ("?", "2"), ("?", "1")):
+                other.sendto(datagram(src, 1, "x", payload), (BROADCAST, segment.port))
+        messages = judged(endpoint, 12)
+    assert [(message.src, message.payload) for message in messages] == [
+        *[("b", b"1"), ("?", b"1"), ("?", b"2")],
+        *[("?", b"1"), ("?", b"2")],
+    ]
+    assert len({message.peer for message in messages if message.src == "?"}) == 2
+    assert verdicts(endpoint) == {"accepted": 7, "duplicate": 5}
+
+
+@pytest.mark.parametrize("src", ["b", "?"])
+def test_a_program_that_restarts_and_counts_from_1_again_is_heard(
+    segment: Segment, src: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bccnd.endpoint.endpoint.HORIZON", 0.1)
+    endpoint = segment.endpoint("a", dedup=True)
+    run = [datagram(src, number, "x") for number in (1, 2, 3)]
+    segment.wire.send(*run)
+    assert len(judged(endpoint, 3)) == 3
+    time.sleep(0.2)
+    segment.wire.send(*run)
+    assert [message.seq for message in judged(endpoint, 6)] == [1, 2, 3]
+
+
+def test_what_was_cleared_comes_in_again(segment: Segment) -> None:
+    endpoint = segment.endpoint("a", dedup=True)
+    one, two = datagram("b", 1, "x"), datagram("b", 2, "x")
+    segment.wire.send(one, one)
+    assert len(judged(endpoint, 2)) == 1
+    time.sleep(0.1)
+    between = time.time()
+    time.sleep(0.1)
+    segment.wire.send(two)
+    assert len(judged(endpoint, 3)) == 1
+    endpoint.clear_dedup(3600)
+    assert endpoint.stats()["DDC"] == 2
+    endpoint.clear_dedup(time.time() - between)
+    assert endpoint.stats()["DDC"] == 1
+    assert endpoint.stats()["DDO"] > between
+    segment.wire.send(one, two)
+    assert [message.seq for message in judged(endpoint, 5)] == [1]
+    endpoint.clear_dedup()
+    assert (endpoint.stats()["DDC"], endpoint.stats()["DDO"]) == (0, None)
+    segment.wire.send(one, two)
+    assert [message.seq for message in judged(endpoint, 7)] == [1, 2]
+
+
+def test_what_is_dropped_for_another_reason_is_not_remembered(segment: Segment) -> None:
+    endpoint = segment.endpoint("a", dedup=True, keys=[KEY])
+    segment.wire.send(datagram("b", 1, "!c", "", KEY), datagram("b", 2, "x"), datagram("b", 3, "x", "", OTHER_KEY))
+    assert judged(endpoint, 3) == []
+    assert endpoint.stats()["DDC"] == 0
+    segment.wire.send(datagram("b", 2, "x", "", KEY), datagram("b", 3, "x", "", KEY))
+    assert len(judged(endpoint, 5)) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "unsigned", "signed"),
+    [
+        ({}, "accepted", "integrity_unknown"),
+        ({"algorithm": "crc32"}, "integrity_missing", "integrity_unknown"),
+        ({"keys": [KEY]}, "integrity_missing", "accepted"),
+        ({"keys": [KEY.decode()]}, "integrity_missing", "accepted"),
+    ],
+    ids=str,
+)
+def test_what_options_make_of_a_check(segment: Segment, options: dict[str, Any], unsigned: str, signed: str) -> None:
+    """Every kind of check and fault is in the table of vectors; here are the options that have a default."""
+    endpoint = segment.endpoint("a", **options)
+    for number, (raw, verdict) in enumerate(
+        ((datagram("b", 1, "x"), unsigned), (datagram("b", 2, "x", "p", KEY), signed)), start=1
+    ):
+        segment.wire.send(raw)
+        before = verdicts(endpoint).get(verdict, 0)
+        assert len(judged(endpoint, number)) == (verdict == "accepted")
+        assert verdicts(endpoint)[verdict] == before + 1
+
+
+def test_one_message_may_be_signed_with_another_key(segment: Segment) -> None:
+    wire = segment.wire
+    plain, usual = segment.endpoint("a"), segment.endpoint("b", keys=[KEY])
+    for one in (plain, usual):
+        for seq, chan in (
+            (one.send("x", "p", key=OTHER_KEY), "x"),
+            (one.send(None, "x", "p", key=OTHER_KEY.decode()), "x"),
+            (one.send_topic("x", "p", key=OTHER_KEY), "x"),
+            (one.send_all("p", key=OTHER_KEY), "!"),
+            (one.send_to("c", "p", key=OTHER_KEY), "!c"),
+        ):
+            assert wire.receive(b":%d:" % seq) == datagram(one.name, seq, chan, "p", OTHER_KEY)
+    seq = usual.send("x", "p")  # the next one is as usual
+    assert wire.receive(b":%d:" % seq) == datagram("b", seq, "x", "p", KEY)
+    assert payloads(judged(usual, 11)) == [b"p"]
+    assert verdicts(usual) == {"accepted": 1, "integrity_failed": 10}
+    assert refused(plain.send, "x", key="").reason == "bad_key"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"algorithm": "md5"},
+        {"algorithm": "sig", "signers": {"a": [KEY]}},
+        # What would not protect: a key for each character or byte, an empty one, keys that are never used.
+        *({"keys": keys} for keys in (KEY.decode(), KEY, [b""])),
+        *({"keys": [KEY], "algorithm": algorithm} for algorithm in ("none", "crc32")),
+        {"keys": [SIG]},
+        {"keys": [KEY], "signers": {"a": [PUBLIC]}},
+    ],
+)
+def test_keys_that_cannot_be_used_are_refused_at_once(options: dict[str, Any]) -> None:
+    error = refused(Endpoint, "a", BROADCAST, 5400, **options)
+    assert (error.reason, bool(error.detail)) == ("bad_key", True)
+
+
+# -- hostile input
+
+
+@pytest.mark.parametrize("largest", [120, 1500, 65_507])
+def test_a_datagram_is_accepted_up_to_the_length_that_was_set(segment: Segment, largest: int) -> None:
+    endpoint = segment.endpoint("a", **({} if largest == 1500 else {"largest": largest}))
+    head = len(datagram("b", 1, "x", b"." * (largest - 20))) - (largest - 20)
+    fits = datagram("b", 1, "x", b"." * (largest - head))
+    assert len(fits) == largest
+    segment.wire.send(fits)
+    assert len(heard(endpoint).payload) > largest - 30
+    if largest < 65_507:
+        segment.wire.send(fits + b".", b"")
+        judged(endpoint, 3)
+        assert verdicts(endpoint) == {"accepted": 1, "oversize": 1, "bad_envelope": 1}
+
+
+DOORS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "crc32": {"algorithm": "crc32", "required": False},
+    "hmac": {"keys": [material.KEY]},
+    "sig": {"algorithm": "sig", "signers": {"a": [PUBLIC]}, "accept_unverifiable": True},
+}
+
+
+@pytest.mark.parametrize("checker", DOORS)
+@given(raw=ANY_BYTES, address=st.sampled_from([("10.0.0.1", 9), ("fe80::1%eth0", 9, 0, 2)]))
+def test_whatever_comes_is_a_message_or_has_a_verdict(checker: str, raw: bytes, address: tuple[Any, ...]) -> None:
+    endpoint = Endpoint("own/p/1", dedup=True, **DOORS[checker])
+    for _ in range(2):
+        found = endpoint._judge(raw, address, 1_000)
+        if isinstance(found, Message):
+            assert raw.endswith(found.payload)
+            assert found.form in ("plain", "all", "directed")
+        else:
+            assert NAMES[found] not in ("accepted", "reordered", "restart", "internal_error")
+
+
+def test_a_flood_of_channels_is_capped_and_the_one_silent_for_longest_goes_first(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bccnd.endpoint.received.MAX_CHANNELS", 4)
+    endpoint = segment.endpoint("a", speed_window=2)
+    for chan in ["k", "x0", "x1", "k", "x2", "x3", "x4", "k", "x5"]:
+        endpoint.send(chan, chan)
+    wait(lambda: endpoint.receive("nothing") or endpoint.stats()["TQMC"]["*"] == 9)
+    stats = endpoint.stats()
+    assert stats["SEEN_QS"] == ["x3", "x4", "k", "x5"]
+    assert stats["QSC"] == 4
+    assert stats["QMC"] == {"x3": 1, "x4": 1, "k": 3, "x5": 1}
+    assert stats["DROPPED"] == 3
+    assert sorted(stats["SS"]) == ["*", "k", "x3", "x4", "x5"]
+    assert endpoint.receive("x0") is None
+    assert [message.payload for message in iter(lambda: endpoint.recv(0), None)] == [
+        *[b"k", b"k", b"x3", b"x4", b"k", b"x5"]
+    ]
+    assert endpoint.stats()["ACTIVE_QS"] == []
+
+
+def test_what_waits_is_capped_and_what_found_no_room_is_counted(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bccnd.endpoint.received.MAX_QUEUED", 5)
+    endpoint = segment.endpoint("a")
+    for number in range(12):
+        endpoint.send(f"x{number % 3}", str(number))
+    wait(lambda: endpoint.receive("nothing") or endpoint.stats()["TQMC"]["*"] == 12)
+    stats = endpoint.stats()
+    assert stats["QMC"] == {"x0": 2, "x1": 2, "x2": 1}
+    assert stats["DROPPED"] == 7
+    assert verdicts(endpoint) == {"accepted": 12}
+    # As soon as something was taken there is room again.
+    assert heard(endpoint).payload == b"0"
+    endpoint.send("x9", "room")
+    wait(lambda: endpoint.receive("nothing") or endpoint.stats()["QMC"].get("x9") == 1)
+    assert [message.payload for message in iter(lambda: endpoint.recv(0), None)] == [b"1", b"2", b"3", b"4", b"room"]
+    assert endpoint.stats()["DROPPED"] == 7
+
+
+def test_what_dedup_remembers_is_capped_and_the_oldest_goes_first(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bccnd.endpoint.received.MAX_REMEMBERED", 3)
+    endpoint = segment.endpoint("a", dedup=True)
+    segment.wire.send(*(datagram("b", number, "x") for number in (1, 2, 3, 4, 2, 3, 4, 1)))
+    assert [message.seq for message in judged(endpoint, 8)] == [1, 2, 3, 4, 1]
+    assert endpoint.stats()["DDC"] == 3
+
+
+# -- heartbeats
+
+
+def beats(endpoint: Endpoint, count: int) -> list[Message]:
+    """The next heartbeats that an endpoint hears."""
+    found: list[Message] = []
+    while len(found) < count:
+        message = heard(endpoint)
+        if message.chan.startswith("heartbeat/"):
+            found.append(message)
+    return found
+
+
+def test_heartbeats_come_at_once_and_again_with_rising_seqs_and_follow_the_name(segment: Segment) -> None:
+    endpoint, other = segment.endpoint("a/b/1", keys=[KEY]), segment.endpoint("c", keys=[KEY])
+    first = endpoint.seq
+    endpoint.heartbeat_start(0.02, "all is well")
+    found = beats(other, 4)
+    assert {message[:5] for message in found} == {
+        ("a/b/1", seq, "heartbeat/a/b/1", b"all is well", "plain") for seq in range(first, first + 4)
+    }
+    gaps = [later.received_ns - earlier.received_ns for earlier, later in pairwise(found)]
+    assert sum(gaps) >= 0.02e9 * 2  # the last of three gaps may follow a late one
+    endpoint.name = "a/2"
+    until_now(other)
+    assert {(message.src, message.chan) for message in beats(other, 2)} == {("a/2", "heartbeat/a/2")}
+    endpoint.heartbeat_stop()
+
+
+def threads_of_heartbeats() -> int:
+    return sum(thread.name == "bccn-heartbeat" for thread in threading.enumerate())
+
+
+def test_heartbeats_end_with_stop_with_close_and_with_another_start(segment: Segment) -> None:
+    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
+    before = threads_of_heartbeats()
+    ends: list[Callable[[], object]] = [
+        *(endpoint.heartbeat_stop, lambda: endpoint.heartbeat_start(3600), endpoint.close)
+    ]
+    for end in ends:
+        endpoint.heartbeat_start(0.001)
+        assert threads_of_heartbeats() == before + 1
+        beats(other, 3)
+        end()
+        assert threads_of_heartbeats() == before + (endpoint._heartbeat is not None)
+        endpoint.heartbeat_stop()
+        endpoint.heartbeat_stop()
+        until_now(other)
+        time.sleep(0.01)
+        assert until_now(other) == []
+    endpoint.open()
+    assert endpoint._heartbeat is None  # opening it again starts nothing by itself
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "reason"),
+    [
+        *(({}, (interval,), "bad_interval") for interval in (0, -1, 0.0, float("nan"), float("inf"), 1e12)),
+        ({}, (1, "x" * 2000), "too_long"),
+        ({"algorithm": "sig", "signers": {"": [PUBLIC]}}, (1, ""), "no_signing_key"),
+        ({"name": "?"}, (), "no_name"),
+    ],
+)
+def test_heartbeats_that_can_never_be_sent_are_refused(
+    segment: Segment, options: dict[str, Any], arguments: tuple[Any, ...], reason: str
+) -> None:
+    endpoint = segment.endpoint(**{"name": "a", **options})
+    assert refused(endpoint.heartbeat_start, *arguments).reason == reason
+
+
+def test_many_threads_send_and_no_seq_comes_twice_or_is_left_out(segment: Segment, hasty: None) -> None:
+    endpoint, wire = segment.endpoint("a", keys=[KEY]), segment.wire
+    first = endpoint.seq
+    threads, each = 8, 25
+    started = threading.Barrier(threads)
+    taken: list[list[int]] = [[] for _ in range(threads)]
+
+    def run(number: int) -> None:
+        started.wait(PATIENCE)
+        for count in range(each):
+            taken[number].append(endpoint.send(f"x/{number}", str(count)))
+            assert endpoint.notify("x", "." * 2000) is False  # and leaves no gap
+            assert endpoint.notify("two words") is False
+
+    endpoint.heartbeat_start(0.0005)
+    with in_threads(*(partial(run, number) for number in range(threads))):
+        pass
+    endpoint.heartbeat_stop()
+    last = endpoint.seq
+    heard_here: list[int] = []
+    kinds = {b"x": 0, b"heartbeat": 0}
+    while len(heard_here) < last - first:
+        _, seq, rest = wire.receive(b"BCCN1").split(b":")[-3:]
+        heard_here.append(int(seq))
+        kinds[rest.partition(b"|")[0].partition(b"/")[0]] += 1
+    assert heard_here == list(range(first, last))  # in order, too: a number is given and used in one step
+    assert kinds[b"x"] == threads * each
+    assert kinds[b"heartbeat"] > 1
+    sent = sorted(seq for seqs in taken for seq in seqs)
+    assert len(set(sent)) == threads * each
+    assert set(sent) <= set(heard_here)
+    for seqs in taken:
+        assert seqs == sorted(seqs)
