@@ -84,7 +84,7 @@ class Observed:
         self.reports = HostReports(
             hub.loop,
             hub.bus,
-            hub.egress,
+            hub.builder,
             hub.sources,
             FleetMatrix(10, 0.0),
             b"relay01/bccnd/1",
