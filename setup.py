@@ -15,7 +15,6 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 import sysconfig
 import tomllib
@@ -29,11 +28,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 # Each call from outside the modules touches one line of memory less without a linkage table.
-OPTIONS: Final = ["-O2", "-fno-plt", "-ffunction-sections", "-Wno-deprecated-declarations"]
-
-# Functions that each message calls, by a profile of callgrind: the linker puts them side by
-# side, so that a message touches fewer pages of memory.
-HOT_FUNCTIONS: Final = "bccnd/hot_functions.txt"
+OPTIONS: Final = ["-O2", "-fno-plt", "-Wno-deprecated-declarations"]
 
 # `@cython.final` in a .pxd spares each call of a cpdef method two lines of memory: its type is not looked at first.
 DIRECTIVES: Final = {
@@ -95,17 +90,6 @@ def cannot_compile() -> str:
     return next((line for line in lines if "error" in line), f"{compiler[0]} fails") if done.returncode else ""
 
 
-def mark_hot(target: str) -> None:
-    """Rename the sections of hot functions in an object file as compilers name them; linkers group these."""
-    options = []
-    for name in Path(HOT_FUNCTIONS).read_text().split():
-        *parts, function = name.split(".")
-        symbol = "__pyx_f_" + "".join(f"{len(part)}{part}_" for part in parts) + function
-        options.append(f"--rename-section=.text.{symbol}=.text.hot.{symbol}")
-    if shutil.which("objcopy"):
-        subprocess.run(["objcopy", *options, target], check=True)  # noqa: S603, S607 -- of the compiler's own package
-
-
 class Package(Distribution):
     """The package, with the library if it is wanted and this machine can compile it."""
 
@@ -132,12 +116,10 @@ class BuildLibrary(build_ext):
 
         def compile_one(source: str, **options: Any) -> list[str]:
             (target,) = compiler.object_filenames([source], output_dir=options["output_dir"])
-            newest = max(os.path.getmtime(one) for one in (source, __file__, HOT_FUNCTIONS))
+            newest = max(os.path.getmtime(one) for one in (source, __file__))
             if os.path.exists(target) and os.path.getmtime(target) > newest:
                 return [target]
-            made = list(compile_all([source], **options))
-            mark_hot(target)
-            return made
+            return list(compile_all([source], **options))
 
         def compile_each(sources: list[str], **options: Any) -> list[str]:
             with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from bccnd.compiled_modules import COMPILED, LibraryFinder, imported
+from bccnd.compiled_modules import LibraryFinder, imported
 from tests.support import ROOT
 
 
@@ -25,16 +24,6 @@ def test_modules_of_the_list_are_found_in_the_library_and_no_others() -> None:
     assert [
         finder.find_spec(name) for name in ("bccnd", "bccnd.core", "bccnd.core.wire.identity_format", "ingress")
     ] == [None] * 4
-
-
-def test_hot_functions_exist() -> None:
-    """A name that is outdated only makes the daemon slower: nothing else would show it."""
-    for name in (ROOT / "bccnd/hot_functions.txt").read_text().split():
-        module = max((one for one in COMPILED if name.startswith(f"{one}.")), key=len)
-        function = name.rpartition(".")[2]
-        source = ROOT / module.replace(".", "/")
-        found = [one.read_text() for one in (source.with_suffix(".py"), source.with_suffix(".pyx")) if one.exists()]
-        assert re.search(rf"\b(def|cpdef|cdef)\b.*\b{function}\(", found[0]), name
 
 
 #: prints the primitives that clients and commands load, then how a module of core and a primitive are loaded
