@@ -31,6 +31,7 @@ COMPILED: Final = (
     "bccnd.core.tracking.local_identities",
     "bccnd.core.tracking.source",
     "bccnd.core.tracking.dedup",
+    "bccnd.core.tracking.dedup_rules",
     "bccnd.core.tracking.tracker_image",
     "bccnd.core.wire.frames",
     "bccnd.core.receiving.ingress",

@@ -240,7 +240,7 @@ class _Daemon:
         self._names = [source.src.encode() for source in fleet.sources]
         self._beats = [HEARTBEAT + name for name in self._names]
         self._sources = TrackerTable(DedupSettings())
-        self._anonymous = AnonymousDedup(DedupSettings().horizon)
+        self._anonymous = AnonymousDedup(self._sources.limits)
         self._liveness: Liveness | None = None
         self._swept = 0.0
         for name, source in zip(self._names, fleet.sources, strict=True):

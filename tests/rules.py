@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from bccnd.bus.clients.access import Access
+from bccnd.bus.clients.client import BusLimits
 from bccnd.config.schema import BusSettings, DedupSettings, HeartbeatSettings, QueueSettings, UserSettings
 
 
@@ -28,3 +31,11 @@ def bus_limits(
     return BusSettings.model_construct(
         queue=QueueSettings.model_construct(**queue or {}), user=user_limits(**user or {}), **changes
     )
+
+
+@dataclass
+class BusRules:
+    """What is in force on a bus."""
+
+    bus: BusLimits
+    access: Access

@@ -212,7 +212,7 @@ class Judge:
         self._ingress = Ingress(
             settings.checker(),
             self._sources,
-            AnonymousDedup(settings.rules.horizon),
+            AnonymousDedup(self._sources.limits),
             routes,
             ceiling=MAX_RECEIVE,
             on_heartbeat=self._liveness.on_heartbeat,

@@ -44,7 +44,7 @@ class Host:
     def __init__(self, dedup: DedupRules = RULES, watch: HeartbeatRules = WATCH, now: float = 1000.0) -> None:
         self.now = now
         self.sources = TrackerTable(dedup)
-        self.anonymous = AnonymousDedup(dedup.horizon)
+        self.anonymous = AnonymousDedup(self.sources.limits)
         self.liveness = Liveness(self.sources, watch, now)
         self.egress = Egress(IntegrityChecker(), self.sources)
         self.routes: Routes[int] = Routes(DIALECTS["path"])
@@ -140,14 +140,11 @@ def resumed(host: Host, image: bytes, *, ordered: bool = True) -> Host:
 
 def successor_of(
     host: Host,
-    rules: DedupRules | None = None,
+    rules: DedupRules = RULES,
     watch: HeartbeatRules = WATCH,
-    watching: DedupRules | None = None,
 ) -> Host:
-    """Return a host that goes on with what another one has left, at the same time; ``watching`` are the rules that only
-    the watch for heartbeats sees, if they differ."""
-    heir = Host(rules or RULES, watch, host.now)
-    heir.sources.rules = watching or heir.sources.rules
+    """Return a host that goes on with what another one has left, at the same time."""
+    heir = Host(rules, watch, host.now)
     resumed(heir, image_of(host))
     for src in host.open:
         heir.claim(src)
@@ -173,7 +170,9 @@ def state_of(host: Host) -> dict[str, Any]:
         "line": [source.rank for source in sources],
         "silent": sum(source.state == SILENT for source in sources),
         "dead": dict(host.liveness.dead),
-        "nameless": {key: when for key, when in host.anonymous.accepted() if host.now - when <= host.anonymous.horizon},
+        "nameless": {
+            key: when for key, when in host.anonymous.accepted() if host.now - when <= host.sources.limits.horizon
+        },
         "used": {src: (own.first, own.next, own.run) for src, own in host.sources.local.items()},
     }
 

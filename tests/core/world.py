@@ -65,7 +65,7 @@ class World:
     ) -> None:
         self.sources = TrackerTable(rules)
         self.sources.claim(OWN)
-        self.anonymous = AnonymousDedup(rules.horizon)
+        self.anonymous = AnonymousDedup(self.sources.limits)
         self.routes: Routes[int] = Routes(DIALECTS["path"], cache)
         for receiver, (identity, pattern, meta) in receivers.items():
             self.routes.join(receiver, identity)

@@ -18,7 +18,7 @@ from bccnd.core.observing.counter_history import STEP
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.observing.loop_lag import LoopLag
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.sending.redundancy import Repeater
+from bccnd.core.sending.redundancy import Repeater, RepeatRules
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
@@ -57,9 +57,9 @@ class Observed:
         self.segments = segments
         self.bus: Bus = hub.bus
         self.sources: TrackerTable = hub.sources
-        self.anonymous = AnonymousDedup(2.0)
+        self.anonymous = AnonymousDedup(self.sources.limits)
         self.liveness = Liveness(self.sources, heartbeat_rules(), 0.0)
-        self.repeater = Repeater([], DIALECTS["path"], 2.0)
+        self.repeater = Repeater(RepeatRules([], DIALECTS["path"]), self.sources.limits)
         self.forward = LatencyHistogram()
         self.loop_lag = LoopLag()
         self.refused = ""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import SegmentCounters
-from bccnd.core.sending.redundancy import Repeater, RepeatRule
+from bccnd.core.sending.redundancy import Repeater, RepeatRule, RepeatRules
 from bccnd.core.wire.frames import message
 from bccnd.native.system.sockio import BroadcastSender
 from bccnd.net.loop import Loop
 from bccnd.net.segment_sender import SegmentSender
 from bccnd.net.transmitter import Transmitter
+from tests.rules import dedup_rules
 from tests.support import turn_until
 
 
@@ -33,9 +35,13 @@ def segment(name: str, sent: list[tuple[str, bytes]], failure: int = 0) -> Segme
     return SegmentSender(SegmentCounters(name), Recorder(name, sent, failure))
 
 
+def made(rules: Sequence[RepeatRule], horizon: float = 2.0) -> Repeater:
+    return Repeater(RepeatRules(rules, DIALECTS["path"]), dedup_rules(horizon=horizon))
+
+
 def test_copies_go_out_on_all_segments_when_they_are_due(loop: Loop) -> None:
     sent: list[tuple[str, bytes]] = []
-    repeater = Repeater([RepeatRule(b"often", 3, 0.005), RepeatRule(b"late", 2, 1.0)], DIALECTS["path"], 2.0)
+    repeater = made([RepeatRule(b"often", 3, 0.005), RepeatRule(b"late", 2, 1.0)])
     transmitter = Transmitter(loop, [segment("a", sent), segment("b", sent)], repeater)
     assert [transmitter.broadcast(message(chan, b""), chan) for chan in (b"once", b"often", b"late")] == [None] * 3
     loop.later(0.1, loop.stop)
@@ -49,7 +55,7 @@ def test_copies_go_out_on_all_segments_when_they_are_due(loop: Loop) -> None:
 def test_copies_of_a_rule_do_not_wait_for_those_of_a_slower_one(loop: Loop) -> None:
     sent: list[tuple[str, bytes]] = []
     rules = [RepeatRule(b"slow", 2, 3600.0), RepeatRule(b"fast", 3, 0.002)]
-    repeater = Repeater(rules, DIALECTS["path"], 7200.0)
+    repeater = made(rules, horizon=7200.0)
     transmitter = Transmitter(loop, [segment("a", sent)], repeater)
     timers = len(loop._timers)
     transmitter.broadcast(message(b"slow", b""), b"slow")
@@ -66,8 +72,5 @@ def test_copies_of_a_rule_do_not_wait_for_those_of_a_slower_one(loop: Loop) -> N
 def test_an_error_on_one_segment_is_returned_and_the_others_are_served(loop: Loop) -> None:
     sent: list[tuple[str, bytes]] = []
     segments = [segment("a", sent, errno.ENETDOWN), segment("b", sent)]
-    assert (
-        Transmitter(loop, segments, Repeater([], DIALECTS["path"], 2.0)).broadcast(message(b"x", b""), b"x")
-        == "ENETDOWN"
-    )
+    assert Transmitter(loop, segments, made([])).broadcast(message(b"x", b""), b"x") == "ENETDOWN"
     assert sent == [("a", b"x"), ("b", b"x")]

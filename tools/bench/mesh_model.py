@@ -113,7 +113,7 @@ class Host:
         if bridge:
             self.routes.join(GATEWAY, b"h%d/g/1" % number)
             self.routes.subscribe(GATEWAY, frames.LINK)
-        self.ingress = Ingress(_OPEN, self.sources, AnonymousDedup(rules.horizon), self.routes)
+        self.ingress = Ingress(_OPEN, self.sources, AnonymousDedup(self.sources.limits), self.routes)
         self.heard = SegmentCounters("segment")
         self.brought = SegmentCounters("nng")
         self.egress = Egress(_OPEN, self.sources)

@@ -26,7 +26,6 @@ cdef Route NO_ROUTE
 cdef class Ingress:
     cdef public IntegrityChecker checker
     cdef readonly Py_ssize_t ceiling
-    cdef public long long max_age_ns
     cdef public object too_old_for_links
     cdef readonly GroupCounters groups
     cdef TrackerTable _sources

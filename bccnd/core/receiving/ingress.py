@@ -71,8 +71,6 @@ class Ingress:
         address, once each; ``on_bug`` the datagram that raised. ``host`` is the first token of this host's
         identities."""
         self.checker = checker
-        #: nanoseconds after reception at which a datagram is too old for links
-        self.max_age_ns = 2_000_000_000
         self.ceiling = ceiling
         #: accepted datagrams that were too old for links
         self.too_old_for_links = 0
@@ -93,6 +91,11 @@ class Ingress:
         self._route = NO_ROUTE
         #: datagrams broadcast for links, the oldest first: how many copies are still to come back, and since when
         self._relayed: dict[bytes, tuple[int, float]] = {}
+
+    @property
+    def max_age_ns(self) -> int:
+        """Nanoseconds after reception at which a datagram is too old for links."""
+        return self._sources.limits.horizon_ns
 
     def set_groups(self, patterns: Sequence[bytes], counters: GroupCounters) -> None:
         """Count accepted messages by channel group: the patterns of the groups of ``counters``."""

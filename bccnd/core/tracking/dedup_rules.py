@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from bccnd.core.wire.verdicts import REORDERED, STALE
+
 #: defaults of the rules
 SANITY: Final = 1024
 HORIZON: Final = 2.0
@@ -31,3 +33,31 @@ class DedupRules(Protocol):
     def max_sources(self) -> int: ...
     @property
     def linked(self) -> bool: ...
+
+
+class Horizon(Protocol):
+    """What is needed by parts that only know how late a copy can be, in seconds."""
+
+    @property
+    def horizon(self) -> float: ...
+
+
+class TrackerLimits:
+    """The section ``dedup`` as compiled code reads it. The trackers have the only one; other parts read theirs."""
+
+    def __init__(self, rules: DedupRules) -> None:
+        self.refresh(rules)
+
+    def refresh(self, rules: DedupRules) -> None:
+        """Take over the rules that are in force now."""
+        self.sanity = rules.sanity
+        #: the bits of a window
+        self.mask = (1 << rules.sanity) - 1
+        self.horizon = rules.horizon
+        self.horizon_ns = int(rules.horizon * 1e9)
+        #: the verdict on a late datagram
+        self.late = REORDERED if rules.late == "deliver" else STALE
+        self.monotonic = rules.freshness == "monotonic"
+        self.expire = rules.expire
+        self.max_sources = rules.max_sources
+        self.linked = rules.linked

@@ -83,8 +83,11 @@ class Liveness:
     def configure(self, rules: HeartbeatRules) -> None:
         """Change the rules, for each source when it is checked next."""
         self.rules = rules
-        #: the expected seconds between heartbeats
-        self.interval = rules.interval or USUAL_INTERVAL
+
+    @property
+    def interval(self) -> float:
+        """The expected seconds between heartbeats."""
+        return self.rules.interval or USUAL_INTERVAL
 
     def on_heartbeat(self, src: bytes, now: float) -> None:
         """Handle an accepted heartbeat of a tracked source."""
@@ -92,7 +95,7 @@ class Liveness:
         if source is None:
             return
         was = source.state
-        if was == UNWATCHED and self._entries >= self._sources.rules.max_sources:
+        if was == UNWATCHED and self._entries >= self._sources.limits.max_sources:
             self.counted.add("unwatched")
             return
         self._update_interval(source, now)
@@ -187,7 +190,7 @@ class Liveness:
         self._change(source, DEAD)
         self.counted.add("deaths")
         self.dead.put(source.src, Death(source.heard, source.beat, source.gap))
-        if self._sources.rules.freshness == "monotonic":  # else its datagrams could be replayed
+        if self._sources.limits.monotonic:  # else its datagrams could be replayed
             source.state = UNWATCHED
         else:
             self._sources.forget(source)
@@ -199,7 +202,7 @@ class Liveness:
         for source in self._sources.all():
             if source.state == UNWATCHED:
                 continue
-            if source.state not in (ALIVE, SILENT) or self._entries >= self._sources.rules.max_sources:
+            if source.state not in (ALIVE, SILENT) or self._entries >= self._sources.limits.max_sources:
                 self._sources.table.silent -= source.state == SILENT
                 source.state = UNWATCHED
                 self.counted.add("unwatched")

@@ -11,7 +11,7 @@ import pytest
 from bccnd.bus.incoming.segment_reader import SegmentReader
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.sending.redundancy import Repeater
+from bccnd.core.sending.redundancy import Repeater, RepeatRules
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import bccn1, frames
@@ -35,7 +35,7 @@ def segment() -> Iterator[Segment]:
 
 
 def reader_of(hub: Hub, segment: Segment, histogram: LatencyHistogram) -> SegmentReader:
-    ingress = Ingress(IntegrityChecker(), hub.sources, AnonymousDedup(2.0), hub.routes)
+    ingress = Ingress(IntegrityChecker(), hub.sources, AnonymousDedup(hub.sources.limits), hub.routes)
     return SegmentReader(segment, ingress, hub.bus.fanout, histogram)
 
 
@@ -89,7 +89,7 @@ def test_what_a_segment_has_sent_comes_back_in_the_same_round_and_is_looped(hub:
     """The sum is not computed: here it is one that no key makes."""
     client = hub.connect(b"!/tap/looped")
     reader = reader_of(hub, segment, LatencyHistogram())
-    transmitter = Transmitter(hub.loop, [segment.sender], Repeater([], hub.dialect, 2.0))
+    transmitter = Transmitter(hub.loop, [segment.sender], Repeater(RepeatRules([], hub.dialect), hub.sources.limits))
     hub.loop.watch(segment.fileno(), READABLE, reader)
     rounds = hub.loop.rounds
     raw = bccn1.build(b"far/p/1:1:a/b|x", b"hmac=0000000000000000")

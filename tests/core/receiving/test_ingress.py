@@ -45,7 +45,7 @@ class Oracle:
         self.ceiling = ceiling
         self.sources = TrackerTable(rules)
         self.sources.claim(OWN)
-        self.anonymous = AnonymousDedup(2.0)
+        self.anonymous = AnonymousDedup(self.sources.limits)
         self.messages = [0] * len(GROUPS)
         self.bytes = [0] * len(GROUPS)
         self.beats: list[tuple[bytes, float]] = []
@@ -298,7 +298,7 @@ def broken() -> tuple[Ingress, list[bytes]]:
     routes = BrokenRoutes(DIALECTS["path"])
     routes.join(1, b"h/p/1")
     routes.subscribe(1, b"")
-    return Ingress(OPEN, BrokenSources(dedup_rules()), AnonymousDedup(2.0), routes, on_bug=bugs.append), bugs
+    return Ingress(OPEN, BrokenSources(dedup_rules()), AnonymousDedup(dedup_rules()), routes, on_bug=bugs.append), bugs
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_without_callbacks_a_bug_is_tapped_and_counted_and_so_is_a_conflict() ->
     sources.claim(OWN)
     raws = [datagram(OWN), datagram(b"a", chan=b"heartbeat/a"), datagram(chan=b"broken")]
     found = Deliveries()
-    Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(found, counters, raws, [PEER] * 3, 0.0, NS)
+    Ingress(OPEN, sources, AnonymousDedup(dedup_rules()), routes).feed(found, counters, raws, [PEER] * 3, 0.0, NS)
     tapped = frames.tapped("internal_error", "one", 0, NS, PEER, raws[2])
     assert [(receivers.all, frame) for receivers, frame in found] == [((1,), tapped)]
     assert (counters.verdicts[NUMBERS["internal_error"]], sources.counted["conflicts"]) == (1, 1)

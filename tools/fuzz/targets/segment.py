@@ -153,7 +153,7 @@ def _take_over(rules: DedupRules, world: World, liveness: Liveness, now: float) 
     for written in tracker_sections(world.sources, world.anonymous, liveness):
         for section in unpack_sections(pack_section(written)):
             left.setdefault(section.kind, []).append(section)
-    sources, anonymous = TrackerTable(rules), AnonymousDedup(rules.horizon)
+    sources, anonymous = TrackerTable(rules), AnonymousDedup(rules)
     watch = Liveness(sources, heartbeat_rules(interval=1.0, dead_after=3), now)
     resume_trackers(left, sources, anonymous, watch, now, ordered=True)
     wanted, found = (_known(one) for one in (world.sources, sources))

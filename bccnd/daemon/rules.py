@@ -1,46 +1,84 @@
-"""Translates the settings of the configuration file into the rules that the parts of the daemon take."""
+"""The rules that are in force: a configuration, checked, with what is made of it.
+
+Invariant: all that can fail is done while rules are made. Putting them in force cannot fail, and replaces all of them.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
 
 from bccnd import log
 from bccnd.bus.clients.access import Access, Rule
 from bccnd.config import Configuration, Settings
-from bccnd.config.schema import RESTART_KEYS
+from bccnd.config.schema import RESTART_KEYS, BusSettings
 from bccnd.core.matching.patterns import Dialect
-from bccnd.core.sending.redundancy import RepeatRule
+from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.wire.identity_format import token
 from bccnd.net.peer import MAX_PROGRAM
-from bccnd.net.segment import SegmentOptions
 
 
-class ReloadedRules(NamedTuple):
-    """What a reload puts in force, made before it changes anything: making it may fail, putting it in force may not."""
+@dataclass(frozen=True)
+class Rules:
+    """What a configuration puts in force: its ``settings``, and what is made of them."""
 
+    settings: Settings
     checker: IntegrityChecker
     dedup: DedupRules
-    repeat: list[RepeatRule]
+    repeat: RepeatRules
     access: Access
 
+    @property
+    def report_interval(self) -> float:
+        """The seconds between reports; 0 for none, as where nothing can be signed."""
+        return 0.0 if self.settings.integrity.receive_only else self.settings.reports.interval
 
-def reloaded_rules(configuration: Configuration, host: bytes, dialect: Dialect) -> ReloadedRules:
-    """Make the rules of a configuration; for ``host`` and ``dialect`` see `integrity_checker` and `access_rules`."""
+
+class RulesInForce:
+    """The rules that are in force. A part reads them where it needs them, or copies them in a call added by `use`."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.current = rules
+        self._uses: list[Callable[[Rules], None]] = []
+
+    @property
+    def bus(self) -> BusSettings:
+        return self.current.settings.bus
+
+    @property
+    def access(self) -> Access:
+        return self.current.access
+
+    def use(self, apply: Callable[[Rules], None]) -> None:
+        """Call ``apply`` with the rules, now and whenever they are replaced; it must not fail."""
+        self._uses.append(apply)
+        apply(self.current)
+
+    def replace(self, rules: Rules) -> None:
+        self.current = rules
+        for apply in self._uses:
+            apply(rules)
+
+
+def make_rules(configuration: Configuration, host: bytes, dialect: Dialect) -> Rules:
+    """Make the rules of a configuration, whose patterns are in ``dialect``; ``host`` is the first part of identities
+    made here. Raises ConfigError."""
     settings = configuration.settings
-    return ReloadedRules(
-        checker=integrity_checker(configuration, host),
-        dedup=dedup_rules(settings),
-        repeat=repeat_rules(settings),
-        access=access_rules(configuration, dialect),
+    return Rules(
+        settings,
+        checker=_integrity_checker(configuration, host),
+        dedup=_dedup_rules(settings),
+        repeat=_repeat_rules(settings, dialect),
+        access=_access_rules(configuration, dialect),
     )
 
 
-def dedup_rules(settings: Settings) -> DedupRules:
+def _dedup_rules(settings: Settings) -> DedupRules:
     """Return the section ``dedup``; a gateway with links brings copies by several ways."""
     if settings.gateways.nng is None:
         return settings.dedup
@@ -55,20 +93,7 @@ def report_restart_keys(before: Settings, after: Settings) -> None:
             log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
 
 
-def report_interval(settings: Settings) -> float:
-    """Return the seconds between reports; 0 for none, as where nothing can be signed."""
-    return 0.0 if settings.integrity.receive_only else settings.reports.interval
-
-
-def segment_options(settings: Settings) -> list[SegmentOptions]:
-    return [
-        SegmentOptions(**segment.model_dump(exclude={"name"}), name=segment.label, largest=settings.max_datagram)
-        for segment in settings.segments
-    ]
-
-
-def access_rules(configuration: Configuration, dialect: Dialect) -> Access:
-    """Return the access rules, whose patterns are in ``dialect``."""
+def _access_rules(configuration: Configuration, dialect: Dialect) -> Access:
     rules = [
         Rule(
             uid=configuration.uids[rule.user] if rule.user is not None else None,
@@ -89,7 +114,7 @@ def _encode(patterns: tuple[str, ...] | None) -> tuple[bytes, ...] | None:
     return None if patterns is None else tuple(pattern.encode() for pattern in patterns)
 
 
-def repeat_rules(settings: Settings) -> list[RepeatRule]:
+def _repeat_rules(settings: Settings, dialect: Dialect) -> RepeatRules:
     rules = [RepeatRule(rule.channels.encode(), rule.copies, rule.spacing) for rule in settings.repeat]
     if settings.dedup.late == "drop" and any(rule.spacing for rule in rules):
         log.event(
@@ -99,11 +124,10 @@ def repeat_rules(settings: Settings) -> list[RepeatRule]:
             remedy="set dedup.late: deliver on all hosts, or spacing: 0",
             setting="repeat",
         )
-    return rules
+    return RepeatRules(rules, dialect)
 
 
-def integrity_checker(configuration: Configuration, host: bytes) -> IntegrityChecker:
-    """Return the integrity checker; ``host`` is the first part of identities made here."""
+def _integrity_checker(configuration: Configuration, host: bytes) -> IntegrityChecker:
     settings, keys, signers = configuration.settings.integrity, configuration.keys, configuration.signers
     if settings.algorithm == "sig" and keys:
         signers = _add_own_key(signers, keys[0], host)
