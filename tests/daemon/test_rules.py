@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hmac
 import json
 import os
 import socket
@@ -23,6 +24,7 @@ from bccnd.core.trust.signatures import Signatures, generate, public_of
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.daemon import gateway_processes
+from bccnd.fleet.report_planner import ReportPlanner
 from tests.daemon.running import daemon_in_process
 from tests.e2e.harness import Wire, seqpacket
 from tests.support import BROADCAST, datagram, free_port, turn, turn_until
@@ -112,16 +114,27 @@ class Running:
         turn_until(self.daemon.loop, lambda: time.monotonic() > until)
         return src.encode() in self.daemon.sources
 
-    def hosts(self) -> int:
+    def hosts(self) -> tuple[int, int]:
+        """How many sending hosts are known, and how many reporting ones, after the reports of five."""
+        (report,) = ReportPlanner().write("1", 1000, None, [], [], 1000)
         for number in range(5):
-            self.verdicts(1, src=f"host{number}/p/{next(self._numbers)}")
-        return len(self.daemon.sources.senders)
+            src, chan = f"host{number}/bccnd/{next(self._numbers)}", f"bccn/report/host{number}"
+            self.verdict(datagram(src, 1, chan, report))
+        return len(self.daemon.sources.senders), len(self.daemon.reports.matrix)
 
     def groups(self) -> set[str]:
         """The groups in which a message on ``g`` is counted."""
         before = {name: messages for name, messages, _ in self.daemon.groups}
         self.verdicts(1, chan="g")
         return {name for name, messages, _ in self.daemon.groups if messages > before[name]}
+
+    def signs_with(self) -> str:
+        """The algorithm of what the daemon broadcasts; with ``first`` if it signs with the first key."""
+        with self.client(frames.message(b"s", b"")):
+            (raw,) = (one for one in self.wire.rest() if b":s|" in one)
+        head, body = raw.split(b"]", 1)
+        first = hmac.digest(KEYS[0], body, "sha256").hex()[:16].encode() in head
+        return head.partition(b":")[2].partition(b"=")[0].decode() + " first" * first
 
     def hears(self, part: bytes) -> int:
         """How many datagrams with this part have come from the daemon."""
@@ -221,13 +234,19 @@ def publishes(one: Running) -> str:
 
 
 EFFECTS: Final = {
-    "integrity.algorithm": Effect({}, "crc32", lambda one: one.verdicts(1), ["accepted"], ["integrity_missing"]),
+    "integrity.algorithm": Effect(
+        {},
+        "crc32",
+        lambda one: (*one.verdicts(1), one.signs_with()),
+        ("accepted", ""),
+        ("integrity_missing", "crc32"),
+    ),
     "integrity.keys": Effect(
         {"integrity": {"algorithm": "hmac", "keys": ["first.key"]}},
         ["second.key"],
-        lambda one: one.verdicts(1, key=KEYS[0]),
-        ["accepted"],
-        ["integrity_failed"],
+        lambda one: (*one.verdicts(1, key=KEYS[0]), one.signs_with()),
+        ("accepted", "hmac first"),
+        ("integrity_failed", "hmac"),
     ),
     "integrity.signers": Effect(
         {"integrity": {"algorithm": "sig", "signers": {"": ["first.pub"]}}},
@@ -274,7 +293,7 @@ EFFECTS: Final = {
         {"heartbeat": {"interval": 0.1, "dead_after": 1000}}, 1, Running.is_watched, True, False
     ),
     "reports.interval": Effect({}, 0.2, lambda one: one.hears(frames.REPORT) > 0, False, True),
-    "reports.max_hosts": Effect({}, 2, lambda one: one.hosts() > 2, True, False),
+    "reports.max_hosts": Effect({"reports": {"interval": 0, "max_hosts": 3}}, 2, Running.hosts, (3, 3), (2, 2)),
     "repeat.channels": Effect(TWICE, "other", Running.copies, 2, 1),
     "repeat.copies": Effect(TWICE, 3, Running.copies, 2, 3),
     "repeat.spacing": Effect(TWICE, 60, Running.copies, 2, 1),
