@@ -18,11 +18,12 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from bccnd.config.schema import DedupSettings, HeartbeatSettings
+from bccnd.config.schema import HeartbeatSettings
 from bccnd.core.formats.tap_record import Observation, seq_key
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
 from bccnd.core.tracking.liveness import TICK, Liveness
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.core.wire.directed_targets import FORM_NAMES, PLAIN, form_of, is_directed
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
@@ -239,7 +240,7 @@ class _Daemon:
     def __init__(self, fleet: Fleet, host: str) -> None:
         self._names = [source.src.encode() for source in fleet.sources]
         self._beats = [HEARTBEAT + name for name in self._names]
-        self._sources = TrackerTable(DedupSettings())
+        self._sources = TrackerTable(TrackerLimits())
         self._anonymous = AnonymousDedup(self._sources.limits)
         self._liveness: Liveness | None = None
         self._swept = 0.0

@@ -7,11 +7,12 @@ from typing import Any
 
 from bccnd.bus.clients.access import Access
 from bccnd.bus.clients.client import BusLimits
-from bccnd.config.schema import BusSettings, DedupSettings, HeartbeatSettings, QueueSettings, UserSettings
+from bccnd.config.schema import BusSettings, HeartbeatSettings, QueueSettings, UserSettings
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 
 
-def dedup_rules(*, deliver_late: bool = False, monotonic: bool = False, **changes: Any) -> DedupSettings:
-    return DedupSettings.model_construct(
+def dedup_rules(*, deliver_late: bool = False, monotonic: bool = False, **changes: Any) -> TrackerLimits:
+    return TrackerLimits(
         late="deliver" if deliver_late else "drop", freshness="monotonic" if monotonic else "restart", **changes
     )
 

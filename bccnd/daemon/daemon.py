@@ -35,6 +35,7 @@ from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.core.wire import frames
 from bccnd.core.wire.identity_format import identity, tagged
@@ -157,7 +158,7 @@ class Daemon:
     def _receive(self, cleanup: ExitStack) -> None:
         """Make the parts that judge datagrams, continue with the sources of the daemon before, and open segments."""
         settings, rules = self._settings, self.rules.current
-        self.sources = TrackerTable(rules.dedup)
+        self.sources = TrackerTable(TrackerLimits(**rules.dedup))
         self.sources.senders.since_ms = round(self.started * 1000)
         self.anonymous = AnonymousDedup(self.sources.limits)
         self.liveness = Liveness(self.sources, settings.heartbeat, time.monotonic())
@@ -184,9 +185,9 @@ class Daemon:
         rules.checker.adopt_counts(self.ingress.checker)
         self.ingress.checker = rules.checker
         self.keys_since = time.monotonic()
-        self.sources.configure(rules.dedup)
+        self.sources.limits.refresh(**rules.dedup)
         self.sources.senders.configure(rules.settings.reports.max_hosts)
-        self.liveness.configure(rules.settings.heartbeat)
+        self.liveness.rules = rules.settings.heartbeat
         groups = rules.settings.metrics.groups
         if groups != self._groups:
             self._groups = groups

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
 
 from bccnd import log
 from bccnd.bus.clients.access import Access, Rule
@@ -16,7 +17,6 @@ from bccnd.config import Configuration, Settings
 from bccnd.config.schema import RESTART_KEYS, BusSettings
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.wire.identity_format import token
@@ -29,9 +29,13 @@ class Rules:
 
     settings: Settings
     checker: IntegrityChecker
-    dedup: DedupRules
     repeat: RepeatRules
     access: Access
+
+    @property
+    def dedup(self) -> dict[str, Any]:
+        """The keys of the section; a gateway with links brings copies by several ways, too."""
+        return {**self.settings.dedup.model_dump(), **({"linked": True} if self.settings.gateways.nng else {})}
 
     @property
     def report_interval(self) -> float:
@@ -72,17 +76,9 @@ def make_rules(configuration: Configuration, host: bytes, dialect: Dialect) -> R
     return Rules(
         settings,
         checker=_integrity_checker(configuration, host),
-        dedup=_dedup_rules(settings),
         repeat=_repeat_rules(settings, dialect),
         access=_access_rules(configuration, dialect),
     )
-
-
-def _dedup_rules(settings: Settings) -> DedupRules:
-    """Return the section ``dedup``; a gateway with links brings copies by several ways."""
-    if settings.gateways.nng is None:
-        return settings.dedup
-    return settings.dedup.model_copy(update={"linked": True})
 
 
 def report_restart_keys(before: Settings, after: Settings) -> None:

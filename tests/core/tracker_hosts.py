@@ -16,10 +16,10 @@ from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import SILENT, STATE_NAMES, HeartbeatRules, Liveness
 from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.tracker_image import identity_section, resume_identities, resume_trackers, tracker_sections
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import bccn1, frames
 from bccnd.core.wire.bccn1 import HEARTBEAT
@@ -41,7 +41,7 @@ EPOCH_US: Final = 1_700_000_000_000_000
 class Host:
     """The trackers of a host, with all that changes them."""
 
-    def __init__(self, dedup: DedupRules = RULES, watch: HeartbeatRules = WATCH, now: float = 1000.0) -> None:
+    def __init__(self, dedup: TrackerLimits = RULES, watch: HeartbeatRules = WATCH, now: float = 1000.0) -> None:
         self.now = now
         self.sources = TrackerTable(dedup)
         self.anonymous = AnonymousDedup(self.sources.limits)
@@ -140,7 +140,7 @@ def resumed(host: Host, image: bytes, *, ordered: bool = True) -> Host:
 
 def successor_of(
     host: Host,
-    rules: DedupRules = RULES,
+    rules: TrackerLimits = RULES,
     watch: HeartbeatRules = WATCH,
 ) -> Host:
     """Return a host that goes on with what another one has left, at the same time."""
@@ -268,7 +268,7 @@ def do(host: Host, act: Act) -> None:
 
 
 class Life(NamedTuple):
-    dedup: DedupRules
+    dedup: TrackerLimits
     watch: HeartbeatRules
     history: list[Act]
 

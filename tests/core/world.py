@@ -15,7 +15,7 @@ from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.trust.integrity_algorithms import Hmac
 from bccnd.core.wire import bccn1
@@ -57,7 +57,7 @@ class World:
     def __init__(
         self,
         checker: IntegrityChecker = OPEN,
-        rules: DedupRules = dedup_rules(),  # noqa: B008 - it cannot be changed
+        rules: TrackerLimits = dedup_rules(),  # noqa: B008 - it cannot be changed
         *,
         cache: int = 4096,
         ceiling: int = bccn1.MAX_RECEIVE,

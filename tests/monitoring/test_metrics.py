@@ -27,7 +27,7 @@ from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
-from tests.rules import bus_limits, dedup_rules, heartbeat_rules
+from tests.rules import bus_limits, heartbeat_rules
 
 #: counters with a reason, and their reasons
 REASONS = {
@@ -227,10 +227,10 @@ def test_a_source_is_alive_within_the_intervals_that_mean_death(observed: Observ
     observed.sources.judge_new(b"old", 1, 970.0)
     observed.sources.judge_new(b"young", 1, 986.0)
     assert observed.value("sources_alive") == 1  # within 3 times 5 s before 1000
-    observed.liveness.configure(heartbeat_rules(interval=10.0, dead_after=3))
+    observed.liveness.rules = heartbeat_rules(interval=10.0, dead_after=3)
     assert observed.value("sources_alive") == 2
     assert "30 s" in observed.families()["bccnd_sources_alive"].documentation
-    observed.liveness.configure(heartbeat_rules(interval=10.0, dead_after=1))
+    observed.liveness.rules = heartbeat_rules(interval=10.0, dead_after=1)
     assert observed.value("sources_alive") == 0
 
 
@@ -240,7 +240,7 @@ def test_conflicts_heartbeats_copies_and_reloads_count(observed: Observed, monke
     observed.sources.claim(b"own/p/1")
     for seq in (1, 2, 2):
         observed.sources.local.check_conflict(b"own/p/1", seq)
-    observed.sources.configure(dedup_rules(max_sources=1))
+    observed.sources.limits.refresh(max_sources=1)
     for src in (b"a", b"b", b"c"):
         observed.sources.judge_new(src, 1, 0.0)
         observed.liveness.on_heartbeat(src, 0.0)

@@ -17,7 +17,7 @@ from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
@@ -66,7 +66,7 @@ class World:
     link_jitter: float = 1e-3
     #: messages a second that a link carries
     link_rate: float = 100_000.0
-    rules: DedupRules = _RULES
+    rules: TrackerLimits = _RULES
     costs: Costs = _COSTS
 
 
@@ -97,7 +97,7 @@ class Way:
 class Host:
     """A daemon, and its gateway where it is a bridge."""
 
-    def __init__(self, number: int, segment: int, bridge: bool, rules: DedupRules) -> None:
+    def __init__(self, number: int, segment: int, bridge: bool, rules: TrackerLimits) -> None:
         self.number = number
         self.segment = segment
         self.ways: list[Way] = []

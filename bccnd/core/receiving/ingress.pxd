@@ -2,6 +2,7 @@ cimport cython
 from bccnd.core.observing.counters cimport GroupCounters, SegmentCounters
 from bccnd.core.tracking.dedup cimport TrackerTable
 from bccnd.core.tracking.source cimport Source
+from bccnd.core.tracking.tracker_limits cimport TrackerLimits
 from bccnd.core.receiving.deliveries cimport Deliveries
 from bccnd.core.trust.integrity cimport IntegrityChecker
 from bccnd.core.matching.receivers cimport Receivers
@@ -28,6 +29,7 @@ cdef class Ingress:
     cdef readonly Py_ssize_t ceiling
     cdef public object too_old_for_links
     cdef readonly GroupCounters groups
+    cdef readonly TrackerLimits limits
     cdef TrackerTable _sources
     cdef object _anonymous
     cdef RouteTables _routes

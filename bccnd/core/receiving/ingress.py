@@ -79,6 +79,7 @@ class Ingress:
         #: that has crashed may have sent them
         self.own_until_ns = 0
         self._own_prefix = host + b"/"
+        self.limits = sources.limits
         self._sources = sources
         self._anonymous = anonymous
         self._routes = routes
@@ -91,11 +92,6 @@ class Ingress:
         self._route = NO_ROUTE
         #: datagrams broadcast for links, the oldest first: how many copies are still to come back, and since when
         self._relayed: dict[bytes, tuple[int, float]] = {}
-
-    @property
-    def max_age_ns(self) -> int:
-        """Nanoseconds after reception at which a datagram is too old for links."""
-        return self._sources.limits.horizon_ns
 
     def set_groups(self, patterns: Sequence[bytes], counters: GroupCounters) -> None:
         """Count accepted messages by channel group: the patterns of the groups of ``counters``."""
@@ -270,11 +266,11 @@ class Ingress:
 
         Each datagram is judged by when it arrived: the first at ``now``, the others later by ``stamps`` (wall clock,
         nanoseconds; 0 if unknown, except the first), but none later than ``latest``, since that clock may have been
-        set. ``wall_ns`` is the current wall clock: datagrams older than ``max_age_ns`` do not go to links.
+        set. ``wall_ns`` is the current wall clock: datagrams older than the horizon do not go to links.
         """
         for start, end, after in spans(stamps):
             stamp = stamps[start]
-            link_head = FORWARDED if wall_ns - stamp <= self.max_age_ns else b""
+            link_head = FORWARDED if wall_ns - stamp <= self.limits.horizon_ns else b""
             some, senders = datagrams[start:end], peers[start:end]
             when = min(now + after, latest)
             verdicts = self.feed(deliveries, counters, some, senders, when, stamp, link_head, False, sent)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from bccnd.core.matching.pattern_tree import PatternTree
 from bccnd.core.matching.patterns import Dialect
-from bccnd.core.tracking.dedup_rules import Horizon
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 
 #: pending copies: at most 23 MB
 MAX_WAITING: Final = 16_384
@@ -62,7 +62,7 @@ class Repeater:
     """Schedules copies by ``rules``, which can be replaced: pending copies are still sent. ``dropped`` counts those not
     sent because there were too many or the horizon had passed."""
 
-    def __init__(self, rules: RepeatRules, limits: Horizon) -> None:
+    def __init__(self, rules: RepeatRules, limits: TrackerLimits) -> None:
         self.rules = rules
         self._limits = limits
         self._waiting: list[_Copies] = []

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Final
 
 from bccnd.core.observing.counters import NamedCounts
-from bccnd.core.tracking.dedup_rules import Horizon
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE
 
 #: datagrams per generation, 150 bytes each
@@ -21,7 +21,7 @@ class AnonymousDedup:
     """Judges by content, since seqs mean nothing here: an identical datagram from the same address within the horizon
     is a duplicate. Keeps two generations, swapped when the older one has expired or the younger one is full."""
 
-    def __init__(self, limits: Horizon, cap: int = MAX_ANONYMOUS) -> None:
+    def __init__(self, limits: TrackerLimits, cap: int = MAX_ANONYMOUS) -> None:
         self._limits = limits
         #: evicted before they expired
         self.counted = NamedCounts(("evicted",))

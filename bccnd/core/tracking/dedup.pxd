@@ -1,10 +1,10 @@
 cimport cython
 from bccnd.core.observing.counters cimport NamedCounts
-from bccnd.core.tracking.dedup_rules cimport TrackerLimits
 from bccnd.core.tracking.local_identities cimport LocalIdentities
 from bccnd.core.tracking.sender_counts cimport SenderTable
 from bccnd.core.tracking.source cimport Source, set_window
 from bccnd.core.tracking.source_table cimport SourceTable
+from bccnd.core.tracking.tracker_limits cimport TrackerLimits
 
 cdef int ACCEPTED
 cdef int LAST_ACCEPTED

@@ -23,7 +23,6 @@ from itertools import islice
 from typing import Final
 
 from bccnd.core.observing.counters import NamedCounts
-from bccnd.core.tracking.dedup_rules import DedupRules, TrackerLimits
 from bccnd.core.tracking.local_identities import LocalIdentities, LocalIdentity
 from bccnd.core.tracking.loss_by_source import LossBySource
 from bccnd.core.tracking.recent_restarts import RecentRestarts
@@ -31,6 +30,7 @@ from bccnd.core.tracking.reported_loss import ReportedLoss
 from bccnd.core.tracking.sender_counts import NO_SENDER, SenderTable
 from bccnd.core.tracking.source import Source, set_window
 from bccnd.core.tracking.source_table import SourceTable
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.bccn1 import UNKNOWN_SRC
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REPLAYED, RESTART, STALE
 
@@ -64,9 +64,9 @@ def is_clock(seq: int) -> bool:
 class TrackerTable:
     """All trackers, one per src, shared by all segments."""
 
-    def __init__(self, rules: DedupRules) -> None:
-        self.limits = TrackerLimits(rules)
-        self.table = SourceTable(rules.max_sources)
+    def __init__(self, limits: TrackerLimits) -> None:
+        self.limits = limits
+        self.table = SourceTable(limits.max_sources)
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
         self._gaps: deque[tuple[float, Source, int, int, int]] = deque()
         self.missing = 0
@@ -79,10 +79,6 @@ class TrackerTable:
         self.senders = SenderTable()
         #: losses that reports of senders show
         self.reported = ReportedLoss(self._lose_reported, self._count_jump)
-
-    def configure(self, rules: DedupRules) -> None:
-        """Change the rules; the trackers stay, and `sweep` evicts what exceeds a lowered cap."""
-        self.limits.refresh(rules)
 
     def resume(self, source: Source, now: float) -> None:
         """Continue with a source of the daemon before, as the newest; missing seqs have the horizon's time from now."""

@@ -64,6 +64,8 @@ class Liveness:
     """Watches the sources that send heartbeats. The caller empties ``changes``."""
 
     def __init__(self, sources: TrackerTable, rules: HeartbeatRules, now: float) -> None:
+        #: if they are replaced, the new ones hold for each source when it is checked next
+        self.rules = rules
         self._sources = sources
         self._wheel: dict[int, list[Source]] = {}
         self._tick = int(now / TICK)
@@ -78,11 +80,6 @@ class Liveness:
         self.counted = NamedCounts(("deaths", "unwatched", "dead_evicted"))
         #: by src, the latest last
         self.dead: CappedDict[bytes, Death] = CappedDict(MAX_DEAD, partial(self.counted.add, "dead_evicted"))
-        self.configure(rules)
-
-    def configure(self, rules: HeartbeatRules) -> None:
-        """Change the rules, for each source when it is checked next."""
-        self.rules = rules
 
     @property
     def interval(self) -> float:

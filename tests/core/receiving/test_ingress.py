@@ -19,8 +19,8 @@ from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.source import Source
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.trust.integrity_algorithms import Hmac
 from bccnd.core.wire import bccn1, directed_targets, frames
@@ -40,7 +40,7 @@ class Oracle:
     """Verdicts, deliveries, heartbeats and conflicts by the rules: the standard library's sums, the plain reader, naive
     matching."""
 
-    def __init__(self, key: bytes | None, rules: DedupRules, ceiling: int) -> None:
+    def __init__(self, key: bytes | None, rules: TrackerLimits, ceiling: int) -> None:
         self.key = key
         self.ceiling = ceiling
         self.sources = TrackerTable(rules)
@@ -166,7 +166,7 @@ BEATS = [datagram(src, chan=b"heartbeat/" + of) for src in (b"a", b"heartbeat/a"
 @example([Batch(0, [(raw, PEER) for raw in BEATS])], None, dedup_rules(), 4, False)
 @examples(400)
 def test_ingress_follows_the_rules(
-    fed: list[Batch], key: bytes | None, rules: DedupRules, cache: int, tapped: bool
+    fed: list[Batch], key: bytes | None, rules: TrackerLimits, cache: int, tapped: bool
 ) -> None:
     world = World(OPEN if key is None else SIGNED, rules, cache=cache)
     for receiver, pattern in ((3, b"!/tap/"), (1, b"!/tap/dup*"), (1, b"!/tap/bad_src")) if tapped else ():

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bccnd.core.tracking import liveness
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, HeartbeatRules, Liveness
 from bccnd.core.tracking.source import Source
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.verdicts import ACCEPTED
 from tests.core.material import examples
 from tests.core.scenario import receive
@@ -33,7 +33,7 @@ class World:
     def __init__(
         self,
         rules: HeartbeatRules = RULES,
-        dedup: DedupRules | None = None,
+        dedup: TrackerLimits | None = None,
         now: float = 0.0,
     ) -> None:
         self.sources = TrackerTable(dedup or dedup_rules())
@@ -206,7 +206,7 @@ def test_dead_after_changes_at_once() -> None:
     world = World()
     world.beat(SRC, OTHER)
     world.until(7.0)
-    world.liveness.configure(ONE_MISSED)
+    world.liveness.rules = ONE_MISSED
     world.until(8.5)  # the next look at them
     assert [change for change in world.changes() if change[1] == "dead"] == [(SRC, "dead"), (OTHER, "dead")]
 
@@ -215,7 +215,7 @@ def test_new_interval_applies_to_new_sources_and_a_longer_one_to_all() -> None:
     # A whole fleet may get a longer interval by one reload; that must not kill it once.
     world = World()
     world.beat_after(4.0)
-    world.liveness.configure(RULES.model_copy(update={"interval": 20.0}))
+    world.liveness.rules = RULES.model_copy(update={"interval": 20.0})
     world.until(24.0)
     world.beat(SRC, OTHER)
     assert world.changes() == [(SRC, "alive"), (OTHER, "alive")]
@@ -228,7 +228,7 @@ def test_new_interval_applies_to_new_sources_and_a_longer_one_to_all() -> None:
 def test_shorter_expected_interval_is_learned() -> None:
     world = World(heartbeat_rules(interval=10.0))
     world.beat()
-    world.liveness.configure(RULES.model_copy(update={"interval": 2.0}))
+    world.liveness.rules = RULES.model_copy(update={"interval": 2.0})
     world.until(2.0)
     world.beat_after(2.0)
     assert world.source().interval == 2.0
@@ -338,9 +338,9 @@ TRACKING = st.builds(dedup_rules, monotonic=st.booleans(), max_sources=st.sample
 
 @given(RULESETS, TRACKING, ACTS)
 @examples(600)
-def test_liveness_agrees_with_the_model(rules: HeartbeatRules, dedup: DedupRules, history: list[Act]) -> None:
+def test_liveness_agrees_with_the_model(rules: HeartbeatRules, dedup: TrackerLimits, history: list[Act]) -> None:
     world = World(rules, dedup)
-    model = Naive(rules, dedup.freshness == "monotonic", dedup.max_sources)
+    model = Naive(rules, dedup.monotonic, dedup.max_sources)
     deaths = 0
     for act in history:
         then = world.now + act.quarters * TICK

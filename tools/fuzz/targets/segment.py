@@ -12,9 +12,9 @@ from bccnd.core.formats.tap_record import observe
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import Liveness
 from bccnd.core.tracking.tracker_image import resume_trackers, tracker_sections
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.integrity_algorithms import Crc32, Hmac
 from bccnd.core.wire import bccn1
@@ -147,7 +147,7 @@ def stream(data: bytes) -> object:
     return outcome, state, counted, sources.missing, _take_over(rules, world, liveness, now)
 
 
-def _take_over(rules: DedupRules, world: World, liveness: Liveness, now: float) -> object:
+def _take_over(rules: TrackerLimits, world: World, liveness: Liveness, now: float) -> object:
     """A successor knows of each source what was known."""
     left: dict[str, list[Section]] = {}
     for written in tracker_sections(world.sources, world.anonymous, liveness):
