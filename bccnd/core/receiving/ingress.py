@@ -270,7 +270,7 @@ class Ingress:
         """
         for start, end, after in spans(stamps):
             stamp = stamps[start]
-            link_head = FORWARDED if wall_ns - stamp <= self.limits.horizon_ns else b""
+            link_head = FORWARDED if wall_ns - stamp <= self.limits.horizon * 1e9 else b""
             some, senders = datagrams[start:end], peers[start:end]
             when = min(now + after, latest)
             verdicts = self.feed(deliveries, counters, some, senders, when, stamp, link_head, False, sent)

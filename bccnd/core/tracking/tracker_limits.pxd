@@ -6,7 +6,6 @@ cdef class TrackerLimits:
     cdef readonly object sanity
     cdef readonly object mask
     cdef readonly double horizon
-    cdef readonly long long horizon_ns
     cdef readonly int late
     cdef readonly bint monotonic
     cdef readonly double expire

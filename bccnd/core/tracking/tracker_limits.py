@@ -36,7 +36,6 @@ class TrackerLimits:
         #: the bits of a window
         self.mask = (1 << sanity) - 1
         self.horizon = horizon
-        self.horizon_ns = int(horizon * 1e9)
         #: the verdict on a late datagram
         self.late = REORDERED if late == "deliver" else STALE
         self.monotonic = freshness == "monotonic"
