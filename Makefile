@@ -163,7 +163,7 @@ PART_PACKAGES = git:git ip:iproute2 perl:perl openssl:openssl nngcat:nng-utils
 TOOLS = @packaging/need.sh $(TOOLS_PACKAGES) && packaging/unpack-prometheus.sh .cache/prometheus
 # Ubuntu has Chromium as a snap only: what needs a browser is skipped there.
 MORE_TOOLS = @packaging/need.sh c++:g++ go:golang-go zsh:zsh fish:fish java:default-jre-headless pdftotext:poppler-utils \
-		jq:jq unshare:util-linux dh:debhelper /usr/share/perl5/Debian/Debhelper/Sequence/python3.pm:dh-python && \
+		jq:jq unshare:util-linux tshark:tshark lua5.2:lua5.2 lua5.4:lua5.4 dh:debhelper /usr/share/perl5/Debian/Debhelper/Sequence/python3.pm:dh-python && \
 	{ packaging/need.sh chromium:chromium || true; }
 
 # Parts whose tests need little: ARGS that name only these, as folders or files in them, install only that.

@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 import bccnd
+from bccnd.core.formats.pcap import CaptureCounts, Reader, unwrap
 from bccnd.core.trust.integrity_algorithms import fingerprint
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.shared import BY_VERDICT
@@ -75,6 +76,28 @@ def test_the_tap_shows_every_datagram_with_its_verdict(signed: Daemon) -> None:
     assert rest == f"accepted {segment} {peer} relay02/s/1 5005 demo/x one"
     assert any("forged \\x1b[31m" in line for line in text)
     assert any("\\x1b]0;owned\\x07 no datagram" in line for line in text)
+
+
+def test_the_tap_is_written_as_a_capture_with_verdicts(signed: Daemon, tmp_path: Path) -> None:
+    count = str(len(BY_VERDICT))
+    file = tmp_path / "tap.pcapng"
+    with (
+        Wire(signed.port) as wire,
+        tapping(signed, "--pcapng", "-", "-n", count) as piped,
+        tapping(signed, "--pcapng", str(file), "-n", count, subscriptions=2) as filed,
+    ):
+        wire.send(*BY_VERDICT.values())
+        results = [ended(piped), ended(filed)]
+    assert [(status, err) for status, _, err in results] == [(0, b""), (0, b"")]
+    for capture in (results[0][1], file.read_bytes()):
+        counts = CaptureCounts()
+        packets = (unwrap(packet, signed.port, counts) for packet in Reader("tap", counts).feed(capture))
+        for raw, written in zip(BY_VERDICT.values(), packets, strict=True):
+            # An oversized datagram is cut.
+            assert written is not None
+            assert written.payload[:1400] == raw[:1400]
+            assert written.peer == f"127.0.0.1:{signed.port}"
+        assert all(verdict.encode() in capture for verdict in BY_VERDICT)
 
 
 def test_the_tap_explains_which_clients_received_a_datagram_and_why(signed: Daemon) -> None:

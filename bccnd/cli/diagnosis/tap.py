@@ -1,4 +1,4 @@
-"""`bccn tap`: every datagram with its verdict; with --explain, the clients that received it and why."""
+"""`bccn tap`: every datagram with its verdict, as lines, JSON or a capture; and the clients that received it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, BinaryIO, Final, NamedTuple, NoReturn
 
 import click
 
@@ -28,9 +28,11 @@ from bccnd.cli.shared.output import (
 )
 from bccnd.client.bus import Connection
 from bccnd.client.message import to_bytes
+from bccnd.core.formats import pcapng
 from bccnd.core.wire import bccn1, directed_targets, frames
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.errors import BadDatagram, BadFrame
+from bccnd.version import VERSION
 
 #: kinds of verdicts, and their colours
 KINDS: Final = {
@@ -149,6 +151,32 @@ def as_fields(record: TapRecord) -> dict[str, object]:
     return fields | payload_fields(payload)
 
 
+class TapCapture:
+    """Writes datagrams as a capture: an interface for each segment, the verdict as each packet's comment. ``path`` is
+    for messages."""
+
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        self._file, self._path = file, path
+        self._interfaces: dict[str, int] = {}
+        self._put(pcapng.begin_section(f"bccn tap {VERSION}"))
+
+    def write(self, record: TapRecord, explanation: Sequence[str] = ()) -> None:
+        interface = self._interfaces.get(record.segment)
+        if interface is None:
+            interface = self._interfaces[record.segment] = len(self._interfaces)
+            self._put(pcapng.describe_interface(record.segment))
+        data = pcapng.udp_packet(record.peer, record.segment, record.raw)
+        self._put(pcapng.packet(interface, record.received_ns, data, "\n".join([record.verdict, *explanation])))
+
+    def _put(self, block: bytes) -> None:
+        try:
+            self._file.write(block)
+        except OSError as error:
+            if self._file is sys.stdout.buffer:
+                raise
+            fail(f"cannot write {self._path}: {error.strerror}")
+
+
 # -- which clients received it, and why
 
 
@@ -220,13 +248,16 @@ def _read_verdicts(_context: click.Context, _param: click.Parameter, words: Sequ
 @click.option(
     "--explain", "explained", is_flag=True, help="Show the clients that received each datagram, and their patterns."
 )
+@click.option(
+    "--pcapng", "capture", metavar="FILE", help="Write a capture for Wireshark instead of lines; - is the output."
+)
 @json_option()
 @color_option
 @count_options("datagrams")
 @click.pass_obj
 def tap(
-    path: str | None, /, named: set[str], refused: bool, segment: str | None, explained: bool, as_json: bool,
-    color: str, count: int | None, timeout: float | None, **wanted: Any,
+    path: str | None, /, named: set[str], refused: bool, segment: str | None, explained: bool, capture: str | None,
+    as_json: bool, color: str, count: int | None, timeout: float | None, **wanted: Any,
 ) -> None:  # fmt: skip
     """Show every datagram that arrives on the segments, and its verdict.
 
@@ -236,6 +267,8 @@ def tap(
       bccn tap -v integrity -v bad          forged, without a check, or not BCCN
       bccn tap --explain -n 1 -s relay02    the next datagram of relay02, and the clients that received it
       bccn tap -c 'cardsys/>' --json -n 10  ten datagrams, as JSON
+      bccn tap --pcapng - | wireshark -k -i -
+                                            all of them in Wireshark, verdicts as comments
 
     A line has the time, the verdict, the segment (on a terminal only if the host has several), the peer's address, src,
     seq, channel and payload. For a datagram that cannot be parsed, the line has its beginning. On a terminal, lines are
@@ -247,9 +280,15 @@ def tap(
     for each client or were lost to it, and the gateways; or why the datagram was not delivered. The clients are those
     connected just after the datagram arrived.
 
+    A capture (--pcapng) holds what the daemon received: its verdict, and with --explain the clients, are the comment of
+    each packet (frame.comment). The tap has no IP and UDP headers; they are made from the addresses of sender and
+    segment, and are zeros where a link brought the datagram.
+
     This requires the right to tap: root and the daemon's own user and group have it; 'access' in the daemon's
     configuration grants it to others.
     """
+    if capture is not None and as_json:
+        raise click.UsageError("--pcapng and --json cannot be combined")
     verdicts = named | (set(NAMES[LAST_ACCEPTED + 1 :]) if refused else set())
     with open_bus(path, reconnect=True) as bus:
         (daemon,) = fetch_listing(bus, "daemon")
@@ -266,15 +305,31 @@ def tap(
             pad=max(map(len, verdicts or ("integrity_missing",))) if terminal else 0,
         )
 
+        written = None if capture is None else TapCapture(_open_capture(capture), capture)
+
         def show(record: TapRecord) -> None:
             found = ask_receivers(bus, record) if explained else {}
-            if as_json:
+            explanation = [*explanation_lines(record, found)] if explained else []
+            if written is not None:
+                written.write(record, explanation)
+            elif as_json:
                 sys.stdout.write(to_json(as_fields(record) | found) + "\n")
             else:
-                lines = [line(record), *(explanation_lines(record, found) if explained else ())]
-                sys.stdout.write("\n".join(lines) + "\n")
+                sys.stdout.write("\n".join([line(record), *explanation]) + "\n")
 
         print_items(filter(select, _records(bus, deadline_after(timeout))), show, count)
+
+
+def _open_capture(path: str) -> BinaryIO:
+    """Open a file for a capture. It has no buffer, so that each packet is shown at once."""
+    if path == "-":
+        if sys.stdout.isatty():
+            fail("a capture is not for a terminal\n  remedy: name a file, or: bccn tap --pcapng - | wireshark -k -i -")
+        return sys.stdout.buffer
+    try:
+        return open(path, "wb", buffering=0)
+    except OSError as error:
+        fail(f"cannot write {path}: {error.strerror}")
 
 
 def _find_segment(text: str, segments: Sequence[str]) -> str:

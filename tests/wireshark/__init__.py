@@ -1,0 +1,1 @@
+"""The dissector for Wireshark, on captures that the tests make."""
