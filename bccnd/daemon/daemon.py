@@ -103,6 +103,7 @@ class Daemon:
         self._perl_safe = self._settings.names == "perl-safe"
         self._make_identity = partial(identity, self.host.encode(), perl_safe=self._perl_safe)
         self.identity = self._make_identity(PROGRAM, os.getpid())
+        self._make_rules = partial(make_rules, host=self.identity.partition(b"/")[0], dialect=self._dialect)
         self.started = time.time()
         self.config_reloads = {"applied": 0, "refused": 0}
         #: the first fault of the configuration that the last reload refused; empty if it was applied
@@ -130,10 +131,8 @@ class Daemon:
         self._serve_clients(configuration, cleanup)
         self._gateways = GatewayProcesses(self.loop, self.links, self._path, external=external_gateways)
         cleanup.callback(self._gateways.close)
+        self._apply(self.rules.current)
         self._restore()
-
-    def _make_rules(self, configuration: Configuration) -> Rules:
-        return make_rules(configuration, self.identity.partition(b"/")[0], self._dialect)
 
     def _open_loop(self, cleanup: ExitStack, *, shared_file: bool) -> None:
         self.loop = Loop()
@@ -156,7 +155,7 @@ class Daemon:
         self._left = takeover.read_left(self._store, monotonic=self._settings.dedup.freshness == "monotonic")
 
     def _receive(self, cleanup: ExitStack) -> None:
-        """Make the parts that judge datagrams, continue with the sources of the daemon before, and open segments."""
+        """Open the segments, and make the parts that judge their datagrams."""
         settings, rules = self._settings, self.rules.current
         self.sources = TrackerTable(TrackerLimits(**rules.dedup))
         self.sources.senders.since_ms = round(self.started * 1000)
@@ -177,23 +176,7 @@ class Daemon:
             host=self.identity.partition(b"/")[0],
         )
         self._groups: dict[str, str] = {}
-        self.rules.use(self._apply_to_receiving)
-        takeover.resume_sources(self._left, self.sources, self.anonymous, self.liveness)
         self.segments = open_segments(self._sockets, settings, cleanup, partial(takeover.logged_drops, self._left))
-
-    def _apply_to_receiving(self, rules: Rules) -> None:
-        rules.checker.adopt_counts(self.ingress.checker)
-        self.ingress.checker = rules.checker
-        self.keys_since = time.monotonic()
-        self.sources.limits.refresh(**rules.dedup)
-        self.sources.senders.configure(rules.settings.reports.max_hosts)
-        self.liveness.rules = rules.settings.heartbeat
-        groups = rules.settings.metrics.groups
-        if groups != self._groups:
-            self._groups = groups
-            counters = GroupCounters(groups)
-            counters.adopt(self.ingress.groups)
-            self.ingress.set_groups([pattern.encode() for pattern in groups.values()], counters)
 
     def _send(self) -> None:
         """Make the parts that build datagrams of local messages, and that broadcast them."""
@@ -202,12 +185,6 @@ class Daemon:
         self._transmitter = Transmitter(self.loop, [one.sender for one in self.segments], self.repeater)
         first, reserve = (0, None) if store is None else (store.ceiling, store.raise_ceiling)
         self._egress = Egress(rules.checker, self.sources, perl_safe=self._perl_safe, first_seq=first, reserve=reserve)
-        self._egress.open(self.identity)
-        self.rules.use(self._apply_to_sending)
-
-    def _apply_to_sending(self, rules: Rules) -> None:
-        self._egress.checker = rules.checker
-        self.repeater.rules = rules.repeat
 
     def _observe(self, cleanup: ExitStack) -> None:
         """Make the parts that measure and show, and open the listeners of metrics and status page."""
@@ -262,14 +239,27 @@ class Daemon:
             copies=len(self.segments),
         )
         self.bus.gateways.links = self.links
-        self.rules.use(self._apply_to_clients)
 
-    def _apply_to_clients(self, rules: Rules) -> None:
+    def _apply(self, rules: Rules) -> None:
+        """Hand rules that are in force to the parts that hold some of them; this must not fail."""
+        rules.checker.adopt_counts(self.ingress.checker)
+        self.ingress.checker = self._egress.checker = rules.checker
+        self.keys_since = time.monotonic()
+        self.sources.limits.refresh(**rules.dedup)
+        self.liveness.rules = rules.settings.heartbeat
+        self.repeater.rules = rules.repeat
         self.bus.apply_rules()
+        self.sources.senders.configure(rules.settings.reports.max_hosts)
         self.reports.matrix.configure(rules.settings.reports.max_hosts)
+        groups = rules.settings.metrics.groups
+        if groups != self._groups:
+            self._groups = groups
+            counters = GroupCounters(groups)
+            counters.adopt(self.ingress.groups)
+            self.ingress.set_groups([pattern.encode() for pattern in groups.values()], counters)
 
-    def _apply_to_programs(self, rules: Rules) -> None:
-        """Send heartbeats and reports, and run gateways, from the start of the service on."""
+    def _apply_at_work(self, rules: Rules) -> None:
+        """Send heartbeats and reports, and run gateways, by rules that are in force; this must not fail."""
         self._heartbeats.set_interval(rules.settings.heartbeat.interval)
         self.reports.set_interval(rules.report_interval)
         self._gateways.apply(rules.settings)
@@ -277,6 +267,8 @@ class Daemon:
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""
         store, left = self._store, self._left
+        takeover.resume_sources(left, self.sources, self.anonymous, self.liveness)
+        self._egress.open(self.identity)
         self._drop_reporter.start()
         self._tracker_writer = None
         if store is not None:
@@ -327,7 +319,7 @@ class Daemon:
         summary = start_summary(self._settings, self.segments, self._metrics_urls, self._sockets)
         log.event("ready", f"ready: {summary}", version=VERSION)
         self._manager.ready(self._service_status.line())
-        self.rules.use(self._apply_to_programs)
+        self._apply_at_work(self.rules.current)
 
     def finish(self) -> None:
         """Process what has arrived, once the loop has stopped."""
@@ -402,7 +394,9 @@ class Daemon:
         report_restart_keys(self._settings, rules.settings)
         if not rules.report_interval:  # the last report is signed with the key that other hosts know
             self.reports.set_interval(0.0)
-        self.rules.replace(rules)
+        self.rules.current = rules
+        self._apply(rules)
+        self._apply_at_work(rules)
         self.config_reloads["applied"] += 1
         self.refused = ""
         self._housekeeping.tidy_memory()

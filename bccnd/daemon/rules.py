@@ -6,7 +6,6 @@ Invariant: all that can fail is done while rules are made. Putting them in force
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -43,12 +42,11 @@ class Rules:
         return 0.0 if self.settings.integrity.receive_only else self.settings.reports.interval
 
 
+@dataclass
 class RulesInForce:
-    """The rules that are in force. A part reads them where it needs them, or copies them in a call added by `use`."""
+    """The rules that are in force now, for parts that read them whenever they need them."""
 
-    def __init__(self, rules: Rules) -> None:
-        self.current = rules
-        self._uses: list[Callable[[Rules], None]] = []
+    current: Rules
 
     @property
     def bus(self) -> BusSettings:
@@ -57,16 +55,6 @@ class RulesInForce:
     @property
     def access(self) -> Access:
         return self.current.access
-
-    def use(self, apply: Callable[[Rules], None]) -> None:
-        """Call ``apply`` with the rules, now and whenever they are replaced; it must not fail."""
-        self._uses.append(apply)
-        apply(self.current)
-
-    def replace(self, rules: Rules) -> None:
-        self.current = rules
-        for apply in self._uses:
-            apply(rules)
 
 
 def make_rules(configuration: Configuration, host: bytes, dialect: Dialect) -> Rules:
