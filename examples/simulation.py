@@ -18,11 +18,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from bccnd.config.schema import HeartbeatSettings
 from bccnd.core.formats.tap_record import Observation, seq_key
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
-from bccnd.core.tracking.liveness import TICK, Liveness
+from bccnd.core.tracking.liveness import TICK, HeartbeatRules, Liveness
 from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.core.wire.directed_targets import FORM_NAMES, PLAIN, form_of, is_directed
@@ -251,7 +250,7 @@ class _Daemon:
     def judge(self, message: Sent, address: str, now: float) -> tuple[str, int]:
         """Return the verdict on a datagram, and the daemon's epoch of its source."""
         if self._liveness is None:
-            self._liveness = Liveness(self._sources, HeartbeatSettings(), now)
+            self._liveness = Liveness(self._sources, HeartbeatRules(), now)
             self._swept = now
         while self._swept + TICK <= now:  # the daemon's timer runs without traffic, too
             self._swept += TICK

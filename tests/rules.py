@@ -7,7 +7,7 @@ from typing import Any
 
 from bccnd.bus.clients.access import Access
 from bccnd.bus.clients.client import BusLimits
-from bccnd.config.schema import BusSettings, HeartbeatSettings, QueueSettings, UserSettings
+from bccnd.config.schema import BusSettings, QueueSettings, UserSettings
 from bccnd.core.tracking.tracker_limits import TrackerLimits
 
 
@@ -15,10 +15,6 @@ def dedup_rules(*, deliver_late: bool = False, monotonic: bool = False, **change
     return TrackerLimits(
         late="deliver" if deliver_late else "drop", freshness="monotonic" if monotonic else "restart", **changes
     )
-
-
-def heartbeat_rules(**changes: Any) -> HeartbeatSettings:
-    return HeartbeatSettings.model_construct(**changes)
 
 
 def user_limits(**changes: Any) -> UserSettings:

@@ -160,7 +160,7 @@ class Daemon:
         self.sources = TrackerTable(TrackerLimits(**rules.dedup))
         self.sources.senders.since_ms = round(self.started * 1000)
         self.anonymous = AnonymousDedup(self.sources.limits)
-        self.liveness = Liveness(self.sources, settings.heartbeat, time.monotonic())
+        self.liveness = Liveness(self.sources, rules.heartbeat, time.monotonic())
         self.routes: Routes[int] = Routes(self._dialect)
         self.ingress = Ingress(
             rules.checker,
@@ -246,7 +246,7 @@ class Daemon:
         self.ingress.checker = self._egress.checker = rules.checker
         self.keys_since = time.monotonic()
         self.sources.limits.refresh(**rules.dedup)
-        self.liveness.rules = rules.settings.heartbeat
+        self.liveness.rules = rules.heartbeat
         self.repeater.rules = rules.repeat
         self.bus.apply_rules()
         self.sources.senders.configure(rules.settings.reports.max_hosts)
@@ -260,7 +260,7 @@ class Daemon:
 
     def _apply_at_work(self, rules: Rules) -> None:
         """Send heartbeats and reports, and run gateways, by rules that are in force; this must not fail."""
-        self._heartbeats.set_interval(rules.settings.heartbeat.interval)
+        self._heartbeats.set_interval(rules.heartbeat.interval)
         self.reports.set_interval(rules.report_interval)
         self._gateways.apply(rules.settings)
 

@@ -16,6 +16,7 @@ from bccnd.config import Configuration, Settings
 from bccnd.config.schema import RESTART_KEYS, BusSettings
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
+from bccnd.core.tracking.liveness import HeartbeatRules
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.wire.identity_format import token
@@ -35,6 +36,10 @@ class Rules:
     def dedup(self) -> dict[str, Any]:
         """The keys of the section; a gateway with links brings copies by several ways, too."""
         return {**self.settings.dedup.model_dump(), **({"linked": True} if self.settings.gateways.nng else {})}
+
+    @property
+    def heartbeat(self) -> HeartbeatRules:
+        return HeartbeatRules(**self.settings.heartbeat.model_dump())
 
     @property
     def report_interval(self) -> float:
@@ -85,9 +90,7 @@ def _access_rules(configuration: Configuration, dialect: Dialect) -> Access:
             program=token(rule.program.encode(), MAX_PROGRAM) if rule.program is not None else None,
             publish=_encode(rule.publish),
             subscribe=_encode(rule.subscribe),
-            tap=rule.tap,
-            tag=rule.tag,
-            link=rule.link,
+            **rule.model_dump(include={"tap", "tag", "link"}),
         )
         for rule in configuration.settings.access
     ]

@@ -28,8 +28,8 @@ from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.liveness import Liveness
-from bccnd.core.tracking.tracker_limits import DEAD_AFTER, TrackerLimits
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.wire import frames
@@ -57,13 +57,6 @@ LONGEST_SWEEP: Final = 90_000.0
 BACKWARDS: Final = 1.0
 
 Progress = Callable[[int, int], None]
-
-
-class _Heartbeats(NamedTuple):
-    """What a daemon without a configuration file expects of heartbeats."""
-
-    interval: float = 0.0
-    dead_after: int = DEAD_AFTER
 
 
 @dataclass(frozen=True)
@@ -195,7 +188,7 @@ class Judge:
 
     def __init__(self, settings: CaptureSettings) -> None:
         self._sources = TrackerTable(TrackerLimits(late=settings.late))
-        self._liveness = Liveness(self._sources, _Heartbeats(), 0.0)
+        self._liveness = Liveness(self._sources, HeartbeatRules(), 0.0)
         routes: Routes[int] = Routes(DIALECTS["path"])
         routes.join(0, b"capture")
         routes.subscribe(0, frames.TAP)

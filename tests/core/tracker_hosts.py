@@ -25,7 +25,7 @@ from bccnd.core.wire import bccn1, frames
 from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.core.wire.verdicts import NAMES
 from tests.core.world import datagram
-from tests.rules import dedup_rules, heartbeat_rules
+from tests.rules import dedup_rules
 
 PEERS: Final = ("10.0.0.9:5400", "10.0.0.8:1")
 #: the first three are programs of other hosts; the others are at times local
@@ -33,7 +33,7 @@ SRCS: Final = (b"a/p/1", b"b/p/2", b"c", b"own/p/1", b"own/p/2")
 LOCAL: Final = SRCS[3:]
 RULES: Final = dedup_rules(sanity=16, horizon=1.0)
 #: silent after 1.5 s, dead after 3.5
-WATCH: Final = heartbeat_rules(interval=1.0, dead_after=3)
+WATCH: Final = HeartbeatRules(interval=1.0, dead_after=3)
 #: the wall clock in microseconds at the monotonic clock's zero
 EPOCH_US: Final = 1_700_000_000_000_000
 
@@ -281,7 +281,7 @@ def lives(draw: st.DrawFn) -> Life:
         deliver_late=draw(st.booleans()), monotonic=draw(st.booleans()),
         expire=draw(st.sampled_from([3.0, 1000.0])) if crowded else 1000.0, max_sources=2 if crowded else 600,
     )  # fmt: skip
-    watch = heartbeat_rules(interval=1.0, dead_after=draw(st.sampled_from([1, 3])))
+    watch = HeartbeatRules(interval=1.0, dead_after=draw(st.sampled_from([1, 3])))
     # Most drawn lists are short.
     history = draw(st.lists(acts(crowded), min_size=draw(st.sampled_from([0, 10, 30])), max_size=60))
     return Life(rules, watch, with_datagrams(history))

@@ -20,14 +20,14 @@ from bccnd.core.sending.egress import Egress
 from bccnd.core.sending.redundancy import Repeater, RepeatRules
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.daemon import takeover
 from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import Loop
-from tests.rules import BusRules, bus_limits, dedup_rules, heartbeat_rules
+from tests.rules import BusRules, bus_limits, dedup_rules
 from tests.support import Hub, Peer, unhurried
 
 
@@ -96,7 +96,7 @@ class Site(Hub):
         self.left = left = takeover.read_left(self.kept, monotonic=self.monotonic)
         self.sources = TrackerTable(dedup_rules(max_sources=1000, monotonic=self.monotonic))
         self.anonymous = AnonymousDedup(self.sources.limits)
-        self.liveness = Liveness(self.sources, heartbeat_rules(), time.monotonic())
+        self.liveness = Liveness(self.sources, HeartbeatRules(), time.monotonic())
         takeover.resume_sources(left, self.sources, self.anonymous, self.liveness)
         self.routes = Routes(self.dialect)
         self.repeater = Repeater(RepeatRules([], self.dialect), self.sources.limits)

@@ -16,6 +16,7 @@ from bccnd.core.observing.counters import DROP_REASONS, END_REASONS, ERROR_REASO
 from bccnd.core.observing.latency_histogram import LATENCY_BOUNDS
 from bccnd.core.sending import redundancy
 from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
+from bccnd.core.tracking.liveness import HeartbeatRules
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.drops.entry import PREFIX
@@ -27,7 +28,7 @@ from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
-from tests.rules import bus_limits, heartbeat_rules
+from tests.rules import bus_limits
 
 #: counters with a reason, and their reasons
 REASONS = {
@@ -227,10 +228,10 @@ def test_a_source_is_alive_within_the_intervals_that_mean_death(observed: Observ
     observed.sources.judge_new(b"old", 1, 970.0)
     observed.sources.judge_new(b"young", 1, 986.0)
     assert observed.value("sources_alive") == 1  # within 3 times 5 s before 1000
-    observed.liveness.rules = heartbeat_rules(interval=10.0, dead_after=3)
+    observed.liveness.rules = HeartbeatRules(interval=10.0, dead_after=3)
     assert observed.value("sources_alive") == 2
     assert "30 s" in observed.families()["bccnd_sources_alive"].documentation
-    observed.liveness.rules = heartbeat_rules(interval=10.0, dead_after=1)
+    observed.liveness.rules = HeartbeatRules(interval=10.0, dead_after=1)
     assert observed.value("sources_alive") == 0
 
 

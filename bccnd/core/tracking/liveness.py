@@ -11,7 +11,7 @@ A timer wheel lists the sources to check at each tick, so that there is no timer
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from bccnd.core.observing.counters import NamedCounts
 from bccnd.core.tracking.capped_dict import CappedDict
@@ -21,6 +21,7 @@ from bccnd.core.tracking.source import DEAD as DEAD
 from bccnd.core.tracking.source import SILENT as SILENT
 from bccnd.core.tracking.source import UNWATCHED as UNWATCHED
 from bccnd.core.tracking.source import Source
+from bccnd.core.tracking.tracker_limits import DEAD_AFTER
 
 STATE_NAMES: Final = ("", "alive", "silent", "dead")
 
@@ -50,14 +51,11 @@ class Death(NamedTuple):
     gap: float
 
 
-class HeartbeatRules(Protocol):
-    """What is needed of the configuration (section ``heartbeat``): ``interval`` is the one that this host sends and
-    expects, in seconds, 0 for none."""
+class HeartbeatRules(NamedTuple):
+    """The section ``heartbeat``: the seconds between those that this host sends and expects, 0 for none."""
 
-    @property
-    def interval(self) -> float: ...
-    @property
-    def dead_after(self) -> int: ...
+    interval: float = 0.0
+    dead_after: int = DEAD_AFTER
 
 
 class Liveness:

@@ -18,13 +18,13 @@ from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.verdicts import ACCEPTED
 from tests.core.material import examples
 from tests.core.scenario import receive
-from tests.rules import dedup_rules, heartbeat_rules
+from tests.rules import dedup_rules
 
 STEP = liveness.STEP
 SRC = b"relay01/cardsys/7"
 OTHER = b"relay02/cardsys/7"
 #: silent after 6 s, dead after 14
-RULES = heartbeat_rules(interval=4.0, dead_after=3)
+RULES = HeartbeatRules(interval=4.0, dead_after=3)
 
 
 class World:
@@ -85,7 +85,7 @@ class World:
         self.beat()
 
 
-ONE_MISSED = RULES.model_copy(update={"dead_after": 1})
+ONE_MISSED = RULES._replace(dead_after=1)
 
 
 def test_heartbeat_that_waited_in_a_link_changes_no_gap() -> None:
@@ -105,7 +105,7 @@ def test_silence_does_not_count_during_a_longer_pause_without_sweeps(
     interval: float, pause: float, sleeps: bool
 ) -> None:
     # What sources sent meanwhile waits in the socket; it may be read after the sweep.
-    world = World(heartbeat_rules(interval=interval, dead_after=3))
+    world = World(HeartbeatRules(interval=interval, dead_after=3))
     world.beat()
     world.until(max(0.0, 1.5 * interval - 1.5))
     world.now += pause
@@ -215,7 +215,7 @@ def test_new_interval_applies_to_new_sources_and_a_longer_one_to_all() -> None:
     # A whole fleet may get a longer interval by one reload; that must not kill it once.
     world = World()
     world.beat_after(4.0)
-    world.liveness.rules = RULES.model_copy(update={"interval": 20.0})
+    world.liveness.rules = RULES._replace(interval=20.0)
     world.until(24.0)
     world.beat(SRC, OTHER)
     assert world.changes() == [(SRC, "alive"), (OTHER, "alive")]
@@ -226,9 +226,9 @@ def test_new_interval_applies_to_new_sources_and_a_longer_one_to_all() -> None:
 
 
 def test_shorter_expected_interval_is_learned() -> None:
-    world = World(heartbeat_rules(interval=10.0))
+    world = World(HeartbeatRules(interval=10.0))
     world.beat()
-    world.liveness.rules = RULES.model_copy(update={"interval": 2.0})
+    world.liveness.rules = RULES._replace(interval=2.0)
     world.until(2.0)
     world.beat_after(2.0)
     assert world.source().interval == 2.0
@@ -330,9 +330,7 @@ class Naive:
         return {state for state, possible in {**found, "dead": quiet >= dead}.items() if possible}
 
 
-RULESETS = st.builds(
-    heartbeat_rules, interval=st.sampled_from([1.0, 1.0, 2.0, 0.25, 8.0]), dead_after=st.integers(1, 4)
-)
+RULESETS = st.builds(HeartbeatRules, interval=st.sampled_from([1.0, 1.0, 2.0, 0.25, 8.0]), dead_after=st.integers(1, 4))
 TRACKING = st.builds(dedup_rules, monotonic=st.booleans(), max_sources=st.sampled_from([100, 100, 1, 2, 3]))
 
 
