@@ -167,7 +167,7 @@ _ALL: Final = (
     _fault(
         "reload_unsigned",
         "a reload that takes away the signing key fails when it is half applied",
-        ("daemon/daemon.py", "        if not interval:  # the last", "        if False:  # the last"),
+        ("daemon/daemon.py", "        if not rules.report_interval:  # the last", "        if False:  # the last"),
         ("bus/host_reports.py", "        except BadMessage as bad:\n            self._count_refused(bad.reason)\n", ""),
     ),
     _fault(
