@@ -241,7 +241,7 @@ class Daemon:
         self.bus.gateways.links = self.links
 
     def _apply(self, rules: Rules) -> None:
-        """Hand rules that are in force to the parts that hold some of them; this must not fail."""
+        """Pass the rules to the parts that keep a copy of some of them. Must not raise."""
         rules.checker.adopt_counts(self.ingress.checker)
         self.ingress.checker = self._egress.checker = rules.checker
         self.keys_since = time.monotonic()
@@ -258,8 +258,8 @@ class Daemon:
             counters.adopt(self.ingress.groups)
             self.ingress.set_groups([pattern.encode() for pattern in groups.values()], counters)
 
-    def _apply_at_work(self, rules: Rules) -> None:
-        """Send heartbeats and reports, and run gateways, by rules that are in force; this must not fail."""
+    def _apply_to_services(self, rules: Rules) -> None:
+        """Start, change or end heartbeats, reports and gateways. Must not raise."""
         self._heartbeats.set_interval(rules.heartbeat.interval)
         self.reports.set_interval(rules.report_interval)
         self._gateways.apply(rules.settings)
@@ -319,7 +319,7 @@ class Daemon:
         summary = start_summary(self._settings, self.segments, self._metrics_urls, self._sockets)
         log.event("ready", f"ready: {summary}", version=VERSION)
         self._manager.ready(self._service_status.line())
-        self._apply_at_work(self.rules.current)
+        self._apply_to_services(self.rules.current)
 
     def finish(self) -> None:
         """Process what has arrived, once the loop has stopped."""
@@ -396,7 +396,7 @@ class Daemon:
             self.reports.set_interval(0.0)
         self.rules.current = rules
         self._apply(rules)
-        self._apply_at_work(rules)
+        self._apply_to_services(rules)
         self.config_reloads["applied"] += 1
         self.refused = ""
         self._housekeeping.tidy_memory()

@@ -1,6 +1,6 @@
-"""The rules that are in force: a configuration, checked, with what is made of it.
+"""The rules in force: a checked configuration with the objects built from it.
 
-Invariant: all that can fail is done while rules are made. Putting them in force cannot fail, and replaces all of them.
+Invariant: everything that can fail is done while rules are made. A reload replaces all of them, or none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bccnd.net.peer import MAX_PROGRAM
 
 @dataclass(frozen=True)
 class Rules:
-    """What a configuration puts in force: its ``settings``, and what is made of them."""
+    """A configuration in the form that the daemon uses: its settings, and the objects built from them."""
 
     settings: Settings
     checker: IntegrityChecker
@@ -49,7 +49,7 @@ class Rules:
 
 @dataclass
 class RulesInForce:
-    """The rules that are in force now, for parts that read them whenever they need them."""
+    """Holds the rules in force, for parts that read them whenever they need them."""
 
     current: Rules
 

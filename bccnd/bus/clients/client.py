@@ -48,7 +48,7 @@ class BusLimits(Protocol):
 
 
 class BusRules(Protocol):
-    """What is in force on the bus. A reload replaces it as a whole: it is read where it is needed, and not kept."""
+    """The rules in force on the bus. A reload replaces both: parts read them when they need them, and keep neither."""
 
     @property
     def bus(self) -> BusLimits: ...

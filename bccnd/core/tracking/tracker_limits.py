@@ -16,7 +16,7 @@ DEAD_AFTER: Final = 3
 
 
 class TrackerLimits:
-    """The only copy: the trackers and all that waits for the horizon share it. Takes the keys of the section."""
+    """One object, shared by all parts that read these keys. Takes the keys of the section."""
 
     def __init__(self, **section: Any) -> None:
         self.refresh(**section)
