@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import bccnd
 import bccnd.aio
+from docs.manual import wrapped
 
 _HEAD: Final = """\
 # The Python interface
@@ -17,6 +18,13 @@ _HEAD: Final = """\
 Programs use `import bccnd`; asyncio programs use `import bccnd.aio`. This is the reference, and its examples are only
 parts of programs. [Clients](clients.md) shows whole programs. `help(bccnd.connect)` shows the same text in a
 terminal."""
+#: classes of asyncio, and the blocking ones that they are like
+_LIKE: Final[dict[type, type]] = {
+    bccnd.aio.AsyncConnection: bccnd.Connection,
+    bccnd.aio.AsyncSubscription: bccnd.Subscription,
+}
+#: classes of whose calls only the first paragraph is shown
+_IN_SHORT: Final = (bccnd.Endpoint,)
 #: columns of a line
 _WIDTH: Final = 120
 _PARTS: Final = (
@@ -53,10 +61,14 @@ def _markdown(thing: object) -> str:
     return "\n".join(lines).rstrip()
 
 
+def _signature(thing: Any) -> str:
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+    return re.sub(r"\(self(, /)?(, )?", "(", re.sub(r"\bbccnd(\.\w+)*\.(?=[A-Z])", "", text))
+
+
 def _call(name: str, thing: Any, result: str | None = None) -> str:
     """How something is called, as a block of Python."""
-    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
-    text = re.sub(r"\(self(, /)?(, )?", "(", re.sub(r"\bbccnd(\.\w+)*\.(?=[A-Z])", "", text))
+    text = _signature(thing)
     if result is not None:
         text = text.removesuffix(" -> None") + result
     if len(name + text) > _WIDTH:
@@ -65,17 +77,49 @@ def _call(name: str, thing: Any, result: str | None = None) -> str:
     return f"```python\n{name}{text}\n```"
 
 
-def _members(thing: type) -> Iterator[str]:
+def _documented(thing: type) -> Iterator[tuple[str, Any]]:
+    """Yield what a class offers to programs, with its names."""
     for name, member in inspect.getmembers(thing):
         if name.startswith("_") or not inspect.getdoc(member) or hasattr(tuple, name) or hasattr(Exception, name):
             continue
         if name in ("send", "throw") and issubclass(thing, Coroutine):  # for asyncio alone
             continue
-        if isinstance(member, property):
-            yield f"#### `{name}`\n\n{_markdown(member)}"
-        elif inspect.isfunction(member):
-            call = _call("await " * inspect.iscoroutinefunction(member) + name, member)
-            yield f"#### `{name}`\n\n{call}\n\n{_markdown(member)}"
+        if isinstance(member, property) or inspect.isfunction(member):
+            yield name, member
+
+
+def _indented(text: str) -> str:
+    """Text that goes on within an item of a list."""
+    return textwrap.indent(text, "  ").lstrip()
+
+
+def _members(thing: type) -> Iterator[str]:
+    """Yield an item for each call of a class; those that differ from another class by `await` alone by name."""
+    other = _LIKE.get(thing)
+    same: dict[bool, list[str]] = {True: [], False: []}
+    for name, member in _documented(thing):
+        if other is not None and _alike(member, getattr(other, name, None)):
+            same[inspect.iscoroutinefunction(member)].append(f"`{name}`")
+            continue
+        call = "await " * inspect.iscoroutinefunction(member) + name
+        if not isinstance(member, property):
+            call += _signature(member)
+        text = _markdown(member)
+        first, _, rest = text.partition("\n\n")
+        if thing in _IN_SHORT:
+            rest = ""
+        item = wrapped(f"- `{call}`: {' '.join(first.split())}").replace("\n", "\n  ")
+        yield f"{item}\n\n  {_indented(rest)}" if rest else item
+    for awaited, names in same.items():
+        if other is not None and names:
+            form = "with `await`" if awaited else "without `await`"
+            yield wrapped(f"Like those of `bccnd.{other.__name__}`, {form}: {', '.join(names)}.")
+
+
+def _alike(member: Any, other: Any) -> bool:
+    """Whether the asyncio form of something differs from the blocking one by its `await` alone."""
+    text = (inspect.getdoc(member) or "").replace("await ", "").replace("AsyncConnection", "Connection")
+    return text == (inspect.getdoc(other) or "")
 
 
 def page() -> str:
@@ -89,9 +133,11 @@ def page() -> str:
             parts.append(f"### `{called}`")
             if name == "Endpoint":
                 parts.append(_call(called, thing, ""))
-            elif name == "connect" or inspect.isfunction(thing):
-                parts.append(_call(called, thing, " -> AsyncConnection" if inspect.isclass(thing) else None))
+            elif inspect.isfunction(thing):
+                parts.append(_call(called, thing))
             parts.append(_markdown(thing))
+            if thing in _IN_SHORT:
+                parts.append(f"`help({called})` has more about each call:")
             if inspect.isclass(thing) and name != "connect":
                 parts += _members(thing)
     return "\n\n".join(parts) + "\n"

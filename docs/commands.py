@@ -1,4 +1,4 @@
-"""docs/commands.md, made from the help of the commands."""
+"""docs/commands.md, made from the help of the commands: the first paragraph of each, and the names of its options."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Final
 import click
 
 from bccnd.cli.main import main
+from docs.manual import wrapped
 
-_HEAD = """# Commands
+_HEAD: Final = """# Commands
 
-The help texts of `bccn COMMAND --help`. Every command also takes `--socket PATH`, the path of the daemon's socket,
-before or after the name of the command."""
+What each command does, and which options it has. `bccn COMMAND --help` explains them, with examples and exit codes; so
+does `man bccn`. Every command also takes `--socket PATH`, the path of the daemon's socket, before or after the name of
+the command."""
 
 #: options that every command has
 _EVERYWHERE: Final = {"--help", "--socket"}
@@ -22,36 +24,43 @@ _EVERYWHERE: Final = {"--help", "--socket"}
 
 def page() -> str:
     """The whole document."""
-    return "\n\n".join([_HEAD, *_describe(click.Context(main, info_name="bccn"))]) + "\n"
+    parts = [_HEAD]
+    for context in _contexts(click.Context(main, info_name="bccn")):
+        parts += _describe(context)
+    return "\n\n".join(parts) + "\n"
 
 
-def _describe(context: click.Context) -> Iterator[str]:
-    """The commands of a group, each with its usage, text and options."""
+def _contexts(context: click.Context) -> Iterator[click.Context]:
+    """Yield the commands of a group, and those within."""
     assert isinstance(context.command, click.Group)
     for name in context.command.list_commands(context):
         command = context.command.get_command(context, name)
         assert command is not None
         inner = click.Context(command, info_name=name, parent=context)
-        yield f"## {inner.command_path}"
-        yield f"```none\n{inner.get_usage().removeprefix('Usage: ')}\n```"
-        yield from _paragraphs(inspect.cleandoc(command.help or ""))
+        yield inner
         if isinstance(command, click.Group):
-            yield from _describe(inner)
-        elif options := list(_options(inner)):
-            yield "\n".join(["| option | |", "| --- | --- |", *options])
+            yield from _contexts(inner)
 
 
-def _paragraphs(text: str) -> Iterator[str]:
-    for paragraph in text.split("\n\n"):
-        first, _, rest = paragraph.partition("\n")
-        yield f"```none\n{rest}\n```" if first == "\b" else _escaped(paragraph)
+def _describe(context: click.Context) -> Iterator[str]:
+    """Yield the usage, the first paragraph of the text, and the options of a command."""
+    yield f"## {context.command_path}"
+    arguments = " ".join(context.command.collect_usage_pieces(context)[1:])
+    if arguments and not isinstance(context.command, click.Group):
+        yield f"`{context.command_path} {arguments}`"
+    yield _escaped(inspect.cleandoc(context.command.help or "").partition("\n\n")[0])
+    if isinstance(context.command, click.Group):
+        return
+    if names := [f"`{name}`" for name in _options(context)]:
+        yield wrapped(f"Options: {', '.join(names)}.")
 
 
 def _options(context: click.Context) -> Iterator[str]:
+    """Yield the options of a command, with their arguments."""
     for param in context.command.get_params(context):
         shown = isinstance(param, click.Option) and not _EVERYWHERE.intersection(param.opts)
         if shown and (record := param.get_help_record(context)):
-            yield f"| `{record[0].replace('|', chr(92) + '|')}` | {_escaped(record[1])} |"
+            yield record[0]
 
 
 def _escaped(text: str) -> str:

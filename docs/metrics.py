@@ -25,34 +25,31 @@ from bccnd.drops.entry import PREFIX
 from bccnd.fleet.report_format import REASONS
 from bccnd.monitoring.metrics import DaemonCollector
 from bccnd.recorder.metrics import Figures
+from docs.manual import wrapped
 
 _RULES: Final = Path(__file__).parents[1] / "etc/prometheus/bccnd.rules.yml"
 _HEAD: Final = """# Metrics
 
-Every metric of bccnd has one row here. The last column says what to do if a counter rises, or if a gauge is not as it
-should be: an alert, a kind of drop, or a sentence. Alerts and drops have their entries in the [runbook](runbook.md).
-[Monitoring](monitoring.md) explains how to install Prometheus rules and the dashboard; [the upgrade
-policy](upgrades.md#metrics-and-log) says what of the names stays.
+Each metric, and what to do if a counter (`_total`) rises, or if a gauge is not as it should be: an alert, a kind of
+drop, or a sentence. Alerts and drops have their entries in the [runbook](runbook.md).
 
 - Counters start at zero with each process, so query them with `rate` and `increase`. Only `bccnd_socket_drops_total`
   is the kernel's, and continues where a socket unit keeps the socket.
 - `bccnd_crashes_total` and `bccnd_state_dropped_total` are counted at the start, so `increase` does not show them. [The
   rules](monitoring.md) compare them with zero for an hour after a start.
-- Labels have few values. They come from the configuration and from fixed lists; names of senders, channels and
-  programs are never among them.
+- Labels, in braces, have few values; names of senders, channels and programs are never among them.
 - `segment` is the `name` of a segment in the configuration, or `<interface>/<address>#<port>` without one. Datagrams
   that a link brings have `segment="nng"`.
-- `process_...` are the usual metrics of a process: time of the processor, memory, descriptors, start.
 
 The daemon's HTTP listener (`metrics.listen`, by default `127.0.0.1:9540`) serves `/metrics`, `/healthz` (`ok`,
 answered by the daemon's event loop), `/`, the [status page](status-page.md), and `/fleet`, [the fleet](fleet.md), with
 `/status.json` and `/fleet.json` for programs."""
-_TABLE: Final = "| metric | type | labels | meaning | what to do |\n| --- | --- | --- | --- | --- |"
-_NOTHING: Final = "Nothing: a measure of traffic."
+#: of a measure of traffic
+_NOTHING: Final = ""
 #: what to do, for families that are neither drops nor in the condition of an alert, or only as its basis
 _ACTIONS: Final = {
-    "datagrams_received": f"{_NOTHING} If it stops, see [BccndHearsNothing](runbook.md#bccndhearsnothing).",
-    "datagrams": "Look up the [verdict](#values-of-labels).",
+    "datagrams_received": "If it stops, see [BccndHearsNothing](runbook.md#bccndhearsnothing).",
+    "datagrams": "See the [verdict](#values-of-labels).",
     "datagrams_sent": _NOTHING,
     "segment_reopened": "Nothing, if the interface was configured anew. If it keeps rising, find what removes the "
     "interface: `journalctl -k`.",
@@ -135,7 +132,7 @@ def _families() -> Iterator[Metric]:
     yield from Figures(recorder).collect()
 
 
-def _alerts() -> dict[str, list[str]]:
+def alerts_by_metric() -> dict[str, list[str]]:
     """Return the alerts whose condition names a metric, by the metric, also where it does so by a recorded rule."""
     rules = [rule for group in yaml.safe_load(_RULES.read_text())["groups"] for rule in group["rules"]]
     recorded = {rule["record"]: rule["expr"] for rule in rules if "record" in rule}
@@ -166,12 +163,13 @@ def _what_to_do(family: str, alerts: dict[str, list[str]]) -> str:
         return _ACTIONS[family]
     drops = [drop for drop in (*DROPS, LOST) if drop.family == family]
     listed = ", ".join(map(_link, alerts.get(PREFIX + family, ())))
-    parts = [f"Alert: {listed}."] if listed else []
+    parts = [f"{listed}."] if listed else []
     if len(drops) == 1 and not drops[0].label:
-        parts.append(f"See {_link(drops[0].name, code=True)}.")
+        if not listed:
+            parts.append(f"See {_link(drops[0].name, code=True)}.")
     elif drops:
         (label,) = {drop.label for drop in drops}
-        parts.append(f"Look up the [{label}](#values-of-labels).")
+        parts.append(f"See the [{label}](#values-of-labels).")
     if not parts:
         raise ValueError(f"say in _ACTIONS what to do about {PREFIX}{family}")
     return " ".join(parts)
@@ -179,14 +177,13 @@ def _what_to_do(family: str, alerts: dict[str, list[str]]) -> str:
 
 def _row(metric: Metric, alerts: dict[str, list[str]]) -> str:
     family = metric.name.removeprefix(PREFIX)
-    kind, ending, labels = metric.type, "", tuple(getattr(metric, "_labelnames", ()))
-    if kind == "counter":
-        ending = "_total"
-    elif kind == "info":
-        kind, ending, labels = "gauge", "_info", ("version",)
+    ending, labels = {"counter": "_total", "info": "_info"}.get(metric.type, ""), getattr(metric, "_labelnames", ())
+    if metric.type == "info":
+        labels = ("version",)
     text = _MEANINGS.get(family, metric.documentation).rstrip(".")
-    listed = ", ".join(f"`{label}`" for label in labels)
-    return f"| `{metric.name}{ending}` | {kind} | {listed} | {text} | {_what_to_do(family, alerts)} |"
+    listed = f"{{{','.join(labels)}}}" if labels else ""
+    item = f"- `{metric.name}{ending}{listed}`: {text}. {_what_to_do(family, alerts)}"
+    return wrapped(item.rstrip()).replace("\n", "\n  ")
 
 
 def _values() -> Iterator[str]:
@@ -212,7 +209,7 @@ def _values() -> Iterator[str]:
         ("recorder_dropped_records", "reason", recorded),
     ):
         shown = (_link(one, code=True) if (family, one) in entries else f"`{one}`" for one in values)
-        yield f"| `{PREFIX}{family}_total` | `{label}` | {', '.join(shown)} |"
+        yield wrapped(f"- `{label}` of `{PREFIX}{family}_total`: {', '.join(shown)}").replace("\n", "\n  ")
 
 
 def _of(family: str) -> Iterable[str]:
@@ -221,7 +218,7 @@ def _of(family: str) -> Iterable[str]:
 
 def page() -> str:
     """Generate the document. Raises ValueError for a metric without a word on what to do."""
-    alerts = _alerts()
+    alerts = alerts_by_metric()
     found = list(_families())
     recorder = [metric for metric in found if metric.name.startswith(f"{PREFIX}recorder_")]
     daemon = [metric for metric in found if metric not in recorder]
@@ -232,15 +229,14 @@ def page() -> str:
         "\n\n".join(
             (
                 _HEAD,
-                f"## The daemon\n\n{_TABLE}\n{rows}",
+                f"## The daemon\n\n{rows}",
                 "## The recorder",
                 "The recorder has a listener of its own, off until `recorder.metrics.listen` is set.",
-                f"{_TABLE}\n{recorded}",
+                recorded,
                 "## Values of labels\n\n"
                 "Every datagram that is read gets exactly one verdict. Datagrams with the verdicts\n"
                 f"{accepted} are delivered, all others are dropped. A linked value has an entry in\n"
-                "the runbook.\n\n"
-                "| metric | label | values |\n| --- | --- | --- |\n" + "\n".join(_values()),
+                "the runbook.\n\n" + "\n".join(_values()),
             )
         )
         + "\n"

@@ -11,6 +11,9 @@ from typing import Final
 from docs.figures import Figures, fraction, per_second, percent, thousands, times, two_digits, us
 
 FAN_OUTS: Final = (1, 8, 64)
+#: bytes for which the kernel charges a datagram of 150 bytes on loopback, and any that a NIC has received
+CHARGED_150: Final = 832
+CHARGED_NIC: Final = 2304
 _FIGURE: Final = re.compile("«(.*?)»")
 #: rows of the table of CPU in comparison.md: title, case, mode
 _ROWS: Final = (
@@ -71,9 +74,9 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
     sources_mb = f"«{source * 100_000 / 1e6:.0f}» MB"
     client = f"«{figures.constant('clients', 'client_kib'):.0f}» KiB"
     shares = [
-        figures.scale("shares", "bccnd_each", count) / figures.scale("direct", "listeners", count) for count in (8, 64)
+        figures.scale("direct", "bccnd_own", count) / figures.scale("direct", "listeners", count) for count in (8, 64)
     ]
-    burst = two_digits(figures.constant("burst", "held_150"))
+    burst = two_digits(figures.constant("burst", "held_150") * CHARGED_150 / CHARGED_NIC)
     more_idle = figures.idle("core_100_000") - figures.idle("core")
     idle_many = f"«{figures.idle('resident_mb_100_000'):.0f}»"
     idle = f"«{percent(figures.idle('core'), 2)}»"
@@ -86,32 +89,12 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
     return {
         "README.md": [
             (
-                f"to 1, 8, 64 programs | {three(figures, 'bccnd')} | {three(figures, 'nats')} | "
-                f"{three(figures, 'mosquitto')} | {three(figures, 'redis')} |"
-            ),
-            f"the same in batch mode | {three(figures, 'bccnd_batch')} |",
-            (
-                f"2,000 messages a second: the same | {three(figures, 'bccnd', 'paced')} | | | "
-                f"{three(figures, 'redis', 'paced')} |"
-            ),
-            f"NATS takes «{nats}» of bccnd's time for one program, «{nats_64}» for 64.",
-            f"at 2,000 messages a second the daemon takes «{core}» of a core, like Redis",
-            (
-                f"at least «{at_1}» messages a second to one program, «{at_64}» to 64 programs, "
-                f"«{batch_64}» to 64 in batch mode"
+                f"bccnd {three(figures, 'bccnd')} (batch mode {three(figures, 'bccnd_batch')}), NATS "
+                f"{three(figures, 'nats')}, Redis {three(figures, 'redis')} ([comparison]"
             ),
         ],
         "comparison.md": [
             *rows(figures),
-            (
-                f"to 1, 8, 64 clients | {three(figures, 'bccnd')} us; in batch mode "
-                f"{three(figures, 'bccnd_batch')} us | {three(figures, 'nats')} us | "
-                f"{three(figures, 'mosquitto')} us | {three(figures, 'redis')} us |"
-            ),
-            (
-                f"to 1, 8, 64 clients | {three(figures, 'bccnd', 'paced')} us | not measured | not measured | "
-                f"{three(figures, 'redis', 'paced')} us |"
-            ),
             (
                 f"These figures are of «{about['date']}», from a virtual «{about['machine']['cpu']}» with "
                 f"«{about['machine']['cores']}» cores: medians of «{about['rounds']}» interleaved rounds"
@@ -122,13 +105,12 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
                 f"Redis took «{us(cpu('redis', 1, 'paced'))}» us"
             ),
             f"NATS and Redis take less**: «{nats}» of it to one client, «{nats_64}» and «{redis_64}» to 64.",
-            f"[at least «{at_1}» messages a second](scaling.md#what-one-core-carries) to one program, «{at_64}» to 64.",
+            f"(scaling.md#what-one-core-carries): at least «{at_1}» messages a second to one program, «{at_64}» to 64.",
             f"to 64 it takes «{fraction(cpu('bccnd_batch', 64) / cpu('redis', 64))}» of Redis.",
             (
-                f"the daemon costs «{percent(shares[0])}» of what N programs without a daemon cost together at 8, and "
-                f"«{percent(shares[1])}» at 64."
+                f"the daemon and the clients take «{percent(shares[0])}» of what N programs without a daemon take at "
+                f"8, and «{percent(shares[1])}» at 64 ([scaling]"
             ),
-            f"(at least [«{at_1}» messages a second](scaling.md#what-one-core-carries) to one client)",
             f"| a daemon: {resident} MB when idle, and CPU",
         ],
         "questions.md": [
@@ -141,21 +123,18 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
                 f"the daemon takes «{core}» of a core, like Redis; the median latency is "
                 f"«{thousands(figures.latency('bccnd', 1))}» us."
             ),
-            f"| idle | {idle} of a core ([measured](scaling.md#limits-of-these-figures)), {resident} MB |",
+            f"- idle: {idle} of a core ([measured](scaling.md#limits-of-these-figures)), {resident} MB",
             (
                 f"with 10,000 a message takes «{us(many - turns)}» us more, with 64 programs that get all "
                 f"«{percent(all_many / all_turns - 1)}» more"
             ),
             (f"[some {sources_mb}](scaling.md#sources) and «{percent(more_idle, 1)}» of a core more"),
-            f"| {client} each, and a [queue]",
-            f"| «{unwanted}» us for each datagram:",
+            f": {client} each, and a [queue]",
+            f"no program wants: «{unwanted}» us for each datagram:",
         ],
         "scaling.md": [
-            f"Times there are up to «{percent(lower)}» lower than here",
-            (
-                f"takes about «{unwanted}» us in the daemon here, so that one core handles some "
-                f"«{two_digits(1e9 / figures.scale('clients', 'bccnd', 0))}» a second"
-            ),
+            f"Times of a later version are up to «{percent(lower)}» lower than here",
+            f"that takes about «{unwanted}» us in the daemon",
             f"`b` is one send to the kernel («{us(slope)}» us here)",
             f"`b` some «{two_digits(slope / figures.constant('clients', 'batch_each_ns'))}» times smaller.",
             f"A source takes some «{two_digits(source)}» bytes, a client that reads its messages {client}.",
@@ -165,15 +144,16 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
                 f"at 2,000 a second [«{times(quiet / cpu('bccnd', 1))}» times as long](comparison.md#cpu-per-message) "
                 f"for one client, which is «{core}» of a core in all."
             ),
+            f"64 MiB then hold some «{burst}» datagrams of any size",
             (
                 f"took {idle} of a core in three minutes, and «{percent(figures.idle('core_100_000'), 2)}» "
                 f"with 100,000 sources known; it had {resident} and {idle_many} MB resident "
                 f"(«{figures.about('idle')['date']}»;"
             ),
         ],
-        "systemd.md": [f"some «{burst}» of 150 bytes."],
+        "systemd.md": [f"than the socket holds, some «{burst}»."],
         "operations.md": [
-            f"64 MiB hold some «{burst}» datagrams of 150 bytes",
+            f"64 MiB hold some «{burst}» datagrams",
             f"some {sources_mb} for 100,000 ([scaling](scaling.md#sources))",
         ],
     }

@@ -1,7 +1,7 @@
 """Generates docs/configuration.md from the schema of the configuration and from bccnd.yaml(5).
 
-Only the example of a key is written here. The manual page has its meaning, and its default, which docs/defaults.py
-fills in; the schema has its type and bounds; `RESTART_KEYS` says whether a reload applies it.
+The manual page has the meaning of a key, and its default, which docs/defaults.py fills in; the schema has its type and
+bounds; `RESTART_KEYS` says whether a reload applies it.
 """
 
 from __future__ import annotations
@@ -44,118 +44,25 @@ _READ_AS: Final = {
 }
 #: functions that do not change how a value is written
 _NEUTRAL: Final = {"as_tuple", "check_text", "check_file", "number_as_text", "<lambda>"}
+_HEAD: Final = "| key | default | meaning |\n| --- | --- | --- |"
+#: kinds of values that a default or the meaning shows
+_SEEN: Final = {
+    *("whole number", "number", "text", "duration", "size", "true or false", "file mode", "IP address", "list: text"),
+    *("name of an interface", "name or number of a user", "name or number of a group", "address:port, or off"),
+    *("broadcast address or multicast group", "list: file with a key", "URL of a link", "mapping: text to text"),
+    *("mapping: beginning of a src to list: file with a public key", "path, @name or /dev/fd/N"),
+    *("list: URL of a link", "true, false, hash, or list of rules", "name or address of a host"),
+}
+#: what the manual page says of its own layout
+_LAYOUT: Final = "Its default follows in parentheses; the installed file lists all keys. "
 _PLAIN: Final = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 #: sections of the manual page without keys
 _OTHERS: Final = {"Name", "Synopsis", "Description", "Files", "Examples", "See also"}
-_RELOAD: Final = "with `systemctl reload bccnd` (or `SIGHUP`)"
-_RESTART: Final = "with `systemctl restart bccnd`; clients stay connected"
+#: sections that services of their own read, and the service
 _SERVICES: Final = {
-    "gateways.nng": "with `systemctl restart bccnd-nng`; without systemd with a reload",
-    "gateways.broker": "with `systemctl restart bccnd-broker`; without systemd with a reload",
-    "recorder": "with `systemctl restart bccnd-recorder`",
-}
-_LINK: Final = 'gateways: {nng: {dial: ["tls+tcp://bridge2:5402"], tls: {ca: ca.pem, certificate: c.pem, key: c.key'
-#: a file that sets the key to another value than its default
-EXAMPLES: Final = {
-    "host": "host: relay01",
-    "names": "names: perl-safe",
-    "max_datagram": "max_datagram: 9000",
-    "segments": "segments: [{interface: eth0}, {interface: eth1, port: 5500}]",
-    "segments.name": "segments: [{name: plant}]",
-    "segments.address": "segments: [{address: 10.9.0.255}]",
-    "segments.port": "segments: [{port: 5500}]",
-    "segments.bind": "segments: [{address: 239.1.2.3, bind: 0.0.0.0}]",
-    "segments.interface": "segments: [{interface: eth0}]",
-    "segments.hop_limit": "segments: [{address: 239.1.2.3, hop_limit: 4}]",
-    "segments.receive_buffer": "segments: [{receive_buffer: 128MiB}]",
-    "integrity.algorithm": "integrity: {algorithm: crc32}",
-    "integrity.keys": "integrity: {algorithm: hmac, keys: [/etc/bccnd/keys/new.key, /etc/bccnd/keys/old.key]}",
-    "integrity.signers": "integrity: {algorithm: sig, signers: {relay01: [/etc/bccnd/keys/relay01.pub]}}",
-    "integrity.required": "integrity: {algorithm: hmac, keys: [/etc/bccnd/keys/hmac.key], required: false}",
-    "integrity.unverifiable": "integrity: {algorithm: hmac, keys: [/etc/bccnd/keys/hmac.key], unverifiable: accept}",
-    "dedup.sanity": "dedup: {sanity: 8192}",
-    "dedup.horizon": "dedup: {horizon: 500ms}",
-    "dedup.late": "dedup: {late: deliver}",
-    "dedup.freshness": "dedup: {freshness: monotonic}",
-    "dedup.expire": "dedup: {expire: 7d}",
-    "dedup.max_sources": "dedup: {max_sources: 10000}",
-    "dedup.linked": "dedup: {linked: true}",
-    "bus.path": 'bus: {path: "@bccn"}',
-    "bus.mode": 'bus: {mode: "0666"}',
-    "bus.group": "bus: {group: bccn}",
-    "bus.dialect": "bus: {dialect: sbus}",
-    "bus.sockets": "bus: {sockets: [{path: /run/bccnd/dotted.sock, dialect: sbus-dot}]}",
-    "bus.sockets.path": 'bus: {sockets: [{path: "@dotted", dialect: sbus-dot}]}',
-    "bus.sockets.mode": 'bus: {sockets: [{path: /run/bccnd/all.sock, mode: "0666"}]}',
-    "bus.sockets.group": "bus: {sockets: [{path: /run/bccnd/operators.sock, group: operators}]}",
-    "bus.sockets.dialect": "bus: {sockets: [{path: /run/bccnd/dotted.sock, dialect: sbus-dot}]}",
-    "bus.queue.messages": "bus: {queue: {messages: 10000}}",
-    "bus.queue.bytes": "bus: {queue: {bytes: 16MiB}}",
-    "bus.max_clients": "bus: {max_clients: 200}",
-    "bus.max_subscriptions": "bus: {max_subscriptions: 100}",
-    "bus.user.clients": "bus: {user: {clients: 100}}",
-    "bus.user.subscriptions": "bus: {user: {subscriptions: 1000}}",
-    "bus.user.queue_bytes": "bus: {user: {queue_bytes: 16MiB}}",
-    "bus.user.rate": "bus: {user: {rate: 500}}",
-    "bus.patience": "bus: {patience: 500ms}",
-    "metrics.listen": 'metrics: {listen: "[::1]:9540"}',
-    "metrics.hosts": "metrics: {hosts: [relay01.example.org]}",
-    "metrics.groups": 'metrics: {groups: {alarms: "alarm/>"}}',
-    "heartbeat.interval": "heartbeat: {interval: 5s}",
-    "heartbeat.dead_after": "heartbeat: {interval: 5s, dead_after: 5}",
-    "reports.interval": "reports: {interval: 30s}",
-    "reports.max_hosts": "reports: {max_hosts: 200}",
-    "repeat": 'repeat: [{channels: "alarm/>"}, {channels: "!", copies: 3}]',
-    "repeat.channels": 'repeat: [{channels: "alarm/>"}]',
-    "repeat.copies": 'repeat: [{channels: "alarm/>", copies: 3}]',
-    "repeat.spacing": 'repeat: [{channels: "alarm/>", spacing: 20ms}]',
-    "access": 'access: [{group: operators, publish: [""], tap: true}, {publish: ["log/"]}]',
-    "access.user": 'access: [{user: cardsys, publish: ["cardsys/"]}]',
-    "access.group": 'access: [{group: operators, publish: [""]}]',
-    "access.program": 'access: [{user: cardsys, program: cardsys-relay, publish: ["cardsys/"]}]',
-    "access.publish": 'access: [{publish: ["log/", "!relay01/"]}]',
-    "access.subscribe": 'access: [{subscribe: ["news/", "!/bccn/"]}]',
-    "access.tap": "access: [{user: auditor, tap: true}]",
-    "access.tag": "access: [{tag: false}]",
-    "access.link": "access: [{user: bridge, link: true}]",
-    "recorder.journal": "recorder: {journal: /srv/journal}",
-    "recorder.host": "recorder: {host: relay01}",
-    "recorder.spool": "recorder: {spool: /var/lib/bccnd/spool}",
-    "recorder.spool_size": "recorder: {spool_size: 4GiB}",
-    "recorder.rotate": "recorder: {rotate: 60s}",
-    "recorder.rotate_size": "recorder: {rotate_size: 16MiB}",
-    "recorder.keep.age": "recorder: {keep: {age: 30d}}",
-    "recorder.keep.size": "recorder: {keep: {size: 10GiB}}",
-    "recorder.payload": "recorder: {payload: hash}",
-    "recorder.payload.channels": 'recorder: {payload: [{channels: "door/>", payload: hash}]}',
-    "recorder.payload.payload": 'recorder: {payload: [{channels: "door/>", payload: hash}, {payload: omit}]}',
-    "recorder.metrics.listen": "recorder: {metrics: {listen: 127.0.0.1:9541}}",
-    "gateways.nng.listen": f"{_LINK.replace('dial', 'listen').replace('bridge2', '0.0.0.0')}}}}}}}",
-    "gateways.nng.dial": f"{_LINK}}}}}}}",
-    "gateways.nng.tls.ca": f"{_LINK}}}}}}}",
-    "gateways.nng.tls.certificate": f"{_LINK}}}}}}}",
-    "gateways.nng.tls.key": f"{_LINK}}}}}}}",
-    "gateways.nng.tls.server_name": f"{_LINK}, server_name: bridges}}}}}}",
-    "gateways.nng.tls.require": f"{_LINK}, require: listener}}}}}}",
-    "gateways.nng.send": 'gateways: {nng: {dial: ["tcp://10.9.0.2:5402"], send: ["cardsys/", "heartbeat/"]}}',
-    "gateways.nng.receive": 'gateways: {nng: {dial: ["tcp://10.9.0.2:5402"], receive: ["weather/>"]}}',
-    "gateways.nng.nameless": 'gateways: {nng: {dial: ["tcp://10.9.0.2:5402"], nameless: true}}',
-    "gateways.nng.max_peers": 'gateways: {nng: {listen: ["tcp://127.0.0.1:5402"], max_peers: 16}}',
-    "gateways.nng.queue": 'gateways: {nng: {dial: ["tcp://10.9.0.2:5402"], queue: 8192}}',
-    "gateways.broker.tcp": "gateways: {broker: {tcp: 127.0.0.1:5401}}",
-    "gateways.broker.udp": "gateways: {broker: {tcp: 127.0.0.1:5401, udp: 127.0.0.1:5401}}",
-    "gateways.broker.broadcast": "gateways: {broker: {tcp: 127.0.0.1:5401, broadcast: true}}",
-    "gateways.broker.broadcast_strangers": (
-        "gateways: {broker: {udp: 0.0.0.0:5401, broadcast: true, broadcast_strangers: true}}"
-    ),
-    "gateways.broker.state": "gateways: {broker: {tcp: 127.0.0.1:5401, state: /var/lib/bccnd-broker/ids.db}}",
-    "gateways.broker.max_connections": "gateways: {broker: {tcp: 127.0.0.1:5401, max_connections: 64}}",
-    "gateways.broker.max_ids": "gateways: {broker: {tcp: 127.0.0.1:5401, max_ids: 100}}",
-    "gateways.broker.max_subscriptions": "gateways: {broker: {tcp: 127.0.0.1:5401, max_subscriptions: 16}}",
-    "gateways.broker.queue": "gateways: {broker: {tcp: 127.0.0.1:5401, queue: 4MiB}}",
-    "gateways.broker.expire": "gateways: {broker: {tcp: 127.0.0.1:5401, expire: 30d}}",
-    "gateways.broker.hello": "gateways: {broker: {tcp: 127.0.0.1:5401, hello: 2s}}",
-    "gateways.broker.idle": "gateways: {broker: {tcp: 127.0.0.1:5401, idle: 1h}}",
+    "recorder": "bccnd-recorder",
+    "gateways.nng": "bccnd-nng",
+    "gateways.broker": "bccnd-broker",
 }
 
 
@@ -245,13 +152,6 @@ def _amount(value: float, kind: str) -> str:
     return f"{value:,.12g}"
 
 
-def effect(path: str) -> str:
-    """Describe when a change of a key takes effect."""
-    if any(path == waiting or path.startswith(f"{waiting}.") for waiting in RESTART_KEYS):
-        return _RESTART
-    return next((how for section, how in _SERVICES.items() if path.startswith(f"{section}.")), _RELOAD)
-
-
 def in_words(default: str) -> bool:
     """Whether the manual page describes a default, instead of giving it as it is written in the file."""
     return " " in default or default in ("none", "empty")
@@ -264,19 +164,25 @@ def _default(part: Part, key: Key) -> str:
     return said if in_words(said) else f"`{said}`"
 
 
-def _told(part: Part, key: Key) -> Iterator[str]:
-    """Yield the paragraphs about a key."""
-    yield f"### `{key.path}`"
-    for paragraph in part.paragraphs:
-        yield wrapped(paragraph.replace(r" \[restart\]", ""))
-    yield "\n".join(
-        (
-            f"- Value: {key.type}{', ' * bool(key.bounds)}{key.bounds}",
-            f"- Default: {_default(part, key)}",
-            f"- A change takes effect: {effect(key.path)}",
-        )
-    )
-    yield f"```yaml\n{EXAMPLES[key.path]}\n```"
+def _values(key: Key, told: str) -> str:
+    """Describe what a key may be, as far as its meaning does not tell it."""
+    known = told.replace(" ", "").replace(",", "").replace("`", "")
+    bounds = key.bounds.removeprefix("from ").removeprefix("at most ").replace("one of ", "")
+    kind = key.type.removeprefix("one of ")
+    if key.type.startswith("one of ") and all(one.strip("` ") in known for one in kind.split(",")):
+        kind = ""
+    if kind.startswith("list: `") or kind in _SEEN:
+        kind = ""
+    said = bounds.replace(" ", "").replace(",", "").removesuffix("entries").removesuffix("characters")
+    return ", ".join(filter(None, (kind, "" if said in known else key.bounds)))
+
+
+def _row(part: Part, key: Key) -> str:
+    """Describe a key in a row of its section's table."""
+    text = " ".join(part.paragraphs).replace(r" \[restart\]", "")
+    values = _values(key, text)
+    cells = (f"`{key.path}`", _default(part, key), text + (f" ({values})" if values else ""))
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _section(section: Section, known: dict[str, Key]) -> Iterator[str]:
@@ -284,18 +190,24 @@ def _section(section: Section, known: dict[str, Key]) -> Iterator[str]:
     for part in section.parts:
         if not part.name:
             yield from map(wrapped, part.paragraphs)
-        for name in filter(None, part.name.split(" , ")):
-            yield from _told(part, known[name])
+    rows = [_row(part, known[name]) for part in section.parts for name in filter(None, part.name.split(" , "))]
+    if rows:
+        yield "\n".join((_HEAD, *rows))
 
 
-def _said_here(text: str) -> str:
-    """Adapt what the manual page says of its own layout."""
-    for there, here in (
-        ("Its default follows in parentheses; the installed file", "The installed file"),
-        (r"Keys marked \[restart\]", "Keys marked so below"),
-    ):
-        text = text.replace(there, here)
-    return text
+def _effects() -> Iterator[str]:
+    """Yield the paragraphs about when a change takes effect."""
+    yield "A changed file takes effect:"
+    waiting = ", ".join(f"`{key}`" for key in sorted(RESTART_KEYS))
+    services = "; ".join(f"`{section}`: `systemctl restart {name}`" for section, name in _SERVICES.items())
+    yield "\n".join(
+        wrapped(item).replace("\n", "\n  ")
+        for item in (
+            f"- with `systemctl restart bccnd`, which keeps clients connected: {waiting}, and every key below them;",
+            f"- with a restart of their own service: {services}. Without systemd, a reload restarts gateways;",
+            "- with `systemctl reload bccnd` (or `SIGHUP`): all other keys.",
+        )
+    )
 
 
 def page(manual: str) -> str:
@@ -306,14 +218,14 @@ def page(manual: str) -> str:
     known = {key.path: key for key in keys()}
     told = ["# Configuration reference"]
     for part in about.parts:
-        told += [wrapped(_said_here(text)) for text in part.paragraphs]
-    told += [
+        told += [wrapped(text.replace(_LAYOUT, "")) for text in part.paragraphs if r"\[restart\]" not in text]
+    told += _effects()
+    told.append(
         wrapped(
-            "This page has the same text as the manual page `man bccnd.yaml`. The installed file, "
-            "[etc/bccnd.yaml](../etc/bccnd.yaml), explains some keys further in its comments. Each example below is a "
-            "complete file; [longer examples](#examples) are at the end."
+            "This page has the text of the manual page `man bccnd.yaml`. The installed file, "
+            "[etc/bccnd.yaml](../etc/bccnd.yaml), explains some keys further. [Examples](#examples) are at the end."
         )
-    ]
+    )
     for section in found:
         if section.title not in _OTHERS:
             told += _section(section, known)

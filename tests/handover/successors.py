@@ -109,13 +109,14 @@ class Site(Hub):
             own = listener.dup()
             own.setblocking(False)
             entrances.append(Entrance(own, DIALECTS[name], admit_all))
+        self.in_force = BusRules(self.limits, self.access(self.rules))
         self.bus = Bus(
             self.loop,
             entrances,
             self.routes,
             partial(identity, b"relay01"),
             tagged,
-            BusRules(self.limits, self.access(self.rules)),
+            self.in_force,
             egress=self.egress,
             broadcast=self._broadcast,
             store=self.kept,

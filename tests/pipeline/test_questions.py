@@ -1,4 +1,5 @@
-"""The questions of docs/pipeline.md: each statement gives the same rows in Spark and in DuckDB, and not none."""
+"""The questions of docs/pipeline.md: each statement of examples/questions.sql has the same rows in Spark and in DuckDB,
+and not none."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _SECTION = PAGE.partition("## Ten questions\n")[2].partition("\n## ")[0]
 #: (question, statement)
 QUESTIONS = [
     (part.partition("\n")[0], statement)
-    for part in _SECTION.split("\n### ")[1:]
-    for statement in re.findall(r"```sql\n(.*?)```", part, re.DOTALL)
+    for part in (ROOT / "examples/questions.sql").read_text().split("\n--- ")[1:]
+    for statement in re.findall(r"^(?:SELECT|WITH)[^;]*", part, re.MULTILINE)
 ]
 (PYTHON,) = re.findall(r"```python\n(.*?)```", _SECTION, re.DOTALL)
 PLACE = "/var/lib/bccnd/tables"
@@ -62,7 +63,9 @@ def test_spark_reads_a_table_without_any_jar(engines: SparkSession, capsys: pyte
 
 
 def test_there_are_ten_questions() -> None:
-    assert len({question for question, _ in QUESTIONS}) == 10
+    questions = list(dict.fromkeys(question for question, _ in QUESTIONS))
+    assert len(questions) == 10
+    assert [one for one in questions if f"- {one}\n" not in _SECTION] == []
 
 
 @pytest.mark.parametrize(("question", "statement"), QUESTIONS, ids=[question for question, _ in QUESTIONS])

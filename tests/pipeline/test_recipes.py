@@ -15,9 +15,8 @@ from tests.support import ROOT
 PAGE = (ROOT / "docs/pipeline.md").read_text()
 
 
-def run(begin: str, folder: Path) -> dict[str, Any]:
-    """Run the program that begins so, with tables and files in a folder. Returns its variables."""
-    (program,) = re.findall(rf"```python\n({begin}\n.*?)```", PAGE, re.DOTALL)
+def run(program: str, folder: Path) -> dict[str, Any]:
+    """Run a program, with tables and files in a folder. Returns its variables."""
     assert "/var/lib/bccnd/" in program
     variables: dict[str, Any] = {}
     exec(program.replace("/var/lib/bccnd/", f"{folder}/"), variables)
@@ -34,7 +33,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_day_of_a_table_as_a_frame(folder: Path) -> None:
-    frame = run("import datetime", folder)["frame"]
+    (program,) = re.findall(r"```python\n(import datetime\n.*?)```", PAGE, re.DOTALL)
+    frame = run(program, folder)["frame"]
     assert len(frame) == 2 * 2 * 60
     assert frame["lost_here"].sum() == 6 * 60
 
@@ -42,7 +42,7 @@ def test_a_day_of_a_table_as_a_frame(folder: Path) -> None:
 def test_a_file_for_dashboards_has_all_tables_of_the_last_build(folder: Path) -> None:
     (statement,) = re.findall(r"dataset for a chart.*?```sql\n(.*?)```", PAGE, re.DOTALL)
     for rows in (121, 122):
-        run("import os", folder)
+        run((ROOT / "examples/dashboards.py").read_text(), folder)
         with duckdb.connect(folder / "dashboards.duckdb", read_only=True) as database:
             percent = {row[:2]: row[2] for row in database.sql(statement).fetchall()}
             assert len(percent) == rows

@@ -12,6 +12,9 @@ from tools.bench.mesh_topology import ALL
 #: what the shapes are called in tables
 NAMES: Final = {name: make(30, 1).name for name, make in ALL.items()}
 
+#: segments of the table in docs/mesh.md
+SHOWN: Final = (10, 100)
+
 Rows = list[dict[str, Any]]
 
 
@@ -34,12 +37,31 @@ def markdown(found: dict[str, Any]) -> str:
         parts.append(_costs(found["costs"]["seconds"]))
     if "model" in found:
         rows = found["model"]
+        parts.append(_in_short(rows))
         parts += [_by_segments(rows, _number_of(name)) for name in ("link_messages", "busiest", "capacity")]
         parts.append(_by_segments(rows, lambda row: f"{row['hops']}: {number(row['seconds'] * 1e3)} ms"))
         parts.append(_two(rows))
     if "losses" in found:
         parts.append(_losses(found["losses"]))
     return "\n\n".join(parts) + "\n"
+
+
+def _in_short(rows: Rows) -> str:
+    """Return the table of docs/mesh.md: two numbers of segments in each cell."""
+    chosen = {(row["topology"], row["segments"]): row for row in rows if row["bridges"] == 1}
+    values: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
+        ("link messages", _number_of("link_messages")),
+        ("of the busiest bridge", _number_of("busiest")),
+        ("messages a second, single", _number_of("capacity")),
+        ("hops", _number_of("hops")),
+        ("ms", lambda row: number(row["seconds"] * 1e3)),
+    )
+    lines = [
+        [NAMES[name], *("; ".join(cell(chosen[name, segments]) for segments in SHOWN) for _, cell in values)]
+        for name in NAMES
+        if all((name, segments) in chosen for segments in SHOWN)
+    ]
+    return table(["shape", *(head for head, _ in values)], lines)
 
 
 def _number_of(name: str) -> Callable[[dict[str, Any]], str]:
