@@ -30,7 +30,6 @@ from bccnd.bus.requests.control import Control, Listing
 from bccnd.bus.requests.dispatcher import RequestDispatcher
 from bccnd.bus.requests.gateway_requests import GatewayRequests
 from bccnd.bus.requests.recorder_reports import RecorderReports
-from bccnd.core.matching.pattern_tree import REFILL
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import BusCounters
@@ -84,8 +83,6 @@ class Bus:
     ) -> None:
         self.loop = loop
         self._routes = routes
-        routes.refill()
-        loop.every(REFILL, routes.refill)
         self._rules = rules
         self._store = store
         self._closed = False

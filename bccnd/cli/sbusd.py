@@ -47,6 +47,7 @@ class _QueueLimits(NamedTuple):
 class _UserLimits(NamedTuple):
     clients: int = 65_536
     subscriptions: int = 1_000_000
+    wildcards: int = 1_000_000
     queue_bytes: int = 256 << 20
     rate: float = 0.0
 

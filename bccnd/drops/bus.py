@@ -55,12 +55,6 @@ DROPS: Final = (
             "Nothing, unless the client should not have ended.",
             "`bccn clients`; the log of that program",
         ),
-        serious(
-            "match_limit",
-            "The patterns of one user take too many steps to match: some were skipped, and its clients may have missed "
-            "a message.",
-            "Use fewer patterns with wildcards in the middle.",
-        ),
     ),
     serious(
         "control_dropped",
@@ -135,6 +129,11 @@ DROPS: Final = (
             "Subscription refused: the client, or all clients of its user, hold the maximum number or memory of "
             "patterns (1 KiB each).",
             "Subscribe to a whole branch, or raise bus.max_subscriptions or bus.user.subscriptions.",
+        ),
+        serious(
+            "too_many_wildcards",
+            "Subscription refused: the patterns of all clients of its user have wildcards at too many places.",
+            "Use fewer wildcards in the middle of patterns, or the same ones, or raise bus.user.wildcards.",
         ),
         usual("not_subscribed", "UNSUB of a pattern that was not subscribed to.", _FIX_CLIENT),
         usual(

@@ -73,6 +73,12 @@ DROPS: Final = (
             "Raise gateways.broker.max_subscriptions, or bus.max_subscriptions for all together.",
         ),
         serious(
+            "too_many_wildcards",
+            "A subscription was refused: the subscriber, or the broker as a whole, has wildcards at too many different "
+            "places.",
+            "Use fewer `*` and `+`, or raise bus.user.wildcards for all together.",
+        ),
+        serious(
             "duplicate_id",
             "A broker subscriber was refused: another connection uses its id.",
             "Give each subscriber its own id.",

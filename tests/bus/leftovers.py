@@ -65,7 +65,8 @@ def nothing_is_left(hub: Hub) -> None:
     assert hub.routes.subscriptions == len(hub.routes) == 0
     assert not any((hub.routes._by_prefix, hub.routes._meta, hub.routes._patterns, hub.routes._identities))
     for tree in (*hub.routes._plain.values(), hub.routes._bus, hub.routes._secret, hub.routes._tap):
-        assert not tree._trees
+        assert not tree
+    assert not hub.routes._charges
     assert hub.bus.queue_bytes == 0
     assert hub.bus.backpressure._blocked == {}
     assert not hub.bus.registry._leaving

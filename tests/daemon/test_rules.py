@@ -274,6 +274,7 @@ EFFECTS: Final = {
     "bus.user.subscriptions": Effect(
         {}, 1, lambda one: one.refusal(*map(frames.subscribe, (b"a", b"b"))), "", "too_many_subscriptions"
     ),
+    "bus.user.wildcards": Effect({}, 0, lambda one: one.refusal(frames.subscribe(b"a/*/b")), "", "too_many_wildcards"),
     "bus.queue.messages": Effect(
         {"bus": {"queue": {**FULL, "messages": 1}, "user": USER}}, 1000, Running.drops, {"queue_messages"}, set()
     ),

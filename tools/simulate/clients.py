@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import HEARTBEAT
@@ -18,8 +17,6 @@ from tools.simulate.host import Host
 from tools.simulate.ledger import Ledger
 from tools.simulate.violation import Violation
 
-#: begins channels of many levels
-DEEP: Final = b"d/d/"
 _serials = iter(range(1, 1 << 62))
 
 
@@ -44,8 +41,6 @@ class Client:
         self.identity = self.base = self.name.encode()
         self.dialect = "path"
         self.patterns: Counter[bytes] = Counter()
-        #: patterns that match only channels of many levels
-        self.deep: list[bytes] = []
         #: patterns that it has given up, and the event up to which what was sent may still match them
         self.given_up: dict[bytes, float] = {}
         #: whether its patterns match a channel
@@ -150,8 +145,7 @@ class Client:
             return ("must" if certain else "may") if addressed else "not"
         matched = self._matched.get(channel)
         if matched is None:
-            patterns = [*self.deep, *self.patterns] if channel.startswith(DEEP) else self.patterns
-            matched = any(matches(self.dialect, pattern, channel) for pattern in patterns)
+            matched = any(matches(self.dialect, pattern, channel) for pattern in self.patterns)
             self._matched[channel] = matched
         if matched:
             return "must" if certain else "may"

@@ -120,11 +120,6 @@ _ALL: Final = (
         ("daemon/daemon.py", "        watch_interfaces(loop, self.segments, self._readers, self._watch)\n", ""),
     ),
     _fault(
-        "cut_for_good",
-        "a channel first seen without an allowance misses receivers for good",
-        ("core/matching/routes.py", "self._cut[chan] = self._has_spent(route.cut)", "self._cut[chan] = False"),
-    ),
-    _fault(
         "child_waited_for",
         "an event of a child that was replaced in this round waits for the end of its successor",
         ("native/system/poller.pyx", "self._events[number].events = 0", "pass"),

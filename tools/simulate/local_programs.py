@@ -12,7 +12,7 @@ from tools.simulate.host import Host
 from tools.simulate.network import Arrival
 from tools.simulate.observers import Gateway, Observer, Tap
 from tools.simulate.senders import CHANNELS, Sender
-from tools.simulate.world import HEAVY, World
+from tools.simulate.world import World
 
 #: users of local programs; the first may do anything, the second is nobody
 USERS: Final = (0, 65_534, 4001)
@@ -230,36 +230,6 @@ class LocalPrograms:
                 tracer.send(frames.request(frames.RECEIVERS, channel))
             for _ in range(4):
                 tracer.send(frames.request(frames.TRACE, datagrams.make(b"x/y/1", 5, b"a/x/1", b"t").raw))
-
-    def use_up_allowance(self) -> None:
-        """A user's patterns use up its steps with channels never seen; then another channel is seen first."""
-        host = self._host()
-        if host is None:
-            return
-        world, rng = self._world, self._world.rng
-        heavy = self.connect(host, sloppy=False, other_dialects=False)
-        if heavy is None:
-            return
-        deep = [b"/".join(b"*" if number >> bit & 1 else b"d" for bit in range(8)) for number in range(256)]
-        patterns = [b"*/%b/%d" % (one, rng.randrange(4)) for one in deep]
-        heavy.deep += patterns
-        heavy.send(*map(frames.subscribe, patterns))
-        heavy.sync(change=True, step=world.events)
-        world.settle()
-        world.note(f"patterns of user {heavy.uid} use up the steps of {host.name}")
-        world.heavy[host.name] = world.now
-        for number in range(200):
-            self.publish_one(heavy, b"d/" * 9 + b"%d/%d" % (number % 4, rng.randrange(1000)))
-        seen_first = b"e/" + b"d/" * 8 + b"0/%d" % world.events
-        self.publish_one(heavy, seen_first)
-        heavy.sync()
-
-        def again() -> None:
-            if heavy.open and heavy in world.clients[host.name] and host.alive and not host.stalled:
-                self.publish_one(heavy, seen_first)
-                heavy.sync()
-
-        world.at(2 * HEAVY, again)
 
     def flood(self) -> None:
         """Many clients of one user publish at once."""

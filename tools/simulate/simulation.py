@@ -103,7 +103,6 @@ class Simulation:
             (2, programs.ask),
             (1, programs.leave_while_traced),
             (1, programs.tap),
-            (0.5, programs.use_up_allowance),
             (1, programs.flood),
             (3, programs.bring),
             (2, self._burst),

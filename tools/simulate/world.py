@@ -28,10 +28,6 @@ from tools.simulate.violation import Violation
 #: when the simulation begins: seconds since the boot, and nanoseconds since 1970
 BOOT: Final = 1000.0
 EPOCH_NS: Final = 1_770_000_000_000_000_000
-#: seconds of a running host for which a user's patterns may be matched in part, after they have used up its steps
-HEAVY: Final = 3.0
-#: channels that take many steps
-HEAVY_CHANNELS: Final = b"d/"
 #: seconds that a round of a loop takes
 TURN: Final = 2e-6
 
@@ -84,11 +80,6 @@ class World:
         self._looping: dict[str, list[tuple[Datagram, int]]] = {host.name: [] for host in self.hosts}
         self._unsure: dict[str, list[tuple[bytes, bytes, int]]] = {host.name: [] for host in self.hosts}
         self.models: dict[tuple[str, bytes], SourceModel] = {}
-        self._cut: Counter[str] = Counter()
-        #: when patterns of a user last used up its steps, by host
-        self.heavy: dict[str, float] = {host.name: float("-inf") for host in self.hosts}
-        #: messages in flight on channels that take many steps, by host: under a rate they are matched one by one
-        self._heavy_tokens: dict[str, set[bytes]] = {host.name: set() for host in self.hosts}
         #: pids whose connections the last end of a host has kept
         self.kept: dict[str, set[int]] = {host.name: set() for host in self.hosts}
         #: when a host was last disturbed by something that delays what it sends
@@ -175,8 +166,6 @@ class World:
                     self._turn(host)
                     moved = True
         for host in self.hosts:
-            if host.stalled and self.now <= self.heavy[host.name] + HEAVY:
-                self.heavy[host.name] = self.now
             if host.alive and not host.stalled:
                 self._left[host.name] = 0
                 host.count_round(moved=True)
@@ -207,7 +196,6 @@ class World:
     def went_down(self, host: Host, pids: Iterable[int] = ()) -> None:
         """A daemon with clients of these pids has ended: cleanly, or what it held and knew is lost."""
         name = host.name
-        self._cut[name] = 0
         host.crashed = not host.store.has_image
         if not host.crashed:
             return
@@ -282,8 +270,6 @@ class World:
         """A message is on its way into a host."""
         self.in_flight[host.name][token] = channel
         self._flying[host.name][token] += 1
-        if channel.startswith(HEAVY_CHANNELS):
-            self._heavy_tokens[host.name].add(token)
 
     def _land(self, name: str, token: bytes) -> None:
         flying = self._flying[name]
@@ -291,11 +277,9 @@ class World:
         if flying[token] <= 0:
             del flying[token]
             self.in_flight[name].pop(token, None)
-            self._heavy_tokens[name].discard(token)
 
     def _confirmed(self, host: Host, publish: Publish) -> None:
         """A daemon has processed what one of its clients has published."""
-        cut = self._was_cut(host)
         for client in self.clients[host.name]:
             if isinstance(client, Observer):
                 client.address(publish.channel)
@@ -304,22 +288,8 @@ class World:
             if wants == NOT or (client is publish.publisher and not client.echo):
                 client.ledger.not_expected(publish.token, "it was for others")
             else:
-                client.ledger.expect(publish.token, surely=wants == MUST and not cut)
+                client.ledger.expect(publish.token, surely=wants == MUST)
         self._land(host.name, publish.token)
-
-    def _was_cut(self, host: Host) -> bool:
-        """Whether messages may be matched against a part of the patterns only."""
-        if not host.alive:
-            return False
-        count = host.serving.bus.counters.dropped["match_limit"]
-        before, self._cut[host.name] = self._cut[host.name], count
-        if self._heavy_tokens[host.name]:
-            self.heavy[host.name] = self.now
-        if self.now <= self.heavy[host.name] + HEAVY:
-            return True
-        if count > before:
-            raise Violation(f"{host.name} matches messages against a part of the patterns, long after these were heavy")
-        return False
 
     def _resolve(self, host: Host) -> None:
         """Work out what each client must have got of the datagrams that a host has processed."""
@@ -329,7 +299,6 @@ class World:
         self._tap_looped(host)
         if not port.arrivals:
             return
-        cut = self._was_cut(host)
         # A daemon that was killed or stopped meanwhile finds both, and nobody knows which it takes first.
         by_link, by_segment = (
             {one.datagram.src for one in port.arrivals if one.from_link is linked} for linked in (True, False)
@@ -338,11 +307,11 @@ class World:
             self.models.setdefault((host.name, src), SourceModel(self.rules)).unsure = True
         uncertain, self._doubtful[host.name] = self._doubtful[host.name], set()
         while port.arrivals and port.arrivals[0].before_crash:
-            self._expect(host, port.arrivals.popleft(), cut, uncertain)
+            self._expect(host, port.arrivals.popleft(), uncertain)
         for src in uncertain:
             self.models.setdefault((host.name, src), SourceModel(self.rules)).unsure = True
         while port.arrivals:
-            self._expect(host, port.arrivals.popleft(), cut, uncertain)
+            self._expect(host, port.arrivals.popleft(), uncertain)
         sources = host.serving.sources
         for src in sorted(uncertain):
             self.models[host.name, src].follow(sources.get(src))
@@ -367,7 +336,7 @@ class World:
                 self._land(host.name, token)
             self._unsure[host.name].clear()
 
-    def _expect(self, host: Host, arrival: Arrival, cut: bool, uncertain: set[bytes]) -> None:
+    def _expect(self, host: Host, arrival: Arrival, uncertain: set[bytes]) -> None:
         datagram = arrival.datagram
         outcome = NOT
         model = None
@@ -402,7 +371,7 @@ class World:
             if outcome == NOT or wants == NOT:
                 client.ledger.not_expected(datagram.token, f"seq {datagram.seq} {outcome}: {model}")
             else:
-                surely = outcome == wants == MUST and not cut and datagram.token != b""
+                surely = outcome == wants == MUST and datagram.token != b""
                 client.ledger.expect(datagram.token, surely=surely)
         self._land(host.name, datagram.token)
 

@@ -33,6 +33,8 @@ class Subscriptions:
             or self._routes.bytes_of(client.peer.uid) > pattern_bytes(limits.user)
         ):
             return "too_many_subscriptions"
+        if not self._routes.has_room(client.fd, patterns, limits.user.wildcards):
+            return "too_many_wildcards"
         for one in patterns:
             self.add(client, one)
         return ""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Final
 
-from bccnd import log
 from bccnd.bus.clients.client import Client
-from bccnd.bus.clients.refusals import MAX_REPEATED
 from bccnd.bus.delivery.fanout import Fanout
 from bccnd.core.matching import credential_keys
 from bccnd.core.matching.receivers import Receivers
@@ -42,7 +40,6 @@ class Publisher:
         broadcast: Callable[[bytes, bytes], str | None],
     ) -> None:
         self._routes = routes
-        routes.on_cut = self._on_cut
         self._fanout = fanout
         self._egress = egress
         self._broadcast = broadcast
@@ -103,8 +100,6 @@ class Publisher:
             self._send_locally(client, packet, nul)
         else:
             route.carried += 1
-            if route.cut:
-                self._routes.report_cut(route)
             self._fanout.send(_without_echo(client, route.plain), packet)
             if route.meta.all:
                 frame = route.frame_head + frames.meta(identity, seq, clock_ns, "local") + packet[nul + 1 :]
@@ -118,21 +113,6 @@ class Publisher:
     def _send_locally(self, client: Client | None, packet: bytes, nul: int) -> None:
         """Deliver a message whose key is no channel."""
         self._fanout.send(_without_echo(client, self._routes.local(packet[KEY:nul])), packet)
-
-    def _on_cut(self, key: bytes, uids: tuple[Hashable, ...]) -> None:
-        """Count and log a message that was matched against only a part of some users' patterns."""
-        self._fanout.queues.counters.dropped.add("match_limit")
-        users = ", ".join(str(uid) for uid in uids[:3])
-        log.event(
-            "dropped",
-            f"the patterns of user {users} are too many and too deep to be compared with each message: programs of "
-            "this user may have missed some",
-            about=("match_limit", users),
-            remedy="let these programs use fewer patterns with wildcards in the middle",
-            drop="match_limit",
-            count=1,
-            channel=key[:MAX_REPEATED],
-        )
 
 
 def _without_echo(client: Client | None, receivers: Receivers) -> Receivers:

@@ -31,6 +31,7 @@ REFUSALS: Final = {
     "pattern_too_long": "is too long for a pattern (at most 1024 bytes and 64 levels)",
     "too_many_subscriptions": "exceeds the limit of patterns or of their memory (bus.max_subscriptions for each "
     "client, bus.user.subscriptions for all of your user)",
+    "too_many_wildcards": "exceeds the limit of wildcards in all patterns of your user (bus.user.wildcards)",
     "frame_too_long": "is too long for the bus",
     "bad_tag": "is not a valid tag: a tag is one word of at most 32 characters that are valid in names",
     "unknown_control": "is unknown to this bus: it has no segments (bccn-sbusd), or is older than this tool",

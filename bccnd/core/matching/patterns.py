@@ -18,10 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-#: kinds of steps: an equal token, a token with this prefix, or any number of tokens
-EXACT: Final = 0
-PREFIX: Final = 1
-MANY: Final = 2
+#: kinds of steps: an equal token, or any number of tokens; that of a token with a prefix is the length of the prefix
+EXACT: Final = -1
+MANY: Final = -2
 #: most levels of a client's pattern
 MAX_LEVELS: Final = 64
 #: bytes of a pattern
@@ -29,7 +28,7 @@ MAX_PATTERN: Final = 1024
 
 Step = tuple[int, bytes]
 
-_ANY_ONE: Final[Step] = (PREFIX, b"")
+_ANY_ONE: Final[Step] = (0, b"")
 _ANY_NUMBER: Final[Step] = (MANY, b"")
 
 
@@ -63,36 +62,44 @@ DIALECTS: Final = {
 
 @dataclass(frozen=True)
 class Pattern:
-    """A compiled pattern: its steps, then with ``rest`` one or more tokens of any kind.
+    """A compiled pattern: its steps, behind which a key ``ends``, or one or more tokens of any kind are its ``rests``.
 
     ``literal`` patterns match only themselves. A pattern that can match nothing (``a*b``: ``*`` takes all up to the
     separator) has ``steps`` None.
     """
 
+    separator: bytes
     steps: tuple[Step, ...] | None
-    rest: bool
+    ends: bool
+    rests: bool
     literal: bool
 
 
 def compile_pattern(text: bytes, dialect: Dialect) -> Pattern:
     """Compile a pattern; every byte string is valid."""
     if not text:
-        return Pattern((), rest=True, literal=False)
+        return Pattern(dialect.separator, (), ends=False, rests=True, literal=False)
     tokens = dialect.tokens(text)
     if dialect.levels:
-        return _compile_levels(tokens)
-    rest = tokens[-1] in (b"", dialect.tail)
+        return _compile_levels(tokens, dialect)
+    rests = tokens[-1] in (b"", dialect.tail)
     steps: list[Step] = []
-    for token in tokens[:-1] if rest else tokens:
+    for token in tokens[:-1] if rests else tokens:
         head, star, behind = token.partition(b"*")
         if star and behind.strip(b"*"):
-            return Pattern(None, rest=False, literal=False)
-        steps.append((PREFIX if star else EXACT, head))
-    return Pattern(tuple(steps), rest, literal=not rest and all(kind == EXACT for kind, _ in steps))
+            return Pattern(dialect.separator, None, ends=False, rests=False, literal=False)
+        steps.append((len(head) if star else EXACT, head))
+    return _pattern(dialect, steps, ends=not rests, rests=rests)
 
 
-def _compile_levels(tokens: list[bytes]) -> Pattern:
-    """Normalize runs of wildcards: each ``+`` first, then one ``*``, so that ``*/+/*`` becomes ``+/*``."""
+def _pattern(dialect: Dialect, steps: list[Step], *, ends: bool, rests: bool) -> Pattern:
+    literal = not rests and all(kind == EXACT for kind, _ in steps)
+    return Pattern(dialect.separator, tuple(steps), ends, rests, literal)
+
+
+def _compile_levels(tokens: list[bytes], dialect: Dialect) -> Pattern:
+    """Normalize runs of wildcards: each ``+`` first, then one ``*``, so that ``*/+/*`` becomes ``+/*``. A ``*`` at the
+    end is no step: the key may end there, or go on."""
     steps: list[Step] = []
     many = False
     for token in tokens:
@@ -104,8 +111,7 @@ def _compile_levels(tokens: list[bytes]) -> Pattern:
             steps += [_ANY_NUMBER] * many
             steps.append((EXACT, token))
             many = False
-    steps += [_ANY_NUMBER] * many
-    return Pattern(tuple(steps), rest=False, literal=all(kind == EXACT for kind, _ in steps))
+    return _pattern(dialect, steps, ends=True, rests=many)
 
 
 def covers(wide: Pattern, narrow: Pattern) -> bool:
@@ -117,7 +123,7 @@ def covers(wide: Pattern, narrow: Pattern) -> bool:
         return True
     if wide.steps is None:
         return False
-    if wide.rest and not wide.steps:  # every key has a token
+    if wide.rests and not wide.steps:  # every key has a token
         return True
     above, below = _expand_rest(wide, wide.steps), _expand_rest(narrow, narrow.steps)
     # reach[j]: the rest of ``above`` covers ``below[j:]``
@@ -133,8 +139,9 @@ def covers(wide: Pattern, narrow: Pattern) -> bool:
 
 
 def _expand_rest(pattern: Pattern, steps: tuple[Step, ...]) -> list[Step]:
-    """Express ``rest`` as steps: one token, then any number."""
-    return [*steps, *([_ANY_ONE, _ANY_NUMBER] if pattern.rest else [])]
+    """Express ``rests`` as steps: one token unless the key may end before it, then any number."""
+    rest = [_ANY_NUMBER] if pattern.ends else [_ANY_ONE, _ANY_NUMBER]
+    return [*steps, *(rest if pattern.rests else [])]
 
 
 def _step_covers(kind: int, token: bytes, other: int, narrower: bytes) -> bool:

@@ -8,7 +8,6 @@ cdef class Route:
     cdef readonly Receivers plain
     cdef readonly Receivers meta
     cdef readonly tuple groups
-    cdef readonly tuple cut
     cdef readonly bytes heartbeat
     cdef readonly bint report
     cdef readonly bint unaddressed

@@ -1,20 +1,21 @@
 """Routes channels to receivers by patterns and identities.
 
-A known channel costs one look-up, whatever the number of clients and patterns; a new one costs a walk of a pattern tree
-for each owner, in a bounded number of steps. The cache is capped, so that a flood of new names takes no memory.
+A known channel costs one look-up, whatever the number of clients and patterns; a new one costs a walk of the pattern
+trees, whose steps the wildcards of all owners bound. The cache is capped, so that a flood of new names takes no memory.
 
 A receiver is any hashable object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from bccnd.core.matching import credential_keys
-from bccnd.core.matching.pattern_tree import PatternTree, TreesByOwner
+from bccnd.core.matching.pattern_charges import PatternCharges
+from bccnd.core.matching.pattern_tree import PatternTree
 from bccnd.core.matching.patterns import DIALECTS, Dialect, Pattern, compile_pattern
 from bccnd.core.matching.receivers import NO_RECEIVERS, Receivers
 from bccnd.core.wire import directed_targets
@@ -29,12 +30,6 @@ CACHE: Final = 4096
 #: receivers in the routes of each generation, those that routes share counted once: 4 MB, and three times that where
 #: each of them is a group by itself
 RECEIVERS: Final = 1 << 19
-#: channels without some receivers that may be looked up again after a refill, times the owners of these receivers
-LOOKED_UP_AGAIN: Final = 64
-
-#: estimated bytes of a subscription besides its text and its place in the trees
-SUBSCRIPTION_BYTES: Final = 192
-
 R = TypeVar("R", bound=Hashable)
 
 
@@ -42,27 +37,18 @@ class Route:
     """The receivers of one channel. ``frame_head`` is the frame up to the payload; ``plain`` and ``meta`` are the
     receivers without and with metadata; ``unaddressed`` marks a directed channel that matches no local client;
     ``groups`` index the configured channel groups; ``heartbeat`` is the src of a heartbeat channel, or empty;
-    ``report`` marks a channel of reports; ``cut`` are the owners whose receivers may be missing; ``special`` is true if
-    anything but sending to ``plain`` is needed. ``carried`` counts the messages since the last `Routes.carried`.
-    ``permitted`` is what last allowed a client to publish on the channel, or False: a cache of access decisions."""
+    ``report`` marks a channel of reports; ``special`` is true if anything but sending to ``plain`` is needed.
+    ``carried`` counts the messages since the last `Routes.carried`. ``permitted`` is what last allowed a client to
+    publish on the channel, or False: a cache of access decisions."""
 
     __slots__ = (
-        *("carried", "cut", "frame_head", "groups", "heartbeat", "meta", "permitted", "plain", "report"),
+        *("carried", "frame_head", "groups", "heartbeat", "meta", "permitted", "plain", "report"),
         *("special", "unaddressed"),
     )
 
-    def __init__(
-        self,
-        chan: bytes,
-        form: int,
-        plain: Receivers,
-        meta: Receivers,
-        groups: tuple[int, ...],
-        cut: tuple[Any, ...] = (),
-    ) -> None:
+    def __init__(self, chan: bytes, form: int, plain: Receivers, meta: Receivers, groups: tuple[int, ...]) -> None:
         self.carried = 0
         self.permitted: object = False
-        self.cut = cut
         self.unaddressed = form == directed_targets.DIRECTED and not plain.all and not meta.all
         self.frame_head = b"MSG %b\0" % chan
         self.plain = plain
@@ -71,7 +57,7 @@ class Route:
         beats = chan.startswith(HEARTBEAT) and chan != HEARTBEAT + UNKNOWN_SRC
         self.heartbeat = chan[len(HEARTBEAT) :] if beats else b""
         self.report = chan.startswith(REPORT)
-        self.special = bool(self.unaddressed or meta.all or groups or self.heartbeat or self.report or cut)
+        self.special = bool(self.unaddressed or meta.all or groups or self.heartbeat or self.report)
 
 
 #: stands for no route
@@ -97,9 +83,7 @@ class Routes(RouteTables, Generic[R]):
     the bus itself (``!/...``) have separate trees with the patterns that begin alike, always separated by ``/``: the
     empty pattern does not match them, and secret messages, the tap and link messages need explicit patterns.
 
-    Receivers may share an owner (a user): the steps of a look-up are divided among owners. ``on_cut`` is called for
-    each message that some receivers may have missed because their owner's patterns took more steps than its share,
-    with the channel or key and the owners.
+    Receivers may share an owner (a user), to whom memory and wildcards of its patterns are charged.
 
     Without ``forms``, ``!`` and ``!x`` are plain channels, as in sbus.
     """
@@ -109,12 +93,12 @@ class Routes(RouteTables, Generic[R]):
         self._cache_size = cache
         self._forms = forms
         self._dialect = dialect
-        self.on_cut: Callable[[bytes, tuple[Hashable, ...]], None] = lambda _key, _owners: None
-        self._plain: dict[str, TreesByOwner[R]] = {}
-        self._bus, self._secret, self._tap, self._link = (TreesByOwner[R](DIALECTS["path"]) for _ in range(4))
+        #: by separator
+        self._plain: dict[bytes, PatternTree[R]] = {}
+        self._bus, self._secret, self._tap, self._link = (PatternTree[R](DIALECTS["path"]) for _ in range(4))
         self._owners: dict[R, Hashable] = {}
-        #: estimated bytes of the texts of patterns, by owner
-        self._texts: dict[Hashable, int] = {}
+        #: of owners with patterns
+        self._charges: dict[Hashable, PatternCharges] = {}
         self._identities: dict[R, bytes] = {}
         self._dialects: dict[R, Dialect] = {}
         self._by_prefix: dict[bytes, dict[R, None]] = {}
@@ -127,8 +111,6 @@ class Routes(RouteTables, Generic[R]):
         self._shared: WeakValueDictionary[tuple[R, ...], Receivers] = WeakValueDictionary()
         #: number of the younger generation, and of the receivers that it has
         self._generation = self._held = 0
-        #: channels of the younger generation whose route is cut, and whether only because an allowance was used up
-        self._cut: dict[bytes, bool] = {}
         self.subscriptions = 0
 
     def __len__(self) -> int:
@@ -162,13 +144,9 @@ class Routes(RouteTables, Generic[R]):
         self._addressed = {}
 
     def leave(self, receiver: R) -> None:
-        """Remove a receiver with all its patterns, and the account of steps of an owner without other receivers."""
-        owner = self._owners[receiver]
+        """Remove a receiver with all its patterns."""
         self.retire(receiver)
         self.forget_some(receiver, len(self._patterns[receiver]))
-        if owner not in self._owners.values():
-            for trees in (*self._plain.values(), self._bus, self._secret, self._tap, self._link):
-                trees.forget(owner)
 
     def retire(self, receiver: R) -> None:
         """Remove a receiver's identity; `forget_some` removes its patterns."""
@@ -193,7 +171,7 @@ class Routes(RouteTables, Generic[R]):
     def set_dialect(self, receiver: R, dialect: Dialect) -> None:
         """Set the dialect of a receiver that has no patterns."""
         self._dialects[receiver] = dialect
-        self._plain.setdefault(dialect.name, TreesByOwner(dialect))
+        self._plain.setdefault(dialect.separator, PatternTree(dialect))
 
     def set_meta(self, receiver: R, wanted: bool) -> None:
         """Set whether a receiver gets metadata before each bridged payload."""
@@ -207,31 +185,28 @@ class Routes(RouteTables, Generic[R]):
 
     def subscribe(self, receiver: R, text: bytes) -> None:
         """Add a pattern; the same one may be added several times."""
-        trees, owner = self._trees_of(receiver, text), self._owners[receiver]
-        pattern = compile_pattern(text, trees.dialect)
-        trees.add(owner, pattern, receiver)
+        pattern = self._compile(receiver, text)
+        self._tree_of(receiver, text).add(pattern, receiver)
         held = self._patterns[receiver]
         if text not in held:
-            self._texts[owner] = self._texts.get(owner, 0) + SUBSCRIPTION_BYTES + len(text)
+            self._charges.setdefault(self._owners[receiver], PatternCharges()).add(pattern)
         held[text] = held.get(text, 0) + 1
         self.subscriptions += 1
         self._changed(text, pattern)
 
     def unsubscribe(self, receiver: R, text: bytes) -> bool:
         """Remove a pattern once; False if the receiver does not have it."""
-        held = self._patterns[receiver]
+        held, owner = self._patterns[receiver], self._owners[receiver]
         if text not in held:
             return False
-        trees, owner = self._trees_of(receiver, text), self._owners[receiver]
-        pattern = compile_pattern(text, trees.dialect)
-        if trees.remove(owner, pattern, receiver) and self._cut:
-            self._drop_all()
+        pattern = self._compile(receiver, text)
+        self._tree_of(receiver, text).remove(pattern, receiver)
         held[text] -= 1
         if not held[text]:
             del held[text]
-            self._texts[owner] -= SUBSCRIPTION_BYTES + len(text)
-            if not self._texts[owner]:
-                del self._texts[owner]
+            self._charges[owner].remove(pattern)
+            if not self._charges[owner].bytes:
+                del self._charges[owner]
         self.subscriptions -= 1
         self._changed(text, pattern)
         return True
@@ -241,30 +216,19 @@ class Routes(RouteTables, Generic[R]):
         return self._patterns[receiver]
 
     def bytes_of(self, owner: Hashable) -> int:
-        """Return the estimated bytes of an owner's patterns, within a factor of two."""
-        trees = (*self._plain.values(), self._bus, self._secret, self._tap, self._link)
-        return self._texts.get(owner, 0) + sum(one.bytes_of(owner) for one in trees)
+        """Return the estimated bytes of an owner's patterns."""
+        charges = self._charges.get(owner)
+        return 0 if charges is None else charges.bytes
+
+    def has_room(self, receiver: R, texts: Iterable[bytes], wildcards: int) -> bool:
+        """Whether the owner of a receiver would have at most so many wildcard places with these patterns, or no more
+        than it has."""
+        charges = self._charges.get(self._owners[receiver]) or PatternCharges()
+        return charges.has_room([self._compile(receiver, text) for text in texts], wildcards)
 
     def levels_of(self, receiver: R, text: bytes) -> int:
         """Return the number of levels of a pattern."""
-        return self._trees_of(receiver, text).dialect.levels_of(text)
-
-    def refill(self) -> None:
-        """Refill the owners' allowances of steps; call it every `REFILL` seconds to bound their share of the time.
-
-        Some channels that were looked up without an allowance are looked up again when they are used next.
-        """
-        for trees in (*self._plain.values(), self._bus, self._secret):
-            trees.refill()
-        left = LOOKED_UP_AGAIN
-        for chan in [chan for chan, again in self._cut.items() if again]:
-            if left <= 0:
-                break
-            route = self._drop(chan)
-            left -= len(route.cut)
-            # It keeps the count of messages until the channel is looked up.
-            if len(self._old) < self._cache_size:
-                self._old.put(chan, route)
+        return self._dialect_of(receiver, text).levels_of(text)
 
     def set_groups(self, patterns: Iterable[bytes]) -> None:
         """Set the channel groups; routes name those of a channel by position."""
@@ -289,20 +253,11 @@ class Routes(RouteTables, Generic[R]):
                 self._begin_generation()
             route = self._make_plain(chan, old)
             self.known.put(chan, route)
-            if route.cut:
-                self._cut[chan] = self._has_spent(route.cut)
         return route
 
     def _make_plain(self, chan: bytes, old: Route | None) -> Route:
         """Return the route of a plain channel for the younger generation; ``old`` is that of the older one."""
-        if old is None or old.cut:
-            found: dict[R, int] = {}
-            cut = self._match(chan, found)
-            route = self._make(chan, directed_targets.PLAIN, found, cut)
-            if old is not None:
-                route.carried = old.carried
-        else:
-            route = old
+        route = self._make(chan, directed_targets.PLAIN, self._match(chan)) if old is None else old
         for receivers in (route.plain, route.meta):
             if receivers.generation != self._generation:
                 receivers.generation = self._generation
@@ -326,7 +281,7 @@ class Routes(RouteTables, Generic[R]):
             self._addressed[chan] = route
         return route
 
-    def _make(self, chan: bytes, form: int, found: Iterable[R], cut: tuple[Hashable, ...] = ()) -> Route:
+    def _make(self, chan: bytes, form: int, found: Iterable[R]) -> Route:
         """Return a route to these receivers."""
         plain: tuple[R, ...] = tuple(found)
         meta: tuple[R, ...] = ()
@@ -334,7 +289,7 @@ class Routes(RouteTables, Generic[R]):
             meta = tuple([receiver for receiver in plain if receiver in self._meta])
             plain = tuple([receiver for receiver in plain if receiver not in self._meta])
         groups = tuple(self._groups.match(chan)) if self._groups else ()
-        return Route(chan, form, self._share(plain), self._share(meta), groups, cut)
+        return Route(chan, form, self._share(plain), self._share(meta), groups)
 
     def _share(self, receivers: tuple[R, ...]) -> Receivers:
         """Return what routes with these receivers share."""
@@ -356,30 +311,19 @@ class Routes(RouteTables, Generic[R]):
         An illegal directed key has no receivers.
         """
         found: dict[R, int] = {}
-        cut: tuple[Hashable, ...] = ()
         if key.startswith(credential_keys.PREFIX):
-            cut = self._secret.collect(key, found)
+            found = self._secret.match(key)
         elif key.startswith(b"!/"):
-            cut = self._bus.collect(key, found)
+            found = self._bus.match(key)
         elif not (self._forms and key.startswith(b"!")):
-            cut = self._match(key, found)
-        if cut:
-            self.on_cut(key, cut)
+            found = self._match(key)
         return Receivers(tuple(found))
 
-    def report_cut(self, route: Route) -> None:
-        """Report a message that may have missed some receivers."""
-        self.on_cut(route.frame_head[4:-1], route.cut)
-
-    def _match(self, key: bytes, found: dict[R, int]) -> tuple[Hashable, ...]:
-        cut: tuple[Hashable, ...] = ()
-        for trees in self._plain.values():
-            cut += trees.collect(key, found)
-        return cut
-
-    def _has_spent(self, owners: tuple[Hashable, ...]) -> bool:
-        """Whether one of these owners has used up an allowance."""
-        return any(trees.has_spent(owner) for trees in self._plain.values() for owner in owners)
+    def _match(self, key: bytes) -> dict[R, int]:
+        found: dict[R, int] = {}
+        for tree in self._plain.values():
+            tree.collect(key, found)
+        return found
 
     def carried(self) -> list[tuple[bytes, int, int]]:
         """Return the cached channels that carried messages since the last call: name, messages, receivers."""
@@ -393,9 +337,18 @@ class Routes(RouteTables, Generic[R]):
 
     # -- cache
 
-    def _trees_of(self, receiver: R, text: bytes) -> TreesByOwner[R]:
-        if not text.startswith(b"!" if self._forms else b"!/"):
-            return self._plain[self._dialects[receiver].name]
+    def _is_plain(self, text: bytes) -> bool:
+        return not text.startswith(b"!" if self._forms else b"!/")
+
+    def _dialect_of(self, receiver: R, text: bytes) -> Dialect:
+        return self._dialects[receiver] if self._is_plain(text) else DIALECTS["path"]
+
+    def _compile(self, receiver: R, text: bytes) -> Pattern:
+        return compile_pattern(text, self._dialect_of(receiver, text))
+
+    def _tree_of(self, receiver: R, text: bytes) -> PatternTree[R]:
+        if self._is_plain(text):
+            return self._plain[self._dialects[receiver].separator]
         if text.startswith(credential_keys.PREFIX):
             return self._secret
         if text in (LINK, LINK_HERE):
@@ -412,16 +365,10 @@ class Routes(RouteTables, Generic[R]):
             listening = tuple(self._found(self._tap, TAP + name.encode()) for name in NAMES)
             self.taps = listening if any(one.all for one in listening) else ()
         elif pattern.literal:
-            self._drop(text)
+            for routes in (self.known, self._old):
+                routes.pop(text)
         else:
             self._drop_all()
-
-    def _drop(self, chan: bytes) -> Any:
-        """Drop the cached route of a plain channel; return it, or None."""
-        route = self.known.pop(chan) or self._old.pop(chan)
-        if route is not None:
-            self._cut.pop(chan, None)
-        return route
 
     def _drop_all(self) -> None:
         """Drop the cached routes of all plain channels."""
@@ -429,13 +376,11 @@ class Routes(RouteTables, Generic[R]):
         self._begin_generation()
 
     def _begin_generation(self) -> None:
-        self.known, self._held, self._cut = Index(), 0, {}
+        self.known, self._held = Index(), 0
         self._generation += 1
 
-    def _found(self, trees: TreesByOwner[R], key: bytes) -> Receivers:
-        found: dict[R, int] = {}
-        trees.collect(key, found)
-        return self._share(tuple(found))
+    def _found(self, tree: PatternTree[R], key: bytes) -> Receivers:
+        return self._share(tuple(tree.match(key)))
 
     def _forget(self) -> None:
         self._addressed = {}

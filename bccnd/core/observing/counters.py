@@ -118,14 +118,13 @@ class BusCounters:
 #: why a message for a client was dropped
 DROP_REASONS: Final = (
     "queue_messages", "queue_bytes", "user_queue_bytes", "not_queued", "too_big", "client_ended", "client_gone",
-    "match_limit",
 )  # fmt: skip
 REFUSE_REASONS: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitted", "bug")
 END_REASONS: Final = ("slow", "pid_reused", "bug")
 #: why a client's frame was refused, or its message was not broadcast
 ERROR_REASONS: Final = (
     "empty", "unknown_verb", "no_payload", "frame_too_long",
-    "not_permitted", "no_link", "pattern_too_long", "too_many_subscriptions", "not_subscribed",
+    "not_permitted", "no_link", "pattern_too_long", "too_many_subscriptions", "too_many_wildcards", "not_subscribed",
     "reserved_key", "bad_channel", "bad_target", "not_perl_safe", "no_signing_key", "too_long", "send_failed",
     "unknown_control", "bad_tag", "unknown_dialect", "subscribed", "bad_report", "unknown_listing", "listing_dropped",
 )  # fmt: skip

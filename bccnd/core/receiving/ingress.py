@@ -234,8 +234,6 @@ class Ingress:
         """Do what few routes need beside sending to plain receivers; return the verdict, which may be NOT_ADDRESSED."""
         route, header = self._route, self._header
         behind = header.bar + 1
-        if route.cut:
-            self._routes.report_cut(route)
         if route.unaddressed:
             return NOT_ADDRESSED
         src = header.src_of(raw)

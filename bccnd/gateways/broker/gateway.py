@@ -42,12 +42,16 @@ _SOON: Final = 0.1
 #: descriptors that subscribers cannot take: for the bus, the database, the log
 _RESERVED: Final = 32
 #: refusals of the daemon that are usual, and how they are counted
-_REFUSED: Final = {"too_long": "oversize", "not_permitted": "filtered", "send_failed": "filtered"}
-_REFUSED["too_many_subscriptions"] = "too_many_subscriptions"
+_REFUSED: Final = {
+    "too_long": "oversize",
+    "not_permitted": "filtered",
+    "send_failed": "filtered",
+    **{name: name for name in ("too_many_subscriptions", "too_many_wildcards")},
+}
 #: drops that are logged by their growth; others are logged one by one, or are usual
 _LOGGED: Final = (
     *("queue_full", "bus_full", "not_connected", "filtered", "oversize", "socket_drops", "id_evicted", "malformed"),
-    *("no_topic", "too_many_subscriptions"),
+    *("no_topic", "too_many_subscriptions", "too_many_wildcards"),
 )
 
 

@@ -22,6 +22,9 @@ from bccnd.net.host_lookup import look_up
 
 #: connections that may wait to be accepted
 _BACKLOG: Final = 1024
+#: places of wildcards of one id, as many as a topic can have: 1,024 connections delay a message on a new topic by at
+#: most 15 ms
+MAX_WILDCARDS: Final = 52
 #: seconds without accepting when no descriptor is left
 _PAUSE: Final = 1.0
 
@@ -117,10 +120,13 @@ class SubscriberServer:
             return
         subscriber.name = name
         subscriber.peer.name = name.decode("utf-8", "backslashreplace")
-        topics = list(self.sessions.topics(name))
         self._routes.join(subscriber, b"broker", owner=subscriber)
-        for topic in topics:
-            self._routes.subscribe(subscriber, channel_of(topic))
+        for topic in list(self.sessions.topics(name)):
+            if self._has_room(subscriber, topic):
+                self._routes.subscribe(subscriber, channel_of(topic))
+            else:
+                self.sessions.unsubscribe(name, topic)
+        topics = list(self.sessions.topics(name))
         self._change_bus(topics, wanted=True)
         text = f"is connected as {subscriber.peer.name}, with {len(topics)} earlier subscriptions"
         log_peer("peer_connected", "broker", subscriber.peer.peer, text)
@@ -132,12 +138,20 @@ class SubscriberServer:
             subscriber.end("")
         elif not topic or len(topic) > codec.MAX_TOPIC:
             self._status.drop("malformed")
-        elif kind == codec.SUBSCRIBE and self.sessions.subscribe(subscriber.name, topic):
-            self._routes.subscribe(subscriber, channel_of(topic))
-            self._change_bus((topic,), wanted=True)
+        elif kind == codec.SUBSCRIBE:
+            if self._has_room(subscriber, topic) and self.sessions.subscribe(subscriber.name, topic):
+                self._routes.subscribe(subscriber, channel_of(topic))
+                self._change_bus((topic,), wanted=True)
         elif kind == codec.UNSUBSCRIBE and self.sessions.unsubscribe(subscriber.name, topic):
             self._routes.unsubscribe(subscriber, channel_of(topic))
             self._change_bus((topic,), wanted=False)
+
+    def _has_room(self, subscriber: Subscriber, topic: bytes) -> bool:
+        """Whether an id may hold the wildcards of a topic, too; otherwise count that it may not."""
+        if self._routes.has_room(subscriber, (channel_of(topic),), MAX_WILDCARDS):
+            return True
+        self._status.drop("too_many_wildcards")
+        return False
 
     def on_end(self, subscriber: Subscriber, reason: str) -> None:
         del self.subscribers[subscriber]

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from bccnd.core.matching.pattern_charges import PatternCharges
+from bccnd.core.matching.patterns import DIALECTS, compile_pattern
 from bccnd.core.wire.bccn1 import FIELD_BYTES
 from bccnd.gateways.broker.codec import MAX_TOPIC
 
@@ -20,8 +22,10 @@ _ESCAPES: Final = [bytes([byte]) if byte in _UNESCAPED else b"%%%02X" % byte for
 _ESCAPED: Final = re.compile(rb"%([0-9A-F]{2})")
 #: matches every channel
 EVERYTHING: Final = b"*"
-#: patterns subscribed to on the bus before everything is subscribed to: a quarter of bus.max_subscriptions
+#: patterns subscribed to on the bus before everything is subscribed to: a quarter of bus.max_subscriptions; and the
+#: places of their wildcards: three quarters of bus.user.wildcards
 MAX_PATTERNS: Final = 1024
+MAX_WILDCARDS: Final = 18
 
 #: whether to subscribe (else to unsubscribe), and the pattern
 Change = tuple[bool, bytes]
@@ -52,11 +56,13 @@ def patterns_of(topic: bytes) -> tuple[bytes, ...]:
 
 
 class MergedSubscriptions:
-    """The patterns to hold on the bus for all subscribers, each once. Beyond ``limit`` of them there is one for
-    everything instead, until there are half as many again."""
+    """The patterns to hold on the bus for all subscribers, each once. Beyond ``limit`` of them, or of ``wildcards``,
+    there is one for everything instead, until there are half as many again."""
 
-    def __init__(self, limit: int = MAX_PATTERNS) -> None:
+    def __init__(self, limit: int = MAX_PATTERNS, wildcards: int = MAX_WILDCARDS) -> None:
         self._limit = limit
+        self._wildcards = wildcards
+        self._charges = PatternCharges()
         self._uses: Counter[bytes] = Counter()
         self._subscribed: set[bytes] = set()
         self._everything = False
@@ -65,10 +71,13 @@ class MergedSubscriptions:
         """Add or remove a subscriber's topics; return what to change on the bus, so that no message is missed."""
         uses = self._uses
         for pattern in (pattern for topic in topics for pattern in patterns_of(topic)):
+            if wanted and pattern not in uses:
+                self._charges.add(compile_pattern(pattern, DIALECTS["broker"]))
             uses[pattern] += 1 if wanted else -1
             if not uses[pattern]:
                 del uses[pattern]
-        limit = self._limit // 2 if self._everything else self._limit
-        self._everything = len(uses) > limit
+                self._charges.remove(compile_pattern(pattern, DIALECTS["broker"]))
+        part = 2 if self._everything else 1
+        self._everything = len(uses) > self._limit // part or self._charges.wildcards > self._wildcards // part
         before, self._subscribed = self._subscribed, {EVERYTHING} if self._everything else set(uses)
         return [(True, one) for one in self._subscribed - before] + [(False, one) for one in before - self._subscribed]

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bccnd.core.matching.credential_keys import PREFIX as SECRET
-from bccnd.core.matching.pattern_tree import LEAST_STEPS, MAX_STEPS
 from bccnd.core.matching.patterns import DIALECTS
-from bccnd.core.matching.routes import CACHE, LOOKED_UP_AGAIN, Route, Routes
+from bccnd.core.matching.routes import Route, Routes
 from bccnd.core.wire import bccn1, directed_targets
 from bccnd.core.wire.frames import TAP
 from bccnd.core.wire.verdicts import NAMES
@@ -231,8 +230,8 @@ class RoutesMachine(RuleBasedStateMachine):
         for receiver in sorted(self.identities):
             self.part(receiver)
         trees = [*self.routes._plain.values(), self.routes._bus, self.routes._secret, self.routes._tap]
-        assert not any(tree._trees for tree in trees)
-        assert not self.routes._texts
+        assert not any(trees)
+        assert not self.routes._charges
         assert self.routes.taps == ()
         assert not self.routes._by_prefix
         assert not self.routes._patterns
@@ -395,45 +394,6 @@ def test_route_has_the_source_of_its_heartbeats(dialect: str) -> None:
         assert routes_of(dialect).find(chan).special == bool(src or chan.startswith(b"!h")), chan
 
 
-def costly_routes() -> Routes[int]:
-    """Routes with an owner whose pattern takes many steps, and another, at the beginning of an interval."""
-    routes: Routes[int] = Routes(DIALECTS["broker"])
-    for receiver, owner, text in ((1, "costly", b"/".join([b"*/a"] * 8)), (2, "other", b"*")):
-        routes.join(receiver, b"h/p/%d" % receiver, owner=owner)
-        routes.subscribe(receiver, text)
-    routes.refill()
-    return routes
-
-
-def costly_channel(number: int) -> bytes:
-    return b"/".join([b"a"] * 300) + b"/%d/a" % number
-
-
-@pytest.mark.parametrize("old", [False, True])
-def test_a_channel_first_seen_without_an_allowance_has_all_receivers_after_the_next_refill(old: bool) -> None:
-    routes = costly_routes()
-    chan = next(chan for chan in map(costly_channel, range(200)) if routes.find(chan).cut)
-    assert routes.find(chan).plain.all == (2,)
-    routes.find(chan).carried += 2
-    for number in range(CACHE if old else 0):
-        routes.find(b"%d" % number)
-    routes.refill()
-    assert routes.carried() == [(chan, 2, 1)]
-    route = routes.find(chan)
-    assert (set(route.plain.all), route.cut) == ({1, 2}, ())
-    routes.refill()
-    assert routes.find(chan) is route
-    assert routes.carried() == []
-
-
-def test_a_channel_that_is_looked_up_again_keeps_its_count() -> None:
-    routes = costly_routes()
-    chan = next(chan for chan in map(costly_channel, range(200)) if routes.find(chan).cut)
-    routes.find(chan).carried += 2
-    routes.refill()
-    assert routes.find(chan).carried == 2
-
-
 def test_without_forms_addressed_channels_are_keys_of_the_bus_only() -> None:
     routes: Routes[int] = Routes(DIALECTS["sbus"], forms=False)
     routes.join(1, b"h/p/1")
@@ -445,14 +405,12 @@ def test_without_forms_addressed_channels_are_keys_of_the_bus_only() -> None:
         assert refused.value.reason == "bad_channel"
 
 
-def test_a_key_of_the_bus_goes_to_those_who_ask_for_it_and_is_not_cut() -> None:
+def test_a_key_of_the_bus_goes_to_those_who_ask_for_it() -> None:
     routes: Routes[int] = Routes(DIALECTS["path"])
-    reported: list[bytes] = []
-    routes.on_cut = lambda key, _owners: reported.append(key)
     for receiver, text in ((1, b"!/own/"), (2, b"")):
         routes.join(receiver, b"h/p/%d" % receiver)
         routes.subscribe(receiver, text)
-    assert (routes.local(b"!/own/x").all, routes.local(b"a b").all, reported) == ((1,), (2,), [])
+    assert (routes.local(b"!/own/x").all, routes.local(b"a b").all) == ((1,), (2,))
 
 
 def test_carried_messages_are_listed_with_all_receivers() -> None:
@@ -463,49 +421,6 @@ def test_carried_messages_are_listed_with_all_receivers() -> None:
         routes.set_meta(receiver, receiver == 3)
     routes.find(b"a").carried += 5
     assert routes.carried() == [(b"a", 5, 3)]
-
-
-def test_a_refill_has_a_bounded_number_of_channels_looked_up_again_and_all_get_their_turn() -> None:
-    routes = costly_routes()
-    channels = [costly_channel(number) for number in range(300)]
-    cut = [chan for chan in channels if routes.find(chan).cut]
-    assert len(cut) > 2 * LOOKED_UP_AGAIN
-    for _ in range(100):
-        routes.refill()
-        assert sum(routes.known.get(chan) is None for chan in channels) <= LOOKED_UP_AGAIN
-        assert {chan for chan in channels if routes.find(chan).cut} <= {*cut}
-        cut = [chan for chan in channels if routes.find(chan).cut]
-    assert not cut
-
-
-def test_cut_channels_that_are_not_used_again_are_bounded() -> None:
-    routes, cache = costly_routes(), 100
-    routes._cache_size = cache
-    for number in range(5 * cache):
-        routes.find(costly_channel(number))
-        if number % 20 == 0:
-            routes.refill()
-        assert max(len(routes.known), len(routes._old), len(routes._cut)) <= cache
-
-
-def test_a_channel_that_takes_more_than_its_share_of_steps_is_looked_up_again_when_the_share_grows() -> None:
-    routes: Routes[int] = Routes(DIALECTS["path"])
-    owners = range(2 * MAX_STEPS // LEAST_STEPS)
-    for owner in owners:
-        routes.join(owner, b"h/p/%d" % owner, owner=owner)
-        routes.subscribe(owner, b"x")
-    for number in range(2**10):
-        routes.subscribe(0, b"/".join([b"*" if number >> level & 1 else b"a" for level in range(10)]) + b"/*")
-    chan = b"/".join([b"a"] * 11)
-    routes.refill()
-    route = routes.find(chan)
-    assert route.cut == (0,)
-    for _ in range(3):
-        routes.refill()
-        assert routes.find(chan) is route
-    for owner in owners[1:]:
-        routes.leave(owner)
-    assert routes.find(chan).plain.all == (0,)
 
 
 def test_the_patterns_of_a_receiver_that_has_left_go_in_portions() -> None:

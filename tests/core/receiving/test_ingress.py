@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core.matching.patterns import DIALECTS
-from bccnd.core.matching.receivers import NO_RECEIVERS
 from bccnd.core.matching.routes import Route, Routes
 from bccnd.core.observing.counters import GroupCounters, SegmentCounters
 from bccnd.core.receiving import ingress
@@ -361,15 +360,6 @@ def test_a_tap_tells_the_epoch_of_a_source_that_addresses_nobody_here() -> None:
     (frame,) = [frame for _, frame in world.feed(datagram(chan=b"!nobody"))]
     _, key, payload = frames.read(frame)
     assert frames.read_tapped(key, payload)[:3] == ("not_addressed", "one", 1)
-
-
-def test_a_message_that_receivers_may_have_missed_is_reported() -> None:
-    world = World()
-    reported: list[tuple[bytes, object]] = []
-    world.routes.on_cut = lambda chan, owners: reported.append((chan, owners))
-    world.routes.known.put(b"c/1", Route(b"c/1", directed_targets.PLAIN, NO_RECEIVERS, NO_RECEIVERS, (), ("user",)))
-    world.feed(datagram(), datagram(seq=21, chan=b"c/2"))
-    assert reported == [(b"c/1", ("user",))]
 
 
 def test_without_links_an_anonymous_message_is_remembered_once() -> None:

@@ -172,6 +172,17 @@ def test_without_a_daemon_publishers_reach_subscribers_and_that_is_logged_once(n
         assert len(nowhere.texts("daemon_away")) == 1
 
 
+@pytest.mark.parametrize("topic", [b"*/a/" * 12 + b"*/", b"+/" * 25, b"/" * 50, b"*/+/" * 12 + b"a"])
+def test_any_topic_is_accepted_and_more_wildcards_of_one_id_than_one_can_have_are_not(
+    nowhere: Running, topic: bytes
+) -> None:
+    mine = topic.replace(b"*", b"x").replace(b"+", b"y")
+    with nowhere.sub(b"C1", topic) as one, nowhere.sub(b"C2", b"*/a/" * 12 + b"*/", *[b"*/z/+"] * 2, b"z/z/z") as two:
+        nowhere.published_until_heard(one, mine)
+        nowhere.published_until_heard(two, b"z/z/z")
+        assert nowhere.gateway.status.dropped["too_many_wildcards"] == 2
+
+
 def test_a_daemon_that_comes_back_is_told_again_what_is_wanted(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
     with Running(tmp_path, str(daemon.bus)) as broker, broker.sub(b"C1", b"a/+") as one:

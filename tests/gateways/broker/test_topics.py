@@ -98,3 +98,11 @@ def test_the_bus_always_has_the_patterns_that_are_wanted(steps: list[tuple[bool,
         asked = {pattern for one in wanted for pattern in patterns_of(one)}
         too_many = len(asked) > (limit // 2 if too_many else limit)
         assert held == ({EVERYTHING} if too_many else asked)
+
+
+def test_beyond_a_number_of_wildcards_the_bus_is_asked_for_everything() -> None:
+    merged = MergedSubscriptions(wildcards=8)
+    assert merged.change([b"*/a", b"*/b", b"c/*"], wanted=True) != [(True, EVERYTHING)]  # six places
+    assert (True, EVERYTHING) in merged.change([b"+/+/+"], wanted=True)
+    assert merged.change([b"*/a"], wanted=False) == []
+    assert (False, EVERYTHING) in merged.change([b"*/b"], wanted=False)
