@@ -301,7 +301,7 @@ class Daemon:
             self._store.discard_images()
         if self.crashes:
             self.ingress.own_until_ns = time.time_ns()
-        patience = self.bus.limits.patience if self.taken_over else 0.0
+        patience = self.rules.bus.patience if self.taken_over else 0.0
         Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
         watch_interfaces(loop, self.segments, self._readers, self._watch)
         self._sweep()
@@ -309,7 +309,7 @@ class Daemon:
         tasks = self._housekeeping
         tasks.every(DROPS_INTERVAL, self._drop_reporter.report)
         tasks.every(STEP, self._page.collector.sample)
-        tasks.every(STATUS_INTERVAL, self._send_status)
+        tasks.every(STATUS_INTERVAL, lambda: self._manager.status(self._service_status.line()))
         tasks.every(STATUS_INTERVAL, self.reports.sweep)
         tasks.every(STATUS_INTERVAL, self._listings.read_key_uses)
         if self._tracker_writer is not None:
@@ -372,9 +372,6 @@ class Daemon:
         self.reload(outcome)
         self._manager.ready(self._service_status.line())
 
-    def _send_status(self) -> None:
-        self._manager.status(self._service_status.line())
-
     # -- reloading
 
     def reload(self, loaded: Outcome) -> None:
@@ -394,7 +391,7 @@ class Daemon:
         report_restart_keys(self._settings, rules.settings)
         if not rules.report_interval:  # the last report is signed with the key that other hosts know
             self.reports.set_interval(0.0)
-        self.rules.current = rules
+        self.rules.replace(rules)
         self._apply(rules)
         self._apply_to_services(rules)
         self.config_reloads["applied"] += 1

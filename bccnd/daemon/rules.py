@@ -13,7 +13,7 @@ from typing import Any
 from bccnd import log
 from bccnd.bus.clients.access import Access, Rule
 from bccnd.config import Configuration, Settings
-from bccnd.config.schema import RESTART_KEYS, BusSettings
+from bccnd.config.schema import RESTART_KEYS
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
 from bccnd.core.tracking.liveness import HeartbeatRules
@@ -47,19 +47,16 @@ class Rules:
         return 0.0 if self.settings.integrity.receive_only else self.settings.reports.interval
 
 
-@dataclass
 class RulesInForce:
     """Holds the rules in force, for parts that read them whenever they need them."""
 
-    current: Rules
+    def __init__(self, rules: Rules) -> None:
+        self.replace(rules)
 
-    @property
-    def bus(self) -> BusSettings:
-        return self.current.settings.bus
-
-    @property
-    def access(self) -> Access:
-        return self.current.access
+    def replace(self, rules: Rules) -> None:
+        self.current = rules
+        self.bus = rules.settings.bus
+        self.access = rules.access
 
 
 def make_rules(configuration: Configuration, host: bytes, dialect: Dialect) -> Rules:
