@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from bccnd import log
-from bccnd.bus.clients.access import Access, Admission
-from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.bus.clients.access import Admission
+from bccnd.bus.clients.client import BusLimits, BusRules, Client
 from bccnd.bus.clients.identities import ClientsByPid, Identities
 from bccnd.bus.clients.registry import BUG, ClientRegistry
 from bccnd.bus.clients.subscriptions import Subscriptions
@@ -33,7 +33,8 @@ from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import BusCounters
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
+from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.sending.user_quota import Quota, UserAccount
 from bccnd.core.wire import frames
 from bccnd.handover.descriptor_store import DescriptorStore
@@ -41,6 +42,7 @@ from bccnd.native.system import sockio
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import Loop
 from bccnd.net.peer import Peer, PeerIdentifier
+from bccnd.net.segment_sender import SegmentSender
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Entrance:
 class Bus:
     """Serves the clients of one or more listening sockets.
 
-    For ``identify`` and ``tagged`` see `Identities`, for ``egress`` and ``broadcast`` `Publisher`. ``on_quiet`` is
-    called when the last client has left. ``recorders`` takes the reports of recorders.
+    For ``identify`` and ``tagged`` see `Identities`, for ``builder``, ``segments`` and ``repeater`` `Publisher`.
+    ``on_quiet`` is called when the last client has left. ``recorders`` takes the reports of recorders.
     ``store`` keeps their connections.
 
     The constructor makes the parts, each from those before it: what is known of clients, what sends to them, what
@@ -71,11 +73,11 @@ class Bus:
         routes: Routes[int],
         identify: Callable[[bytes, int], bytes],
         tagged: Callable[[bytes, bytes], bytes],
-        access: Access,
-        limits: BusLimits,
+        rules: BusRules,
         *,
-        egress: Egress | None = None,
-        broadcast: Callable[[bytes, bytes], str | None] = lambda _chan, _datagram: None,
+        builder: DatagramBuilder | None = None,
+        segments: Iterable[SegmentSender] = (),
+        repeater: Repeater | None = None,
         listings: Mapping[bytes, Listing] | None = None,
         trace: Callable[[bytes], dict[str, Any]] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
@@ -84,7 +86,7 @@ class Bus:
     ) -> None:
         self.loop = loop
         self._routes = routes
-        self._access = access
+        self._rules = rules
         self._store = store
         self._closed = False
         #: clients that there ever were
@@ -92,20 +94,20 @@ class Bus:
         self.identifier = PeerIdentifier()
 
         self.counters = BusCounters()
-        self.quota = Quota(limits.user)
+        self.quota = Quota(rules.bus.user)
         by_pid = ClientsByPid()
-        self.identities = Identities(routes, egress, identify, tagged)
+        self.identities = Identities(routes, builder, identify, tagged)
         self.registry = ClientRegistry(
             loop, routes, self.quota, by_pid, self.identities, self.counters, store, on_quiet
         )
         self.clients = self.registry.by_fd
-        self.subscriptions = Subscriptions(routes, limits)
+        self.subscriptions = Subscriptions(routes, rules)
 
-        self.queues = SendQueues(loop, routes, limits, self.registry)
+        self.queues = SendQueues(loop, routes, rules, self.registry)
         self.fanout = Fanout(loop, self.registry, self.queues)
         self.replies = Replies(self.fanout)
 
-        self._publisher = Publisher(routes, self.fanout, egress, broadcast)
+        self.publisher = Publisher(loop, routes, self.fanout, builder, segments, repeater)
         self.backpressure = Backpressure(loop, self.registry, self.queues)
 
         self.gateways = GatewayRequests(self.replies)
@@ -117,7 +119,7 @@ class Bus:
             sockio.PacketReceiver(frames.MAX_PACKET),
             self.registry,
             self.fanout,
-            self._publisher,
+            self.publisher,
             self.backpressure,
             self.replies,
             RequestDispatcher(self.subscriptions, self.gateways, self.control, self.replies),
@@ -126,21 +128,18 @@ class Bus:
 
     @property
     def limits(self) -> BusLimits:
-        limits: BusLimits = self.queues.limits
-        return limits
+        return self._rules.bus
 
     @property
     def queue_bytes(self) -> int:
         """Return the bytes that wait for all clients."""
         return self.queues.queue_bytes
 
-    def configure(self, limits: BusLimits, access: Access) -> None:
-        """Put other limits and rules in force, also for the clients that are connected."""
-        self.queues.limits = self.subscriptions.limits = limits
-        self.quota.configure(limits.user)
-        self._access = access
+    def apply_rules(self) -> None:
+        """Apply rules that have changed to the users and clients that are connected."""
+        self.quota.configure(self.limits.user)
         for client in list(self.clients.values()):
-            client.grant(access.rights(client.peer))
+            client.grant(self._rules.access.rights(client.peer))
             self._enforce(client)
             self.backpressure.reconsider(client)
 
@@ -206,7 +205,7 @@ class Bus:
 
     def admit(self, sock: socket.socket, number: int, peer: Peer, dialect: Dialect, account: UserAccount) -> Client:
         """Add a client, which is not yet read from."""
-        return self.registry.admit(sock, number, peer, dialect, account, self._access.rights(peer))
+        return self.registry.admit(sock, number, peer, dialect, account, self._rules.access.rights(peer))
 
     def _turn_away(self, sock: socket.socket, peer: Peer, reason: str, why: str, remedy: str) -> None:
         self.counters.refused.add(reason)
@@ -231,7 +230,7 @@ class Bus:
     def publish(self, identity: bytes, key: bytes, payload: bytes) -> str:
         """Publish a message of the daemon's own; see `Publisher.publish`."""
         packet = frames.message(key, payload)
-        return self._publisher.publish(identity, packet, frames.KEY + len(key), self._publisher.route(key))
+        return self.publisher.publish(identity, packet, frames.KEY + len(key), self.publisher.route(key))
 
     def announce(self, key: bytes, payload: bytes) -> None:
         """Send a message on a key of the bus itself to its subscribers."""

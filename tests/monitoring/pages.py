@@ -18,10 +18,10 @@ from bccnd.core.observing.counter_history import STEP
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.observing.loop_lag import LoopLag
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.sending.redundancy import Repeater
+from bccnd.core.sending.redundancy import Repeater, RepeatRules
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
 from bccnd.core.trust.integrity import make_checker
 from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.drops.entry import PREFIX
@@ -31,11 +31,10 @@ from bccnd.log.handlers import LogLine
 from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.status_collector import StatusCollector
-from bccnd.monitoring.status_model import DropRow, Status
 from bccnd.net.http import REASONS, Answer, Job
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment import Segment, SegmentOptions
-from tests.rules import heartbeat_rules
+from bccnd.snapshot import DropState, HostStatus
 from tests.support import BROADCAST, Hub, free_port
 
 #: a name that tries to break out of its quotes
@@ -52,14 +51,18 @@ def finished(answer: Answer | Job) -> Answer:
 class Observed:
     """The state that metrics show."""
 
+    host = "relay01"
+    identity = b"relay01/bccnd/1"
+    started = 0.0
+
     def __init__(self, hub: Hub, segments: list[Segment]) -> None:
         self.hub = hub
         self.segments = segments
         self.bus: Bus = hub.bus
         self.sources: TrackerTable = hub.sources
-        self.anonymous = AnonymousDedup(2.0)
-        self.liveness = Liveness(self.sources, heartbeat_rules(), 0.0)
-        self.repeater = Repeater([], DIALECTS["path"], 2.0)
+        self.anonymous = AnonymousDedup(self.sources.limits)
+        self.liveness = Liveness(self.sources, HeartbeatRules(), 0.0)
+        self.repeater = Repeater(RepeatRules([], DIALECTS["path"]), self.sources.limits)
         self.forward = LatencyHistogram()
         self.loop_lag = LoopLag()
         self.refused = ""
@@ -80,7 +83,7 @@ class Observed:
         self.reports = HostReports(
             hub.loop,
             hub.bus,
-            hub.egress,
+            hub.builder,
             hub.sources,
             FleetMatrix(10, 0.0),
             b"relay01/bccnd/1",
@@ -137,7 +140,6 @@ class Daemon(Observed):
     """The state that the status page shows; tests move its ``clock``."""
 
     host = "relay<01>"
-    refused = ""
 
     def __init__(self, hub: Hub, segment: Any) -> None:
         super().__init__(hub, [segment])
@@ -162,9 +164,9 @@ class Daemon(Observed):
             self.collector.sample()
         self.clock = until
 
-    def facts(self) -> Status:
+    def facts(self) -> HostStatus:
         return self.collector.collect()
 
-    def drop(self, name: str) -> DropRow:
+    def drop(self, name: str) -> DropState:
         (found,) = [one for one in self.facts().drops if one.name == name]
         return found

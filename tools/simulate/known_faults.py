@@ -146,7 +146,7 @@ def image_read_twice() -> None:
 
 @fault("numbers are used that the record of the host does not reserve")
 def ceiling_not_raised() -> None:
-    from bccnd.core.sending.egress import Egress
+    from bccnd.core.sending.datagram_builder import DatagramBuilder
 
     def make(real: Any) -> Any:
         def reserve_from(self: Any, seq: int) -> None:
@@ -156,7 +156,7 @@ def ceiling_not_raised() -> None:
 
         return reserve_from
 
-    replace(Egress, "_reserve_from", make)
+    replace(DatagramBuilder, "_reserve_from", make)
 
 
 @fault("clients are not told that a crash may have lost messages for them")
@@ -241,7 +241,7 @@ def child_waited_for() -> None:
 
 @fault("copies under a slow rule hold back those of a fast one")
 def slow_copies() -> None:
-    from bccnd.net import transmitter
+    from bccnd.bus.incoming.publisher import Publisher
 
     def send_due_copies(self: Any) -> None:
         for datagram in self._repeater.due(time.monotonic()):
@@ -251,7 +251,7 @@ def slow_copies() -> None:
             self._timers.append(due)
             self._loop.later(max(0.0, due - time.monotonic()), self._on_timer)
 
-    replace(transmitter.Transmitter, "_send_due_copies", lambda _real: send_due_copies)
+    replace(Publisher, "_send_due_copies", lambda _real: send_due_copies)
 
 
 @fault("each token of a user's rate wakes all its waiting publishers")
@@ -334,7 +334,7 @@ def reload_unsigned() -> None:
     from bccnd.daemon.daemon import Daemon
 
     def make(real: Any) -> Any:
-        def apply(self: Any, new: Any, made: Any) -> None:
+        def reload(self: Any, loaded: Any) -> None:
             # The last report is not sent before the key is gone, but after that, without the signature.
             set_interval = self.reports.set_interval
             calls: list[float] = []
@@ -346,11 +346,11 @@ def reload_unsigned() -> None:
 
             self.reports.set_interval = later
             try:
-                real(self, new, made)
+                real(self, loaded)
             finally:
                 del self.reports.set_interval
 
-        return apply
+        return reload
 
     def publish(self: Any) -> None:
         try:
@@ -358,7 +358,7 @@ def reload_unsigned() -> None:
         except Exception:  # noqa: BLE001 - as the real one, which expects that there is no key
             log.bug("a report failed")
 
-    replace(Daemon, "_apply", make)
+    replace(Daemon, "reload", make)
     replace(HostReports, "_publish", lambda _real: publish)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from bccnd.bus.clients.access import Rights
+from bccnd.bus.clients.access import Access, Rights
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.send_queue import SendQueue
 from bccnd.core.sending.user_quota import UserAccount, UserLimits
@@ -47,6 +47,15 @@ class BusLimits(Protocol):
     def user(self) -> UserLimits: ...
 
 
+class BusRules(Protocol):
+    """The rules in force on the bus. A reload replaces both: parts read them when they need them, and keep neither."""
+
+    @property
+    def bus(self) -> BusLimits: ...
+    @property
+    def access(self) -> Access: ...
+
+
 class Client:
     """One connection, with its ``number`` among all that there ever were.
 
@@ -82,6 +91,7 @@ class Client:
         "sock",
         "soft",
         "subscriptions",
+        "turn",
         "watched",
     )
 
@@ -112,6 +122,8 @@ class Client:
         #: whether it may still block clients that publish to it, and when it last took something (monotonic)
         self.patient = True
         self.progress = 0.0
+        #: when its last turn began
+        self.turn = 0.0
         #: when that is checked next, while a publisher waits for it
         self.patience_timer: Timer | None = None
         #: while it is blocked as a publisher: how its packet is tried again, and the packet

@@ -12,7 +12,7 @@ from typing import Final
 
 from bccnd.core.matching.receivers import NO_RECEIVERS
 from bccnd.core.matching.routes import NO_ROUTE, Routes
-from bccnd.core.observing.counters import GroupCounters
+from bccnd.core.observing.counters import GroupCounters, SegmentCounters
 from bccnd.core.receiving.arrival_times import spans
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.judgement import FORWARDED, Arrival, Judgement
@@ -67,8 +67,6 @@ class Ingress:
         address, once each; ``on_bug`` the datagram that raised. ``host`` is the first token of this host's
         identities."""
         self.checker = checker
-        #: nanoseconds after reception at which a datagram is too old for links
-        self.max_age_ns = 2_000_000_000
         self.ceiling = ceiling
         #: accepted datagrams that were too old for links
         self.too_old_for_links = 0
@@ -77,6 +75,7 @@ class Ingress:
         #: that has crashed may have sent them
         self.own_until_ns = 0
         self._own_prefix = host + b"/"
+        self.limits = sources.limits
         self._sources = sources
         self._anonymous = anonymous
         self._routes = routes
@@ -142,6 +141,16 @@ class Ingress:
             counters.judged(ACCEPTED, accepted)
         judgement.source, judgement.route = None, NO_ROUTE  # else they would be kept
         return verdicts
+
+    def wants_own(self) -> bool:
+        """Whether datagrams that this host has sent are wanted when they come back: by taps, or because links broadcast
+        them. Otherwise they are only counted, by `count_own`."""
+        return bool(self._relayed) or len(self._routes.taps) > 0
+
+    def count_own(self, counters: SegmentCounters, count: int) -> None:
+        """Count datagrams that this host has sent and that came back."""
+        self.checker.count_own(count)
+        counters.judged(LOOPED, count)
 
     def _judge(self, judgement: Judgement, arrival: Arrival, raw: bytes, number: int) -> None:
         """Judge a datagram. Raises BadDatagram."""
@@ -253,10 +262,10 @@ class Ingress:
 
         Each datagram is judged by when it arrived: the first at ``arrival.now``, the others later by ``stamps`` (wall
         clock, nanoseconds; 0 if unknown, except the first), but none later than ``latest``, since that clock may have
-        been set. ``wall_ns`` is the current wall clock: datagrams older than ``max_age_ns`` do not go to links.
+        been set. ``wall_ns`` is the current wall clock: datagrams older than the horizon do not go to links.
         """
         for start, end, after in spans(stamps):
-            link_head = FORWARDED if wall_ns - stamps[start] <= self.max_age_ns else b""
+            link_head = FORWARDED if wall_ns - stamps[start] <= self.limits.horizon * 1e9 else b""
             group = Arrival(
                 arrival.counters,
                 arrival.peers[start:end],
