@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from itertools import islice, starmap
 from typing import Final
 
@@ -21,7 +21,7 @@ from bccnd.client.events import (
     raise_refused,
 )
 from bccnd.client.message import Data, Message, directed, publication
-from bccnd.client.request_reply import Replies, Responder, is_awaitable, refuse_coroutine
+from bccnd.client.request_reply import Replies, Responder, refuse_coroutine
 from bccnd.client.router import raise_errors
 from bccnd.client.session import PATIENCE, Session
 from bccnd.client.transport import usual_path
@@ -222,7 +222,7 @@ class Connection(BlockingDriver):
                 if listened.events:
                     count += isinstance(listened.events[0], Message)
                     results = self._router.call_next(errors.append)
-                    errors += [_not_awaited(result) for result in results if is_awaitable(result)]
+                    errors += [_not_awaited(result) for result in results if isinstance(result, Awaitable)]
                 elif not self._turn(0.0 if count else deadline) or (is_over(deadline) and not listened.events):
                     break
         finally:
