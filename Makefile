@@ -1,7 +1,7 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need, and print it first.
 .DEFAULT_GOAL := help
 .PHONY: help announce demo demo-fleet stills run ready ready-report test test-all test-slow test-systemd test-docs test-mutants coverage \
-	wheel deb man docs bench bench-pipeline scale mesh fuzz simulate test-faults soak lint format pin clean
+	wheel deb man docs bench bench-pipeline scale fuzz simulate test-faults soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -23,7 +23,7 @@ help:
 	@echo 'make test-all  all tests there are: what make test runs, on more examples, and all below (root; one to two hours)'
 	@echo 'make test-slow  Spark, demonstrations, browsers, meshes of real hosts, long histories (half an hour)'
 	@echo 'make test-systemd  boot hosts by systemd and test the package on them (root; five minutes; RELEASE=trixie: Debian 13)'
-	@echo 'make test-docs  run the commands of the documents that take long (root; Spark; ten minutes)'
+	@echo 'make test-docs  follow the pages for newcomers, command by command, and make the site (root; five minutes)'
 	@echo 'make test-mutants  put small faults into the core, and see that the tests find them (a quarter of an hour)'
 	@echo 'make test-faults  put known faults back, one at a time, and see that the simulation finds each (half an hour)'
 	@echo 'make coverage  branches of the package that the tests reach, measured on the uncompiled core (five minutes)'
@@ -34,8 +34,7 @@ help:
 	@echo 'make docs    make the site of the documents in build/docs/ (and write what they take from elsewhere)'
 	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
 	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
-	@echo 'make mesh    what joining segments costs; the tables and the chart of docs/mesh.md (root; ten minutes)'
-	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes; ARGS=--huge)'
+	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes)'
 	@echo 'make fuzz    inputs that nobody would think of, for everything that reads bytes (ten minutes; ARGS=--help)'
 	@echo 'make simulate  simulate fleets of hosts under a virtual clock, with faults at random (ARGS="--hours 8", --help)'
 	@echo 'make soak    half an hour of everything at once on three hosts; an account in build/soak (ARGS="--rounds 3")'
@@ -229,11 +228,11 @@ test-systemd: $(READY) $(BUILT)
 		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
 	$(BIN)/python -m pytest --host-network --durations=5 tests/systemd $(ARGS)
 
-# Those that `make test` leaves out, and what stands before them in the same document.
+# Pages that are followed command by command, and the site.
 test-docs: $(READY) $(BUILT)
-	@packaging/need.sh unshare:util-linux ip:iproute2 java:default-jre-headless tcpdump:tcpdump jq:jq curl:curl
-	BCCND_DOCS=long $(BIN)/python -m pytest --host-network --durations=10 \
-		--hypothesis-profile=full -m slow tests/docs $(ARGS)
+	@packaging/need.sh unshare:util-linux ip:iproute2 nft:nftables curl:curl jq:jq socat:socat
+	@packaging/unpack-prometheus.sh .cache/prometheus
+	$(BIN)/python -m pytest --durations=5 -m slow tests/docs $(ARGS)
 
 wheel: $(CORE)
 	@rm -f dist/*.whl dist/*.tar.gz
@@ -273,13 +272,9 @@ bench-pipeline: $(READY) $(BUILT)
 scale: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux chrt:util-linux
 	@$(MATPLOTLIB)
-	$(BIN)/python -m tools.bench.scale --docs docs/scaling.md --figures docs/figures.json $(ARGS)
+	$(BIN)/python -m tools.bench --axes growth --rounds 3 --figures docs/figures.json $(ARGS)
+	$(BIN)/python -m tools.bench.charts
 	$(BIN)/python -m docs --write
-
-mesh: $(READY) $(BUILT)
-	@packaging/need.sh ip:iproute2 nft:nftables
-	@$(MATPLOTLIB)
-	$(BIN)/python -m tools.bench.mesh --docs docs/mesh.md $(ARGS)
 
 fuzz: $(RECORDER) $(BUILT)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || { echo '+ pip install atheris    the fuzzer; 40 MB'; \

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from bccnd import compiled_modules
 from docs.site import links
-from tests.conftest import COMPILED, LIBRARY, SUFFIX, stale
+from tests.conftest import COMPILED, LIBRARY, SUFFIX
 from tests.e2e.harness import Daemon
 from tests.support import ROOT, cannot_here
 from tests.tree import repository
@@ -27,30 +26,6 @@ from tests.tree import repository
 def test_the_build_under_test_is_the_one_that_is_loaded() -> None:
     for name in compiled_modules.COMPILED:
         assert str(importlib.import_module(name).__file__).endswith(SUFFIX) == (name in COMPILED), name
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["bccnd/core/tracking/dedup.py", "bccnd/native/system/clock.pxd", "bccnd/native/buffers/header.pyx", "setup.py"],
-)
-def test_a_library_that_is_older_than_what_it_is_made_of_is_not_tested(tmp_path: Path, name: str) -> None:
-    shutil.copytree(ROOT / "bccnd", tmp_path / "bccnd", ignore=shutil.ignore_patterns("*.so"))
-    shutil.copy(ROOT / "setup.py", tmp_path)
-    assert stale(tmp_path) == []
-    now = time.time()
-    (tmp_path / LIBRARY).touch()
-    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
-        os.utime(path, (now, now))
-    assert stale(tmp_path) == []
-    os.utime(tmp_path / name, (now + 1, now + 1))
-    assert [line.rpartition(" ")[2] for line in stale(tmp_path)] == [name]
-
-
-def test_a_library_of_a_single_module_would_hide_the_one_of_all(tmp_path: Path) -> None:
-    extra = tmp_path / "bccnd" / f"ingress{SUFFIX}"
-    extra.parent.mkdir()
-    extra.touch()
-    assert [line.split()[0] for line in stale(tmp_path)] == [f"bccnd/ingress{SUFFIX}"]
 
 
 def run(*words: str | Path, cwd: Path, **environment: str) -> str:
@@ -227,10 +202,3 @@ def test_the_compiled_wheel_of_the_sdist_has_every_module_of_the_list_and_passes
         archive.extractall(tmp_path / "unpacked")
     assert kinds_loaded(tmp_path / "unpacked") == {"so"}
     check_core(sdist, found, tmp_path)
-
-
-def test_what_make_gives_to_pytest_is_there() -> None:
-    commands = run("make", "-n", "test-suite", "test-all", "coverage", cwd=ROOT)
-    paths = set(re.findall(r"(?<![\w/=])tests/[\w/.]+", commands))
-    assert len(paths) > 5
-    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

@@ -12,7 +12,6 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -377,129 +376,6 @@ def test_wheels_of_the_package_are_those_that_are_pinned_and_no_others(tmp_path:
     assert done.returncode
     assert "do not match the hashes" in done.stderr.lower()
     assert not (folder / ".complete").exists()
-
-
-@pytest.mark.parametrize(
-    ("commands", "status", "says"),
-    [
-        (("apt-get",), 0, "+ apt-get install -y --no-install-recommends libssl-dev g++\n"),
-        (("dnf",), 2, "dnf install openssl-devel gcc-c++"),
-        ((), 2, "Install these packages of Debian by their names here: libssl-dev g++"),
-    ],
-)
-def test_missing_packages_are_named_before_they_are_installed(
-    tmp_path: Path, commands: tuple[str, ...], status: int, says: str
-) -> None:
-    for name in ("sh", "sed", "env"):
-        (tmp_path / name).symlink_to(need(name, "coreutils"))
-    for name in (*commands, "id"):  # the user is root
-        (tmp_path / name).write_text("#!/bin/sh\necho 0\n")
-        (tmp_path / name).chmod(0o755)
-    script = (ROOT / "packaging/need.sh").read_text().replace("PATH=$PATH:/usr/sbin:/sbin\n", "")
-    done = run("sh", "-c", script, "need.sh", "/no/such/file:libssl-dev", "no-such-command:g++", PATH=str(tmp_path))
-    assert done.returncode == status
-    assert says in done.stdout + done.stderr
-
-
-def read_terminal(ours: int) -> str:
-    """Read all that was written to a terminal, which nothing has open any more: it comes in pieces."""
-    found = b""
-    with suppress(OSError):  # its end
-        while piece := os.read(ours, 4096):
-            found += piece
-    return found.decode()
-
-
-@pytest.mark.parametrize(
-    ("answer", "ci", "status", "says"),
-    [("n", "", 2, "nothing was installed"), ("y", "", 0, "? [Y/n]"), ("n", "true", 0, "+ sudo apt-get install")],
-)
-def test_a_user_at_a_terminal_is_asked_before_sudo_is_used(
-    tmp_path: Path, answer: str, ci: str, status: int, says: str
-) -> None:
-    for name, inside in {"id": "echo 1000", "sudo": f"touch {tmp_path}/used", "apt-get": "exit 1"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{inside}\n")
-        (tmp_path / name).chmod(0o755)
-    ours, terminal = os.openpty()
-    os.write(ours, f"{answer}\n".encode())
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CI": ci, "LC_ALL": "C"}
-    command = ["sh", str(ROOT / "packaging/need.sh"), "no-such-command:g++"]
-    done = subprocess.run(
-        command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, timeout=60, check=False
-    )
-    os.close(terminal)
-    said = read_terminal(ours)
-    os.close(ours)
-    assert done.returncode == status
-    assert says in said
-    assert ("? [Y/n]" in said) == (not ci)
-    assert (tmp_path / "used").exists() == (status == 0)
-
-
-@pytest.mark.parametrize(
-    ("named", "installs"),
-    [
-        ("tests/core", "test"),
-        ("tests/core/tracking/test_dedup.py tests/net -k restart", "test"),
-        ("tests/core tests/recorder/test_rows.py", "recorder"),
-        ("tests/core tests/pipeline", "all"),
-        ("-k restart", "all"),
-        ("", "all"),
-    ],
-)
-def test_a_part_of_the_tests_installs_what_it_takes(tmp_path: Path, named: str, installs: str) -> None:
-    make = need("make", "make")
-    # What another make, which runs these tests, has set is not meant for this one.
-    done = run(make, "-n", "-C", ROOT, "test", f"ARGS={named}", f"VENV={tmp_path}", MAKEFLAGS="", MAKELEVEL="0")
-    assert done.returncode == 0, done.stderr
-    steps = {"test": "/test.txt\n", "recorder": "-e '.[recorder]'", "report": "-e '.[report]'", "all": "-e '.[all]'"}
-    made = [step for step, command in steps.items() if command in done.stdout]
-    assert made == list(steps)[: list(steps).index(installs) + 1]
-
-
-def test_wheels_and_sdist_take_the_place_of_earlier_ones_alone(tmp_path: Path) -> None:
-    make = need("make", "make")
-    for name in (
-        "dist/bccnd.deb",
-        "dist/old.whl",
-        "dist/old.tar.gz",
-        "packaging/need.sh",
-        ".venv/bin/pip",
-        ".venv/bin/python",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch(0o755)
-    (tmp_path / ".venv/bin/pip").write_text("#!/bin/sh\ntouch dist/new$BCCND_PURE.whl\n")
-    (tmp_path / ".venv/bin/python").write_text("#!/bin/sh\ntouch dist/new.tar.gz\n")
-    (tmp_path / "packaging/need.sh").write_text("#!/bin/sh\n")
-    done = run(make, "-C", tmp_path, "-f", ROOT / "Makefile", "-o", ".venv/.core", "wheel")
-    assert done.returncode == 0, done.stderr
-    assert {path.name for path in (tmp_path / "dist").iterdir()} == {"bccnd.deb", "new.tar.gz", "new0.whl", "new1.whl"}
-
-
-def test_what_was_compiled_is_kept_for_its_release_and_sources(tmp_path: Path) -> None:
-    need("dpkg", "dpkg")
-    sources = tmp_path / "sources"
-    for path in ("bccnd/a.py", "setup.py", "pyproject.toml", "README.md", "LICENSE", "debian/tools/a", "debian/rules"):
-        (sources / path).parent.mkdir(parents=True, exist_ok=True)
-        (sources / path).write_text("1")
-
-    def name(release: str, tag: str = "cp313") -> str:
-        system = tmp_path / release
-        (system / "etc").mkdir(parents=True, exist_ok=True)
-        (system / "etc/os-release").write_text(f"ID=debian\nVERSION_CODENAME={release}\n")
-        done = run("sh", ROOT / "packaging/built-name.sh", system, tag, sources)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    first = name("trixie")
-    assert name("trixie") == first
-    assert len({first, name("forky"), name("trixie", "cp314")}) == 3
-    for changed in ("bccnd/a.py", "debian/tools/a", "debian/rules"):
-        (sources / changed).write_text("2")
-        assert name("trixie") != first
-        (sources / changed).write_text("1")
-    assert name("trixie") == first
 
 
 def test_the_changelog_of_the_package_has_this_release() -> None:

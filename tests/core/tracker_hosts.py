@@ -11,9 +11,10 @@ from bccnd.core.formats.image_sections import Section, pack_section, unpack_sect
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.receiving import judgement
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
@@ -46,7 +47,7 @@ class Host:
         self.sources = TrackerTable(dedup)
         self.anonymous = AnonymousDedup(dedup.horizon)
         self.liveness = Liveness(self.sources, watch, now)
-        self.egress = Egress(IntegrityChecker(), self.sources)
+        self.builder = DatagramBuilder(IntegrityChecker(), self.sources)
         self.routes: Routes[int] = Routes(DIALECTS["path"])
         self.routes.join(1, LOCAL[0])
         self.routes.subscribe(1, b"c/")
@@ -74,7 +75,8 @@ class Host:
 
     def feed(self, *raws: bytes, peer: str = PEERS[0]) -> list[str]:
         """Receive datagrams in one batch; return their verdicts."""
-        verdicts = self.ingress.feed(Deliveries(), self.counters, list(raws), [peer] * len(raws), self.now, 0)
+        arrival = judgement.Arrival(self.counters, [peer] * len(raws), self.now)
+        verdicts = self.ingress.feed(Deliveries(), arrival, list(raws))
         return [NAMES[verdict] for verdict in verdicts]
 
     def receive(self, src: bytes = SRCS[0], *seqs: int, chan: bytes = b"c/1") -> list[str]:
@@ -99,16 +101,17 @@ class Host:
     def claim(self, src: bytes = LOCAL[0]) -> None:
         if src not in self.open:
             self.open.add(src)
-            self.egress.open(src)
+            self.builder.open(src)
 
     def release(self, src: bytes = LOCAL[0]) -> None:
         if src in self.open:
             self.open.discard(src)
-            self.egress.close(src, self.now)
+            self.builder.close(src, self.now)
 
     def send(self, src: bytes = LOCAL[0]) -> bytes:
         """Send a message; its seq must be above all before."""
-        seq, raw = self.egress.emit(src, frames.message(b"c/1", b"x"), self.clock_us)
+        raw = self.builder.build(src, frames.message(b"c/1", b"x"), self.clock_us)
+        seq = self.builder.seq
         assert seq > self.given.get(src, -1)
         self.given[src] = seq
         self.sent.append(raw)

@@ -20,12 +20,12 @@ from typing import Any, Final
 
 import bccnd
 from tests import support
+from tests.e2e import mesh_formula
 from tests.e2e.harness import KEY, PATIENCE, Daemon, wait
+from tests.e2e.mesh_topology import Topology
 from tests.e2e.network import ip
 from tests.e2e.shared import gateways, has_peers
 from tests.support import cannot_here, need_root
-from tools.bench import mesh_formula
-from tools.bench.mesh_topology import Topology
 
 #: where bridges listen for each other
 LINKS: Final = 5500

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.harness import wait
+from tests.e2e.mesh_topology import mesh
 from tests.e2e.meshes import Meshwork, amplification, live
-from tools.bench.mesh_topology import mesh
 
 pytestmark = [pytest.mark.renews, pytest.mark.root, pytest.mark.slow]
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.e2e import mesh_formula
+from tests.e2e.mesh_model import Costs, Mesh, Outcome, World, run_through
+from tests.e2e.mesh_topology import ALL, Topology, planes
 from tests.rules import dedup_rules
 from tests.support import examples
-from tools.bench import mesh_formula
-from tools.bench.mesh_model import Costs, Mesh, Outcome, World, run_through
-from tools.bench.mesh_topology import ALL, Topology, planes
 
 #: takes no time, so that orders depend on delays alone
 FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)

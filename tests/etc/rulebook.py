@@ -1,4 +1,4 @@
-"""The rules, their unit tests and the dashboard, as they stand in etc."""
+"""The rules and the dashboard, as they stand in etc."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tests.support import ROOT
 
 FOLDER: Final = ROOT / "etc/prometheus"
 RULES: Final = FOLDER / "bccnd.rules.yml"
-TESTS: Final = FOLDER / "bccnd.test.yml"
 DASHBOARD: Final = ROOT / "etc/grafana/bccnd.json"
 #: labels that Prometheus gives to every series
 TARGET: Final = {"job", "instance"}
@@ -27,7 +26,6 @@ rules: Final[list[dict[str, Any]]] = [
 alerts: Final = [rule for rule in rules if "alert" in rule]
 #: what is recorded, and of what
 records: Final[dict[str, str]] = {rule["record"]: rule["expr"] for rule in rules if "record" in rule}
-unit_tests: Final[list[dict[str, Any]]] = yaml.load(TESTS.read_text(), _LOADER)["tests"]
 dashboard: Final[dict[str, Any]] = json.loads(DASHBOARD.read_text())
 
 

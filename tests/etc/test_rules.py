@@ -1,11 +1,11 @@
-"""The rules: promtool takes them and their unit tests, and each serious drop has an alert."""
+"""The rules: promtool takes them, each alert fires when it should and only then, and each serious drop has one."""
 
 from __future__ import annotations
 
+import json
 import re
-from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -14,19 +14,21 @@ from bccnd.core.wire.frames import LINKS
 from bccnd.drops.catalog import DROPS
 from tests.docs.lookup import wrong
 from tests.etc.promql import named
-from tests.etc.rulebook import FOLDER, RULES, TESTS, alerts, records, rules, unit_tests
+from tests.etc.rulebook import DASHBOARD, FOLDER, RULES, alerts, records, rules
 from tests.prometheus import promtool
 from tests.support import ROOT
 
 SEVERITIES: Final = {"critical", "warning", "info"}
 #: serious drops that an alert sees by another metric: a log that was set aside was reported when that was done
 SEEN_OTHERWISE: Final = {("recorder_logs_removed", "recorder_logs_removed")}
+#: a row for each alert and severity: samples of a minute each, with which it fires or is silent at a time
+ROWS: Final[dict[str, dict[str, dict[str, str]]]] = yaml.safe_load(Path(__file__).with_name("alerts.yaml").read_text())
+#: what a series has unless it names another one
+_TARGET: Final = {"job": "bccnd", "instance": "relay01:9540"}
 
 #: seconds between scrapes, and of each unit of a duration
 SCRAPE: Final = 60
 SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-#: metrics that every target has, whatever it is
-ABOUT_ALL: Final = {"process_start_time_seconds", "bccnd_build_info", "bccnd_recorder_build_info"}
 #: alerts on what lasts: once is how networks are
 LASTING: Final = {
     ("BccndKernelDrops", "critical"), ("BccndHearsNothing", "critical"), ("BccndSendErrors", "warning"),
@@ -35,62 +37,54 @@ LASTING: Final = {
 }  # fmt: skip
 
 
-def test_promtool_has_nothing_to_say_against_rules_and_configuration(tmp_path: Path) -> None:
+def test_promtool_has_nothing_to_say_against_rules_and_configuration() -> None:
     for words in (("rules", "--lint=all", "--lint-fatal", RULES), ("config", FOLDER / "scrape.yml")):
         done = promtool("check", *words)
         assert done.returncode == 0, done.stdout + done.stderr
-    bad = tmp_path / "bad.yml"
-    bad.write_text(RULES.read_text().replace("sum without (segment)", "sum without segment", 1))
-    assert promtool("check", "rules", bad).returncode != 0
+
+
+def series(text: str) -> str:
+    """A series of a row, with the labels of its target."""
+    metric, _, labels = text.partition("{")
+    held = "".join(f', {name}="{value}"' for name, value in _TARGET.items() if f"{name}=" not in labels)
+    return f"{metric}{{{(labels.removesuffix('}') + held).removeprefix(', ')}}}"
+
+
+def unit_test(name: str, kind: str, row: dict[str, str]) -> dict[str, Any]:
+    """A test for promtool, which counts how many alerts of a severity fire."""
+    alert, severity = name.split()
+    count = f'count(ALERTS{{alertname="{alert}", severity="{severity}", alertstate="firing"}}) or vector(0)'
+    expected = {"labels": "{}", "value": int(row.get("count", 1)) if kind == "fires" else 0}
+    samples = {one: values for one, values in row.items() if one not in ("at", "count")}
+    return {
+        "interval": "1m",
+        "input_series": [{"series": series(one), "values": values} for one, values in samples.items()],
+        "promql_expr_test": [{"expr": count, "eval_time": row["at"], "exp_samples": [expected]}],
+    }
+
+
+def test_every_alert_has_a_row() -> None:
+    assert set(ROWS) == {f"{rule['alert']} {rule['labels']['severity']}" for rule in alerts}
+    for name, row in ROWS.items():
+        assert set(row) == {"fires", "silent"}, name
+    waits = {f"{rule['alert']} {rule['labels']['severity']}": seconds(rule.get("for", "0m")) for rule in alerts}
+    assert [name for name, row in ROWS.items() if seconds(row["silent"]["at"]) < waits[name]] == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_every_alert_fires_when_it_should_and_only_then() -> None:
-    done = promtool("test", "rules", TESTS)
+def test_every_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
+    groups = [group["name"] for group in yaml.safe_load(RULES.read_text())["groups"]]
+    tests = [unit_test(name, kind, row) for name, kinds in ROWS.items() for kind, row in kinds.items()]
+    document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "group_eval_order": groups, "tests": tests}
+    file = tmp_path / "tests.yml"
+    file.write_text(json.dumps(document))
+    done = promtool("test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def seconds(duration: str) -> int:
     return int(duration[:-1]) * SECONDS[duration[-1]]
-
-
-def origins(expression: str) -> set[str]:
-    """The metrics of which an expression is made, through what is recorded."""
-    metrics = {one.metric for one in named(expression).selectors}
-    metrics = metrics.union(*(origins(records[one]) for one in metrics & set(records)))
-    return metrics - ABOUT_ALL or metrics
-
-
-def test_every_alert_fires_in_one_unit_test_and_rests_in_another() -> None:
-    """It rests where a target that has its metrics is found well, for longer than the alert waits."""
-    fires: set[tuple[str, str]] = set()
-    rests: set[tuple[str, str]] = set()
-    for rule, group in product(alerts, unit_tests):
-        name, severity = rule["alert"], rule["labels"]["severity"]
-        checks = [one for one in group.get("alert_rule_test", []) if one["alertname"] == name]
-        patient = [one for one in checks if seconds(one["eval_time"]) >= seconds(rule.get("for", "0m"))]
-        ill = {
-            one["exp_labels"].get("instance", "")
-            for check in checks
-            for one in check["exp_alerts"]
-            if one["exp_labels"]["severity"] == severity
-        }
-        series = [named(" ".join(one["series"].split())).selectors.pop() for one in group["input_series"]]
-        metrics = origins(rule["expr"])
-        targets = {
-            matcher.value
-            for one in series
-            if one.metric in metrics
-            for matcher in one.matchers
-            if matcher.label == "instance"
-        }
-        if ill:
-            fires.add((name, severity))
-        if patient and targets - ill and "" not in ill:
-            rests.add((name, severity))
-    known = {(rule["alert"], rule["labels"]["severity"]) for rule in alerts}
-    assert (known - fires, known - rests) == (set(), set())
 
 
 def test_an_alert_does_not_wait_longer_than_it_sees_a_burst_between_two_scrapes() -> None:
@@ -157,3 +151,12 @@ def test_every_serious_drop_has_an_alert_and_no_other_has() -> None:
             and (drop.serious or any(matcher.label == drop.label for matcher in selector.matchers))
         )
         assert seen == drop.serious, drop
+
+
+def test_the_package_has_rules_and_dashboard() -> None:
+    debian = (ROOT / "packaging/debian/rules").read_text()
+    found = re.findall(r"-t \$\(TREE\)/usr/(share/bccnd/\w+) (etc/\S+)", debian)
+    assert {place: set(ROOT.glob(pattern)) for place, pattern in found} == {
+        "share/bccnd/prometheus": {path for path in FOLDER.iterdir() if path.is_file()},
+        "share/bccnd/grafana": {path for path in DASHBOARD.parent.iterdir() if path.is_file()},
+    }

@@ -216,7 +216,7 @@ class Bench:
         )
 
 
-def main(options: Options, names: Sequence[str], docs: Path | None) -> int:
+def main(options: Options, names: Sequence[str]) -> int:
     """Measure, and write the table; return the exit status."""
     bench = Bench(options, names)
     bench.run()
@@ -225,5 +225,5 @@ def main(options: Options, names: Sequence[str], docs: Path | None) -> int:
     command = ["python", "-m", "tools.bench", *sys.argv[1:]]
     about = document.about(command, document.now(), machine, daemon)
     text = "\n".join([*bench.table(), "", f"{about}; medians of {bench.rounds} interleaved rounds", ""])
-    document.write("clients", options.out, {"versions": bench.versions, "figures": figures}, text, docs=docs)
+    document.write("clients", options.out, {"versions": bench.versions, "figures": figures}, text)
     return 0 if any(figure.costs for figure in bench.figures.values()) else 1

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tools.bench.document import console
-from tools.bench.findings import Findings, Key, held, of_source, p50
-from tools.bench.scale_report import MANY_SOURCES, fit_of, of_client
+from tools.bench.findings import Findings, Key, Value, cpu, held, of_source, p50
+
+#: sources of a large host
+MANY_SOURCES = 100_000
 
 #: innermost lists and objects, which take one line
 _SMALL = re.compile(r"[\[{][^\[\]{}]*[\]}]")
@@ -31,46 +33,42 @@ def about(found: Findings) -> Section:
     return about_run(found.date, found.machine, found.daemon, found.rounds)
 
 
-def of_bench(found: Findings) -> dict[str, Section]:
-    """Return the sections of `make bench`."""
-    costs: Section = {}
-    latencies: Section = {}
+def sections(found: Findings) -> dict[str, Section]:
+    """Return the sections of a run: one for all relays, one for each thing that grows."""
+    made: dict[str, Section] = {}
     for key in found.keys:
-        if (cost := found.figure(key)) is not None:
+        relays = key.axis in ("saturated", "paced")
+        section = made.setdefault("bench" if relays else f"scale {key.axis}", {"about": about(found), "cpu_ns": {}})
+        cost, latency = found.figure(key), found.median(key, p50) if key.axis == "paced" else None
+        if cost is not None:
+            costs = section["cpu_ns"].setdefault(key.axis, {}) if relays else section["cpu_ns"]
             spread = [round(one) for one in (cost.median, cost.least, cost.most)]
-            costs.setdefault(key.axis, {}).setdefault(key.line, {})[str(key.x)] = spread
-        latency = found.median(key, p50) if key.axis == "paced" else None
+            costs.setdefault(key.line, {})[str(key.x)] = spread if relays else spread[0]
         if latency is not None:
-            latencies.setdefault(key.line, {})[str(key.x)] = round(latency)
-    return {"bench": {"about": about(found), "cpu_ns": costs, "p50_us": latencies}}
-
-
-def of_scale(found: Findings) -> dict[str, Section]:
-    """Return the sections of `make scale`, one for each axis."""
-    sections: dict[str, Section] = {}
+            section.setdefault("p50_us", {}).setdefault(key.line, {})[str(key.x)] = round(latency)
     for axis in found.axes:
-        costs: Section = {}
-        for key in found.keys:
-            if key.axis == axis.name and (median := found.median(key)) is not None:
-                costs.setdefault(key.line, {})[str(key.x)] = round(median)
-        section: Section = {"about": about(found), "cpu_ns": costs}
-        if constants := _constants(found, axis.name):
-            section["constants"] = constants
-        sections[f"scale {axis.name}"] = section
-    return sections
+        if f"scale {axis.name}" in made and (constants := _constants(found, axis.name)):
+            made[f"scale {axis.name}"]["constants"] = constants
+    return made
 
 
 def _constants(found: Findings, axis: str) -> Section:
     values: dict[str, float | None] = {}
     if axis == "clients":
-        packet, batch = fit_of(found, "bccnd"), fit_of(found, "bccnd_batch")
-        values["bccnd_each_ns"], values["batch_each_ns"] = packet and packet.each, batch and batch.each
-        values["client_kib"] = of_client(found)
+        values["bccnd_each_ns"], values["batch_each_ns"] = _each(found, "bccnd"), _each(found, "bccnd_batch")
+        values["client_kib"] = _each(found, "bccnd", lambda sample: sample.rss_kib)
     elif axis == "sources":
         values["source_bytes"] = found.median(Key("sources", "bccnd", MANY_SOURCES), of_source)
     elif axis == "burst":
         values["held_150"] = found.median(Key("burst", "bccnd", 150), held)
     return {name: round(value) for name, value in values.items() if value is not None}
+
+
+def _each(found: Findings, line: str, value: Value = cpu) -> float | None:
+    """What each further client adds: the slope from the fewest clients to the most."""
+    known = {x: y for x in found.xs("clients", line) if x and (y := found.median(Key("clients", line, x), value))}
+    few, many = min(known, default=0), max(known, default=0)
+    return (known[many] - known[few]) / (many - few) if few < many else None
 
 
 def dumps(sections: Mapping[str, Section]) -> str:

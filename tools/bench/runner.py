@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +51,7 @@ class Runner:
         except CannotBuild as error:
             raise click.ClickException(str(error)) from error
 
-    def run(self, module: str, axes: Sequence[Axis], points: Sequence[Point], left_out: Mapping[str, str]) -> Findings:
+    def run(self, axes: Sequence[Axis], points: Sequence[Point], left_out: Mapping[str, str]) -> Findings:
         """Run points by turns; return what was found out."""
         given_up: set[Point] = set()
         for number in range(1, self.rounds + 1):
@@ -61,7 +60,7 @@ class Runner:
                 console.print(f"{number}/{self.rounds} {done}/{len(points)} {name}")
                 if point not in given_up and not self._settle(point, number):
                     given_up.add(point)
-        command = [*shlex.split(f"python -m {module}"), *sys.argv[1:]]
+        command = ["python", "-m", "tools.bench", *sys.argv[1:]]
         about = document.about_daemon(self._daemon)
         return Findings(command, about, self.rules, self.rounds, axes, self.samples, self.refused, left_out)
 
@@ -83,11 +82,6 @@ class Runner:
         return False
 
 
-def out(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    kind = click.Path(file_okay=False, path_type=Path)
-    return click.option("--out", default=ROOT / "build" / name, type=kind, show_default=f"build/{name}")
-
-
 #: for what docs/quotes.py takes into documents
 FIGURES: Final = click.option(
     "--figures",
@@ -97,39 +91,33 @@ FIGURES: Final = click.option(
 )
 
 
-def options(name: str, rounds: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options that every interleaved bench has."""
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that every interleaved bench has."""
     share = "Share of a processor that others may have."
-    every = (
-        click.option("--rounds", default=rounds, type=click.IntRange(1), help="Runs of each that must count."),
-        click.option("--tries", default=6, type=click.IntRange(1), help="Runs for each of them before it is refused."),
-        click.option("--foreign", default=0.05, type=click.FloatRange(0), help=share),
-        click.option(
-            "--daemon",
-            default=Path(sys.executable).parent / "bccnd",
-            show_default="the one beside this Python",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="The bccnd that is measured.",
-        ),
-        out(name),
-        click.option("--quick", is_flag=True, help="A small run to see whether all works; its figures mean little."),
-        FIGURES,
-    )
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(every):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-#: a page that quotes tables
-DOCS: Final = click.option(
-    "--docs",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A page whose tables are replaced; charts are written beside it as well.",
-)
+    for option in reversed(
+        (
+            click.option("--rounds", default=5, type=click.IntRange(1), help="Runs of each that must count."),
+            click.option("--tries", default=6, type=click.IntRange(1), help="Runs for each before it is refused."),
+            click.option("--foreign", default=0.05, type=click.FloatRange(0), help=share),
+            click.option(
+                "--daemon",
+                default=Path(sys.executable).parent / "bccnd",
+                show_default="the one beside this Python",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                help="The bccnd that is measured.",
+            ),
+            click.option(
+                "--out",
+                default=ROOT / "build/bench",
+                type=click.Path(file_okay=False, path_type=Path),
+                show_default="build/bench",
+            ),
+            click.option("--quick", is_flag=True, help="A small run to see whether all works."),
+            FIGURES,
+        )
+    ):
+        command = option(command)
+    return command
 
 
 def names(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
@@ -144,10 +132,3 @@ def names(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, str
         return found
 
     return read
-
-
-def ends(found: Findings) -> int:
-    """The exit status."""
-    if not found.keys:
-        console.print("nothing was measured")
-    return 1 if found.refused or not found.keys else 0

@@ -1,73 +1,47 @@
-"""`python -m tools.mutation`: put faults into modules that run uncompiled, and list those that no test finds."""
+"""`python -m tools.mutation`: put faults into uncompiled modules, one at a time, and list those that no test finds."""
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import random
+import resource
+import subprocess
 import sys
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from tools.mutation.child import Overlay, fails, record
-from tools.mutation.mutants import Mutant, mutants
-from tools.mutation.reach import Reach
+from tools.mutation import ROOT, Mutant, mutants
 
-ROOT: Final = Path(__file__).parents[2]
-#: survivors that change nothing that anybody can observe, or that are accepted; each with its reason
+#: survivors that change nothing that anybody can observe, each below the comment with its reason
 EXPLAINED: Final = Path(__file__).with_name("explained.txt")
+#: seconds of processor time for all tests of a part, after which a mutant goes round for ever; real ones
+CPU, LONGEST = 600, 1800
 
 
-class Case(NamedTuple):
-    """A mutant of a module, by the module's path in the repository."""
-
-    path: str
-    mutant: Mutant
-
-    @property
-    def name(self) -> str:
-        return f"{self.path}: {self.mutant.name}"
+def limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU, CPU))
+    resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30))
 
 
-def explained() -> dict[str, str]:
-    """Return accepted survivors by name, with the reason that stands in the comment above them."""
-    found: dict[str, str] = {}
-    reason = ""
-    for line in EXPLAINED.read_text().splitlines() if EXPLAINED.exists() else []:
-        if line.startswith("#"):
-            reason = line.removeprefix("#").strip()
-        elif line:
-            found[line] = reason
-    return found
-
-
-def mirrored(path: str) -> str:
-    """Return the test file of a module."""
-    folder, _, name = path.removeprefix("bccnd/").rpartition("/")
-    return os.path.join("tests", folder, f"test_{name}")
-
-
-class Trial:
-    """Tries mutants with the tests that reach them: first those of the module, then the others."""
-
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
-
-    def survives(self, case: Case) -> bool:
-        reaching = self._reach.tests_of(case.path, case.mutant.function)
-        of_module = [test for test in self._reach.seconds if test.partition("::")[0] == mirrored(case.path)]
-        stages = (
-            [test for test in reaching if test in of_module],
-            [test for test in reaching if test not in of_module],
-            [test for test in of_module if test not in reaching],
-        )
-        module = case.path.removesuffix(".py").replace("/", ".")
-        overlay = Overlay(module, ROOT / case.path, case.mutant.text)
-        return not any(
-            fails(overlay, tests, sum(map(self._reach.seconds.__getitem__, tests))) for tests in stages if tests
-        )
+def survives(mutant: Mutant, number: int) -> bool:
+    """Whether the tests of a mutant's module, and then those of its part, pass with it."""
+    _, *folders, name = mutant.path.split("/")
+    own, part = "/".join(("tests", *folders, f"test_{name}")), f"tests/{folders[0]}"
+    variables = {**os.environ, "MUTANT": f"{mutant.path}:{number}", "BCCND_CORE": "python", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "tools.mutation"]
+    for tests in (own, part) if (ROOT / own).exists() else (part,):
+        try:
+            done = subprocess.run(
+                [*command, "-m", "not slow", tests],
+                cwd=ROOT, env=variables, capture_output=True, timeout=LONGEST, check=False, preexec_fn=limit,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return False
+        if done.returncode:
+            return False
+    return True
 
 
 def main() -> int:
@@ -75,37 +49,21 @@ def main() -> int:
     parser.add_argument("modules", nargs="+", metavar="MODULE", help="a file or folder of the package")
     parser.add_argument("--sample", type=int, default=50, metavar="N", help="how many mutants; 0 is all (50)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
-    parser.add_argument("--tests", nargs="*", metavar="FILE", help="the tests to run (those of its part)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="how many at once")
     options = parser.parse_args()
-
-    paths: list[str] = []
-    for name in options.modules:
-        found = sorted((ROOT / name).rglob("*.py")) if (ROOT / name).is_dir() else [ROOT / name]
-        paths += [str(one.relative_to(ROOT)) for one in found if one.name != "__init__.py"]
-    cases = [Case(path, one) for path in paths for one in mutants((ROOT / path).read_text())]
-    total = len(cases)
-    if options.sample:
-        cases = random.Random(options.seed).sample(cases, min(options.sample, total))
-    tests = options.tests or sorted({"/".join(mirrored(path).split("/")[:2]) for path in paths})
-
-    known = explained()
+    paths = [path for name in options.modules for path in sorted((ROOT / name).rglob("*.py")) or [ROOT / name]]
+    every = [one for path in paths for one in enumerate(mutants(str(path.relative_to(ROOT))))]
+    chosen = random.Random(options.seed).sample(every, min(options.sample, len(every))) if options.sample else every
+    known = {line for line in EXPLAINED.read_text().splitlines() if not line.startswith("#")}
     unexplained = 0
-    os.chdir(ROOT)
-    os.environ.update(BCCND_CORE="python", PYTHONPATH=str(ROOT), PYTHONDONTWRITEBYTECODE="1")
-    began = time.monotonic()
-    print(f"recording which functions each test of {' '.join(tests)} runs", file=sys.stderr)
-    trial = Trial(record(ROOT, tests))
-    print(f"recorded in {time.monotonic() - began:.0f} s; {len(cases)} mutants follow", file=sys.stderr)
-    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
-        for done, (case, alive) in enumerate(zip(cases, pool.imap(trial.survives, cases), strict=True), 1):
+    with ThreadPoolExecutor(options.jobs) as pool:
+        outcomes = pool.map(lambda one: survives(one[1], one[0]), chosen)
+        for (_, mutant), alive in zip(chosen, outcomes, strict=True):
             if alive:
-                output = f" ({known[case.name]})" if case.name in known else ""
-                unexplained += not output
-                print(f"survives{output}: {case.path}:{case.mutant.line}: {case.mutant.name}", flush=True)
-            if sys.stderr.isatty():
-                print(f"\r{done} of {len(cases)} in {time.monotonic() - began:.0f} s", end="", file=sys.stderr)
-    print(f"{len(cases)} of {total} mutants tried, {unexplained} survive without an explanation")
+                explained = mutant.name in known
+                unexplained += not explained
+                print(f"survives{' (explained)' if explained else ''}: line {mutant.line}: {mutant.name}", flush=True)
+    print(f"{len(chosen)} of {len(every)} mutants tried, {unexplained} survive without an explanation")
     return 1 if unexplained else 0
 
 

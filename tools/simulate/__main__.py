@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from tools.simulate import interposer
-from tools.simulate.command import main, package_of
+from tools.simulate.command import main, names_fault
 
 if not interposer.is_active():
-    interposer.run_again(sys.argv[1:], package_of(sys.argv[1:]))
+    interposer.run_again(sys.argv[1:], uncompiled=names_fault(sys.argv[1:]))
 main(prog_name="make simulate")

@@ -13,7 +13,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -32,13 +31,9 @@ _HANGS: Final = 400.0
 _SLOWEST: Final = 0.25
 
 
-def package_of(arguments: Sequence[str]) -> Path:
-    """Return the folder from which bccnd is imported: that of a known fault, if one is named."""
-    for before, after in pairwise([*arguments, ""]):
-        name = after if before == "--fault" else before.removeprefix("--fault=")
-        if (before == "--fault" or before.startswith("--fault=")) and name in known_faults.FAULTS:
-            return known_faults.build(known_faults.FAULTS[name])
-    return interposer.ROOT
+def names_fault(arguments: Sequence[str]) -> bool:
+    """Whether a known fault is asked for, which takes the uncompiled core."""
+    return any(one.partition("=")[0] == "--fault" for one in arguments)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -79,6 +74,8 @@ def main(
             "receive buffers are too small: run it as root, or allow more: sysctl net.core.rmem_max=4194304"
         )
     _prepare()
+    if fault is not None:
+        known_faults.FAULTS[fault].install()
     first = secrets.randbelow(1 << 31) if seed is None else seed
     begun = interposer.kernel_ns()
     accounts: list[Account] = []
@@ -99,7 +96,7 @@ def main(
 def _is_clean(seed: int, length: float) -> bool:
     """Whether a seed passes without a known fault."""
     arguments = ["--seed", str(seed), "--fleets", "1", "--length", str(length), "--history", "0"]
-    return interposer.run_beside(arguments, package_of([])) == 0
+    return interposer.run_beside(arguments, uncompiled=True) == 0
 
 
 def _is_over(

@@ -38,25 +38,23 @@ def is_active() -> bool:
     return _MARK in os.environ
 
 
-def run_again(arguments: Sequence[str], package: Path) -> None:
-    """Replace this process by one under the interposer, which imports bccnd from the folder ``package``."""
-    command, environment = _command(arguments, package)
-    os.execve(command[0], command, environment)
+def run_again(arguments: Sequence[str], *, uncompiled: bool) -> None:
+    """Replace this process by one under the interposer."""
+    os.execve(sys.executable, _command(arguments), environment(uncompiled=uncompiled))
 
 
-def run_beside(arguments: Sequence[str], package: Path) -> int:
+def run_beside(arguments: Sequence[str], *, uncompiled: bool) -> int:
     """Run the simulation in a process of its own, silently; return its status."""
-    command, environment = _command(arguments, package)
-    return subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
+    command, variables = _command(arguments), environment(uncompiled=uncompiled)
+    return subprocess.run(command, env=variables, stdout=subprocess.DEVNULL, check=False).returncode
 
 
-def _command(arguments: Sequence[str], package: Path) -> tuple[list[str], dict[str, str]]:
-    """Return the command that runs the simulation under the interposer, and its environment."""
-    return [sys.executable, "-m", "tools.simulate", *arguments], environment(package)
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "tools.simulate", *arguments]
 
 
-def environment(package: Path) -> dict[str, str]:
-    """Return the environment of a process under the interposer, which imports bccnd from the folder ``package``."""
+def environment(*, uncompiled: bool = False) -> dict[str, str]:
+    """Return the environment of a process under the interposer."""
     library = ROOT / "build" / "simulate" / "interposer.so"
     if not library.exists() or library.stat().st_mtime < _SOURCE.stat().st_mtime:
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +68,8 @@ def environment(package: Path) -> dict[str, str]:
         "LD_PRELOAD": str(library),
         "PYTHONHASHSEED": "0",
         "PYTHONSAFEPATH": "1",
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(package), str(ROOT)])),
+        "PYTHONPATH": str(ROOT),
+        **({"BCCND_CORE": "python"} if uncompiled else {}),
     }
 
 

@@ -1,35 +1,265 @@
-"""Faults that were found by reading once, each as the change of a source that puts it back.
+"""Faults that were found by reading once, each as a small plugin that puts it back into the running package.
 
-The simulation has to find each of them. A change whose place is gone is an error: then say here how the fault would
+The simulation has to find each of them. A plugin replaces a function, mostly by one that calls the real one; so it runs
+with the uncompiled core (`BCCND_CORE=python`). A function that is gone is an error: then say here how the fault would
 come back today.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
-
-from tools import changed_package
-from tools.changed_package import Change
-from tools.simulate import interposer
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 
-@dataclass(frozen=True)
-class KnownFault:
-    """A fault, and the changes that put it back."""
+class KnownFault(NamedTuple):
+    """A fault, and the function that puts it back."""
 
     name: str
     what: str
-    changes: tuple[Change, ...]
+    install: Callable[[], None]
 
 
-def _fault(name: str, what: str, *changes: tuple[str, str, str]) -> KnownFault:
-    """``changes`` are in modules of the package."""
-    return KnownFault(name, what, tuple(Change(f"bccnd/{module}", old, new) for module, old, new in changes))
+FAULTS: Final[dict[str, KnownFault]] = {}
+#: what was replaced: owner, name, and the real one
+_replaced: Final[list[tuple[Any, str, Any]]] = []
 
 
-_RATE: Final = """        self._block(client, packet, retry, "rate")
+def fault(what: str) -> Callable[[Callable[[], None]], None]:
+    def register(install: Callable[[], None]) -> None:
+        FAULTS[install.__name__] = KnownFault(install.__name__, what, install)
+
+    return register
+
+
+def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Put ``make(real)`` in the place of a function of a class or module. Raises AttributeError if there is none."""
+    real = getattr(owner, name)
+    _replaced.append((owner, name, real))
+    setattr(owner, name, make(real))
+
+
+def undo() -> None:
+    """Take all faults out again."""
+    while _replaced:
+        owner, name, real = _replaced.pop()
+        setattr(owner, name, real)
+
+
+@fault("a stop reads a socket that outlives the process, faster than clients read")
+def stop_drains() -> None:
+    from bccnd.daemon.daemon import Daemon
+
+    def make(real: Any) -> Any:
+        def drain(self: Any) -> None:
+            passed = [segment.passed for segment in self.segments]
+            for segment in self.segments:
+                segment.passed = False
+            real(self)
+            for segment, before in zip(self.segments, passed, strict=True):
+                segment.passed = before
+
+        return drain
+
+    replace(Daemon, "_drain", make)
+
+
+@fault("the time at which a source was last heard moves backward, when a datagram waited in a link")
+def heard_backward() -> None:
+    from bccnd.core.tracking.dedup import TrackerTable
+    from bccnd.core.wire.verdicts import LAST_ACCEPTED
+
+    def make(real: Any) -> Any:
+        def judge_next(self: Any, source: Any, seq: int, now: float, from_link: bool = False) -> int:
+            verdict: int = real(self, source, seq, now, from_link)
+            if verdict <= LAST_ACCEPTED:
+                source.heard = now
+            return verdict
+
+        return judge_next
+
+    replace(TrackerTable, "judge_next", make)
+
+
+@fault("the record of a client that has gone stays in frozen memory, through a cycle")
+def frozen_cycle() -> None:
+    from bccnd.handover.descriptor_store import ClientRecord
+
+    def make(real: Any) -> Any:
+        def close(self: Any) -> None:
+            kept = self.grown, self.failed
+            real(self)
+            self.grown, self.failed = kept
+
+        return close
+
+    replace(ClientRecord, "close", make)
+
+
+@fault("the image has no queues")
+def queues_left_out() -> None:
+    from bccnd.bus import client_handover
+    from bccnd.core.formats.image_sections import BYTES
+
+    def make(real: Any) -> Any:
+        def image(clients: Any) -> Iterator[Any]:
+            for section in real(clients):
+                section.columns |= {"frame": (BYTES, []), "gap": ("Q", [])}
+                yield section
+
+        return image
+
+    replace(client_handover, "image", make)
+
+
+@fault("the image has no sources")
+def sources_left_out() -> None:
+    from bccnd.core.tracking.source_table import SourceTable
+
+    replace(SourceTable, "oldest_first", lambda _real: lambda _self: iter(()))
+
+
+@fault("what a client asks for later is not in its record")
+def requests_not_recorded() -> None:
+    from bccnd.handover.descriptor_store import ClientRecord
+
+    replace(ClientRecord, "append", lambda _real: lambda _self, _frame: None)
+
+
+@fault("an image stays in the descriptor store once a daemon serves from it")
+def image_read_twice() -> None:
+    from bccnd.handover.descriptor_store import DescriptorStore
+
+    def make(real: Any) -> Any:
+        def discard_images(self: Any) -> None:
+            images = list(self._images)
+            self._images.clear()
+            real(self)
+            for fd in images:
+                os.close(fd)
+
+        return discard_images
+
+    replace(DescriptorStore, "discard_images", make)
+
+
+@fault("numbers are used that the record of the host does not reserve")
+def ceiling_not_raised() -> None:
+    from bccnd.core.sending.datagram_builder import DatagramBuilder
+
+    def make(real: Any) -> Any:
+        def reserve_from(self: Any, seq: int) -> None:
+            reserve, self._reserve = self._reserve, None
+            real(self, seq)
+            self._reserve = reserve
+
+        return reserve_from
+
+    replace(DatagramBuilder, "_reserve_from", make)
+
+
+@fault("clients are not told that a crash may have lost messages for them")
+def crash_not_told() -> None:
+    from bccnd.bus.client_handover import ClientRestorer
+
+    def make(real: Any) -> Any:
+        def restore(self: Any) -> None:
+            self._after_crash = False
+            real(self)
+
+        return restore
+
+    replace(ClientRestorer, "restore", make)
+
+
+@fault("after a crash a host takes its own datagrams for those of another one")
+def own_delivered_again() -> None:
+    from bccnd.daemon.daemon import Daemon
+
+    def make(real: Any) -> Any:
+        def begin(self: Any) -> None:
+            # The numbers of crashes are reported elsewhere.
+            crashes, self.crashes = self.crashes, 0
+            real(self)
+            self.crashes = crashes
+
+        return begin
+
+    replace(Daemon, "begin", make)
+
+
+@fault("the receivers of routes that have gone stay shared")
+def interned_receivers() -> None:
+    from bccnd.core.matching.routes import Routes
+
+    def make(real: Any) -> Any:
+        def init(self: Any, *arguments: Any, **options: Any) -> None:
+            real(self, *arguments, **options)
+            self._shared = {}
+
+        return init
+
+    replace(Routes, "__init__", make)
+
+
+@fault("a segment is deaf once its interface was deleted and made anew")
+def interface_not_watched() -> None:
+    from bccnd.daemon import daemon
+
+    replace(daemon, "watch_interfaces", lambda _real: lambda *_arguments: None)
+
+
+@fault("an event of a child that was replaced in this round waits for the end of its successor")
+def child_waited_for() -> None:
+    from bccnd.net import process_supervisor
+
+    class Forgetful:
+        """A loop whose poller still has the events of what is unwatched."""
+
+        def __init__(self, loop: Any) -> None:
+            self._loop = loop
+
+        def unwatch(self, fd: int) -> None:
+            self._loop._handlers[fd] = None
+            self._loop._unregistered.pop(fd, None)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._loop, name)
+
+    def make(real: Any) -> Any:
+        def release(self: Any) -> None:
+            loop, self._loop = self._loop, Forgetful(self._loop)
+            real(self)
+            self._loop = loop
+
+        return release
+
+    replace(process_supervisor.ChildProcess, "_release", make)
+    replace(process_supervisor, "_reap", lambda _real: lambda pid: os.waitpid(pid, 0)[1])
+
+
+@fault("copies under a slow rule hold back those of a fast one")
+def slow_copies() -> None:
+    from bccnd.bus.incoming.publisher import Publisher
+
+    def send_due_copies(self: Any) -> None:
+        for datagram in self._repeater.due(time.monotonic()):
+            self.send(datagram)
+        due = self._repeater.next_due
+        if due is not None and not self._timers:
+            self._timers.append(due)
+            self._loop.later(max(0.0, due - time.monotonic()), self._on_timer)
+
+    replace(Publisher, "_send_due_copies", lambda _real: send_due_copies)
+
+
+@fault("each token of a user's rate wakes all its waiting publishers")
+def rate_wakes_all() -> None:
+    from bccnd.bus.incoming.backpressure import Backpressure
+
+    def block_for_rate(self: Any, client: Any, packet: bytes, retry: Any) -> None:
+        self._block(client, packet, retry, "rate")
 
         def again() -> None:
             if client.resume is not None and self._quota.publish(client.account, time.monotonic()):
@@ -39,142 +269,116 @@ _RATE: Final = """        self._block(client, packet, retry, "rate")
                 self._resume_all([client])
 
         self._loop.later(0.0, again)
-"""
 
-_ALL: Final = (
-    _fault(
-        "stop_drains",
-        "a stop reads a socket that outlives the process, faster than clients read",
-        ("daemon/daemon.py", "while not segment.passed and time.monotonic()", "while time.monotonic()"),
-    ),
-    _fault(
-        "heard_backward",
-        "the time at which a source was last heard moves backward, when a datagram waited in a link",
-        ("core/tracking/dedup.py", "if now > source.heard:", "if True:"),
-    ),
-    _fault(
-        "frozen_cycle",
-        "the record of a client that has gone stays in frozen memory, through a cycle",
-        (
-            "handover/descriptor_store.py",
-            "        self.grown = self.failed = _ignore\n        fd, self.fd",
-            "        fd, self.fd",
-        ),
-    ),
-    _fault(
-        "queues_left_out",
-        "the image has no queues",
-        ("bus/client_handover.py", "entries = list(client.queue)", "entries: list[bytes | int] = []"),
-    ),
-    _fault(
-        "sources_left_out",
-        "the image has no sources",
-        ("core/tracking/tracker_image.py", "    sweep = sources.table.oldest_first()\n", "    sweep = iter(())\n"),
-    ),
-    _fault(
-        "requests_not_recorded",
-        "what a client asks for later is not in its record",
-        (
-            "handover/descriptor_store.py",
-            "            self._write(_LENGTH.pack(len(frame)) + frame)\n",
-            "            pass\n",
-        ),
-    ),
-    _fault(
-        "image_read_twice",
-        "an image stays in the descriptor store once a daemon serves from it",
-        (
-            "handover/descriptor_store.py",
-            "        for fd in self._images:\n            os.ftruncate(fd, 0)",
-            "        for fd in ():\n            os.ftruncate(fd, 0)",
-        ),
-        ("handover/descriptor_store.py", "            if fds:\n", "            if fds and name != _IMAGE:\n"),
-    ),
-    _fault(
-        "ceiling_not_raised",
-        "numbers are used that the record of the host does not reserve",
-        ("core/sending/egress.py", "            self._reserve(self._reserved)\n", "            pass\n"),
-    ),
-    _fault(
-        "crash_not_told",
-        "clients are not told that a crash may have lost messages for them",
-        (
-            "bus/client_handover.py",
-            "                if self._after_crash:\n",
-            "                if False:\n",
-        ),
-    ),
-    _fault(
-        "own_delivered_again",
-        "after a crash a host takes its own datagrams for those of another one",
-        ("daemon/daemon.py", "            self.ingress.own_until_ns = time.time_ns()\n", "            pass\n"),
-    ),
-    _fault(
-        "interned_receivers",
-        "the receivers of routes that have gone stay shared",
-        ("core/matching/routes.py", "Receivers] = WeakValueDictionary()", "Receivers] = {}"),
-    ),
-    _fault(
-        "interface_not_watched",
-        "a segment is deaf once its interface was deleted and made anew",
-        ("daemon/daemon.py", "        watch_interfaces(loop, self.segments, self._readers, self._watch)\n", ""),
-    ),
-    _fault(
-        "child_waited_for",
-        "an event of a child that was replaced in this round waits for the end of its successor",
-        ("native/system/poller.pyx", "self._events[number].events = 0", "pass"),
-        ("net/process_supervisor.py", "status = _reap(self._pid)", "status = os.waitpid(self._pid, 0)[1]"),
-    ),
-    _fault(
-        "slow_copies",
-        "copies under a slow rule hold back those of a fast one",
-        ("net/transmitter.py", "(not self._timers or due < self._timers[-1])", "not self._timers"),
-    ),
-    _fault(
-        "rate_wakes_all",
-        "each token of a user's rate wakes all its waiting publishers",
-        (
-            "bus/incoming/backpressure.py",
-            """        self._block(client, packet, retry, "rate")
-        account = client.account
-        account.waiting[client] = None
-        if account.timer is None:
-            self._resume_later(account, 0.0)
-""",
-            _RATE,
-        ),
-    ),
-    _fault(
-        "watch_refused",
-        "a descriptor that the kernel has no memory to watch ends a client, or the daemon",
-        ("net/loop.py", "if error.errno not in EXHAUSTED:", "if True:"),
-    ),
-    _fault(
-        "report_of_others",
-        "a report is believed about sources of another host",
-        ("fleet/report_format.py", """if any(run.src.partition("/")[0] != host for run in sent):""", "if False:"),
-    ),
-    _fault(
-        "outdated_for_good",
-        "a new daemon with the pid of the one before is not believed while its clock is behind",
-        ("fleet/matrix.py", "if earlier and (row.reports(now) or seq == row.last[1]):", "if earlier:"),
-    ),
-    _fault(
-        "reload_unsigned",
-        "a reload that takes away the signing key fails when it is half applied",
-        ("daemon/daemon.py", "        if not interval:  # the last", "        if False:  # the last"),
-        ("bus/host_reports.py", "        except BadMessage as bad:\n            self._count_refused(bad.reason)\n", ""),
-    ),
-    _fault(
-        "trace_of_gone",
-        "a trace meets a client whose patterns are being removed, and ends its own client",
-        ("bus/clients/receiver_listing.py", "receivers = routes.present(found)", "receivers = tuple(found)"),
-    ),
-)
-
-FAULTS: Final = {one.name: one for one in _ALL}
+    replace(Backpressure, "block_for_rate", lambda _real: block_for_rate)
 
 
-def build(fault: KnownFault) -> Path:
-    """Return a folder with the package in which a fault is back."""
-    return changed_package.build(interposer.ROOT / "build" / "simulate" / fault.name, fault.changes)
+@fault("a descriptor that the kernel has no memory to watch ends a client, or the daemon")
+def watch_refused() -> None:
+    from bccnd.net import loop
+
+    def make(real: Any) -> Any:
+        def watch(self: Any, fd: int, events: int, handler: Any) -> None:
+            known: Any = loop.EXHAUSTED
+            vars(loop)["EXHAUSTED"] = ()
+            try:
+                real(self, fd, events, handler)
+            finally:
+                vars(loop)["EXHAUSTED"] = known
+
+        return watch
+
+    replace(loop.Loop, "watch", make)
+
+
+@fault("a report is believed about sources of another host")
+def report_of_others() -> None:
+    from bccnd.bus import host_reports
+
+    class Anyone(str):
+        """A host that owns every source."""
+
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+    replace(host_reports, "read_report", lambda real: lambda host, payload: real(Anyone(host), payload))
+
+
+@fault("a new daemon with the pid of the one before is not believed while its clock is behind")
+def outdated_for_good() -> None:
+    from bccnd.fleet.matrix import FleetMatrix
+    from bccnd.fleet.report_format import BadReport
+
+    def make(real: Any) -> Any:
+        def update(self: Any, host: str, src: bytes, seq: int, *rest: Any, **options: Any) -> Any:
+            row = self.get(host)
+            if row is not None and row.last[0] == src and seq <= row.last[1]:
+                raise BadReport("outdated")
+            return real(self, host, src, seq, *rest, **options)
+
+        return update
+
+    replace(FleetMatrix, "update", make)
+
+
+@fault("a reload that takes away the signing key fails when it is half applied")
+def reload_unsigned() -> None:
+    from bccnd import log
+    from bccnd.bus.host_reports import HostReports
+    from bccnd.daemon.daemon import Daemon
+
+    def make(real: Any) -> Any:
+        def apply(self: Any, new: Any, made: Any) -> None:
+            # The last report is not sent before the key is gone, but after that, without the signature.
+            set_interval = self.reports.set_interval
+            calls: list[float] = []
+
+            def later(interval: float) -> None:
+                calls.append(interval)
+                if interval or len(calls) > 1:
+                    set_interval(interval)
+
+            self.reports.set_interval = later
+            try:
+                real(self, new, made)
+            finally:
+                del self.reports.set_interval
+
+        return apply
+
+    def publish(self: Any) -> None:
+        try:
+            self._send_report()
+        except Exception:  # noqa: BLE001 - as the real one, which expects that there is no key
+            log.bug("a report failed")
+
+    replace(Daemon, "_apply", make)
+    replace(HostReports, "_publish", lambda _real: publish)
+
+
+@fault("a trace meets a client whose patterns are being removed, and ends its own client")
+def trace_of_gone() -> None:
+    from bccnd.bus.requests import control
+
+    class Blind:
+        """Routes that take every receiver for one that is there."""
+
+        def __init__(self, routes: Any) -> None:
+            self._routes = routes
+
+        def present(self, receivers: Any) -> tuple[Any, ...]:
+            return tuple(receivers)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._routes, name)
+
+    def make(real: Any) -> Any:
+        return lambda routes, clients, chan: real(Blind(routes), clients, chan)
+
+    replace(control, "describe_receivers", make)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bccnd.core.wire import frames
+from tools.hostile import GARBAGE
 from tools.simulate import datagrams, fleet
 from tools.simulate.clients import Client, half_close
 from tools.simulate.datagrams import Datagram
@@ -23,18 +24,6 @@ OTHER_DIALECTS: Final = {
     "sbus-dot": (b"", b"a/x/1"),
     "broker": (b"", b"a/+/1", b"a/*", b"b/x/3", b"*/2"),
 }
-#: frames that no client should send
-GARBAGE: Final = (
-    b"",
-    b"x",
-    b"NOPE x",
-    b"MSG x",
-    b"SUB",
-    b"CMSG !/no/such\0",
-    b"MSG !/bccn/x\0",
-    b"\0" * 40,
-    b"UNSUB q",
-)
 #: most clients of a host at a time
 MOST: Final = 24
 

@@ -11,14 +11,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from tests.e2e.harness import wait
+from tests.e2e.harness import KEY, datagram, wait
 from tests.e2e.shared import gateways
 from tests.support import PATIENCE, ROOT
-from tools.soak import hostile
+from tools.fuzz.replay import kept
 from tools.soak.stage import Stage
 
 #: sources and channels that a flood brings
@@ -27,6 +27,47 @@ FLOOD: Final = 600
 MUTATED: Final = 500
 #: connections at once, more than are allowed
 CONNECTIONS: Final = 150
+#: how a connection between two BUS sockets begins
+HELLO: Final = b"\0SP\0" + struct.pack(">HH", 0x70, 0)
+
+
+def corpus(target: str) -> list[bytes]:
+    return [b"", b"\0", b"BCCN1[", b"BCCN1[3]abc", b"\xff" * 300, *(path.read_bytes() for path in kept(target))]
+
+
+def mutated(chance: random.Random, seeds: list[bytes]) -> Iterator[bytes]:
+    """Datagrams that were like that, and have become something else on the way."""
+    for _ in range(MUTATED):
+        raw = bytearray(chance.choice(seeds)[:1400])
+        for _ in range(chance.randrange(4) if raw else 0):
+            raw[chance.randrange(len(raw))] = chance.choice(b"[]:|!?/*=0129aB \0\xff")
+        yield bytes(raw)
+
+
+def strangers(chance: random.Random, round_number: int) -> Iterator[bytes]:
+    """Signed as they should be, and each of them a source and a channel that nobody has ever heard of."""
+    for number in range(FLOOD):
+        name = f"{round_number}-{number}"
+        form = chance.choice(("", "", "!nobody/", "flood/"))
+        yield datagram(f"stranger/{name}/1", number + 1, f"{form}{name}/{'x' * chance.choice((1, 50))}", b"y", KEY)
+        if number % 20 == 0:
+            yield datagram("?", number + 1, "flood/nameless", b"%d" % number, KEY)
+
+
+def connect(place: str) -> socket.socket:
+    host, _, port = place.rpartition("//")[2].rpartition(":")
+    return socket.create_connection((host, int(port)), 5)
+
+
+def streams(place: str, pieces: Iterable[bytes], hello: bytes = b"") -> int:
+    """Connections to a TCP port that each say something and are cut off; how many there were."""
+    sent = list(pieces)
+    for piece in sent:
+        with suppress(OSError), connect(place) as sock:
+            sock.settimeout(0.05)
+            sock.sendall(hello + piece)
+            sock.recv(100)
+    return len(sent)
 
 
 class Chaos:
@@ -39,7 +80,7 @@ class Chaos:
         self.kills: list[int] = []
         self.crashes: list[int] = []
         self._churn: list[subprocess.Popen[bytes]] = []
-        self._datagrams = hostile.corpus("datagram")
+        self._datagrams = corpus("datagram")
 
     def round(self, number: int) -> None:
         """Everything that this round has, in some order, between the coming and the going of the crowd."""
@@ -65,7 +106,7 @@ class Chaos:
 
     def churn_begins(self) -> None:
         for daemon in (self.stage.relay, self.stage.near):
-            command = [sys.executable, "-m", "tools.soak.hostile", str(daemon.bus), str(self.chance.random())]
+            command = [sys.executable, "-m", "tools.hostile", str(daemon.bus), str(self.chance.random())]
             self._churn.append(subprocess.Popen(command, cwd=ROOT))
 
     def churn_ends(self) -> None:
@@ -91,30 +132,40 @@ class Chaos:
 
     # -- the segment
 
+    def _broadcast(self, datagrams: Iterable[bytes]) -> int:
+        """Send to the segment, with a moment to breathe now and then; how many there were."""
+        count = 0
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            for count, one in enumerate(datagrams, 1):
+                with suppress(OSError):
+                    sock.sendto(one, ("127.255.255.255", self.stage.port))
+                if count % 100 == 0:
+                    time.sleep(0.01)
+        return count
+
     def datagrams(self, _number: int) -> None:
-        sent = hostile.broadcast(self.stage.port, hostile.mutated(self.chance, self._datagrams, MUTATED))
-        self.done["hostile datagrams"] += sent
+        self.done["hostile datagrams"] += self._broadcast(mutated(self.chance, self._datagrams))
 
     def strangers(self, number: int) -> None:
-        sent = hostile.broadcast(self.stage.port, hostile.strangers(self.chance, number, FLOOD))
-        self.done["datagrams of strangers"] += sent
+        self.done["datagrams of strangers"] += self._broadcast(strangers(self.chance, number))
 
     # -- peers of gateways and visitors
 
     def visitors(self, _number: int) -> None:
-        requests = hostile.corpus("http")
+        requests = corpus("http")
         for daemon in (self.stage.near, self.stage.far):
             place = daemon.settings["metrics"]["listen"]
-            self.done["bad visitors"] += hostile.streams(place, self.chance.sample(requests, 5))
+            self.done["bad visitors"] += streams(place, self.chance.sample(requests, 5))
 
     def bad_peers(self, _number: int) -> None:
         """Garbage, endless lengths, what is not signed; to the broker also a subscriber that never reads."""
         some = [struct.pack(">Q", len(one)) + one for one in self.chance.sample(self._datagrams, 5)]
         garbage = [struct.pack(">Q", 1 << 62), b"\xff" * 100, *some]
-        sent = hostile.streams(self.stage.link, garbage, hostile.HELLO) + hostile.streams(self.stage.link, garbage)
-        ids = [one for one in hostile.corpus("broker") if b"soak" not in one]
-        sent += hostile.streams(f"127.0.0.1:{self.stage.tcp}", [one * 3 for one in self.chance.sample(ids, 6)])
-        with suppress(OSError), hostile.connect(f"127.0.0.1:{self.stage.tcp}") as deaf:
+        sent = streams(self.stage.link, garbage, HELLO) + streams(self.stage.link, garbage)
+        ids = [one for one in corpus("broker") if b"soak" not in one]
+        sent += streams(f"127.0.0.1:{self.stage.tcp}", [one * 3 for one in self.chance.sample(ids, 6)])
+        with suppress(OSError), connect(f"127.0.0.1:{self.stage.tcp}") as deaf:
             deaf.sendall(b"deaf".ljust(11, b"\0") + b"\0*".ljust(52, b"\0"))
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as publisher:
                 for one in ids:

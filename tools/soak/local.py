@@ -19,19 +19,16 @@ from typing import Final
 
 from bccnd.core.wire import frames
 from tests.e2e.harness import Daemon
-from tests.support import BROADCAST, PATIENCE, ROOT, Closing, free_port
-from tools.soak.measure import sample
+from tests.support import BROADCAST, PATIENCE, ROOT, free_port
+from tools.bench.procs import kib_of
 
 #: programs of the hostile user
 PROGRAMS: Final = 2
-HOSTILE: Final = 4001
-ORDINARY: Final = 4002
+HOSTILE, ORDINARY = 4001, 4002
 #: seconds of processor time within which the daemon answers
 SOON: Final = 0.1
 #: what the hostile user may make the daemon hold, as it is configured here, and what the daemon takes by itself
-PATTERNS_MB: Final = 16
-QUEUE_MB: Final = 16
-OWN_MB: Final = 64
+PATTERNS_MB, QUEUE_MB, OWN_MB = 16, 16, 64
 SETTINGS: Final = {
     "mode": 0o666,
     "max_clients": 200,
@@ -45,102 +42,79 @@ sock.connect(sys.argv[1])
 def spent():
     return int(open("/proc/" + sys.argv[2] + "/schedstat").read().split()[0]) * 1e-9
 while sys.stdin.readline():
-    before, begun = spent(), time.monotonic()
+    before = spent()
     sock.send({frames.request(frames.SYNC, b"x")!r})
     while sock.recv(1 << 20) != {frames.control(frames.SYNC, b"x")!r}:
         pass
-    print(spent() - before, time.monotonic() - begun, flush=True)
+    print(spent() - before, flush=True)
 """
 
 
-class Attack(Closing):
-    """The daemon, the hostile programs and the ordinary one."""
+def start(stack: ExitStack, command: list[str], uid: int) -> subprocess.Popen[str]:
+    """Start a program as a user; it ends with the stack."""
+    program = subprocess.Popen(
+        command,
+        user=uid,
+        group=uid,
+        extra_groups=[],
+        cwd=ROOT,
+        env={"PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    stack.enter_context(program)
+    stack.callback(program.kill)
+    return program
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self._stack = ExitStack()
-        folder.chmod(0o755)
-        self.daemon = Daemon(folder / "host", start=False)
-        self.daemon.folder.chmod(0o755)
-        segment = {"address": BROADCAST, "port": free_port()}
-        self.daemon.configure({"segments": [segment], "bus": {"path": str(self.daemon.bus), **SETTINGS}})
-        self.daemon.start()
-        self._stack.enter_context(self.daemon)
-        bus = str(self.daemon.bus)
-        self.probe = self._program([sys.executable, "-c", PROBE, bus, str(self.daemon.pid)], ORDINARY)
-        self.before = self.memory()
-        self.hostile = [
-            self._program([sys.executable, "-m", "tools.soak.user", bus, f"{seed}/{number}"], HOSTILE)
-            for number in range(PROGRAMS)
-        ]
 
-    def _program(self, command: list[str], uid: int) -> subprocess.Popen[str]:
-        program = subprocess.Popen(
-            command,
-            user=uid,
-            group=uid,
-            extra_groups=[],
-            cwd=ROOT,
-            env={"PYTHONDONTWRITEBYTECODE": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._stack.enter_context(program)
-        self._stack.callback(program.kill)
-        return program
-
-    def memory(self) -> int:
-        found = sample(self.daemon.pid)
-        return found.rss if found is not None else 0
-
-    def ask(self) -> tuple[float, float]:
-        """Have the daemon answer: the seconds of processor time that it has spent until then, and the seconds."""
-        assert self.probe.stdin is not None
-        assert self.probe.stdout is not None
-        self.probe.stdin.write("\n")
-        self.probe.stdin.flush()
-        ready, _, _ = select.select([self.probe.stdout], [], [], PATIENCE)
-        assert ready, f"the daemon has not answered for {PATIENCE:.0f} s"
-        spent, passed = map(float, self.probe.stdout.readline().split())
-        return spent, passed
-
-    def close(self) -> None:
-        self._stack.close()
+def ask(probe: subprocess.Popen[str]) -> float:
+    """Have the daemon answer; return the seconds of processor time that it has spent until then."""
+    assert probe.stdin
+    assert probe.stdout
+    probe.stdin.write("\n")
+    probe.stdin.flush()
+    ready, _, _ = select.select([probe.stdout], [], [], PATIENCE)
+    assert ready, f"the daemon has not answered for {PATIENCE:.0f} s"
+    return float(probe.stdout.readline())
 
 
 def attack(folder: Path, seconds: float, seed: int) -> tuple[list[str], dict[str, object]]:
     """Run it: what is wrong, and figures."""
     spent: list[float] = []
-    passed: list[float] = []
-    with Attack(folder, seed) as run:
-        most = 0
+    folder.chmod(0o755)
+    daemon = Daemon(folder / "host", start=False)
+    daemon.folder.chmod(0o755)
+    segment = {"address": BROADCAST, "port": free_port()}
+    daemon.configure({"segments": [segment], "bus": {"path": str(daemon.bus), **SETTINGS}})
+    daemon.start()
+    with ExitStack() as stack:
+        stack.enter_context(daemon)
+        bus = str(daemon.bus)
+        probe = start(stack, [sys.executable, "-c", PROBE, bus, str(daemon.pid)], ORDINARY)
+        before = most = kib_of(daemon.pid) >> 10
+        commands = [[sys.executable, "-m", "tools.hostile", bus, f"{seed}/{one}", "attack"] for one in range(PROGRAMS)]
+        programs = [start(stack, command, HOSTILE) for command in commands]
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            for series, found in zip((spent, passed), run.ask(), strict=True):
-                series.append(found)
-            most = max(most, run.memory())
+            spent.append(ask(probe))
+            most = max(most, kib_of(daemon.pid) >> 10)
             time.sleep(0.02)
-        ended = [program.args for program in run.hostile if program.poll() is not None]
-        daemon = run.daemon
+        times = round(1000 * sorted(spent)[len(spent) // 2], 2), round(1000 * max(spent), 1)
         figures: dict[str, object] = {
             "answers": len(spent),
-            "processor time before an answer, median and most, in ms": _median_and_most(spent),
-            "time until an answer, median and most, in ms": _median_and_most(passed),
-            "memory before and at most, in MB": (run.before >> 20, most >> 20),
+            "processor time before an answer, median and most, in ms": times,
+            "memory before and at most, in MB": (before, most),
             "published": daemon.metric("published_total"),
             "subscriptions": daemon.metric("subscriptions"),
         }
         faults = [f"an answer took {one:.3f} s of processor time" for one in spent if one > SOON]
-        faults += [f"a hostile program has ended: {one!r}" for one in ended]
-        if most - run.before > (PATTERNS_MB + QUEUE_MB) * 2 + OWN_MB << 20:
-            faults.append(f"the daemon has grown from {run.before >> 20} to {most >> 20} MB")
+        faults += [f"a hostile program has ended: {one.args!r}" for one in programs if one.poll() is not None]
+        if most - before > (PATTERNS_MB + QUEUE_MB) * 2 + OWN_MB:
+            faults.append(f"the daemon has grown from {before} to {most} MB")
         if "bug" in daemon.output():
             faults.append("the daemon has met a bug: " + daemon.output()[-2000:])
     return faults, figures
-
-
-def _median_and_most(seconds: list[float]) -> tuple[float, float]:
-    return round(1000 * sorted(seconds)[len(seconds) // 2], 2), round(1000 * max(seconds), 1)
 
 
 def main() -> int:
