@@ -12,11 +12,8 @@ from bccnd.client.calls import HARD, ORDERS, SOFT, SWITCH
 from bccnd.client.client_base import SubscriptionBase
 from bccnd.client.events import (
     MAX_EVENTS,
-    Away,
     Callback,
     Event,
-    Gap,
-    Reconnected,
     Refusal,
     raise_refused,
 )
@@ -26,20 +23,6 @@ from bccnd.client.router import raise_errors
 from bccnd.client.session import PATIENCE, Session
 from bccnd.client.transport import usual_path
 from bccnd.core.wire import frames
-
-__all__ = [
-    "PATIENCE",
-    "Away",
-    "Callback",
-    "Connection",
-    "Data",
-    "Event",
-    "Gap",
-    "Reconnected",
-    "Refusal",
-    "Subscription",
-    "connect",
-]
 
 #: messages passed to callbacks by one `Connection.dispatch`
 _MAX_DISPATCHED: Final = 10_000

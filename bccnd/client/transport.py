@@ -17,7 +17,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from bccnd import paths
-from bccnd.client.session import Outgoing, Session
+from bccnd.client.outgoing import Outgoing
+from bccnd.client.session import Session
 from bccnd.compiled_modules import find_library
 from bccnd.core.formats.bus_address import MAX_PATH, read_address
 from bccnd.core.wire import frames
