@@ -10,19 +10,9 @@ from bccnd import compiled_modules
 
 if TYPE_CHECKING:
     from bccnd import aio
-    from bccnd.client.bus import (
-        Away,
-        Callback,
-        Connection,
-        Data,
-        Event,
-        Gap,
-        Reconnected,
-        Refusal,
-        Subscription,
-        connect,
-    )
-    from bccnd.client.message import Message
+    from bccnd.client.bus import Connection, Subscription, connect
+    from bccnd.client.events import Away, Callback, Event, Gap, Reconnected, Refusal
+    from bccnd.client.message import Data, Message
     from bccnd.endpoint.endpoint import Endpoint
     from bccnd.errors import BadKey, BccndError, BusError, ConnectionLost, EndpointError, RequestTimeout
     from bccnd.key_files import read_key, read_public_key
@@ -53,14 +43,16 @@ __all__ = [
 
 compiled_modules.install()
 
-_BUS = ("Away", "Callback", "Connection", "Data", "Event", "Gap", "Reconnected", "Refusal", "Subscription", "connect")
+_BUS = ("Connection", "Subscription", "connect")
+_EVENTS = ("Away", "Callback", "Event", "Gap", "Reconnected", "Refusal")
 _ERRORS = ("BadKey", "BccndError", "BusError", "ConnectionLost", "EndpointError", "RequestTimeout")
 #: the module of each name; it is loaded when the name is used, and never by the daemon
 _WHERE = {
     **dict.fromkeys(_BUS, "client.bus"),
+    **dict.fromkeys(_EVENTS, "client.events"),
+    **dict.fromkeys(("Data", "Message"), "client.message"),
     **dict.fromkeys(_ERRORS, "errors"),
     "Endpoint": "endpoint.endpoint",
-    "Message": "client.message",
     "read_key": "key_files",
     "read_public_key": "key_files",
 }

@@ -15,7 +15,7 @@ from bccnd.client.calls import HARD, ORDERS, SOFT, SWITCH, Steps
 from bccnd.client.client_base import ClientBase, SubscriptionBase
 from bccnd.client.events import MAX_EVENTS, AsyncCallback, Event, EventQueue, Refusal, raise_refused
 from bccnd.client.message import Data, Message, directed, publication
-from bccnd.client.request_reply import AsyncReplies, AsyncResponder
+from bccnd.client.request_reply import AsyncResponder, Replies
 from bccnd.client.session import PATIENCE, Session
 from bccnd.client.transport import Transport, usual_path
 from bccnd.core.wire import frames
@@ -171,7 +171,7 @@ class AsyncConnection(ClientBase):
 
         Other messages that match are ignored. As with `listen`, callbacks are called one after the other.
         """
-        await self.listen(pattern, AsyncReplies(self, callback))
+        await self.listen(pattern, Replies(self, callback))
 
     # -- what to send
 

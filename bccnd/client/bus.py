@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from itertools import islice, starmap
 from typing import Final
 
@@ -12,34 +12,17 @@ from bccnd.client.calls import HARD, ORDERS, SOFT, SWITCH
 from bccnd.client.client_base import SubscriptionBase
 from bccnd.client.events import (
     MAX_EVENTS,
-    Away,
     Callback,
     Event,
-    Gap,
-    Reconnected,
     Refusal,
     raise_refused,
 )
 from bccnd.client.message import Data, Message, directed, publication
-from bccnd.client.request_reply import Replies, Responder, is_awaitable, refuse_coroutine
+from bccnd.client.request_reply import Replies, Responder, refuse_coroutine
 from bccnd.client.router import raise_errors
 from bccnd.client.session import PATIENCE, Session
 from bccnd.client.transport import usual_path
 from bccnd.core.wire import frames
-
-__all__ = [
-    "PATIENCE",
-    "Away",
-    "Callback",
-    "Connection",
-    "Data",
-    "Event",
-    "Gap",
-    "Reconnected",
-    "Refusal",
-    "Subscription",
-    "connect",
-]
 
 #: messages passed to callbacks by one `Connection.dispatch`
 _MAX_DISPATCHED: Final = 10_000
@@ -222,7 +205,7 @@ class Connection(BlockingDriver):
                 if listened.events:
                     count += isinstance(listened.events[0], Message)
                     results = self._router.call_next(errors.append)
-                    errors += [_not_awaited(result) for result in results if is_awaitable(result)]
+                    errors += [_not_awaited(result) for result in results if isinstance(result, Awaitable)]
                 elif not self._turn(0.0 if count else deadline) or (is_over(deadline) and not listened.events):
                     break
         finally:

@@ -29,7 +29,7 @@ class ClientBase:
         #: packets read at once: no more than the smallest queue holds
         self._most = MOST
         self._router = session.router
-        self._router.limit(MAX_INBOX)
+        self._router.inbox.limit = self._router.listened.limit = MAX_INBOX
         self._router.on_notice = partial(log_event, session.daemon)
 
     def _attempts(self, wait: float | None) -> Iterator[float]:

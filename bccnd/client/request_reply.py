@@ -42,9 +42,9 @@ def read_request(message: Message) -> tuple[bytes, Message] | None:
     return token, with_payload(message, payload)
 
 
-class _Answers:
-    """A callback for `listen` that answers requests; ``bus`` is a client. It is equal to the function that answers, by
-    which `unlisten` finds it."""
+class Replies:
+    """A callback for `listen` that answers requests; ``bus`` is a client of either kind. It is equal to the function
+    that answers, by which `unlisten` finds it."""
 
     def __init__(self, bus: Any, respond: Callable[[Message], Any]) -> None:
         self._bus = bus
@@ -55,32 +55,21 @@ class _Answers:
 
     __hash__ = None  # type: ignore[assignment]
 
-
-class Replies(_Answers):
-    """The answers of a `Responder`."""
-
-    def __call__(self, message: Message) -> None:
+    def __call__(self, message: Message) -> Awaitable[None] | None:
         if (found := read_request(message)) is None:
-            return
+            return None
         token, question = found
         answer = self._respond(question)
-        if answer is not None:
-            self._bus.send_to(message.src, write_reply(token, to_bytes(answer)))
+        send = self._when_known if isinstance(answer, Awaitable) else self._reply
+        return send(message.src, token, answer)
 
+    def _reply(self, src: str, token: bytes, answer: Data | None) -> Awaitable[None] | None:
+        """Send an answer, if there is one; on asyncio, return what sends it."""
+        return None if answer is None else self._bus.send_to(src, write_reply(token, to_bytes(answer)))
 
-class AsyncReplies(_Answers):
-    """The answers of an `AsyncResponder`."""
-
-    async def _answer(self, token: bytes, question: Message) -> None:
-        answer = self._respond(question)
-        if isinstance(answer, Awaitable):
-            answer = await answer
-        if answer is not None:
-            await self._bus.send_to(question.src, write_reply(token, to_bytes(answer)))
-
-    def __call__(self, message: Message) -> Awaitable[None] | None:
-        found = read_request(message)
-        return None if found is None else self._answer(*found)
+    async def _when_known(self, src: str, token: bytes, answer: Awaitable[Data | None]) -> None:
+        if (sending := self._reply(src, token, await answer)) is not None:
+            await sending
 
 
 def is_coroutine_function(callback: Callable[..., object]) -> bool:
@@ -98,7 +87,3 @@ def refuse_coroutine(callback: Callable[..., object]) -> None:
     """Raises TypeError for an ``async def``, which the blocking client cannot run."""
     if is_coroutine_function(callback):
         raise TypeError(f"{callback!r} is an async function, which only bccnd.aio can call")
-
-
-def is_awaitable(result: object) -> bool:
-    return hasattr(result, "__await__")

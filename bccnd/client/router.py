@@ -103,8 +103,7 @@ class Router:
     """Distributes events: a message goes to each subscription in use that it matches and to the callbacks, or else to
     the connection's own inbox; what is about the connection as a whole goes to all of them.
 
-    Subscriptions are held weakly: one in use that the program has dropped is withdrawn. ``limit`` bounds the events
-    that wait in the inbox, and the messages for callbacks.
+    Subscriptions are held weakly: one in use that the program has dropped is withdrawn.
     """
 
     def __init__(self, dialect: str = "path") -> None:
@@ -132,10 +131,6 @@ class Router:
         self._filled: list[EventQueue] = []
         #: whether the inbox may hold refusals
         self.has_refused = False
-
-    def limit(self, events: int) -> None:
-        """Bound what waits for the connection as a whole, and for callbacks."""
-        self.inbox.limit = self.listened.limit = events
 
     def listen(self, pattern: str, callback: Callable[[Message], object]) -> None:
         if self.listeners is None:

@@ -23,8 +23,6 @@ from bccnd.client.router import Router
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost, RequestTimeout
 
-__all__ = ["PATIENCE", "Event", "Gap", "Outgoing", "Reconnected", "Refusal", "Request", "Session"]
-
 #: seconds to wait for an answer of the daemon, or for the daemon to come back
 PATIENCE: Final = 5.0
 #: seconds between attempts to connect again: the first one, and the most that doubling leads to

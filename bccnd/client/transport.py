@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bccnd import paths
-from bccnd.client.session import Outgoing, Session
+from bccnd.client.outgoing import Outgoing
+from bccnd.client.session import Session
 from bccnd.compiled_modules import find_library
 from bccnd.core.formats.bus_address import MAX_PATH, read_address
 from bccnd.core.wire import frames
@@ -100,32 +101,25 @@ class PacketReader:
     """Reads packets from a socket, several with one system call where there is the compiled library."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray(BUFFER)
-        self._view = memoryview(self._buffer)
-        self._receive: Callable[[int, int, bool], list[bytes]] | None = None
+        self._batch: Any = None
         if find_library():
-            from bccnd.native.system.packet_batch import PacketBatch
+            from bccnd.native.system.packet_batch import PacketBatch  # loaded by programs that need it
 
-            self._receive = PacketBatch(BUFFER, MOST).receive
+            self._batch = PacketBatch(BUFFER, MOST)
 
-    def read(self, sock: socket.socket, flags: int = _NO_WAIT) -> bytes:
-        """The next packet; empty at the end. Raises OSError; BlockingIOError where there is none yet, unless the flags
-        are 0."""
-        try:
-            size = sock.recv_into(self._buffer, 0, flags)
-        except ConnectionResetError:  # reported once; what the daemon sent before its end is still there
-            size = sock.recv_into(self._buffer, 0, flags)
-        return bytes(self._view[:size])
-
-    def read_many(self, sock: socket.socket, most: int, wait: bool) -> list[bytes]:
+    def read(self, sock: socket.socket, most: int = MOST, wait: bool = False) -> list[bytes]:
         """The packets that are there, up to ``most``, and an empty one at the end; with ``wait``, wait for one, or for
         a signal. Raises OSError; BlockingIOError where there is none."""
-        if self._receive is None:
-            return [self.read(sock, 0 if wait else _NO_WAIT)]
         try:
-            return self._receive(sock.fileno(), most, wait)
-        except ConnectionResetError:
-            return self._receive(sock.fileno(), most, wait)
+            return self._receive(sock, most, wait)
+        except ConnectionResetError:  # reported once; what the daemon sent before its end is still there
+            return self._receive(sock, most, wait)
+
+    def _receive(self, sock: socket.socket, most: int, wait: bool) -> list[bytes]:
+        if self._batch is None:
+            return [sock.recv(BUFFER, 0 if wait else _NO_WAIT)]
+        packets: list[bytes] = self._batch.receive(sock.fileno(), most, wait)
+        return packets
 
 
 class SessionSocket:
@@ -139,7 +133,7 @@ class SessionSocket:
         self._address = address_of(session.path)
         self._feed = feed or session.feed
         self._send_buffer = send_buffer
-        self._read = PacketReader().read_many
+        self._read = PacketReader().read
         #: what was read and not passed on yet
         self._unread: Iterator[bytes] = iter(())
         #: when the connection was last known to be there
@@ -274,7 +268,7 @@ class SessionSocket:
                     else:
                         self._feed(packet, time.monotonic(), time.time_ns())
                 if rest:
-                    self._unread = iter(self._read(sock, MOST, False))
+                    self._unread = iter(self._read(sock))
         if self.sock is not sock:  # it was lost meanwhile
             return
         self.sock = None

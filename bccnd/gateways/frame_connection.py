@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.client.session import Outgoing, Session
+from bccnd.client.outgoing import Outgoing
+from bccnd.client.session import Session
 from bccnd.core.wire import frames
 from bccnd.gateways.base import DaemonConnection
 

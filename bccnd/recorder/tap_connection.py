@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.client.transport import MOST, PacketReader, address_of, dial, give, unreachable
+from bccnd.client.transport import PacketReader, address_of, dial, give, unreachable
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost
 
@@ -79,13 +79,13 @@ class TapConnection:
 
     def receive(self) -> None:
         """Take what is there. Raises BusError: connection_lost, or what was refused."""
-        for _ in range(MOST):
-            try:
-                packet = self._reader.read(self._sock)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                raise ConnectionLost("connection_lost", f"the daemon is gone: {error.strerror}") from error
+        try:
+            packets = self._reader.read(self._sock)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise ConnectionLost("connection_lost", f"the daemon is gone: {error.strerror}") from error
+        for packet in packets:
             if not packet:
                 raise ConnectionLost("connection_lost", "the daemon is gone: it has closed the connection")
             self._take(packet)

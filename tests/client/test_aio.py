@@ -14,9 +14,8 @@ import pytest
 import bccnd
 import bccnd.aio
 from bccnd.aio import AsyncConnection
-from bccnd.client.events import MAX_EVENTS
+from bccnd.client.events import MAX_EVENTS, Event, Reconnected, Refusal
 from bccnd.client.message import Message
-from bccnd.client.session import Event, Reconnected, Refusal
 from bccnd.client.transport import MOST, dial
 from bccnd.core.wire import frames
 from bccnd.errors import BusError

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from bccnd import paths
-from bccnd.client.bus import Connection, Event, Reconnected, Refusal, connect
+from bccnd.client.bus import Connection, connect
+from bccnd.client.events import Event, Reconnected, Refusal
 from bccnd.client.message import Message
 from bccnd.core.wire import frames
 from bccnd.errors import BusError

@@ -13,9 +13,10 @@ import pytest
 
 import bccnd
 from bccnd.client.bus import Connection
-from bccnd.client.events import Away
+from bccnd.client.events import Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import Message
-from bccnd.client.session import LONGEST, SHORTEST, Event, Gap, Outgoing, Reconnected, Refusal, Request, Session
+from bccnd.client.outgoing import Outgoing, Request
+from bccnd.client.session import LONGEST, SHORTEST, Session
 from bccnd.client.session import PATIENCE as PATIENCE_OF_SESSION
 from bccnd.client.transport import dial
 from bccnd.core.formats.bus_address import write_address

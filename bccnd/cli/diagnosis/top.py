@@ -20,7 +20,8 @@ from bccnd.cli.diagnosis.top_model import Figures, Look, Row, TrafficCount
 from bccnd.cli.shared.connection import explain, fetch_listing, open_bus
 from bccnd.cli.shared.options import Duration, json_option
 from bccnd.cli.shared.output import fail, to_json, visible
-from bccnd.client.bus import Connection, Gap, connect
+from bccnd.client.bus import Connection, connect
+from bccnd.client.events import Gap
 from bccnd.client.message import Message
 from bccnd.errors import BusError
 from bccnd.snapshot import ClientState, DaemonSummary, GatewayState, SourceState, read_rows

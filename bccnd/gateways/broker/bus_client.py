@@ -11,7 +11,8 @@ from typing import Final
 
 from bccnd.client.events import Gap, Refusal
 from bccnd.client.message import Message
-from bccnd.client.session import Outgoing, Session
+from bccnd.client.outgoing import Outgoing
+from bccnd.client.session import Session
 from bccnd.core.wire import frames
 from bccnd.errors import BusError
 from bccnd.gateways.base import DaemonConnection
