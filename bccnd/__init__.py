@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         Subscription,
         connect,
     )
-    from bccnd.client.endpoint import Endpoint
     from bccnd.client.message import Message
+    from bccnd.endpoint.endpoint import Endpoint
     from bccnd.errors import BadKey, BccndError, BusError, ConnectionLost, EndpointError, RequestTimeout
     from bccnd.key_files import read_key, read_public_key
 
@@ -59,7 +59,7 @@ _ERRORS = ("BadKey", "BccndError", "BusError", "ConnectionLost", "EndpointError"
 _WHERE = {
     **dict.fromkeys(_BUS, "client.bus"),
     **dict.fromkeys(_ERRORS, "errors"),
-    "Endpoint": "client.endpoint",
+    "Endpoint": "endpoint.endpoint",
     "Message": "client.message",
     "read_key": "key_files",
     "read_public_key": "key_files",

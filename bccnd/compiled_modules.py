@@ -15,18 +15,21 @@ from typing import Final
 
 #: compiled from the `.py` of the name, or from the `.pyx`
 COMPILED: Final = (
+    "bccnd.native.buffers.bus_messages",
     "bccnd.native.buffers.counts",
     "bccnd.native.buffers.datagram",
     "bccnd.native.buffers.dict_by_slice",
     "bccnd.native.buffers.header",
     "bccnd.native.buffers.hmac8",
     "bccnd.native.buffers.sent_datagrams",
+    "bccnd.native.system.packet_batch",
     "bccnd.native.system.poller",
     "bccnd.native.system.sockio",
     "bccnd.core.sending.fanout_groups",
     "bccnd.core.trust.integrity_algorithms",
     "bccnd.core.observing.counters",
     "bccnd.core.receiving.deliveries",
+    "bccnd.core.receiving.judgement",
     "bccnd.core.observing.latency_histogram",
     "bccnd.core.tracking.local_identities",
     "bccnd.core.tracking.source",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import bccnd
@@ -63,6 +63,7 @@ def _markdown(thing: object) -> str:
 
 def _signature(thing: Any) -> str:
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+    text = text.replace("AsyncIterator[", "AsyncContextManager[")  # as the decorator makes it
     return re.sub(r"\(self(, /)?(, )?", "(", re.sub(r"\bbccnd(\.\w+)*\.(?=[A-Z])", "", text))
 
 
@@ -81,8 +82,6 @@ def _documented(thing: type) -> Iterator[tuple[str, Any]]:
     """Yield what a class offers to programs, with its names."""
     for name, member in inspect.getmembers(thing):
         if name.startswith("_") or not inspect.getdoc(member) or hasattr(tuple, name) or hasattr(Exception, name):
-            continue
-        if name in ("send", "throw") and issubclass(thing, Coroutine):  # for asyncio alone
             continue
         if isinstance(member, property) or inspect.isfunction(member):
             yield name, member
@@ -138,6 +137,6 @@ def page() -> str:
             parts.append(_markdown(thing))
             if thing in _IN_SHORT:
                 parts.append(f"`help({called})` has more about each call:")
-            if inspect.isclass(thing) and name != "connect":
+            if inspect.isclass(thing):
                 parts += _members(thing)
     return "\n\n".join(parts) + "\n"

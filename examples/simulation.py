@@ -21,9 +21,9 @@ import pyarrow as pa
 from bccnd.config.schema import DedupSettings, HeartbeatSettings
 from bccnd.core.formats.tap_record import Observation, seq_key
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
+from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import TICK, Liveness
-from bccnd.core.wire.bccn1 import HEARTBEAT
+from bccnd.core.wire.bccn1 import HEARTBEAT, UNKNOWN_SRC
 from bccnd.core.wire.directed_targets import FORM_NAMES, PLAIN, form_of, is_directed
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
 from bccnd.fleet.report_format import CHANNEL, SentRun, head_line, sent_line
@@ -257,8 +257,9 @@ class _Daemon:
             while self._liveness.sweep(self._swept):
                 pass
         src, chan = self._names[message.source], message.chan.encode()
-        verdict = self._sources.judge(src, message.seq, now)
-        if verdict == UNKNOWN_SENDER:
+        if src != UNKNOWN_SRC:
+            verdict = self._sources.judge(src, message.seq, now)
+        else:
             body = b"%b:%d:%b|" % (src, message.seq, chan)
             verdict = self._anonymous.judge(f"{address}:{message.port}", body, now)
         if verdict <= LAST_ACCEPTED:

@@ -33,11 +33,12 @@ MAY: dict[str, set[str]] = {
     "handover": {"core", "errors", "log", "native"},
     "bus": {"core", "drops", "errors", "fleet", "handover", "log", "native", "net"},
     "monitoring": {"bus", "core", "drops", "fleet", "log", "net", "version"},
-    # A program that takes part in a segment itself opens the same kind of socket as the daemon.
     "key_files": {"core", "errors"},
-    "client": {"compiled_modules", "core", "errors", "native", "net", "paths"},
+    "client": {"compiled_modules", "core", "errors", "native", "paths"},
+    # A program that takes part in a segment itself opens the same kind of socket as the daemon.
+    "endpoint": {"client", "core", "errors", "net"},
     "aio": {"client", "errors"},
-    "__init__": {"aio", "client", "compiled_modules", "errors", "key_files"},
+    "__init__": {"aio", "client", "compiled_modules", "endpoint", "errors", "key_files"},
     "config": {"core", "errors", "key_files", "paths"},
     # Each gateway is a program of its own, and a client of the daemon.
     "gateways": {"boot_clock", "client", "config", "core", "drops", "errors", "file_modes", "key_files", "log", "net"},
@@ -47,12 +48,37 @@ MAY: dict[str, set[str]] = {
         *("net", "version"),
     },
     "doctor": {
-        *("bus", "client", "config", "core", "drops", "errors", "key_files", "log", "net", "paths", "version"),
+        *(
+            "bus",
+            "client",
+            "config",
+            "core",
+            "drops",
+            "endpoint",
+            "errors",
+            "key_files",
+            "log",
+            "net",
+            "paths",
+            "version",
+        ),
     },
     "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
     "cli": {
         *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
-        *("doctor", "drops", "file_modes", "fleet", "handover", "key_files", "log", "paths", "version", "waiting_io"),
+        *(
+            "doctor",
+            "drops",
+            "endpoint",
+            "file_modes",
+            "fleet",
+            "handover",
+            "key_files",
+            "log",
+            "paths",
+            "version",
+            "waiting_io",
+        ),
     },
 }
 #: what a part of a room may import of that room, beside itself: only parts that stand above it in this table
@@ -126,7 +152,7 @@ def test_imports_run_downward() -> None:
     }
     assert upward == set()
     # Programs share with the daemon only how a UDP socket is opened.
-    shared = {name[2] for path in modules("client") for name in imported(path) if name[:2] == ("bccnd", "net")}
+    shared = {name[2] for path in modules("endpoint") for name in imported(path) if name[:2] == ("bccnd", "net")}
     assert shared == {"segment_opening"}
 
 
@@ -181,7 +207,7 @@ def test_programs_load_no_more_than_they_need() -> None:
     assert not loaded_after("import bccnd.daemon") & HEAVY
     assert not loaded_after("import bccnd.cli.sbusd") & ((HEAVY - {"click"}) | libraries)
     assert not loaded_after("import bccnd") & (HEAVY | libraries | {"logging"})
-    endpoint = {"bccnd.client.endpoint", "bccnd.key_files", "bccnd.net.segment_opening"}
+    endpoint = {"bccnd.endpoint.endpoint", "bccnd.key_files", "bccnd.net.segment_opening"}
     assert not loaded_after("import bccnd, bccnd.cli.main") & {*endpoint, "bccnd.core.matching.pattern_tree"}
     assert endpoint <= loaded_after("import bccnd\nbccnd.Endpoint, bccnd.read_key")
 

@@ -1,70 +1,43 @@
-"""The asyncio client: the calls of the blocking one on a transport that is driven by callbacks of the loop."""
+"""The asyncio client: what programs call, on a transport that is driven by callbacks of the loop."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from contextlib import suppress
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import Context, copy_context
+from functools import partial
+from itertools import count, islice, starmap
+from typing import Any, Final, TypeVar
 
-from bccnd.client.events import MAX_EVENTS, Event, EventQueue, raise_refused
-from bccnd.client.message import Message
-from bccnd.client.request_reply import is_awaitable
-from bccnd.client.session import Session
-from bccnd.client.shared_calls import Calls, PatternMessages
-from bccnd.client.transport import TURN, Transport, usual_path
+from bccnd.client.calls import HARD, ORDERS, SOFT, SWITCH, Steps
+from bccnd.client.client_base import ClientBase, SubscriptionBase
+from bccnd.client.events import MAX_EVENTS, AsyncCallback, Event, EventQueue, Refusal, raise_refused
+from bccnd.client.message import Data, Message, directed, publication
+from bccnd.client.request_reply import AsyncReplies, AsyncResponder
+from bccnd.client.session import PATIENCE, Session
+from bccnd.client.transport import Transport, usual_path
+from bccnd.core.wire import frames
 
 __all__ = ["AsyncConnection", "AsyncSubscription", "connect"]
+
+#: messages published, or passed to callbacks, before others have their turn
+_TURN: Final = 64
 
 R = TypeVar("R")
 
 
-class _Awaited(Coroutine[Any, Any, R]):
-    """What is awaited runs `_run`; also for callers that take coroutines only, such as asyncio.create_task."""
-
-    _work: Coroutine[Any, Any, Any] | None = None
-
-    async def _run(self) -> R:
-        raise NotImplementedError
-
-    def __await__(self) -> Generator[Any, Any, R]:
-        return self._run().__await__()
-
-    def send(self, value: Any) -> Any:
-        """As that of a coroutine, for asyncio."""
-        self._work = self._work or self._run()
-        return self._work.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """As that of a coroutine, for asyncio."""
-        self._work = self._work or self._run()
-        return self._work.throw(*error)
-
-
-class _Messages:
-    """Iterates over the messages of a queue of a connection."""
-
-    _inbox: EventQueue
-
-    def _connection(self) -> AsyncConnection:
-        raise NotImplementedError
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Message:
-        bus, inbox = self._connection(), self._inbox
-        while not inbox.closed:
-            event = bus._take(inbox) if inbox.events else await bus._receive(inbox, None)
-            if isinstance(event, Message):
-                return event
-            if event is not None:
-                raise_refused(event)
-        raise StopAsyncIteration
-
-
-class connect(_Awaited["AsyncConnection"]):  # noqa: N801 - called as a function
+@asynccontextmanager
+async def connect(
+    path: str | None = None,
+    *,
+    reconnect: bool = True,
+    batch: bool = True,
+    dialect: str | None = None,
+    wait: float | None = 0.0,
+    away: bool = False,
+) -> AsyncIterator[AsyncConnection]:
     """Connect to the daemon, as `bccnd.connect` does, for programs on asyncio.
 
         import asyncio
@@ -78,65 +51,62 @@ class connect(_Awaited["AsyncConnection"]):  # noqa: N801 - called as a function
 
         asyncio.run(main())
 
-    ``await bccnd.aio.connect()`` returns the connection itself. The options are those of `bccnd.connect`.
+    The options are those of `bccnd.connect`. A connection that outlives a function can be entered by
+    `contextlib.AsyncExitStack`.
 
     Several tasks may use a connection at once. If several receive from the same connection or subscription, each event
     goes to one of them. A cancelled call loses no event, and the connection stays usable.
     """
-
-    def __init__(
-        self,
-        path: str | None = None,
-        *,
-        reconnect: bool = True,
-        batch: bool = True,
-        dialect: str | None = None,
-        wait: float | None = 0.0,
-        away: bool = False,
-    ) -> None:
-        self._session = Session(path or usual_path(), batch=batch, reconnect=reconnect, dialect=dialect)
-        self._session.router.shows_away = away
-        self._wait = wait
-        self._bus: AsyncConnection | None = None
-
-    async def _run(self) -> AsyncConnection:
-        bus = AsyncConnection(self._session)
-        for pause in bus._attempts(self._wait):
+    session = Session(path or usual_path(), batch=batch, reconnect=reconnect, dialect=dialect)
+    session.router.shows_away = away
+    bus = AsyncConnection(session)
+    try:
+        for pause in bus._attempts(wait):
             await asyncio.sleep(pause)
-        return bus
-
-    def close(self) -> None:
-        """Do not connect."""
-        if self._work is not None:
-            self._work.close()
-
-    async def __aenter__(self) -> AsyncConnection:
-        self._bus = await self
-        return self._bus
-
-    async def __aexit__(self, *_error: object) -> None:
-        if self._bus is not None:
-            self._bus.close()
+        yield bus
+    finally:
+        bus.close()
 
 
-class AsyncConnection(Calls, _Messages):
+class _Waiter(asyncio.Future[None]):
+    """What a task waits for. In a callback of the loop it can be woken at once, which saves the loop one round for each
+    message."""
+
+    _wakes: tuple[Callable[[Any], object], Context] | None = None
+
+    def add_done_callback(self, callback: Callable[[Any], object], /, *, context: Context | None = None) -> None:
+        self._wakes = callback, context or copy_context()
+        super().add_done_callback(callback, context=context)
+
+    def wake(self) -> bool:
+        """Let the task that waits go on, before this returns; False if none does."""
+        if self._wakes is None:
+            return False
+        callback, context = self._wakes
+        self.remove_done_callback(callback)
+        self.set_result(None)
+        context.run(callback, self)
+        return True
+
+
+_Waiting = tuple[Callable[[], bool], _Waiter, bool]
+
+
+class AsyncConnection(ClientBase):
     """A client of the local bus on asyncio; see `bccnd.aio.connect`. Use it on the loop that it was made on."""
 
     def __init__(self, session: Session) -> None:
         self._loop = asyncio.get_running_loop()
-        self._transport = Transport(session, self._loop, self._on_turn, may_read=self._may_read)
+        self._transport = Transport(session, self._loop, self._on_turn, room=self._room)
         super().__init__(session, self._transport)
         #: what tasks wait for, and whether something has to be read for that
-        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None], bool]] = []
+        self._waiting: list[_Waiting] = []
         self._sent_at_once = 0
-        #: calls callbacks of one message whose results are awaited
-        self._calling: asyncio.Task[None] | None = None
-        self._dispatches = False
+        #: calls callbacks, while messages wait for them
+        self._dispatching: asyncio.Task[None] | None = None
         self._router.on_dropped = self._on_dropped
-        self._inbox = self._router.inbox
 
-    def _connection(self) -> AsyncConnection:
-        return self
+    # -- what to receive
 
     def subscribe(self, *patterns: str, limit: int = MAX_EVENTS) -> AsyncSubscription:
         """Subscribe to the messages whose channel matches one of the patterns. A pattern may be subscribed to
@@ -153,11 +123,142 @@ class AsyncConnection(Calls, _Messages):
         """
         return AsyncSubscription(self, patterns, limit)
 
+    async def unsubscribe(self, *patterns: str) -> None:
+        """Unsubscribe from patterns, as `bccnd.Connection.unsubscribe` does."""
+        await self._finish(self._calls.unsubscribe(*patterns))
+
     async def receive(self, timeout: float | None = None) -> Event | None:
         """The next message, gap, refusal, or ``Reconnected`` after the daemon was away; None after ``timeout`` seconds.
         Raises ConnectionLost when the connection has ended."""
-        inbox = self._router.inbox
-        return self._take(inbox) if inbox.events else await self._receive(inbox, timeout)
+        return await self._next(self._router.inbox, timeout)
+
+    def __aiter__(self) -> AsyncConnection:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, Message]:
+        return self._next_message(self._router.inbox)
+
+    # -- callbacks
+
+    async def listen(self, pattern: str, callback: AsyncCallback) -> None:
+        """Subscribe to a pattern; ``callback`` is called with each message that matches. Messages to everyone, and to
+        this program, are passed to every callback. Messages for callbacks are not returned by `receive`.
+
+        If a callback returns an awaitable, as an ``async def`` does, it is awaited before the callbacks of the next
+        message are called. If one raises, the loop's exception handler gets the error, and the others are called.
+
+        Raises BusError: bad_pattern, as `subscribe` does.
+        """
+        self._add_subscription(pattern)
+        self._router.listen(pattern, callback)
+        await self._finish(self._calls.announce())
+
+    async def unlisten(self, pattern: str, callback: Callable[[Message], object]) -> bool:
+        """Remove a callback of `listen`; False if it was not registered."""
+        found = self._router.unlisten(pattern, callback)
+        if found:
+            await self.unsubscribe(pattern)
+        return found
+
+    async def respond(self, pattern: str, callback: AsyncResponder) -> None:
+        """Answer requests on the channels that match a pattern: ``callback`` is called with each, and what it returns
+        (awaited, if that is an awaitable) is sent to the program that asks; see `request`. With None nothing is sent.
+
+            async def add(question):
+                return str(sum(map(int, question.text.split())))
+
+            await bus.respond("calc/add", add)
+
+        Other messages that match are ignored. As with `listen`, callbacks are called one after the other.
+        """
+        await self.listen(pattern, AsyncReplies(self, callback))
+
+    # -- what to send
+
+    async def publish(self, chan: str, payload: Data = b"") -> None:
+        """Send a message to the clients of this host and to the segment. Waits while the daemon is busy.
+
+        Raises BusError: bad_channel, too_long, connection_lost. `sync` returns refusals of the daemon.
+        """
+        frame = publication(chan, payload)
+        self._sent_at_once += 1
+        if self._sent_at_once >= _TURN:
+            self._sent_at_once = 0
+            await asyncio.sleep(0)
+        if self._transport.send_now(frame):  # nearly always
+            self._session.published()
+        else:
+            await self._finish(self._calls.publish(frame))
+
+    async def publish_many(self, messages: Iterable[tuple[str, Data]]) -> None:
+        """Send messages, pairs of channel and payload, as `publish` does, with fewer system calls. Where this raises,
+        some of the messages may have been sent."""
+        packets = starmap(publication, messages)
+        while some := list(islice(packets, _TURN)):
+            await self._finish(self._calls.publish_all(some, self._transport.send_many_now))
+            await asyncio.sleep(0)
+
+    async def send_all(self, payload: Data = b"") -> None:
+        """Send a message to every listener, whatever it has subscribed to."""
+        await self.publish("!", payload)
+
+    async def send_to(self, target: str, payload: Data = b"") -> None:
+        """Send a message to one identity (``host/program/pid``) or to all below a prefix (``host/program/*``). Raises
+        BusError: bad_target where the target is empty."""
+        await self.publish(directed(target), payload)
+
+    # -- modes
+
+    async def tag(self, text: str) -> None:
+        """Change the identity, as `bccnd.Connection.tag` does."""
+        await self._finish(self._calls.set_tag(text))
+
+    async def echo(self, on: bool) -> None:
+        """Whether this program also receives its own messages, if it has subscribed to them; the default is True."""
+        await self._finish(self._calls.set_modes(("echo", SWITCH[on], SWITCH)))
+
+    async def batch(self, on: bool) -> None:
+        """Whether the daemon puts many waiting messages into one packet; see `bccnd.connect`."""
+        await self._finish(self._calls.set_modes(("!/bccn/batch", SWITCH[on], SWITCH)))
+
+    async def local(self, on: bool) -> None:
+        """Whether messages that this program publishes stay on this host, as `bccnd.Connection.local` sets it."""
+        await self._finish(self._calls.set_local(on))
+
+    async def blocking(self, soft: str | None = None, hard: str | None = None) -> None:
+        """Choose how the daemon treats a message while this program does not read; the values are those of
+        `bccnd.Connection.blocking`."""
+        await self._finish(self._calls.set_modes(("blocking/soft", soft, SOFT), ("blocking/hard", hard, HARD)))
+
+    async def order(self, order: str) -> None:
+        """Choose the order in which queued messages are sent; the values are those of `bccnd.Connection.order`."""
+        await self._finish(self._calls.set_modes(("order", order, ORDERS)))
+
+    # -- requests
+
+    async def request(self, chan: str, payload: Data = b"", timeout: float = PATIENCE) -> Message:
+        """Publish a request on a channel, and return the first reply, as `bccnd.Connection.request` does.
+
+        reply = await bus.request("calc/add", "1 2")
+        print(reply.text)
+
+        """
+        return await self._finish(self._calls.request(chan, payload, timeout))
+
+    async def identity(self) -> str:
+        """The identity of this program on the segment."""
+        return (await self.ask(frames.WHOAMI)).decode("ascii")
+
+    async def sync(self, timeout: float = PATIENCE) -> list[Refusal]:
+        """Wait until the daemon has processed all that was sent before, as `bccnd.Connection.sync` does. Returns its
+        refusals since the last call."""
+        return await self._finish(self._calls.sync(timeout))
+
+    async def ask(self, key: Data, payload: Data | None = None, timeout: float = PATIENCE) -> bytes:
+        """Send a control message and wait for the answer, as `bccnd.Connection.ask` does."""
+        return await self._finish(self._calls.ask(key, payload, timeout))
+
+    # -- the connection
 
     def fileno(self) -> int:
         """The descriptor of the socket, which only this connection may read. It changes with each reconnection, and is
@@ -165,137 +266,151 @@ class AsyncConnection(Calls, _Messages):
         return -1 if self._transport.sock is None else self._transport.sock.fileno()
 
     def close(self) -> None:
+        """Disconnect from the daemon. Calls that wait raise ConnectionLost."""
         super().close()
-        if self._calling is not None and self._calling is not _current_task():
-            self._calling.cancel()
+        if self._dispatching is not None and self._dispatching is not asyncio.current_task(self._loop):
+            self._dispatching.cancel()
         self._on_turn()
 
-    async def __aenter__(self) -> AsyncConnection:
-        return self
+    # -- inside
 
-    async def __aexit__(self, *_error: object) -> None:
-        self.close()
+    async def _next_message(self, inbox: EventQueue) -> Message:
+        events, transport = inbox.events, self._transport
+        while not inbox.closed:
+            if events and transport.reads and type(events[0]) is Message:  # nothing else has to be done for it
+                return events.popleft()  # type: ignore[return-value]
+            event = self._take(inbox)
+            if type(event) is Message:
+                return event
+            if event is None:
+                await self._wait(partial(self._router.is_ready, inbox))
+            else:
+                raise_refused(event)
+        raise StopAsyncIteration
 
-    async def _receive(self, inbox: EventQueue, timeout: float | None) -> Event | None:
+    async def _next(self, inbox: EventQueue, timeout: float | None) -> Event | None:
+        """The next event of a queue; None after ``timeout`` seconds. Raises ConnectionLost at the end."""
+        event = self._take(inbox)
+        if event is not None:
+            return event
         if timeout is not None and timeout <= 0:
             await asyncio.sleep(0)  # others have their turn, however often this is called
             self._transport.on_readable()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        unowned = self._router.unowned if inbox is not self._router.inbox else list
-        await self._until(lambda: bool(inbox.events or inbox.closed or unowned()), deadline)
-        return self._take(inbox) if inbox.events else next(iter(self._router.take(unowned()[:1])), None)
+        await self._until(
+            partial(self._router.is_ready, inbox), None if timeout is None else time.monotonic() + timeout
+        )
+        return self._take(inbox)
 
-    def _take(self, inbox: EventQueue) -> Event:
-        event = inbox.take()
+    def _take(self, inbox: EventQueue) -> Event | None:
+        event = self._router.take_for(inbox)
         if not self._transport.reads:
             self._transport.arrange()
         return event
 
-    async def _send(self, frame: bytes, on_sent: Callable[[], None]) -> None:
-        await self._count_sent(1)
-        await super()._send(frame, on_sent)
+    async def _finish(self, steps: Steps[R]) -> R:
+        """Take the steps of a call, one after the other; returns its result."""
+        try:
+            while True:
+                wait = next(steps)
+                self._transport.flush()
+                await self._until(*wait)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        finally:
+            steps.close()
 
-    async def _send_many(self, packets: list[bytes], on_sent: Callable[[], None]) -> None:
-        await self._count_sent(len(packets))
-        await super()._send_many(packets, on_sent)
-
-    async def _count_sent(self, count: int) -> None:
-        self._sent_at_once += count
-        if self._sent_at_once >= TURN:  # others have their turn
-            self._sent_at_once = 0
-            await asyncio.sleep(0)
-
-    async def _until(self, condition: Callable[[], bool], deadline: float | None = None, *, reads: bool = True) -> bool:
+    async def _until(self, condition: Callable[[], bool], deadline: float | None, reads: bool = True) -> None:
+        """Wait until a condition holds, or for the deadline (monotonic). Raises ConnectionLost at the end."""
         while not condition():
-            self._session.check()
-            one = condition, self._loop.create_future(), reads
-            self._waiting.append(one)
-            if not self._transport.reads:
-                self._transport.arrange()
+            woken = self._wait(condition, reads)
+            if deadline is None:
+                await woken
+                continue
             try:
-                if deadline is None:
-                    await one[1]
-                else:
-                    async with asyncio.timeout_at(deadline):
-                        await one[1]
+                async with asyncio.timeout_at(deadline):
+                    await woken
             except TimeoutError:
-                return condition()
-            finally:
-                self._waiting.remove(one)
-        return True
+                return
 
-    def _may_read(self, reads: bool) -> bool:
-        """Whether something is waited for, or there is room for what may come. Once there was none, reading goes on
-        when half of the events were taken."""
-        limit = MAX_EVENTS if reads else MAX_EVENTS // 2
-        router = self._router
-        if not self._session.ready or (len(router.inbox.events) < limit and not router.is_split):
-            return True
-        for done, _, needed in self._waiting:
-            if needed and not done():
-                return True
+    def _wait(self, condition: Callable[[], bool], reads: bool = True) -> _Waiter:
+        """A future that is done when a condition holds, or the connection has ended. Raises ConnectionLost."""
+        self._session.check()
+        woken = _Waiter(loop=self._loop)
+        if self._waiting:
+            self._waiting = [one for one in self._waiting if not one[1].done()]  # those were cancelled
+        self._waiting.append((condition, woken, reads))
+        if not self._transport.reads:
+            self._transport.arrange()
+        return woken
+
+    def _room(self, reads: bool) -> int:
+        """How many packets may be read: if something is waited for, any number; otherwise what the fullest queue has
+        room for. Once that was nothing, reading goes on when half of the events were taken."""
+        for condition, woken, reading in self._waiting:
+            if reading and not woken.done() and not condition():
+                return self._most
+        if not self._session.ready:
+            return self._most
+        router, limit = self._router, MAX_EVENTS if reads else MAX_EVENTS // 2
         if router.listeners is not None:  # a program on callbacks may never receive anything else
-            return len(router.listened.events) < limit
-        return all(len(inbox.events) < min(limit, inbox.limit) for inbox in router.inboxes())
+            room = limit - len(router.listened.events)
+        else:
+            room = min(min(limit, inbox.limit) - len(inbox.events) for inbox in router.inboxes())
+        return min(self._most, max(0, room))
 
     def _on_turn(self) -> None:
         """Something has happened: call the callbacks, and wake the tasks that have waited for it."""
-        self._schedule_dispatch()
-        for condition, woken, _ in self._waiting:
-            if not woken.done() and (self._session.over or condition()):
-                woken.set_result(None)
+        if self._router.listened.events and self._dispatching is None and not self._transport.closed:
+            self._dispatching = self._loop.create_task(self._dispatch())
+        ready: list[_Waiting] = []
+        waiting: list[_Waiting] = []
+        for one in self._waiting:
+            if one[1].done():
+                continue
+            (ready if self._session.over or one[0]() else waiting).append(one)
+        self._waiting = waiting
+        if len(ready) == 1 and asyncio.current_task(self._loop) is None and ready[0][1].wake():
+            return  # of several, none goes on before the others know that they may
+        for _, woken, _ in ready:
+            woken.set_result(None)
 
     def _on_dropped(self) -> None:
         with suppress(RuntimeError):  # the loop has ended, and the connection with it
             self._loop.call_soon_threadsafe(self._transport.flush)
 
-    # -- callbacks
-
-    def _schedule_dispatch(self) -> None:
-        if self._router.listened.events and not self._dispatches and self._calling is None:
-            self._dispatches = True
-            self._loop.call_soon(self._dispatch)
-
-    def _dispatch(self) -> None:
-        """Call the callbacks of some messages, up to one for which something has to be awaited."""
-        self._dispatches = False
-        for _ in range(TURN):
-            if not self._router.listened.events:
-                break
-            awaited = [one for one in self._router.call_next(self._report) if is_awaitable(one)]
-            if awaited:
-                self._calling = self._loop.create_task(self._await_all(awaited))  # type: ignore[arg-type]
-                break
-        self._schedule_dispatch()
-        if not self._transport.reads:
-            self._transport.arrange()
-
-    async def _await_all(self, results: list[Awaitable[object]]) -> None:
+    async def _dispatch(self) -> None:
+        """Call the callbacks for the messages that wait, one message after the other."""
+        results: list[object] = []
         try:
-            for one in results:
-                try:
-                    await one
-                except Exception as error:  # noqa: BLE001 - whatever a callback raises, the next one is called
-                    self._report(error)
+            for number in count(1):
+                if not self._router.listened.events:
+                    return
+                results = self._router.call_next(self._report)
+                for result in results:
+                    await self._result_of(result)
+                if not self._transport.reads:
+                    self._transport.arrange()
+                if not number % _TURN:
+                    await asyncio.sleep(0)
         finally:
-            self._calling = None
-            for one in results:
-                if isinstance(one, Coroutine):
-                    one.close()  # where this was cancelled
-            self._schedule_dispatch()
+            self._dispatching = None
+            for result in results:
+                if isinstance(result, Coroutine):
+                    result.close()  # where this was cancelled
+
+    async def _result_of(self, result: object) -> None:
+        if isinstance(result, Awaitable):
+            try:
+                await result
+            except Exception as error:  # noqa: BLE001 - whatever a callback raises, the next one is called
+                self._report(error)
 
     def _report(self, error: Exception) -> None:
         self._loop.call_exception_handler({"message": "a callback of bccnd raised an error", "exception": error})
 
 
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs
-        return None
-
-
-class AsyncSubscription(PatternMessages, _Awaited["AsyncSubscription"], _Messages):
+class AsyncSubscription(SubscriptionBase):
     """The messages of one `AsyncConnection.subscribe`: iterate over it with ``async for``, or await its `receive`;
     ``async with`` closes it. Otherwise it is like `bccnd.Subscription`."""
 
@@ -303,34 +418,31 @@ class AsyncSubscription(PatternMessages, _Awaited["AsyncSubscription"], _Message
         super().__init__(bus, patterns, limit)
         bus._transport.flush()
 
-    async def _run(self) -> AsyncSubscription:
-        """Wait until the daemon was sent this, unless it is away."""
-        await self._bus._tell()
+    def __await__(self) -> Generator[Any, None, AsyncSubscription]:
+        yield from self._bus._finish(self._bus._calls.announce()).__await__()
         return self
 
     async def receive(self, timeout: float | None = None) -> Event | None:
         """Like `AsyncConnection.receive`, for the messages of this subscription; None also after `close`."""
-        inbox = self._inbox
-        if inbox.closed:
-            return None
-        self._bus._router.activate(inbox)
-        event: Event | None = self._bus._take(inbox) if inbox.events else await self._bus._receive(inbox, timeout)
+        inbox = self._activate()
+        event: Event | None = None if inbox.closed else await self._bus._next(inbox, timeout)
         return event
 
-    def _connection(self) -> AsyncConnection:
-        if not self._inbox.closed:
-            self._bus._router.activate(self._inbox)
-        bus: AsyncConnection = self._bus
-        return bus
+    def __aiter__(self) -> AsyncSubscription:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, Message]:
+        message: Coroutine[Any, Any, Message] = self._bus._next_message(self._activate())
+        return message
 
     def close(self) -> None:
+        """Unsubscribe, and drop the waiting messages; iterating ends."""
         super().close()
         self._bus._on_turn()
 
     async def __aenter__(self) -> AsyncSubscription:
-        self._bus._router.activate(self._inbox)
-        await self
-        return self
+        self._activate()
+        return await self
 
     async def __aexit__(self, *_error: object) -> None:
         self.close()

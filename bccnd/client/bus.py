@@ -1,30 +1,31 @@
-"""The blocking client: a loop around poll that drives the session of a connection."""
+"""The blocking client: what programs call."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from itertools import islice, starmap
+from typing import Final
 
+from bccnd.client.blocking_driver import BlockingDriver, is_over
+from bccnd.client.calls import HARD, ORDERS, SOFT, SWITCH
+from bccnd.client.client_base import SubscriptionBase
 from bccnd.client.events import (
     MAX_EVENTS,
     Away,
     Callback,
     Event,
-    EventQueue,
     Gap,
     Reconnected,
     Refusal,
     raise_refused,
 )
-from bccnd.client.message import Data, Message, publication
-from bccnd.client.pollable import PollableDescriptor
+from bccnd.client.message import Data, Message, directed, publication
 from bccnd.client.request_reply import Replies, Responder, is_awaitable, refuse_coroutine
 from bccnd.client.router import raise_errors
 from bccnd.client.session import PATIENCE, Session
-from bccnd.client.shared_calls import Calls, Client, PatternMessages
-from bccnd.client.transport import TURN, SessionSocket, usual_path
+from bccnd.client.transport import usual_path
+from bccnd.core.wire import frames
 
 __all__ = [
     "PATIENCE",
@@ -42,9 +43,8 @@ __all__ = [
 
 #: messages passed to callbacks by one `Connection.dispatch`
 _MAX_DISPATCHED: Final = 10_000
-
-P = ParamSpec("P")
-R = TypeVar("R")
+#: messages sent with one system call
+_SENT_AT_ONCE: Final = 64
 
 
 def connect(
@@ -117,26 +117,6 @@ def connect(
     return Connection(session, wait)
 
 
-def _run(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine that waits by itself, and so is at its end when it returns."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    raise AssertionError("it was suspended")
-
-
-def _blocking(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
-    """The blocking form of a call."""
-
-    @wraps(call)
-    def run(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
-        return _run(call(self, *arguments, **options))
-
-    run.__doc__ = call.__doc__ and call.__doc__.replace("await ", "")  # in examples
-    return run
-
-
 def _not_awaited(result: object) -> TypeError:
     """The error of a callback that was no ``async def``, but has returned a coroutine all the same."""
     if isinstance(result, Coroutine):
@@ -144,45 +124,10 @@ def _not_awaited(result: object) -> TypeError:
     return TypeError(f"a callback returned {result!r}, which only bccnd.aio awaits")
 
 
-class _Deadline:
-    """When to stop reading: at a moment (monotonic), and some packets later where something was there by then."""
-
-    def __init__(self, deadline: float | None) -> None:
-        self._deadline = deadline
-        self._left = TURN
-
-    def goes_on(self) -> bool:
-        """Whether to read on, after a packet."""
-        if self._deadline is not None and time.monotonic() >= self._deadline:
-            self._left -= 1
-        return self._left > 0
-
-
-#: a deadline that never comes
-_FOREVER: Final = _Deadline(None)
-
-
-def _messages(bus: Connection, inbox: EventQueue) -> Iterator[Message]:
-    events = inbox.events
-    while not inbox.closed:
-        if len(events) > 1 and type(events[0]) is Message:  # nothing else has to be done for it
-            event: Event | None = events.popleft()
-        else:
-            event = bus._take(inbox) if events else bus._next(inbox, None)
-        if isinstance(event, Message):
-            yield event
-        elif event is not None:
-            raise_refused(event)
-
-
-class Connection(Client):
+class Connection(BlockingDriver):
     """A client of the local bus; see `connect`. Do not call its methods from several threads at once."""
 
-    def __init__(self, session: Session, wait: float | None = 0.0) -> None:
-        super().__init__(session, SessionSocket(session))
-        self._pollable: PollableDescriptor | None = None
-        for pause in self._attempts(wait):
-            time.sleep(pause)
+    # -- what to receive
 
     def subscribe(self, *patterns: str, limit: int = MAX_EVENTS) -> Subscription:
         """Subscribe to the messages whose channel matches one of the patterns. A pattern may be subscribed to
@@ -198,84 +143,13 @@ class Connection(Client):
         Raises BusError, and subscribes to nothing: bad_pattern (a pattern holds no NUL), too_long.
         """
         subscription = Subscription(self, patterns, limit)
-        _run(self._tell())
+        self._finish(self._calls.announce())
         return subscription
 
-    unsubscribe = _blocking(Calls.unsubscribe)
-
-    def listen(self, pattern: str, callback: Callback) -> None:
-        """Subscribe to a pattern; `dispatch` calls ``callback`` with each message that matches. Messages to everyone,
-        and to this program, are passed to every callback. Messages for callbacks are not returned by `receive`; up to
-        16,384 of them wait for `dispatch`.
-
-        Raises BusError: bad_pattern, as `subscribe` does; and TypeError for an ``async def``, which only `bccnd.aio`
-        can call.
-        """
-        refuse_coroutine(callback)
-        _run(Calls.listen(self, pattern, callback))  # type: ignore[arg-type]
-
-    unlisten = _blocking(Calls.unlisten)
-
-    def respond(self, pattern: str, callback: Responder) -> None:
-        """Answer requests on the channels that match a pattern: `dispatch` calls ``callback`` with each, and sends the
-        returned value to the program that asks; see `request`. If ``callback`` returns None, nothing is sent.
-
-            bus.respond("calc/add", lambda question: str(sum(map(int, question.text.split()))))
-            while True:
-                bus.dispatch(None)
-
-        Other messages that match are ignored. `unlisten` removes the callback. Raises TypeError for an ``async def``.
-        """
-        refuse_coroutine(callback)
-        _run(Calls.listen(self, pattern, Replies(self, callback)))  # type: ignore[arg-type]
-
-    def dispatch(self, timeout: float | None = 0.0) -> int:
-        """Call the callbacks of `listen` with the waiting messages. If none waits, wait up to ``timeout`` seconds for
-        one (None: without limit). Returns the number of messages.
-
-        Raises BusError if the daemon refused a request. If a callback raises, the other callbacks of that message are
-        called first; several errors are raised as an ExceptionGroup.
-        """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        reading, inbox, listened = _Deadline(deadline), self._router.inbox, self._router.listened
-        errors: list[Exception] = []
-        count = 0
-        try:
-            while count < _MAX_DISPATCHED and not errors:
-                while inbox.events and not isinstance(inbox.events[0], Message):
-                    raise_refused(inbox.take())
-                if listened.events:
-                    count += isinstance(listened.events[0], Message)
-                    results = self._router.call_next(errors.append)
-                    errors += [_not_awaited(result) for result in results if is_awaitable(result)]
-                elif not self._turn(0.0 if count else deadline) or not reading.goes_on():
-                    break
-        finally:
-            self._show()
-        raise_errors(errors)
-        return count
-
-    def publish(self, chan: str, payload: Data = b"") -> None:
-        frame = publication(chan, payload)
-        if self._socket.send_now(frame):  # nearly always, and then without a coroutine
-            self._session.published()
-        else:
-            _run(self._send(frame, self._session.published))
-
-    publish.__doc__ = Calls.publish.__doc__
-    publish_many = _blocking(Calls.publish_many)
-    send_all = _blocking(Calls.send_all)
-    send_to = _blocking(Calls.send_to)
-    tag = _blocking(Calls.tag)
-    echo = _blocking(Calls.echo)
-    batch = _blocking(Calls.batch)
-    local = _blocking(Calls.local)
-    blocking = _blocking(Calls.blocking)
-    order = _blocking(Calls.order)
-    identity = _blocking(Calls.identity)
-    sync = _blocking(Calls.sync)
-    ask = _blocking(Calls.ask)
-    request = _blocking(Calls.request)
+    def unsubscribe(self, *patterns: str) -> None:
+        """Unsubscribe from patterns; from a pattern as often as the program subscribed to it. Raises BusError:
+        bad_pattern, and unsubscribes from none of them."""
+        self._finish(self._calls.unsubscribe(*patterns))
 
     def receive(self, timeout: float | None = None) -> Event | None:
         """The next message, gap, refusal, or ``Reconnected`` after the daemon was away; None after ``timeout`` seconds.
@@ -290,27 +164,181 @@ class Connection(Client):
         absences of the daemon to `reconnects`. Raises BusError where the daemon refused something (a pattern:
         not_permitted, too_many_subscriptions; a message; this program: too_many_clients), after the messages that came
         before; to go on, iterate again."""
-        return _messages(self, self._router.inbox)
+        return self._messages(self._router.inbox)
 
-    def fileno(self) -> int:
-        """A descriptor that is readable when an event can be received: then call `receive(0)` until it returns None, or
-        `dispatch`. Events that were already read and wait, such as the rest of a batch, make it readable, too.
+    # -- callbacks
 
-        It stays the same across reconnections, also in select, poll and epoll; -1 once this connection is closed.
+    def listen(self, pattern: str, callback: Callback) -> None:
+        """Subscribe to a pattern; `dispatch` calls ``callback`` with each message that matches. Messages to everyone,
+        and to this program, are passed to every callback. Messages for callbacks are not returned by `receive`; up to
+        16,384 of them wait for `dispatch`.
+
+        Raises BusError: bad_pattern, as `subscribe` does; and TypeError for an ``async def``, which only `bccnd.aio`
+        can call.
         """
-        if self._socket.closed:
-            return -1
-        if self._pollable is None:
-            self._pollable = PollableDescriptor()
-        self._show()
-        return self._pollable.fileno()
+        refuse_coroutine(callback)
+        self._listen(pattern, callback)
 
-    def close(self) -> None:
-        """Disconnect from the daemon."""
-        super().close()
-        if self._pollable is not None:
-            self._pollable.close()
-            self._pollable = None
+    def _listen(self, pattern: str, callback: Callable[[Message], object]) -> None:
+        self._add_subscription(pattern)
+        self._router.listen(pattern, callback)
+        self._finish(self._calls.announce())
+
+    def unlisten(self, pattern: str, callback: Callable[[Message], object]) -> bool:
+        """Remove a callback of `listen`; False if it was not registered."""
+        found = self._router.unlisten(pattern, callback)
+        if found:
+            self.unsubscribe(pattern)
+        return found
+
+    def respond(self, pattern: str, callback: Responder) -> None:
+        """Answer requests on the channels that match a pattern: `dispatch` calls ``callback`` with each, and sends the
+        returned value to the program that asks; see `request`. If ``callback`` returns None, nothing is sent.
+
+            bus.respond("calc/add", lambda question: str(sum(map(int, question.text.split()))))
+            while True:
+                bus.dispatch(None)
+
+        Other messages that match are ignored. `unlisten` removes the callback. Raises TypeError for an ``async def``.
+        """
+        refuse_coroutine(callback)
+        self._listen(pattern, Replies(self, callback))
+
+    def dispatch(self, timeout: float | None = 0.0) -> int:
+        """Call the callbacks of `listen` with the waiting messages. If none waits, wait up to ``timeout`` seconds for
+        one (None: without limit). Returns the number of messages.
+
+        Raises BusError if the daemon refused a request. If a callback raises, the other callbacks of that message are
+        called first; several errors are raised as an ExceptionGroup.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        inbox, listened = self._router.inbox, self._router.listened
+        errors: list[Exception] = []
+        count = 0
+        try:
+            while count < _MAX_DISPATCHED and not errors:
+                while inbox.events and not isinstance(inbox.events[0], Message):
+                    raise_refused(inbox.take())
+                if listened.events:
+                    count += isinstance(listened.events[0], Message)
+                    results = self._router.call_next(errors.append)
+                    errors += [_not_awaited(result) for result in results if is_awaitable(result)]
+                elif not self._turn(0.0 if count else deadline) or (is_over(deadline) and not listened.events):
+                    break
+        finally:
+            self._show()
+        raise_errors(errors)
+        return count
+
+    # -- what to send
+
+    def publish(self, chan: str, payload: Data = b"") -> None:
+        """Send a message to the clients of this host and to the segment. Waits while the daemon is busy.
+
+        Raises BusError: bad_channel, too_long, connection_lost. `sync` returns refusals of the daemon.
+        """
+        frame = publication(chan, payload)
+        if self._socket.send_now(frame):  # nearly always
+            self._session.published()
+        else:
+            self._finish(self._calls.publish(frame))
+
+    def publish_many(self, messages: Iterable[tuple[str, Data]]) -> None:
+        """Send messages, pairs of channel and payload, as `publish` does, with fewer system calls.
+
+            bus.publish_many((f"room/{number}", text) for number, text in enumerate(texts))
+
+        Where this raises, some of the messages may have been sent.
+        """
+        packets = starmap(publication, messages)
+        while some := list(islice(packets, _SENT_AT_ONCE)):
+            self._finish(self._calls.publish_all(some, self._socket.send_many_now))
+
+    def send_all(self, payload: Data = b"") -> None:
+        """Send a message to every listener, whatever it has subscribed to."""
+        self.publish("!", payload)
+
+    def send_to(self, target: str, payload: Data = b"") -> None:
+        """Send a message to one identity (``host/program/pid``) or to all below a prefix (``host/program/*``).
+
+        Raises BusError: bad_target where the target is empty.
+        """
+        self.publish(directed(target), payload)
+
+    # -- modes
+
+    def tag(self, text: str) -> None:
+        """Change the identity to ``<host>/<program>/<pid>/<text>``; an empty text removes the tag.
+
+        Raises BusError: bad_tag (one word of at most 32 legal characters), not_permitted.
+        """
+        self._finish(self._calls.set_tag(text))
+
+    def echo(self, on: bool) -> None:
+        """Whether this program also receives its own messages, if it has subscribed to them; the default is True."""
+        self._finish(self._calls.set_modes(("echo", SWITCH[on], SWITCH)))
+
+    def batch(self, on: bool) -> None:
+        """Whether the daemon puts many waiting messages into one packet; see `connect`."""
+        self._finish(self._calls.set_modes(("!/bccn/batch", SWITCH[on], SWITCH)))
+
+    def local(self, on: bool) -> None:
+        """Whether messages that this program publishes stay on this host: only clients of this daemon get them, and
+        nothing is broadcast, whatever the channel. The default is False.
+
+        Raises BusError: unknown_control, if the daemon is too old to know this mode and would broadcast.
+        """
+        self._finish(self._calls.set_local(on))
+
+    def blocking(self, soft: str | None = None, hard: str | None = None) -> None:
+        """Choose how the daemon treats a message while this program does not read.
+
+        ``soft`` applies as soon as the socket is full: ``queue`` keeps the message (the default), ``discard`` drops it,
+        ``block`` makes its publisher wait, ``error`` ends this connection. ``hard`` applies when the queue has reached
+        its limit: ``discard`` (the default), ``block`` or ``error``. Raises BusError: bad_mode.
+        """
+        self._finish(self._calls.set_modes(("blocking/soft", soft, SOFT), ("blocking/hard", hard, HARD)))
+
+    def order(self, order: str) -> None:
+        """Choose the order in which queued messages are sent: ``queue`` (the default, the oldest first), ``stack`` (the
+        latest first) or ``random`` (the largest first). Raises BusError: bad_mode."""
+        self._finish(self._calls.set_modes(("order", order, ORDERS)))
+
+    # -- requests
+
+    def request(self, chan: str, payload: Data = b"", timeout: float = PATIENCE) -> Message:
+        """Publish a request on a channel, and return the first reply, which is a message to this program. Programs on
+        this host or another one reply with `respond`.
+
+            reply = bus.request("calc/add", "1 2")
+            print(reply.text)
+
+        This is best effort, like every message: the request or the reply may be lost, and none or several programs may
+        answer. Raises RequestTimeout if no reply arrives within ``timeout`` seconds, and BusError as `publish` does, or
+        with the reason why the daemon refused the request.
+        """
+        return self._finish(self._calls.request(chan, payload, timeout))
+
+    def identity(self) -> str:
+        """The identity of this program on the segment."""
+        return self.ask(frames.WHOAMI).decode("ascii")
+
+    def sync(self, timeout: float = PATIENCE) -> list[Refusal]:
+        """Wait until the daemon has processed all that was sent before. Returns its refusals since the last call;
+        messages still wait to be received.
+
+        Raises RequestTimeout; and ConnectionLost, also after a reconnection if the previous daemon did not confirm all
+        messages.
+        """
+        return self._finish(self._calls.sync(timeout))
+
+    def ask(self, key: Data, payload: Data | None = None, timeout: float = PATIENCE) -> bytes:
+        """Send a control message and wait for the answer under the same key. If the connection is lost meanwhile, the
+        control message is sent again (but a listing of several pages does not continue).
+
+        Raises RequestTimeout, ConnectionLost, or BusError with the reason of a refusal.
+        """
+        return self._finish(self._calls.ask(key, payload, timeout))
 
     def __enter__(self) -> Connection:
         return self
@@ -318,75 +346,8 @@ class Connection(Client):
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def _next(self, inbox: EventQueue, timeout: float | None) -> Event | None:
-        if inbox.events:
-            return self._take(inbox)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        router, session, connection = self._router, self._session, self._socket
-        reading = _FOREVER if deadline is None else _Deadline(deadline)
-        try:
-            while not inbox.events:
-                if inbox is not router.inbox and router.has_refused and (refused := router.unowned()):
-                    return router.take(refused[:1])[0]
-                sock = connection.sock
-                if deadline is None and sock is not None and session.ready and not session.has_data:
-                    connection.wait_and_receive(sock)
-                elif not self._turn(deadline) or not (inbox.events or reading.goes_on()):
-                    return None
-            return inbox.take()
-        finally:
-            if self._pollable is not None:
-                self._show()
 
-    def _take(self, inbox: EventQueue) -> Event:
-        event = inbox.take()
-        if self._pollable is not None and not inbox.events:
-            self._show()
-        return event
-
-    async def _until(self, condition: Callable[[], bool], deadline: float | None = None, *, reads: bool = True) -> bool:
-        reading = _Deadline(deadline)
-        try:
-            while not condition():
-                if not self._turn(deadline, reads or not self._session.ready) or not reading.goes_on():
-                    return condition()
-            return True
-        finally:
-            self._show()
-
-    def _turn(self, deadline: float | None, reads: bool = True) -> bool:
-        """Take one step: send what is due, read a packet, wait for the socket, or connect. False when the time is
-        over. Raises ConnectionLost at the end."""
-        session, connection = self._session, self._socket
-        if connection.sock is not None:
-            if session.has_data:
-                connection.flush()
-            if connection.receive() if reads else not session.has_data:
-                return True
-        session.check()
-        now = time.monotonic()
-        wait = session.next_timeout(now)
-        left = None if deadline is None else max(0.0, deadline - now)
-        if left == 0 and wait != 0:
-            return False
-        connection.wait(left if wait is None else wait if left is None else min(wait, left), reads=reads)
-        now = time.monotonic()
-        session.expire(now)
-        if session.may_connect(now):
-            connection.reconnect()
-        return True
-
-    def _show(self) -> None:
-        """Make the descriptor readable where there is something to do."""
-        if self._pollable is None:
-            return
-        wait = self._session.next_timeout(time.monotonic()) if self._socket.sock is None else None
-        if self._router.listened.events or self._session.over or any(one.events for one in self._router.inboxes()):
-            wait = 0.0
-        self._pollable.show(self._socket.sock, self._session.has_data, wait)
-
-
-class Subscription(PatternMessages):
+class Subscription(SubscriptionBase):
     """The messages of one `Connection.subscribe`: iterate over it, or call `receive`; ``with`` closes it.
 
         with bus.subscribe("door/*/opened") as doors:
@@ -397,28 +358,27 @@ class Subscription(PatternMessages):
     it, also those that wait in the connection. A message that matches several subscriptions in use goes to each of
     them. A subscription in use is closed when the program drops its last reference to it.
 
-    While a program reads one subscription, messages for others wait: up to ``limit`` for each (1,024), and the rest of
-    the packet that reaches it. Further ones are dropped: a `Gap` says how many, and ``dropped`` counts them. Gaps and
-    absences of the daemon are added to ``lost`` and ``reconnects``. Iterating raises BusError if the daemon refused a
-    pattern of this subscription, or a request that belongs to no other subscription.
+    While a program reads one subscription, messages for others wait: up to ``limit`` for each (1,024), and what was
+    read at once with the last of them. Further ones are dropped: a `Gap` says how many, and ``dropped`` counts them.
+    Gaps and absences of the daemon are added to ``lost`` and ``reconnects``. Iterating raises BusError if the daemon
+    refused a pattern of this subscription, or a request that belongs to no other subscription.
     """
 
     def receive(self, timeout: float | None = None) -> Event | None:
         """Like `Connection.receive`, for the messages of this subscription; None also after `close`."""
-        if self._inbox.closed:
+        inbox = self._activate()
+        if inbox.closed:
             return None
-        self._bus._router.activate(self._inbox)
-        event: Event | None = self._bus._next(self._inbox, timeout)
+        event: Event | None = self._bus._next(inbox, timeout)
         return event
 
     def __iter__(self) -> Iterator[Message]:
         """Messages, until this is closed."""
-        if not self._inbox.closed:
-            self._bus._router.activate(self._inbox)
-        return _messages(self._bus, self._inbox)
+        messages: Iterator[Message] = self._bus._messages(self._activate())
+        return messages
 
     def __enter__(self) -> Subscription:
-        self._bus._router.activate(self._inbox)
+        self._activate()
         return self
 
     def __exit__(self, *_error: object) -> None:

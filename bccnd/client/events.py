@@ -70,12 +70,14 @@ class EventQueue:
     counts the messages for which there was no room here, where ``limit`` events wait."""
 
     closed = False
+    #: whether a subscription takes messages; it begins to, once
+    active = False
 
     def __init__(self, patterns: tuple[bytes, ...] = (), limit: int = sys.maxsize) -> None:
         self.patterns = patterns
         self.limit = limit
-        #: the limit while the messages of one packet are put in
-        self._limit_now = limit
+        #: set while messages are put in that were read at once, when this was not full
+        self.has_room = False
         self.events: deque[Event] = deque()
         self.lost = 0
         self.reconnects = 0
@@ -84,18 +86,6 @@ class EventQueue:
     @property
     def is_full(self) -> bool:
         return len(self.events) >= self.limit
-
-    def set_limit(self, events: int) -> None:
-        self.limit = self._limit_now = events
-
-    def begin_packet(self, messages: int) -> None:
-        """Make room for all messages of a packet, unless this is full: what was read once is not dropped in part."""
-        if len(self.events) < self.limit:
-            self._limit_now = max(self.limit, len(self.events) + messages)
-
-    def end_packet(self) -> None:
-        """Apply the usual limit again."""
-        self._limit_now = self.limit
 
     def take(self) -> Event:
         """The next event; there must be one."""
@@ -109,9 +99,9 @@ class EventQueue:
         return event
 
     def put(self, event: Event) -> None:
-        """Append an event; where there is no room, a message is counted in a `Gap` at the end instead."""
+        """Append an event; without room, a message is counted in a `Gap` at the end instead."""
         events = self.events
-        if len(events) < self._limit_now or isinstance(event, Refusal):
+        if len(events) < self.limit or self.has_room or isinstance(event, Refusal):
             events.append(event)
             return
         last = events[-1] if events else None

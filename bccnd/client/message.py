@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, final
 
+from bccnd.compiled_modules import find_library
 from bccnd.core.wire import directed_targets, frames
 from bccnd.core.wire.bccn1 import MAX_CHAN, check_chan
 from bccnd.errors import BadDatagram, BusError
@@ -24,7 +25,7 @@ class Message:
     IPv6 ``[address]:port``), or ``local`` for a message from this host's bus; ``seq`` is 0 if the message has no
     number."""
 
-    __slots__ = ("_found", "chan", "form", "payload", "peer", "received_ns", "seq", "src")
+    __slots__ = ("_head", "chan", "form", "payload", "peer", "received_ns", "seq", "src")
     __match_args__ = ("src", "seq", "chan", "payload", "form", "peer", "received_ns")
 
     src: str
@@ -34,8 +35,8 @@ class Message:
     form: str
     peer: str
     received_ns: int
-    #: where the parts are in the frame that this was read from: few programs need all of them
-    _found: re.Match[bytes]
+    #: what came before the payload, until one of its parts is asked for: few programs need them
+    _head: bytes
 
     def __init__(self, src: str, seq: int, chan: str, payload: bytes, form: str, peer: str, received_ns: int) -> None:
         self.src = src
@@ -49,12 +50,12 @@ class Message:
     if not TYPE_CHECKING:  # it would allow any name
 
         def __getattr__(self, name: str) -> Any:
-            read = _READ.get(name)
-            if read is None:
+            if name not in _HEAD:
                 raise AttributeError(f"a message has no {name!r}")
-            value = read(self._found)
-            setattr(self, name, value)
-            return value
+            src, seq, received_ns, peer = self._head.split(b":", 3)
+            self.src, self.seq, self.received_ns = to_text(src), int(seq), int(received_ns)
+            self.peer = peer.decode("ascii", "replace")
+            return getattr(self, name)
 
     @property
     def text(self) -> str:
@@ -144,29 +145,38 @@ def _read_channel(key: bytes) -> tuple[str, str, bool]:
 #: most messages are on one of a few channels
 _channel: Final = lru_cache(512)(_read_channel)
 #: a message up to its payload: the key, and what `frames.meta` builds
-_WITH_META: Final = re.compile(rb"MSG ([^\0]*)\0([^:|]*):(\d{1,20}):(\d{1,20}):([^|]*)\|").match
-#: reads the parts that are read when they are asked for
-_READ: Final[dict[str, Callable[[re.Match[bytes]], object]]] = {
-    "src": lambda found: to_text(found[2]),
-    "seq": lambda found: int(found[3]),
-    "received_ns": lambda found: int(found[4]),
-    "peer": lambda found: found[5].decode("ascii", "replace"),
-}
-_new_message: Final = Message.__new__
+_WITH_META: Final = re.compile(rb"MSG ([^\0]*)\0([^:|]*:\d{1,20}:\d{1,20}:[^|]*)\|").match
+#: the parts of a message that are read when one of them is asked for
+_HEAD: Final = frozenset(("src", "seq", "received_ns", "peer"))
 
 
-def read_message(frame: bytes, clock_ns: int) -> Message:
-    """Read a `MSG` frame of the bus that came at ``clock_ns``."""
+def _read_with_meta(frame: bytes) -> Message | None:
+    """Read a frame; None if it is no message with metadata."""
     found = _WITH_META(frame)
-    if found is not None:
-        key = found[1]
-        chan, form, has_meta = _channel(key) if len(key) <= MAX_CHAN else _read_channel(key)
-        if has_meta:
-            message = _new_message(Message)
-            message.chan, message.form, message.payload = chan, form, frame[found.end() :]
-            message._found = found  # noqa: SLF001 - this is its constructor
-            return message
-    # A key that is no channel was never on its way to a segment and carries nothing but its payload.
+    if found is None:
+        return None
+    key = found[1]
+    chan, form, has_meta = _channel(key) if len(key) <= MAX_CHAN else _read_channel(key)
+    if not has_meta:
+        return None
+    message = Message.__new__(Message)
+    message.chan, message.form, message.payload, message._head = chan, form, frame[found.end() :], found[2]  # noqa: SLF001
+    return message
+
+
+def message_reader() -> Callable[[bytes], Message | None]:
+    """Return what reads frames: compiled, if there is the library."""
+    if not find_library():
+        return _read_with_meta
+    from bccnd.native.buffers.bus_messages import MessageReader
+
+    read: Callable[[bytes], Message | None] = MessageReader(Message, _read_channel).read
+    return read
+
+
+def bare_message(frame: bytes, clock_ns: int) -> Message:
+    """Read a `MSG` frame without metadata that came at ``clock_ns``: one whose key is no channel was never on its way
+    to a segment, and carries nothing but its payload."""
     key, _, payload = frame[4:].partition(b"\0")
     chan, form, _ = _read_channel(key)
     return Message("", 0, chan, payload, form, "local", clock_ns)

@@ -109,14 +109,13 @@ class Router:
 
     def __init__(self, dialect: str = "path") -> None:
         self.inbox = EventQueue()
-        #: takes each message: `_route` once there is anything beside the inbox, and until then what takes least time
-        self._put_into_inbox: Callable[[Message], object] = self.inbox.put
-        self.put_message: Callable[[Message], object] = self._put_into_inbox
+        #: whether there was ever anything beside the inbox; whether replies may come, also late ones
+        self._routes = self._takes_replies = False
         self.listeners: PatternTable[Callable[[Message], object]] | None = None
         #: messages for callbacks
         self.listened = EventQueue()
-        #: requests by their token; None where there never was one
-        self.replies: dict[bytes, PendingReply] | None = None
+        #: requests by their token
+        self.replies: dict[bytes, PendingReply] = {}
         #: is told of each event but messages, for logging
         self.on_notice: Callable[[Event], None] = lambda _event: None
         #: whether `Away` is put into the queues, too
@@ -129,18 +128,19 @@ class Router:
         self._known: dict[ref[EventQueue], int] = {}
         #: subscriptions that the program has dropped, for `take_dropped`
         self.dropped: deque[ref[EventQueue]] = deque()
+        #: the queues, while what was read at once is put into them
+        self._filled: list[EventQueue] = []
         #: whether the inbox may hold refusals
         self.has_refused = False
 
     def limit(self, events: int) -> None:
         """Bound what waits for the connection as a whole, and for callbacks."""
-        self.inbox.set_limit(events)
-        self.listened.set_limit(events)
+        self.inbox.limit = self.listened.limit = events
 
     def listen(self, pattern: str, callback: Callable[[Message], object]) -> None:
         if self.listeners is None:
             self.listeners = PatternTable(self._dialect)
-            self.put_message = self._route
+            self._routes = True
         self.listeners.add(callback, to_bytes(pattern))
 
     def unlisten(self, pattern: str, callback: Callable[[Message], object]) -> bool:
@@ -155,15 +155,12 @@ class Router:
 
     def expect_reply(self, token: bytes, chan: str) -> PendingReply:
         """Take the reply with this token, until `forget_reply`."""
-        if self.replies is None:
-            self.replies = {}
-            self.put_message = self._route
+        self._takes_replies = self._routes = True
         pending = self.replies[token] = PendingReply(chan)
         return pending
 
     def forget_reply(self, token: bytes) -> None:
-        if self.replies is not None:
-            del self.replies[token]
+        del self.replies[token]
 
     # -- subscriptions
 
@@ -183,12 +180,13 @@ class Router:
 
     def activate(self, subscription: EventQueue) -> None:
         """Give a subscription the messages that match it, with those that still wait in the inbox."""
-        one = ref(subscription)
-        if self._known.get(one) != 0:
+        if subscription.active or subscription.closed:
             return
+        subscription.active = True
+        one = ref(subscription)
         if self._active is None:
             self._active = PatternTable(self._dialect)
-        self.put_message = self._route
+        self._routes = True
         number = self._known[one] = self._active.add(one, *subscription.patterns)
         kept: list[Event] = []
         for event in self.inbox.events:
@@ -208,15 +206,7 @@ class Router:
 
     def _forget(self, one: ref[EventQueue]) -> tuple[bytes, ...]:
         number = self._known.pop(one, 0)
-        patterns = self._active.remove(number) if self._active is not None else ()
-        if not self.is_split and self.replies is None:
-            self.put_message = self._put_into_inbox
-        return patterns
-
-    @property
-    def is_split(self) -> bool:
-        """Whether there is anything beside the inbox."""
-        return self.listeners is not None or bool(self._active and self._active.values)
+        return self._active.remove(number) if self._active is not None else ()
 
     def inboxes(self) -> list[EventQueue]:
         """The connection's own inbox, and those of the subscriptions in use."""
@@ -227,19 +217,34 @@ class Router:
 
     def put_all(self, messages: list[Message]) -> None:
         """Distribute the messages of one packet."""
-        if self.put_message is self._put_into_inbox and not self.inbox.is_full:  # one look a packet
+        if not self._routes and not self.inbox.is_full:  # one look a packet
             self.inbox.events.extend(messages)
             return
-        inboxes = self.inboxes()
-        for inbox in inboxes:
-            inbox.begin_packet(len(messages))
+        alone = not self._filled
+        if alone:
+            self.begin_read()
         for message in messages:
-            self._route(message)
-        for inbox in inboxes:
-            inbox.end_packet()
+            self.put_message(message)
+        if alone:
+            self.end_read()
 
-    def _route(self, message: Message) -> None:
-        if self.replies is not None and message.form == "directed" and message.payload.startswith(REPLY):
+    def begin_read(self) -> None:
+        """Keep whole what is read at once, in each queue that is not full now."""
+        self._filled = [self.listened, *self.inboxes()]
+        for inbox in self._filled:
+            inbox.has_room = not inbox.is_full
+
+    def end_read(self) -> None:
+        for inbox in self._filled:
+            inbox.has_room = False
+        self._filled = []
+
+    def put_message(self, message: Message) -> None:
+        """Distribute a message that came alone."""
+        if not self._routes:
+            self.inbox.put(message)
+            return
+        if self._takes_replies and message.form == "directed" and message.payload.startswith(REPLY):
             self._take_reply(message)
             return
         taken = False
@@ -257,7 +262,7 @@ class Router:
     def _take_reply(self, message: Message) -> None:
         # One that comes too late, or to a question of another connection of this program, is dropped.
         token, _, payload = message.payload[len(REPLY) :].partition(b"|")
-        pending = self.replies.get(token) if self.replies is not None else None
+        pending = self.replies.get(token)
         if pending is not None and pending.answer is None:
             pending.answer = with_payload(message, payload)
 
@@ -271,7 +276,7 @@ class Router:
     def put_refusal(self, refusal: Refusal) -> None:
         """To the request or subscription that it is about, or else to the inbox."""
         self.on_notice(refusal)
-        for pending in self.replies.values() if self.replies is not None else ():
+        for pending in self.replies.values():
             if pending.chan == refusal.key and pending.answer is None:
                 pending.answer = refusal
                 return
@@ -282,6 +287,20 @@ class Router:
     def _owner(self, refusal: Refusal, among: list[EventQueue]) -> EventQueue:
         key = to_bytes(refusal.key)
         return next((one for one in among if key in one.patterns), self.inbox)
+
+    def is_ready(self, inbox: EventQueue) -> bool:
+        """Whether `take_for` returns an event, or the queue is closed."""
+        if inbox.events or inbox.closed:
+            return True
+        return self.has_refused and inbox is not self.inbox and bool(self.unowned())
+
+    def take_for(self, inbox: EventQueue) -> Event | None:
+        """Take the next event of a queue; of a subscription also a refusal that is about no subscription."""
+        if inbox.events:
+            return inbox.take()
+        if not self.has_refused or inbox is self.inbox:
+            return None
+        return next(iter(self.take(self.unowned()[:1])), None)
 
     def take_refusals(self) -> list[Refusal]:
         """Take the refusals out of the inbox."""

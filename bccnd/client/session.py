@@ -11,15 +11,14 @@ at most once; where messages may be missing, an event says so.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator
 from itertools import count
 from typing import Final
 
-from bccnd.client.daemon_requests import PendingRequests
 from bccnd.client.events import NOT_SERVED, Away, Event, Gap, Reconnected, Refusal
-from bccnd.client.message import check_key, read_message, to_bytes, to_text
-from bccnd.client.outgoing import Outgoing, Request
+from bccnd.client.message import bare_message, check_key, message_reader, to_bytes, to_text
+from bccnd.client.outgoing import Outgoing, PendingRequests, Request
 from bccnd.client.router import Router
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost, RequestTimeout
@@ -37,6 +36,12 @@ _OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
 
 #: bytes of a pattern that one packet can hold
 _LONGEST_PATTERN: Final = frames.MAX_PACKET - len(frames.unsubscribe(b""))
+
+
+def _add(counts: Counter[bytes], pattern: bytes, times: int) -> None:
+    counts[pattern] += times
+    if not counts[pattern]:
+        del counts[pattern]
 
 
 class Session:
@@ -73,7 +78,7 @@ class Session:
         self._reconnect = reconnect
         self._over_why = ""
         self._longest = LONGEST if longest is None else longest
-        self._held: dict[bytes, int] = {}
+        self._subscribed: Counter[bytes] = Counter()
         #: restored on each connection, the modes by name
         self.tag = b""
         self.modes: dict[str, bytes] = {}
@@ -81,9 +86,10 @@ class Session:
             self.modes["dialect"] = frames.request(frames.DIALECT, to_bytes(dialect))
         if batch:
             self.modes["!/bccn/batch"] = frames.request(frames.BATCH_ON)
+        self._read_message = message_reader()
         self._opening: deque[bytes] = deque()
         #: how many times each pattern is still to be subscribed to, or (negative) unsubscribed from
-        self._changes: dict[bytes, int] = {}
+        self._changes: Counter[bytes] = Counter()
         #: patterns whose last `drop` may be refused
         self._dropped: deque[bytes] = deque(maxlen=64)
         self._requests = PendingRequests()
@@ -95,7 +101,7 @@ class Session:
         #: since when the connection is away, until something has come over the next one
         self._away_since: float | None = None
         #: refusals over a connection on which nothing else has come
-        self._held_back: list[Refusal] = []
+        self._delayed_refusals: list[Refusal] = []
         self._served = False
         self._not_served = ""
         self._published = 0
@@ -109,39 +115,31 @@ class Session:
     # -- what is restored on each connection
 
     def subscribe(self, *patterns: bytes) -> None:
-        """Hold patterns once more. Raises BusError, and holds none of them: bad_pattern, too_long."""
+        """Add one subscription per pattern. Raises BusError, and adds none: bad_pattern, too_long."""
         for pattern in patterns:
             check_key(pattern, "bad_pattern")
         if (longest := max(map(len, patterns), default=0)) > _LONGEST_PATTERN:
             raise BusError("too_long", f"a pattern of {longest} bytes is more than the socket takes")
         for pattern in patterns:
-            self._held[pattern] = self._held.get(pattern, 0) + 1
+            self._subscribed[pattern] += 1
             self._change(pattern, 1)
 
     def unsubscribe(self, pattern: bytes) -> bool:
-        """Hold a pattern once less; False where it was not held."""
-        held = self._held.get(pattern, 0)
-        if held > 1:
-            self._held[pattern] = held - 1
-        elif held:
-            del self._held[pattern]
-        else:
+        """Remove one subscription; False if there is none."""
+        if pattern not in self._subscribed:
             return False
+        _add(self._subscribed, pattern, -1)
         self._change(pattern, -1)
         return True
 
     def _change(self, pattern: bytes, times: int) -> None:
         """Send a change; one that was not sent yet is undone by its opposite, so that what waits does not grow."""
-        if not self._is_connected:
-            return
-        if left := self._changes.get(pattern, 0) + times:
-            self._changes[pattern] = left
-        else:
-            del self._changes[pattern]
+        if self._is_connected:
+            _add(self._changes, pattern, times)
 
     def change(self, pattern: bytes, *, wanted: bool) -> None:
-        """Hold a pattern, or no longer; each at most once."""
-        if wanted != (pattern in self._held):
+        """Subscribe to a pattern, or unsubscribe, unless that is done already."""
+        if wanted != (pattern in self._subscribed):
             (self.subscribe if wanted else self.unsubscribe)(pattern)
 
     def drop(self, pattern: bytes) -> None:
@@ -150,20 +148,20 @@ class Session:
         self.unsubscribe(pattern)
 
     def ask_again(self, pattern: bytes) -> None:
-        """Subscribe once more to a pattern that is held, but was refused."""
-        if pattern in self._held:
+        """Send a subscription again that was refused."""
+        if pattern in self._subscribed:
             self._change(pattern, 1)
 
     @property
-    def is_told(self) -> bool:
-        """Whether the daemon was sent every change of patterns; while it is away, there are none for it."""
+    def is_announced(self) -> bool:
+        """Whether every change of patterns was sent; while the daemon is away, there are none for it."""
         return not self._changes
 
     # -- what is to be sent
 
     def connected(self) -> None:
-        """The transport has connected: what the daemon has to know is sent first, and unless this is the first
-        connection nothing else before the daemon has confirmed that."""
+        """The transport has connected: modes and subscriptions are sent first, and after a loss nothing else before the
+        daemon has confirmed them."""
         self._drop_unused()
         self._is_connected = True
         if self._meta:
@@ -172,7 +170,7 @@ class Session:
             self._opening.append(frames.request(frames.TAG, self.tag))
         self._opening.extend(self.modes.values())
         if not self.ready:
-            for pattern, times in self._held.items():
+            for pattern, times in self._subscribed.items():
                 self._opening.extend([frames.subscribe(pattern)] * times)
             self._greeting = self.sync()
             self._expect(self._greeting)
@@ -241,8 +239,9 @@ class Session:
             return self.away_error(timeout)
         return RequestTimeout("no_answer", f"{self.daemon} did not answer within {timeout:g} s")
 
-    def published(self) -> None:
-        self._published += 1
+    def published(self, count: int = 1) -> None:
+        """Messages were sent."""
+        self._published += count
 
     # -- times
 
@@ -321,12 +320,16 @@ class Session:
 
         Batches may come unasked, too: some may be under way to a client that has just switched them off.
         """
-        if packet.startswith(b"MSG ") and 0 in packet:
+        message = self._read_message(packet)
+        if message is None and packet.startswith(b"MSG ") and 0 in packet:
+            message = bare_message(packet, clock_ns)
+        if message is not None:
             if not self._served:
                 self._confirm_served(now)
-            self.router.put_message(read_message(packet, clock_ns))
+            self.router.put_message(message)
         elif packet.startswith(frames.MSGS):
-            messages = [read_message(frame, clock_ns) for frame in frames.read_batch(packet)]
+            read = self._read_message
+            messages = [read(frame) or bare_message(frame, clock_ns) for frame in frames.read_batch(packet)]
             if not self._served:
                 self._confirm_served(now)
             self.router.put_all(messages)
@@ -358,9 +361,9 @@ class Session:
         self._release_refusals()
 
     def _release_refusals(self) -> None:
-        for refusal in self._held_back:
+        for refusal in self._delayed_refusals:
             self.router.put_refusal(refusal)
-        self._held_back = []
+        self._delayed_refusals = []
 
     def _refused(self, refusal: Refusal) -> None:
         request = self._requests.take_refused(refusal)
@@ -374,7 +377,7 @@ class Session:
             return
         if not self._served and refusal.reason in NOT_SERVED:
             self._not_served = refusal.reason
-        self._held_back.append(refusal)
+        self._delayed_refusals.append(refusal)
         if self._away_since is None:
             self._release_refusals()
 
@@ -414,7 +417,7 @@ class Session:
                 self._release_refusals()
             self.refused_by = self._not_served
             self._wait = self._longest
-        self._held_back = []
+        self._delayed_refusals = []
         self._served = False
         self._not_served = ""
         self._greeting = None

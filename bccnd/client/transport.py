@@ -11,7 +11,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
@@ -33,8 +33,8 @@ _SEND_FLAGS: Final = int(socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 _NO_WAIT: Final = int(socket.MSG_DONTWAIT)
 #: milliseconds; poll takes no more
 _LONGEST_POLL: Final = 2**31 - 1
-#: packets read before other callbacks of the loop have their turn
-TURN: Final = 64
+#: packets read at once, before other callbacks of the loop have their turn
+MOST: Final = 32
 
 #: takes a packet, when it came (monotonic, seconds), and the wall clock then (nanoseconds)
 Feed = Callable[[bytes, float, int], None]
@@ -92,16 +92,21 @@ def give(sock: socket.socket, frame: bytes) -> None:
 
 
 def jitter() -> float:
-    """Anything from 0 to 1, different in every program."""
+    """A random float in [0, 1]."""
     return os.urandom(1)[0] / 255
 
 
 class PacketReader:
-    """Reads packets from a socket into one buffer."""
+    """Reads packets from a socket, several with one system call where there is the compiled library."""
 
     def __init__(self) -> None:
         self._buffer = bytearray(BUFFER)
         self._view = memoryview(self._buffer)
+        self._receive: Callable[[int, int, bool], list[bytes]] | None = None
+        if find_library():
+            from bccnd.native.system.packet_batch import PacketBatch
+
+            self._receive = PacketBatch(BUFFER, MOST).receive
 
     def read(self, sock: socket.socket, flags: int = _NO_WAIT) -> bytes:
         """The next packet; empty at the end. Raises OSError; BlockingIOError where there is none yet, unless the flags
@@ -112,6 +117,16 @@ class PacketReader:
             size = sock.recv_into(self._buffer, 0, flags)
         return bytes(self._view[:size])
 
+    def read_many(self, sock: socket.socket, most: int, wait: bool) -> list[bytes]:
+        """The packets that are there, up to ``most``, and an empty one at the end; with ``wait``, wait for one, or for
+        a signal. Raises OSError; BlockingIOError where there is none."""
+        if self._receive is None:
+            return [self.read(sock, 0 if wait else _NO_WAIT)]
+        try:
+            return self._receive(sock.fileno(), most, wait)
+        except ConnectionResetError:
+            return self._receive(sock.fileno(), most, wait)
+
 
 class SessionSocket:
     """Moves packets between a session and its socket. ``feed`` takes packets in place of `Session.feed`, for those that
@@ -121,15 +136,12 @@ class SessionSocket:
         self.session = session
         self.sock: socket.socket | None = None
         self.closed = False
-        #: whether a loop watches for packets; whether more may be read, where that is limited
-        self.reads = False
-        self._may_read: Callable[[bool], bool] | None = None
-        #: whether `receive` has stopped because no more may be read
-        self._stopped = False
         self._address = address_of(session.path)
         self._feed = feed or session.feed
         self._send_buffer = send_buffer
-        self._read = PacketReader().read
+        self._read = PacketReader().read_many
+        #: what was read and not passed on yet
+        self._unread: Iterator[bytes] = iter(())
         #: when the connection was last known to be there
         self._known = time.monotonic()
 
@@ -200,46 +212,41 @@ class SessionSocket:
         except OSError as error:
             self.lose(error.strerror or str(error))
 
-    def receive(self, most: int = 1) -> bool:
-        """Take in up to so many packets; False where nothing is left to be read."""
+    def receive(self, most: int = MOST, *, wait: bool = False) -> int:
+        """Take in the packets that are there, up to ``most``; returns how many. With ``wait``, wait for one without
+        limit, or for a signal."""
         sock = self.sock
         if sock is None:
-            return False
-        read, feed, may_read = self._read, self._feed, self._may_read
+            return 0
         try:
-            for _ in range(most):
-                packet = read(sock)
-                if not packet:
-                    self.lose("it has closed the connection", rest=False)
-                    break
-                feed(packet, time.monotonic(), time.time_ns())
-                if self.sock is not sock:
-                    break
-                if may_read is not None and not may_read(self.reads):
-                    self._stopped = True
-                    break
+            packets = self._read(sock, most, wait)
         except BlockingIOError:
             self._known = time.monotonic()
-            return False
+            return 0
         except OSError as error:
+            if wait:
+                self._known = time.monotonic()
             self.lose(error.strerror or str(error))
+            return 1
+        feed, now, clock_ns = self._feed, time.monotonic(), time.time_ns()
+        if wait:
+            self._known = now
+        self._unread = iter(packets)
+        if len(packets) > 1:
+            self.session.router.begin_read()
+        try:
+            for packet in self._unread:
+                if packet:
+                    feed(packet, now, clock_ns)
+                else:
+                    self.lose("it has closed the connection", rest=False)
+                if self.sock is not sock:
+                    break
         except BadFrame as error:
             self.lose(f"what it sent was no frame ({error})", rest=False)
-        return True
-
-    def wait_and_receive(self, sock: socket.socket) -> None:
-        """Wait for a packet of this socket, without limit, and take it in, with one system call."""
-        why, rest = "it has closed the connection", False
-        try:
-            if packet := self._read(sock, 0):
-                self._feed(packet, time.monotonic(), time.time_ns())
-                return
-        except OSError as error:
-            why, rest = error.strerror or str(error), True
-        except BadFrame as error:
-            why = f"what it sent was no frame ({error})"
-        self._known = time.monotonic()
-        self.lose(why, rest=rest)
+        finally:
+            self.session.router.end_read()
+        return len(packets)
 
     def wait(self, seconds: float | None, *, reads: bool) -> None:
         """Wait for a packet, if ``reads``, and for room if there is something to send."""
@@ -259,11 +266,17 @@ class SessionSocket:
         sock = self.sock
         if sock is None:
             return
-        try:
-            while rest and (packet := self._read(sock)):
-                self._feed(packet, time.monotonic(), time.time_ns())
-        except (OSError, BadFrame):
-            pass
+        with suppress(OSError, BadFrame):
+            while rest:
+                for packet in self._unread:
+                    if not packet:
+                        rest = False
+                    else:
+                        self._feed(packet, time.monotonic(), time.time_ns())
+                if rest:
+                    self._unread = iter(self._read(sock, MOST, False))
+        if self.sock is not sock:  # it was lost meanwhile
+            return
         self.sock = None
         sock.close()
         now = time.monotonic()
@@ -284,8 +297,8 @@ class Transport(SessionSocket):
     """Keeps a session connected on an asyncio loop, by callbacks alone: there is no task to be left behind.
 
     ``on_turn`` is called when packets were read or sent or the connection has come or gone, ``on_empty`` when nothing
-    is left to be read. While ``may_read`` says no, nothing is read, and the daemon queues or drops; call `arrange` when
-    that changes.
+    is left to be read. ``room`` returns how many packets may be read; it is passed whether packets are read now. While
+    that is 0 the daemon queues or drops; call `arrange` when it changes.
     """
 
     def __init__(
@@ -296,17 +309,16 @@ class Transport(SessionSocket):
         *,
         feed: Feed | None = None,
         on_empty: Callable[[], None] = lambda: None,
-        may_read: Callable[[bool], bool] | None = None,
+        room: Callable[[bool], int] = lambda _reads: MOST,
         send_buffer: int = 0,
-        turn: int = TURN,
     ) -> None:
         super().__init__(session, feed, send_buffer=send_buffer)
+        #: whether the loop watches for packets, and for room to send
+        self.reads = self._writes = False
         self._loop = loop
         self._on_turn = on_turn
         self._on_empty = on_empty
-        self._may_read = may_read
-        self._turn = turn
-        self._writes = False
+        self._room = room
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, outgoing: Outgoing) -> None:
@@ -321,13 +333,13 @@ class Transport(SessionSocket):
 
     def on_readable(self) -> None:
         """Take in what is there, a turn of it."""
-        ready = self.session.ready
-        if not self.receive(self._turn) and self.sock is not None:
+        ready, most = self.session.ready, self._room(self.reads)
+        if most and self.receive(most) < most and self.sock is not None:
             self._on_empty()
         if self.session.ready != ready:
             self.flush()
         self._on_turn()
-        if self.sock is None or self._stopped or self.session.has_data is not self._writes:
+        if not most or self.sock is None or self.session.has_data is not self._writes:
             self.arrange()
 
     def lose(self, why: str, *, rest: bool = True) -> None:
@@ -372,8 +384,7 @@ class Transport(SessionSocket):
         sock = self.sock
         if sock is None:
             return
-        self._stopped = False
-        reads, writes = self._may_read is None or self._may_read(self.reads), self.session.has_data
+        reads, writes = self._room(self.reads) > 0, self.session.has_data
         if reads != self.reads:
             self._known = time.monotonic()
             (self._loop.add_reader(sock, self.on_readable) if reads else self._loop.remove_reader(sock))

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bccnd.client.bus import Connection, connect
-from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
 from bccnd.config import Configuration
 from bccnd.core.wire import frames
 from bccnd.core.wire.identity_format import identity
 from bccnd.doctor.probe_host import read_text
+from bccnd.endpoint.endpoint import Endpoint
 from bccnd.errors import BusError, EndpointError
 
 #: seconds that the daemon has for an answer

@@ -48,7 +48,9 @@ class FrameConnection(DaemonConnection):
     ) -> None:
         self.room, self._on_frames, self._on_up = room, on_frames, on_up
         session = Session(path, meta=False, restores=True, longest=_LONGEST)
-        super().__init__(session, feed=self._feed, on_empty=on_emptied, send_buffer=_SEND_BUFFER, turn=_TURN)
+        super().__init__(
+            session, feed=self._feed, on_empty=on_emptied, send_buffer=_SEND_BUFFER, room=lambda _reads: _TURN
+        )
         self._size = 0
         self._refused: set[bytes] = set()
         self._was_up = False

@@ -26,6 +26,7 @@ from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.judgement import Arrival
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DEAD_AFTER, EXPIRE, HORIZON, MAX_SOURCES, SANITY
@@ -224,7 +225,8 @@ class Judge:
     def judge(self, datagram: Datagram) -> Observation:
         self._pass_time(datagram.stamp)
         deliveries = Deliveries()
-        self._ingress.feed(deliveries, self._counters, [datagram.payload], [datagram.peer], self._now, datagram.stamp)
+        arrival = Arrival(self._counters, [datagram.peer], self._now, datagram.stamp)
+        self._ingress.feed(deliveries, arrival, [datagram.payload])
         # The tap's subscriber is the last, and here the only one.
         _, key, payload = frames.read(deliveries.frames[deliveries.count - 1])
         row = observe(*frames.read_tapped(key, payload))

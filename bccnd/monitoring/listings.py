@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from bccnd.core.receiving.datagram_trace import trace
 from bccnd.core.tracking.liveness import STATE_NAMES
-from bccnd.core.tracking.reported_loss import count_missing
 from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.fleet import view
@@ -118,7 +117,7 @@ class Listings:
             "sent": sum(one.sent for one in counters),
             "kernel_drops": sum(segment.kernel_drops() for segment in daemon.segments),
             "verdicts": {name: sum(one.verdicts[number] for one in counters) for number, name in enumerate(NAMES)},
-            "missing": count_missing(daemon.sources),
+            "missing": daemon.sources.count_missing(),
             "lost": daemon.sources.counted["lost"],
             "published": bus.counters.published,
             "deliveries": bus.counters.deliveries,
@@ -129,16 +128,7 @@ class Listings:
     def trace(self, datagram: bytes) -> dict[str, Any]:
         """Return what would happen to a datagram that arrived now."""
         daemon = self._daemon
-        traced = trace(
-            datagram,
-            "trace",
-            time.monotonic(),
-            ceiling=daemon.ingress.ceiling,
-            checker=daemon.ingress.checker,
-            sources=daemon.sources,
-            anonymous=daemon.anonymous,
-            routes=daemon.routes,
-        )
+        traced = trace(datagram, "trace", time.monotonic(), ingress=daemon.ingress, routes=daemon.routes)
         clients = [daemon.bus.clients[fd].identity.decode("ascii") for fd in traced.receivers]
         return {
             "verdict": traced.verdict,

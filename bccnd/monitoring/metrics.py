@@ -21,7 +21,6 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from bccnd.core.observing.latency_histogram import LATENCY_BOUNDS
-from bccnd.core.tracking.reported_loss import count_missing
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.drops.catalog import DROPS
 from bccnd.drops.entry import PREFIX
@@ -157,7 +156,7 @@ class DaemonCollector(Collector):
             "source_deaths", "Sources declared dead: too many heartbeats missing", liveness.counted["deaths"]
         )
         missing = "Messages that may still arrive: sequence numbers missing for less than dedup.horizon"
-        yield _gauge("messages_missing", missing, count_missing(sources))
+        yield _gauge("messages_missing", missing, sources.count_missing())
         yield _counter_of(
             "messages_lost",
             "Messages that never arrived: sequence numbers missing past dedup.horizon",

@@ -19,7 +19,6 @@ from bccnd.core.observing.counter_history import SLOT, History, Rise
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.observing.top_channels import WINDOW, TopChannels
 from bccnd.core.tracking.liveness import ALIVE, SILENT, STATE_NAMES, Change
-from bccnd.core.tracking.reported_loss import count_missing
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.drops.catalog import LOST
 from bccnd.log.handlers import LogLine, printable
@@ -265,7 +264,7 @@ class StatusCollector:
             silent=liveness.silent,
             dead=len(liveness.dead),
             restarts=sources.counted["restarts"],
-            missing=count_missing(sources),
+            missing=sources.count_missing(),
             lost=sources.counted["lost"],
         )
 

@@ -16,8 +16,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from bccnd.core.tracking.dedup_rules import SANITY
-from bccnd.core.tracking.explained_holes import LEAST, is_explained, rate_of_run
-from bccnd.core.tracking.reported_loss import MAX_SEQS_A_SECOND
+from bccnd.core.tracking.losses import LEAST, MAX_SEQS_A_SECOND, is_explained, rate_of_run
 from bccnd.pipeline.restarts import GUARD, Restart
 
 #: epochs of a source on a day, at most: above this, its numbers have no order

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.client.transport import TURN, PacketReader, address_of, dial, give, unreachable
+from bccnd.client.transport import MOST, PacketReader, address_of, dial, give, unreachable
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost
 
@@ -79,7 +79,7 @@ class TapConnection:
 
     def receive(self) -> None:
         """Take what is there. Raises BusError: connection_lost, or what was refused."""
-        for _ in range(TURN):
+        for _ in range(MOST):
             try:
                 packet = self._reader.read(self._sock)
             except BlockingIOError:

@@ -17,6 +17,7 @@ from bccnd.core.matching.receivers import Receivers
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.judgement import Arrival
 from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.trust.integrity import IntegrityChecker
@@ -114,7 +115,7 @@ class Wire:
         datagrams = [datagram("relay02/x/1", next(self.seqs), chan, payload) for payload in payloads]
         peers = ["10.0.0.9:5400"] * len(datagrams)
         found = Deliveries()
-        self.ingress.feed(found, self.counters, datagrams, peers, time.monotonic(), time.time_ns())
+        self.ingress.feed(found, Arrival(self.counters, peers, time.monotonic(), time.time_ns()), datagrams)
         self.hub.bus.fanout.deliver(found)
 
 

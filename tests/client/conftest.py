@@ -1,26 +1,17 @@
-"""Segments and scripted daemons for tests of clients."""
+"""Scripted daemons for tests of clients."""
 
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import bccnd
-from tests.client.segments import Segment
 from tests.client.sessions import Bare, Driven
 from tests.limits import descriptors
 from tests.support import wait
-
-
-@pytest.fixture
-def segment() -> Iterator[Segment]:
-    with ExitStack() as ends:
-        yield Segment(ends)
 
 
 @pytest.fixture
@@ -45,12 +36,3 @@ def bus(request: pytest.FixtureRequest, bare: Bare) -> Iterator[bccnd.Connection
     with request.param(bare.address) as connection:
         wait(lambda: bare.received, "the connection to be accepted")
         yield connection
-
-
-@pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads take turns as often as they can, so that whatever can come between two steps does."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)

@@ -37,7 +37,8 @@ class Driven(Closing):
     def __init__(self, path: str | None = None, **options: Any) -> None:
         self.loop = asyncio.new_event_loop()
         try:
-            self.bus = self.run(bccnd.aio.connect(path, **options))
+            self._entered = bccnd.aio.connect(path, **options)
+            self.bus = self.run(self._entered.__aenter__())
         except BaseException:
             self.loop.close()
             raise
@@ -61,7 +62,7 @@ class Driven(Closing):
                 return
 
     def close(self) -> None:
-        self.bus.close()
+        self.run(self._entered.__aexit__(None, None, None))
         assert not asyncio.all_tasks(self.loop)
         self.loop.close()
 

@@ -12,8 +12,8 @@ import pytest
 import bccnd
 import bccnd.aio
 from bccnd.client.request_reply import read_request
-from tests.client.segments import in_threads
 from tests.client.sessions import Join, both
+from tests.endpoint.segments import in_threads
 from tests.refusals import refused
 from tests.support import PATIENCE, Hub, turning
 

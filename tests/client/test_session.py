@@ -21,8 +21,8 @@ from bccnd.client.transport import dial
 from bccnd.core.formats.bus_address import write_address
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError
-from tests.client.segments import soon
 from tests.client.sessions import BATCH, META, Bare, Join, batch, both, frame, impatient, restarted, without_syncs
+from tests.endpoint.segments import soon
 from tests.refusals import refused
 from tests.support import PATIENCE, wait
 

@@ -11,6 +11,7 @@ from bccnd.core.formats.image_sections import Section, pack_section, unpack_sect
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import SegmentCounters
+from bccnd.core.receiving import judgement
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.egress import Egress
@@ -74,7 +75,8 @@ class Host:
 
     def feed(self, *raws: bytes, peer: str = PEERS[0]) -> list[str]:
         """Receive datagrams in one batch; return their verdicts."""
-        verdicts = self.ingress.feed(Deliveries(), self.counters, list(raws), [peer] * len(raws), self.now, 0)
+        arrival = judgement.Arrival(self.counters, [peer] * len(raws), self.now)
+        verdicts = self.ingress.feed(Deliveries(), arrival, list(raws))
         return [NAMES[verdict] for verdict in verdicts]
 
     def receive(self, src: bytes = SRCS[0], *seqs: int, chan: bytes = b"c/1") -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 
@@ -13,6 +13,7 @@ from bccnd.core.observing.counters import GroupCounters, SegmentCounters
 from bccnd.core.receiving.datagram_trace import Trace, trace
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.judgement import Arrival
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
@@ -20,6 +21,7 @@ from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.trust.integrity_algorithms import Hmac
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.verdicts import NAMES
+from bccnd.native.buffers.sent_datagrams import SentDatagrams
 from tests.core import material
 from tests.core.material import KEY, OTHER_KEY, sign
 from tests.rules import dedup_rules
@@ -95,10 +97,12 @@ class World:
     def feed_from(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> Delivered:
         return self.take(raws, peers, now)[1]
 
-    def take(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> tuple[list[str], Delivered]:
+    def take(
+        self, raws: Sequence[bytes], peers: Sequence[str], now: float = 0.0, sent: SentDatagrams | None = None
+    ) -> tuple[list[str], Delivered]:
         """The verdicts on some datagrams, and what was delivered."""
         found = Deliveries()
-        verdicts = self.ingress.feed(found, self.counters, list(raws), peers, now, NS)
+        verdicts = self.ingress.feed(found, Arrival(self.counters, peers, now, NS, sent=sent), list(raws))
         return [NAMES[one] for one in verdicts], [(sorted(receivers.all), frame) for receivers, frame in found]
 
     def judge(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> tuple[str, Delivered]:
@@ -112,9 +116,7 @@ class World:
         return self.judge(raw, now, peer)[0]
 
     def traced(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> Trace[int]:
-        way_in = self.ingress
-        trackers: dict[str, Any] = {"sources": self.sources, "anonymous": self.anonymous, "routes": self.routes}
-        return trace(raw, peer, now, ceiling=way_in.ceiling, checker=way_in.checker, **trackers)
+        return trace(raw, peer, now, ingress=self.ingress, routes=self.routes)
 
     def totals(self) -> dict[str, int]:
         return {NAMES[n]: count for n, count in enumerate(self.counters.verdicts) if count}

@@ -14,6 +14,7 @@ from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.judgement import Arrival, arrival_from_link
 from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
@@ -246,13 +247,12 @@ class Mesh:
         if way:
             self.outcome.received[host.number] += 1
             late = now - self.now > self.world.rules.horizon
-            accepted = host.ingress.feed_link(
-                deliveries, host.brought, way, datagram, peer, now, stamp, late=late, copies=1
-            )
+            arrival = arrival_from_link(host.brought, way, peer, now, stamp, late=late)
+            accepted = host.ingress.feed_link(deliveries, arrival, datagram, copies=1)
             if accepted and not late:
                 self._broadcast(host, datagram, hops)
         else:
-            host.ingress.feed(deliveries, host.heard, [datagram], [peer], now, stamp)
+            host.ingress.feed(deliveries, Arrival(host.heard, [peer], now, stamp), [datagram])
         for _, frame in deliveries:
             if frame.startswith(_FORWARDED):
                 origin, raw = frames.read_forwarded(frame[len(_FORWARDED) :])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from bccnd.core.observing.counter_history import STEP
 from bccnd.core.observing.counters import DROP_REASONS
 from bccnd.core.tracking.liveness import DEAD, SILENT, Death
-from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE
+from bccnd.core.tracking.losses import MAX_LOST_BY_SOURCE
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
 from bccnd.drops.catalog import DROPS
 from bccnd.log.handlers import LogLine

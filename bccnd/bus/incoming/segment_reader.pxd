@@ -1,9 +1,8 @@
 cimport cython
-from bccnd.core.observing.counters cimport SegmentCounters
 from bccnd.core.observing.latency_histogram cimport LatencyHistogram
 from bccnd.core.receiving.deliveries cimport Deliveries
 from bccnd.core.receiving.ingress cimport Ingress
-from bccnd.native.buffers.sent_datagrams cimport SentDatagrams
+from bccnd.core.receiving.judgement cimport Arrival
 from bccnd.native.system cimport clock
 from bccnd.native.system.sockio cimport Receiver
 from bccnd.net.loop cimport Handler
@@ -18,9 +17,7 @@ cdef long long MAX_WAIT_NS
 cdef class SegmentReader(Handler):
     cdef object _segment
     cdef Receiver _receiver
-    cdef SegmentCounters _counters
-    cdef object _peers
-    cdef SentDatagrams _sent
+    cdef Arrival _arrival
     cdef Ingress _ingress
     cdef Fanout _fanout
     cdef LatencyHistogram _forward
@@ -33,7 +30,6 @@ cdef class SegmentReader(Handler):
     @cython.locals(_=int, datagrams=list)
     cdef bint _process_batches(self, int rounds) except -1
     @cython.locals(
-        deliveries=Deliveries, wall=longlong, stamp=longlong,
-        waited=longlong, now=double, latest=double, late=bint,
+        batch=Arrival, deliveries=Deliveries, wall=longlong, stamp=longlong, waited=longlong, latest=double, late=bint,
     )
     cdef _process(self, list datagrams)

@@ -14,7 +14,8 @@ from bccnd.bus.delivery.fanout import Fanout
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.receiving.arrival_times import MAX_WAIT_NS, arrival
 from bccnd.core.receiving.deliveries import Deliveries
-from bccnd.core.receiving.ingress import FORWARDED, Ingress
+from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.judgement import Arrival
 from bccnd.native.system import clock
 from bccnd.native.system.sockio import BATCH
 from bccnd.net.loop import Handler
@@ -36,9 +37,7 @@ class SegmentReader(Handler):
     def __init__(self, segment: Segment, ingress: Ingress, fanout: Fanout, forward: LatencyHistogram) -> None:
         self._segment = segment
         self._receiver = segment.receiver
-        self._counters = segment.counters
-        self._peers = segment.peers
-        self._sent = segment.sender.sent
+        self._arrival = Arrival(segment.counters, segment.peers, sent=segment.sender.sent)
         self._ingress = ingress
         self._fanout = fanout
         self._forward = forward
@@ -85,18 +84,15 @@ class SegmentReader(Handler):
         waited = wall - stamp
         # The first one has waited longest. A longer wait means that the wall clock was set.
         late = LATE_NS < waited < MAX_WAIT_NS or stamp < self._ingress.own_until_ns
-        now = arrival(latest, waited) if late else latest
-        deliveries = self._deliveries
+        batch, deliveries = self._arrival, self._deliveries
+        batch.now = arrival(latest, waited) if late else latest
+        batch.received_ns = stamp
         if late:
             stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
             stamps[0] = stamp
-            self._ingress.feed_late(
-                deliveries, self._counters, datagrams, self._peers, now, stamps, wall, latest, self._sent
-            )
+            self._ingress.feed_late(deliveries, batch, datagrams, stamps, wall, latest)
         else:
-            self._ingress.feed(
-                deliveries, self._counters, datagrams, self._peers, now, stamp, FORWARDED, False, self._sent
-            )
+            self._ingress.feed(deliveries, batch, datagrams)
         if not deliveries.count:
             return
         self._fanout.deliver(deliveries)

@@ -17,6 +17,7 @@ from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.arrival_times import MAX_WAIT_NS
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.judgement import arrival_from_link
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
 
@@ -77,9 +78,8 @@ class GatewayLinks:
         now = max(0.0, time.monotonic() - waited * 1e-9)  # a clock may have been set since the boot
         late = waited > self._ingress.max_age_ns
         deliveries = Deliveries()
-        accepted = self._ingress.feed_link(
-            deliveries, counters, way, datagram, peer, now, received_ns, late=late, copies=self._copies
-        )
+        arrival = arrival_from_link(counters, way, peer, now, received_ns, late=late)
+        accepted = self._ingress.feed_link(deliveries, arrival, datagram, copies=self._copies)
         for receivers, frame in deliveries:
             self._fanout.send(receivers, frame)
         if accepted and late:

@@ -1,4 +1,4 @@
-"""`bccn trace`: explains what would become of a datagram."""
+"""`bccn trace`: explains the verdict that a datagram would get."""
 
 from __future__ import annotations
 
@@ -76,8 +76,7 @@ def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_json: bool
 
 
 def _print(answer: dict[str, Any]) -> None:
-    stages = answer["stages"]
-    rows = [[one["stage"], "yes" if one["passed"] else "no", str(one["finding"])] for one in stages]
+    rows = [[stage["stage"], "yes" if stage["passed"] else "no", str(stage["finding"])] for stage in answer["stages"]]
     print_table(["stage", "passed", "found"], rows)
     verdict = str(answer["verdict"])
     delivered = KIND_OF.get(verdict) == "delivered"

@@ -21,7 +21,7 @@ from bccnd.core.wire import bccn1
 from bccnd.errors import EndpointError
 
 if TYPE_CHECKING:
-    from bccnd.client.endpoint import Endpoint
+    from bccnd.endpoint.endpoint import Endpoint
 
 #: the options of an endpoint on a segment
 endpoint_options: Final = compose(
@@ -46,8 +46,8 @@ def open_endpoint(
 ) -> Endpoint:
     """Open an endpoint on a segment. Raises click.UsageError for wrong options; a segment that cannot be reached ends
     the command."""
-    from bccnd.client.endpoint import Endpoint
     from bccnd.core.wire.identity_format import identity
+    from bccnd.endpoint.endpoint import Endpoint
 
     usual = identity(os.fsencode(socket.gethostname()), b"bccn", os.getpid()).decode("ascii")
     try:

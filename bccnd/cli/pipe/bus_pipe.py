@@ -27,7 +27,7 @@ from bccnd.client.events import NOT_SERVED, Reconnected, Refusal
 from bccnd.client.message import to_text
 from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.session import Session
-from bccnd.client.transport import Transport
+from bccnd.client.transport import MOST, Transport
 from bccnd.core.wire import frames
 from bccnd.errors import BusError, ConnectionLost
 
@@ -78,7 +78,7 @@ class BusPipe:
         self._session.tag = tag.encode("utf-8", "surrogateescape")
         self._session.router.shows_away = True
         loop = asyncio.get_running_loop()
-        self._transport = Transport(self._session, loop, self._on_turn, may_read=lambda _reads: has_room())
+        self._transport = Transport(self._session, loop, self._on_turn, room=lambda _reads: MOST if has_room() else 0)
         self._line = 0
         #: operations that wait for an answer, in the order in which they were sent
         self._pending: deque[_Pending] = deque()

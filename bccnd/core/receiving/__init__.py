@@ -1,1 +1,1 @@
-"""Gives each received datagram its verdict, and finds what is delivered."""
+"""Gives each received datagram its verdict, and finds its receivers."""

@@ -1,4 +1,4 @@
-"""When datagrams that have waited arrived, and which of a late batch arrived together.
+"""Computes when datagrams arrived that have waited in a socket, and groups those that arrived together.
 
 Datagrams are judged by their arrival, or copies would count as new messages after each pause of the daemon.
 """

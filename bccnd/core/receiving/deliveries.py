@@ -1,4 +1,4 @@
-"""What a batch of datagrams brings the clients, in order."""
+"""The frames that a batch of datagrams brings to clients, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges received datagrams: size, envelope, sum, body, dedup, route; returns what to deliver.
+"""Judges received datagrams by size, envelope, sum, body, dedup and route, and collects their deliveries.
 
 Invariant: every datagram gets exactly one verdict, and none raises past `feed`. A body is read, and a directed message
 matched, only after the sum was accepted (BCCN, "Security note").
@@ -12,15 +12,15 @@ from typing import Final
 
 from bccnd.core.matching.receivers import NO_RECEIVERS
 from bccnd.core.matching.routes import NO_ROUTE, Routes
-from bccnd.core.observing.counters import GroupCounters, SegmentCounters
+from bccnd.core.observing.counters import GroupCounters
 from bccnd.core.receiving.arrival_times import spans
 from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.judgement import FORWARDED, Arrival, Judgement
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
+from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import frames
-from bccnd.core.wire.bccn1 import MAX_RECEIVE, check_src
-from bccnd.core.wire.frames import forwarded
+from bccnd.core.wire.bccn1 import BODY_FORM, MAX_RECEIVE, SEQ_FORM, UNKNOWN_SRC, check_src
 from bccnd.core.wire.verdicts import (
     ACCEPTED,
     DUPLICATE,
@@ -34,11 +34,7 @@ from bccnd.core.wire.verdicts import (
     was_accepted,
 )
 from bccnd.errors import BadDatagram
-from bccnd.native.buffers.header import Header
-from bccnd.native.buffers.sent_datagrams import SentDatagrams
 
-#: head of the frame in which datagrams from segments go to links
-FORWARDED: Final = forwarded(0, b"")
 #: datagrams broadcast for links that have not come back yet: a burst
 MAX_RELAYED: Final = 8192
 #: seconds for which they are waited for: the socket may not be read for a while, or the interface may be gone
@@ -88,9 +84,7 @@ class Ingress:
         self._on_report = on_report
         self._on_conflict = on_conflict
         self._on_bug = on_bug
-        self._header = Header()
-        #: the route of the last parsed datagram
-        self._route = NO_ROUTE
+        self._judgement = Judgement()
         #: datagrams broadcast for links, the oldest first: how many copies are still to come back, and since when
         self._relayed: dict[bytes, tuple[int, float]] = {}
 
@@ -99,53 +93,39 @@ class Ingress:
         self.groups = counters
         self._routes.set_groups(patterns)
 
-    def feed(
-        self,
-        deliveries: Deliveries,
-        counters: SegmentCounters,
-        datagrams: list[bytes],
-        peers: Sequence[str],
-        now: float,
-        received_ns: int,
-        link_head: bytes = FORWARDED,
-        from_link: bool = False,
-        sent: SentDatagrams | None = None,
-    ) -> list[int]:
-        """Judge a batch of datagrams, add the deliveries in order, and return the verdict on each.
-
-        ``peers[i]`` is the sender of ``datagrams[i]`` as ``address:port``, read only where needed; ``now`` is
-        monotonic, in seconds, ``received_ns`` the wall clock. ``link_head`` is the head of the frame in which accepted
-        datagrams go to links, empty if they do not. ``sent`` is what was sent on the segment and has not come back.
-        """
-        routes, header = self._routes, self._header
+    def feed(self, deliveries: Deliveries, arrival: Arrival, datagrams: list[bytes]) -> list[int]:
+        """Judge a batch of datagrams, add the deliveries in order, and return the verdict on each."""
+        routes, counters, judgement = self._routes, arrival.counters, self._judgement
+        header = judgement.header
         taps = routes.taps
         links = NO_RECEIVERS
-        if link_head:
-            links = routes.links if from_link else routes.links_here
+        if arrival.link_head:
+            links = routes.links if arrival.from_link else routes.links_here
         verdicts = [ACCEPTED] * len(datagrams)
         accepted = 0
         for number, raw in enumerate(datagrams):
             try:
-                verdict = self._judge(raw, peers, number, now, received_ns, from_link, sent)
-                if verdict <= LAST_ACCEPTED:
-                    route = self._route
+                self._judge(judgement, arrival, raw, number)
+                if judgement.verdict <= LAST_ACCEPTED:
+                    route = judgement.route
                     route.carried += 1
                     if route.plain.all:
                         deliveries.put(route.plain, route.frame_head + raw[header.bar + 1 :])
                     if route.special:
-                        verdict = self._deliver_special(deliveries, verdict, raw, peers, number, now, received_ns)
+                        self._deliver_special(deliveries, judgement, arrival, raw, number)
                     if links.all:
-                        deliveries.put(links, link_head + raw)
-                elif verdict == DUPLICATE:
-                    if self._relayed and not from_link and self._came_back(raw):
-                        verdict = LOOPED
+                        deliveries.put(links, arrival.link_head + raw)
+                elif judgement.verdict == DUPLICATE:
+                    if self._relayed and not arrival.from_link and self._came_back(raw):
+                        judgement.verdict = LOOPED
                     else:
                         self._sources.count_duplicate(header.src_of(raw))
             except BadDatagram as bad:
-                verdict = NUMBERS[bad.reason]
+                judgement.verdict = NUMBERS[bad.reason]
             except Exception:  # a bug costs only this datagram
-                verdict = INTERNAL_ERROR
+                judgement.verdict = INTERNAL_ERROR
                 self._on_bug(raw)
+            verdict = judgement.verdict
             if verdict == ACCEPTED:
                 accepted += 1
             else:
@@ -155,155 +135,154 @@ class Ingress:
                 tap = taps[verdict]
                 if tap.all:
                     epoch = self._sources.epoch(header.src_of(raw)) if verdict <= LAST_OF_SOURCE else 0
-                    tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
+                    peer = arrival.peers[number]
+                    tapped = frames.tapped(NAMES[verdict], counters.name, epoch, arrival.received_ns, peer, raw)
                     deliveries.put(tap, tapped)
         if accepted:
             counters.judged(ACCEPTED, accepted)
-        self._route = NO_ROUTE  # else its receivers would be kept
+        judgement.source, judgement.route = None, NO_ROUTE  # else they would be kept
         return verdicts
 
-    def _judge(
-        self,
-        raw: bytes,
-        peers: Sequence[str],
-        number: int,
-        now: float,
-        received_ns: int,
-        from_link: bool,
-        sent: SentDatagrams | None,
-    ) -> int:
-        """Return the verdict on a datagram, whose header is parsed and whose route is found then, unless it is LOOPED.
-        Raises BadDatagram.
+    def _judge(self, judgement: Judgement, arrival: Arrival, raw: bytes, number: int) -> None:
+        """Judge a datagram. Raises BadDatagram."""
+        if arrival.sent is not None and arrival.sent.take(raw, arrival.now):
+            # A datagram of this host, byte for byte, has its sum and is no conflict.
+            self.checker.count_own()
+            if self._relayed:
+                self._came_back(raw)
+            if self._routes.taps:
+                judgement.header.parse(raw, raw.find(b"]") + 1)
+            judgement.verdict = LOOPED
+        else:
+            self._read(judgement, raw, True)
+            judgement.verdict = self._judge_by_source(judgement, arrival, raw, number)
+
+    def _read(self, judgement: Judgement, raw: bytes, counted: bool) -> None:
+        """Verify and parse a datagram, and find its source and its route. Raises BadDatagram.
 
         The src of a tracked source or local identity and the channel of a cached route were checked before.
         """
         if len(raw) > self.ceiling:
-            raise BadDatagram("oversize")
-        header, sources, routes = self._header, self._sources, self._routes
-        if sent is not None and sent.take(raw, now):
-            # What this host has sent, byte for byte, has its sum and is no conflict.
-            self.checker.count_own()
-            if self._relayed:
-                self._came_back(raw)
-            if routes.taps:
-                header.parse(raw, raw.find(b"]") + 1)
-            return LOOPED
-        at = self.checker.verify(raw)
+            raise BadDatagram("oversize", f"{len(raw)} bytes, at most {self.ceiling} are accepted")
+        header, sources, routes = judgement.header, self._sources, self._routes
+        at = self.checker.verify(raw, counted)
         if not header.parse(raw, at):
-            raise BadDatagram("bad_body")
+            raise BadDatagram("bad_body", BODY_FORM)
         source = sources.find(raw, at, header.src_end)
         if source is None:
             src = header.src_of(raw)
             if not sources.local.has(src):
                 check_src(src)
         if not header.seq_valid:
-            raise BadDatagram("bad_seq")
+            raise BadDatagram("bad_seq", SEQ_FORM)
         route = routes.known.get_slice(raw, header.chan, header.bar)
-        self._route = routes.find(raw[header.chan : header.bar]) if route is None else route
+        judgement.route = routes.find(raw[header.chan : header.bar]) if route is None else route
+        judgement.source = source
+
+    def _judge_by_source(self, judgement: Judgement, arrival: Arrival, raw: bytes, number: int) -> int:
+        """Return the verdict on a valid datagram."""
+        header, source, sources = judgement.header, judgement.source, self._sources
         if source is not None:
-            return sources.judge_next(source, header.seq, now, from_link)
-        if received_ns < self.own_until_ns and src.startswith(self._own_prefix):
+            return sources.judge_next(source, header.seq, arrival.now, arrival.from_link)
+        src = header.src_of(raw)
+        if arrival.received_ns < self.own_until_ns and src.startswith(self._own_prefix):
             return LOOPED
-        verdict = sources.judge_new(src, header.seq, now)
-        if verdict == UNKNOWN_SENDER:
-            return self._judge_anonymous(peers[number], raw, at, now, from_link)
+        if src == UNKNOWN_SRC:
+            return self._judge_anonymous(arrival, raw[header.src :], raw, number)
+        verdict = sources.judge_new(src, header.seq, arrival.now)
         if verdict == LOOPED and sources.local.check_conflict(src, header.seq):
-            self._on_conflict(src, peers[number])
+            self._on_conflict(src, arrival.peers[number])
         return verdict
 
-    def _judge_anonymous(self, peer: str, raw: bytes, at: int, now: float, from_link: bool) -> int:
+    def predict(self, raw: bytes, peer: str, now: float) -> Judgement:
+        """Return the judgement on a datagram from a segment, without counting or remembering it. Raises BadDatagram.
+
+        Its verdict does not take into account whether the route is ``unaddressed``.
+        """
+        judgement = Judgement()
+        self._read(judgement, raw, False)
+        header = judgement.header
+        src = header.src_of(raw)
+        if src == UNKNOWN_SRC:
+            judgement.verdict = self._anonymous.predict(peer, raw[header.src :], now)
+        else:
+            judgement.verdict = self._sources.predict(src, header.seq, now)
+        return judgement
+
+    def _judge_anonymous(self, arrival: Arrival, body: bytes, raw: bytes, number: int) -> int:
         """Return the verdict on a datagram of an anonymous sender. Copies over links have any address."""
-        if from_link:
-            return self._anonymous.judge(_LINK_PEER, raw[at:], now)
+        if arrival.from_link:
+            return self._anonymous.judge(_LINK_PEER, body, arrival.now)
         if self._relayed and self._came_back(raw):
             return LOOPED
-        verdict = self._anonymous.judge(peer, raw[at:], now)
+        verdict = self._anonymous.judge(arrival.peers[number], body, arrival.now)
         if verdict == ACCEPTED and self._routes.links_here.all:
-            self._anonymous.judge(_LINK_PEER, raw[at:], now)
+            self._anonymous.judge(_LINK_PEER, body, arrival.now)
         return verdict
 
     def _deliver_special(
-        self,
-        deliveries: Deliveries,
-        verdict: int,
-        raw: bytes,
-        peers: Sequence[str],
-        number: int,
-        now: float,
-        received_ns: int,
-    ) -> int:
-        """Do what few routes need beside sending to plain receivers; return the verdict, which may be NOT_ADDRESSED."""
-        route, header = self._route, self._header
+        self, deliveries: Deliveries, judgement: Judgement, arrival: Arrival, raw: bytes, number: int
+    ) -> None:
+        """Handle metadata, groups, heartbeats and reports, which few routes have; may judge NOT_ADDRESSED."""
+        route, header = judgement.route, judgement.header
         behind = header.bar + 1
         if route.unaddressed:
-            return NOT_ADDRESSED
+            judgement.verdict = NOT_ADDRESSED
+            return
         src = header.src_of(raw)
         if route.meta.all:
-            meta = frames.meta(src, header.seq, received_ns, peers[number])
+            meta = frames.meta(src, header.seq, arrival.received_ns, arrival.peers[number])
             deliveries.put(route.meta, route.frame_head + meta + raw[behind:])
         for group in route.groups:
             self.groups.count(group, len(raw) - behind)
         if route.heartbeat and route.heartbeat == src:
-            self._on_heartbeat(src, now)
+            self._on_heartbeat(src, arrival.now)
         if route.report:
-            self._on_report(src, header.seq, raw[header.chan : header.bar], raw[behind:], now)
-        return verdict
+            self._on_report(src, header.seq, raw[header.chan : header.bar], raw[behind:], arrival.now)
 
     def feed_late(
         self,
         deliveries: Deliveries,
-        counters: SegmentCounters,
+        arrival: Arrival,
         datagrams: list[bytes],
-        peers: Sequence[str],
-        now: float,
         stamps: Sequence[int],
         wall_ns: int = 0,
         latest: float = float("inf"),
-        sent: SentDatagrams | None = None,
     ) -> None:
         """Judge a batch that has waited in the socket, and add the deliveries in order.
 
-        Each datagram is judged by when it arrived: the first at ``now``, the others later by ``stamps`` (wall clock,
-        nanoseconds; 0 if unknown, except the first), but none later than ``latest``, since that clock may have been
-        set. ``wall_ns`` is the current wall clock: datagrams older than ``max_age_ns`` do not go to links.
+        Each datagram is judged by when it arrived: the first at ``arrival.now``, the others later by ``stamps`` (wall
+        clock, nanoseconds; 0 if unknown, except the first), but none later than ``latest``, since that clock may have
+        been set. ``wall_ns`` is the current wall clock: datagrams older than ``max_age_ns`` do not go to links.
         """
         for start, end, after in spans(stamps):
-            stamp = stamps[start]
-            link_head = FORWARDED if wall_ns - stamp <= self.max_age_ns else b""
-            some, senders = datagrams[start:end], peers[start:end]
-            when = min(now + after, latest)
-            verdicts = self.feed(deliveries, counters, some, senders, when, stamp, link_head, False, sent)
+            link_head = FORWARDED if wall_ns - stamps[start] <= self.max_age_ns else b""
+            group = Arrival(
+                arrival.counters,
+                arrival.peers[start:end],
+                min(arrival.now + after, latest),
+                stamps[start],
+                sent=arrival.sent,
+                link_head=link_head,
+            )
+            verdicts = self.feed(deliveries, group, datagrams[start:end])
             if not link_head and self._routes.links_here.all:
                 self.too_old_for_links += sum(map(was_accepted, verdicts))
 
-    def feed_link(
-        self,
-        deliveries: Deliveries,
-        counters: SegmentCounters,
-        origin: int,
-        datagram: bytes,
-        peer: str,
-        now: float,
-        received_ns: int,
-        *,
-        late: bool = False,
-        copies: int = 0,
-    ) -> bool:
-        """Judge a datagram from a link, which may be a late copy, and add the deliveries; ``origin`` is the link peer
-        that sent it.
+    def feed_link(self, deliveries: Deliveries, arrival: Arrival, datagram: bytes, *, copies: int = 0) -> bool:
+        """Judge a datagram from a link, which may be a late copy, and add the deliveries.
 
         Returns whether it was accepted and is to be broadcast on the segments, from where so many ``copies`` come back.
-        A ``late`` one stays on this host.
+        One that goes to no link stays on this host.
         """
-        link_head = b"" if late else forwarded(origin, b"")
-        (verdict,) = self.feed(deliveries, counters, [datagram], (peer,), now, received_ns, link_head, True)
+        (verdict,) = self.feed(deliveries, arrival, [datagram])
         if not was_accepted(verdict):
             return False
-        if copies and not late:
+        if copies and arrival.link_head:
             self._relayed.pop(datagram, None)
             if len(self._relayed) >= MAX_RELAYED:
                 del self._relayed[next(iter(self._relayed))]
-            self._relayed[datagram] = copies, now
+            self._relayed[datagram] = copies, arrival.now
         return True
 
     def relayed(self) -> list[tuple[bytes, int, float]]:
@@ -311,7 +290,7 @@ class Ingress:
         return [(raw, left, since) for raw, (left, since) in self._relayed.items()]
 
     def resume_relayed(self, rows: Iterable[tuple[bytes, int, float]]) -> None:
-        """Continue with what the daemon before has broadcast for links."""
+        """Continue with the datagrams that the daemon before has broadcast for links."""
         self._relayed.update((raw, (left, since)) for raw, left, since in rows)
 
     def _came_back(self, raw: bytes) -> bool:

@@ -1,1 +1,1 @@
-"""Keeps what is known of each source: sequence numbers, restarts, losses, and whether it is alive."""
+"""Tracks each source: sequence numbers, restarts, losses, and whether it is alive."""

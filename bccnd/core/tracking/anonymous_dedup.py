@@ -30,11 +30,11 @@ class AnonymousDedup:
         self._since = 0.0
 
     def accepted(self) -> list[tuple[bytes, float]]:
-        """Return what was accepted, as keys with their times, the oldest first."""
+        """Return the accepted datagrams, as keys with their times, the oldest first."""
         return [*self._old.items(), *self._young.items()]
 
     def resume(self, accepted: Iterable[tuple[bytes, float]]) -> None:
-        """Continue with what the daemon before has accepted."""
+        """Continue with the datagrams that the daemon before has accepted."""
         for key, when in accepted:
             if self._is_due(when):
                 self._swap(when)

@@ -4,7 +4,7 @@ Invariant: the verdict depends only on src, seq, time and whether a link brought
 and evictions are counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with these rules where that text is silent:
 
 - Ahead by less than ``sanity``: new; the seqs in between are missing. Ahead by more: a new epoch; the seqs in between
-  are lost if a report of the sender, or else its rate, says that it has sent them (`reported_loss`).
+  are lost if a report of the sender covers them, or else its rate explains them (`losses`).
 - Behind by ``sanity`` or more, or not new and later than ``horizon`` after the last accepted one: a restart.
 - Behind by less: a duplicate if it was seen, else late.
 - Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.
@@ -25,13 +25,10 @@ from typing import Final
 from bccnd.core.observing.counters import NamedCounts
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.local_identities import LocalIdentities, LocalIdentity
-from bccnd.core.tracking.loss_by_source import LossBySource
-from bccnd.core.tracking.recent_restarts import RecentRestarts
-from bccnd.core.tracking.reported_loss import ReportedLoss
+from bccnd.core.tracking.losses import MAX_RESTARTS, LossBySource, RecentRestarts, ReportedLoss, Restart
 from bccnd.core.tracking.sender_counts import NO_SENDER, SenderTable
 from bccnd.core.tracking.source import Source, set_window
 from bccnd.core.tracking.source_table import SourceTable
-from bccnd.core.wire.bccn1 import UNKNOWN_SRC
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
 
 #: open gaps: a few MB at one gap per datagram at line rate; an evicted gap is only counted as lost early
@@ -49,11 +46,8 @@ RELEASE_DELAY: Final = LINK_PATIENCE
 #: Nanoseconds and random numbers are above.
 CLOCK_MIN: Final = 10**15
 _CLOCK_END: Final = 4 * 10**15
-#: what trackers count
+#: counters of all trackers together
 _COUNTED: Final = ("lost", "restarts", "jumps", "conflicts", "expired", "evicted", "own_evicted", "restarts_evicted")
-
-#: not a verdict: the anonymous src, for `AnonymousDedup`
-UNKNOWN_SENDER: Final = -2
 
 
 def is_clock(seq: int) -> bool:
@@ -72,12 +66,12 @@ class TrackerTable:
         #: evicted: before they expired
         self.counted = NamedCounts(_COUNTED)
         self.local = LocalIdentities(self.counted)
-        self.restarts = RecentRestarts(self.counted, LINK_PATIENCE)
+        self.restarts = RecentRestarts(MAX_RESTARTS, lambda: self.counted.add("restarts_evicted"))
         self.losses = LossBySource()
         #: counters by sending host
         self.senders = SenderTable()
         #: losses that reports of senders show
-        self.reported = ReportedLoss(self._lose_reported, self._count_jump)
+        self.reported = ReportedLoss(self._lose_reported, lambda: self.counted.add("jumps"))
         self.configure(rules)
 
     def configure(self, rules: DedupRules) -> None:
@@ -90,7 +84,7 @@ class TrackerTable:
         self._monotonic = rules.freshness == "monotonic"
         self._expire = rules.expire
         self._linked = rules.linked
-        #: `sweep` evicts what exceeds a lowered cap
+        #: `sweep` evicts the sources beyond a lowered cap
         self._max = rules.max_sources
 
     def resume(self, source: Source, now: float) -> None:
@@ -104,6 +98,10 @@ class TrackerTable:
 
     def __len__(self) -> int:
         return self.table.count
+
+    def count_missing(self) -> int:
+        """Count all messages that may still arrive, those that only reports show among them."""
+        return int(self.missing) + self.reported.count_missing()
 
     def __contains__(self, src: bytes) -> bool:
         return self.get(src) is not None
@@ -140,7 +138,7 @@ class TrackerTable:
         return self.local.claim(src)
 
     def judge(self, src: bytes, seq: int, now: float, from_link: bool = False) -> int:
-        """Return the verdict on a well-formed datagram, or UNKNOWN_SENDER."""
+        """Return the verdict on a datagram of a legal src that is not anonymous."""
         source = self.find(src, 0, len(src))
         return self.judge_new(src, seq, now) if source is None else self.judge_next(source, seq, now, from_link)
 
@@ -159,7 +157,7 @@ class TrackerTable:
             verdict = self._judge_out_of_order(source, seq, now, from_link)
             if verdict > LAST_ACCEPTED:
                 return verdict
-        if now > source.heard:  # what waited in a link or in another socket is older
+        if now > source.heard:  # a datagram that waited in a link or in another socket is older
             source.heard = now
             if now >= source.rank:
                 self.table.touch(source)
@@ -185,9 +183,7 @@ class TrackerTable:
             sender.duplicate += 1
 
     def judge_new(self, src: bytes, seq: int, now: float) -> int:
-        """Return the verdict on a datagram of a legal src that is not tracked, or UNKNOWN_SENDER."""
-        if src == UNKNOWN_SRC:
-            return UNKNOWN_SENDER
+        """Return the verdict on a datagram of a legal src that is neither tracked nor anonymous."""
         if self.local.has(src):
             return LOOPED
         if self.table.count >= self._max:
@@ -209,9 +205,9 @@ class TrackerTable:
         last: int = source.last
         step = seq - last
         if step >= self._sanity:
-            if from_link and self.restarts.predates(source.src, seq, now):
+            if from_link and self.restarts.predates(source.src, seq, now - LINK_PATIENCE):
                 return DUPLICATE
-            self.reported.skip(source, seq, now)
+            self.reported.jump(source, seq, now)
             self._new_epoch(source, seq)
             return ACCEPTED
         if step > 0:
@@ -220,8 +216,8 @@ class TrackerTable:
         verdict = self._judge_backward(source, seq, now, from_link)
         if verdict == RESTART:
             self.counted.add("restarts")
-            self.restarts.remember(source.src, max(now, source.heard), last)
-            self.reported.forget(source.src)
+            self.restarts.put(source.src, Restart(max(now, source.heard), last))
+            self.reported.forget(source)
             self._new_epoch(source, seq)
         elif verdict == self._late:
             self._mark_seen(source, seq, verdict)
@@ -241,12 +237,10 @@ class TrackerTable:
         return self._late if seq < source.first or source.absent >> back & 1 else DUPLICATE
 
     def predict(self, src: bytes, seq: int, now: float) -> int:
-        """Return the verdict that a datagram would get, or UNKNOWN_SENDER; changes nothing."""
+        """Return the verdict that `judge` would give; changes nothing."""
         source = self.get(src)
         if source is not None:
             return ACCEPTED if seq > source.last else self._judge_backward(source, seq, now, False)
-        if src == UNKNOWN_SRC:
-            return UNKNOWN_SENDER
         return LOOPED if self.local.has(src) else ACCEPTED
 
     def _advance(self, source: Source, step: int, now: float) -> None:
@@ -254,7 +248,7 @@ class TrackerTable:
         passed = ((1 << (step - 1)) - 1) << 1
         fresh = step - 1
         if self.reported.closed:
-            fresh = self.reported.close_until(source, source.last + step)
+            fresh = self.reported.advance(source, source.last + step)
         missing = source.missing << step
         gone = (missing >> self._sanity).bit_count()
         if gone:
@@ -268,7 +262,7 @@ class TrackerTable:
             self._open_gap(source, last - fresh, last - 1, now)
 
     def _open_gap(self, source: Source, low: int, high: int, now: float) -> None:
-        """Count what is missing of these seqs as lost after the horizon."""
+        """Count those of these seqs as lost that are still missing after the horizon."""
         if len(self._gaps) >= MAX_GAPS:
             self._close_gap()
         self._gaps.append((now + self._horizon, source, source.epoch, low, high))
@@ -319,17 +313,13 @@ class TrackerTable:
         self.missing += gone
         self._lose(source, gone)
 
-    def _count_jump(self) -> None:
-        self.counted.add("jumps")
-
     def take_report(self, src: bytes, first: int, following: int, now: float) -> bool:
-        """Take what a report says about a source: the first number of its run, and the next one. False if that cannot
-        be."""
+        """Take a report on a source: the first seq of its run, and the next one. False if that cannot be."""
         source = self.get(src)
         return source is None or self.reported.report(source, first, following, now, self._horizon)
 
     def _close_gap(self) -> None:
-        """Count what is missing of the oldest gap as lost."""
+        """Count the missing seqs of the oldest gap as lost."""
         _, source, epoch, low, high = self._gaps.popleft()
         if not source.tracked or source.epoch != epoch:
             return
@@ -350,7 +340,7 @@ class TrackerTable:
 
     def _remove(self, source: Source) -> None:
         self._lose_missing(source)
-        self.reported.forget(source.src)
+        self.reported.forget(source)
         self.table.remove(source)
         source.sender = NO_SENDER
 
@@ -360,10 +350,10 @@ class TrackerTable:
         return all(self._sweep_one(now) for _ in range(SWEEP_STEP))
 
     def _sweep_one(self, now: float) -> bool:
-        """Do one thing that is due; False if there is none."""
+        """Run one task that is due; False if none is."""
         if self._gaps and self._gaps[0][0] <= now:
             self._close_gap()
-        elif self.local.sweep(now) or self.restarts.sweep(now) or self.reported.sweep(self.get, now):
+        elif self.local.sweep(now) or self.restarts.sweep(now - LINK_PATIENCE) or self.reported.sweep(now):
             pass
         elif self.table.count > self._max:
             self._evict()
@@ -376,7 +366,7 @@ class TrackerTable:
         return True
 
     def _open_gap_for_all(self, source: Source, missing: int, now: float) -> None:
-        """Open one gap for all that is missing of a source."""
+        """Open one gap for all missing seqs of a source."""
         low, high = missing.bit_length() - 1, (missing & -missing).bit_length() - 1
         self._open_gap(source, source.last - low, source.last - high, now)
 

@@ -1,4 +1,4 @@
-"""What the trackers need of the configuration, and its defaults."""
+"""The configuration that the trackers read, and its defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEAD_AFTER: Final = 3
 
 
 class DedupRules(Protocol):
-    """What the trackers need of the configuration (section ``dedup``); times in seconds."""
+    """The section ``dedup`` of the configuration; times in seconds."""
 
     @property
     def sanity(self) -> int: ...

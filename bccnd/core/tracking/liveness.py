@@ -43,7 +43,7 @@ Change = tuple[bytes, int]
 
 
 class Death(NamedTuple):
-    """What is remembered of a dead source: when it was last heard, its last heartbeat, and the interval before that."""
+    """A dead source: when it was last heard, its last heartbeat, and the interval before that."""
 
     heard: float
     beat: float
@@ -51,8 +51,8 @@ class Death(NamedTuple):
 
 
 class HeartbeatRules(Protocol):
-    """What is needed of the configuration (section ``heartbeat``): ``interval`` is the one that this host sends and
-    expects, in seconds, 0 for none."""
+    """The section ``heartbeat`` of the configuration: ``interval`` is the one that this host sends and expects, in
+    seconds, 0 for none."""
 
     @property
     def interval(self) -> float: ...

@@ -1,4 +1,4 @@
-"""Counts by sending host what this host has received and lost.
+"""Counts the messages that this host has received and lost, by sending host.
 
 A sending host is the first token of a src. Their number is capped: the one heard least recently is evicted. When it is
 heard again its counters begin at 0, with another ``since_ms``.
@@ -56,7 +56,7 @@ class SenderTable:
         return iter(list(self._by_host.values()))
 
     def configure(self, max_hosts: int) -> None:
-        """Change the cap; what exceeds it is evicted."""
+        """Change the cap; the hosts beyond it are evicted."""
         self._max = max_hosts
         while len(self._by_host) > max_hosts:
             self._evict()

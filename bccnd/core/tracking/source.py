@@ -1,4 +1,4 @@
-"""What is known of one tracked source."""
+"""The state of one tracked source."""
 
 from __future__ import annotations
 

@@ -13,13 +13,12 @@ from bccnd.core.formats.image_sections import BYTES, Column, Section, table
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.tracking.liveness import Death, Liveness
-from bccnd.core.tracking.recent_restarts import Restart
-from bccnd.core.tracking.reported_loss import Closed
+from bccnd.core.tracking.losses import Closed, Restart
 from bccnd.core.tracking.source import ALIVE, SILENT, UNWATCHED, Source, set_window
 
 #: sources in one section
 CHUNK: Final = 4096
-#: what stands for a column that the daemon before did not write; without a src there is no source
+#: values of columns that the daemon before did not write; without a src there is no source
 _MISSING: Final[dict[str, Any]] = {
     "src": b"", "first": 0, "last": 0, "epoch": 1, "heard": 0.0, "rank": 0.0, "beat": 0.0, "gap": 0.0, "interval": 0.0,
     "state": UNWATCHED, "absent": b"", "missing": b"",
@@ -30,11 +29,11 @@ Sections = Mapping[str, Sequence[Section]]
 
 
 def tracker_sections(sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness) -> Iterator[Section]:
-    """Yield all that the trackers know."""
+    """Yield the state of all trackers."""
     sweep = sources.table.oldest_first()
     while chunk := list(islice(sweep, CHUNK)):
         yield source_section(chunk)
-    restarts = [(src, *restart) for src, restart in sources.restarts.by_src.items()]
+    restarts = [(src, *restart) for src, restart in sources.restarts.items()]
     yield table("restarts", {"src": BYTES, "when": "d", "last": "Q"}, restarts)
     closed = [(src, *until) for src, until in sources.reported.closed.items()]
     yield table("closed", {"src": BYTES, "passed": "Q", "until": "Q"}, closed)
@@ -69,12 +68,12 @@ def _pack(bits: int) -> bytes:
 def resume_trackers(
     left: Sections, sources: TrackerTable, anonymous: AnonymousDedup, liveness: Liveness, now: float, *, ordered: bool
 ) -> None:
-    """Continue with what the daemon before knew. No identity may be in use yet. ``ordered`` is whether sources come in
-    the order in which they were heard."""
+    """Continue with the state of the daemon before. No identity may be in use yet. ``ordered`` is whether the sources
+    are in the order in which they were heard."""
     rows: Iterable[tuple[Any, ...]] = (row for section in left.get("sources", ()) for row in section.rows(**_MISSING))
     _resume_sources(sources, rows if ordered else sorted(rows, key=lambda row: float(row[_HEARD])), now)
     for src, when, last in _rows(left, "restarts", src=b"", when=0.0, last=0):
-        sources.restarts.by_src.put(src, Restart(when, last))
+        sources.restarts.put(src, Restart(when, last))
     for src, passed, until in _rows(left, "closed", src=b"", passed=0, until=0):
         sources.reported.closed.put(src, Closed(passed, until))
     for src, heard, beat, gap in _rows(left, "dead", src=b"", heard=0.0, beat=0.0, gap=0.0):

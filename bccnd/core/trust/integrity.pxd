@@ -16,6 +16,6 @@ cdef class IntegrityChecker:
     cdef dict _other_keys
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, prefix=bytes)
-    cpdef Py_ssize_t verify(self, bytes raw) except -1
+    cpdef Py_ssize_t verify(self, bytes raw, bint counted) except -1
     cpdef count_own(self)
     cpdef bytes sign(self, bytes body)

@@ -62,10 +62,11 @@ class IntegrityChecker:
         Raises BadDatagram: bad_envelope, length_mismatch, integrity_missing, integrity_unknown, integrity_failed,
         unsupported_version, in this order.
         """
-        return raw[self.verify(raw) :]
+        return raw[self.verify(raw, True) :]
 
-    def verify(self, raw: bytes) -> int:
-        """Return where the body begins. Raises BadDatagram, as `verified_body`.
+    def verify(self, raw: bytes, counted: bool) -> int:
+        """Return where the body begins; if it is ``counted``, remember the use of the key. Raises BadDatagram, as
+        `verified_body`.
 
         In the usual case the envelope is exactly what this host would build for a datagram of this length, which one
         comparison finds out. Anything else is parsed.
@@ -77,21 +78,18 @@ class IntegrityChecker:
                 start = len(prefix)
                 end = start + self._sum_size
                 if raw[end] == _BRACKET and self._usual.verify_at(raw, start, end):
-                    self._usual.verified += 1
+                    self._usual.verified += counted
                     return end + 1
         body, verifier, key = self._parse(raw)
-        if verifier is not None:
-            verifier.count_use(key)
-        self._remember_key(body, key)
+        if counted:
+            if verifier is not None:
+                verifier.count_use(key)
+            self._remember_key(body, key)
         return len(raw) - len(body)
 
     def count_own(self) -> None:
         """Count a datagram of this host, which was recognized without its sum, as verified by the key that signs."""
         self._usual.verified += 1
-
-    def inspect(self, raw: bytes) -> None:
-        """Verify without counting. Raises BadDatagram, as `verified_body`."""
-        self._parse(raw)
 
     def _parse(self, raw: bytes) -> tuple[bytes, Algorithm | None, str]:
         """Return the body and the algorithm and key that verified it, for any version, key and algorithm."""

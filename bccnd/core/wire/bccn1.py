@@ -30,6 +30,9 @@ MAX_MAGIC: Final = 32
 UNKNOWN_SRC: Final = b"?"
 #: the channel of a heartbeat, before the src of its sender
 HEARTBEAT: Final = b"heartbeat/"
+#: details of refusals
+BODY_FORM: Final = "not <src>:<seq>:<chan>|<payload>"
+SEQ_FORM: Final = "seq must be decimal digits and fit in 64 bits"
 
 _GRAPHIC: Final = bytes(range(0x21, 0x7F))
 #: bytes of src and chan: graphic ASCII without the two delimiters
@@ -113,7 +116,7 @@ def read_body(body: bytes) -> tuple[bytes, int, bytes, bytes]:
     head, bar, payload = body.partition(b"|")
     fields = head.split(b":")
     if not bar or len(fields) != 3:
-        raise BadDatagram("bad_body", "not <src>:<seq>:<chan>|<payload>")
+        raise BadDatagram("bad_body", BODY_FORM)
     src, digits, chan = fields
     check_src(src)
     seq = _read_seq(digits)
@@ -125,7 +128,7 @@ def _read_seq(digits: bytes) -> int:
     # Leading zeros are legal, but int() of thousands of digits is slow.
     significant = digits.lstrip(b"0") or b"0"
     if not digits.isdigit() or len(significant) > _SEQ_DIGITS or int(significant) > MAX_SEQ:
-        raise BadDatagram("bad_seq", "seq must be decimal digits and fit in 64 bits")
+        raise BadDatagram("bad_seq", SEQ_FORM)
     return int(significant)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,16 +9,17 @@ from hypothesis import strategies as st
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import MAX_RELAYED, RELAY_PATIENCE
-from bccnd.core.tracking import reported_loss
+from bccnd.core.receiving.judgement import Arrival, arrival_from_link
+from bccnd.core.tracking import losses
 from bccnd.core.tracking.dedup import CLOCK_MIN, LINK_PATIENCE, TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
-from bccnd.core.tracking.recent_restarts import MAX_RESTARTS
+from bccnd.core.tracking.losses import MAX_RESTARTS
 from bccnd.core.wire import frames
-from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, RESTART
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from bccnd.native.buffers.sent_datagrams import SentDatagrams
 from tests.core import scenario
 from tests.core.scenario import SRC, receive
-from tests.core.world import ANY_BYTES, NS, OWN, SIGNED, World, datagram
+from tests.core.world import ANY_BYTES, NS, SIGNED, World, datagram
 from tests.rules import dedup_rules
 
 #: the client that carries datagrams to other segments
@@ -44,6 +43,7 @@ HISTORIES: dict[str, tuple[DedupRules, str]] = {
         RULES,
         f"~5 @10 ~1:stale @30 ~2:stale @{FAR} ~3:restart restarts=1",
     ),
+    "a copy from just beyond the window is one": (LATE, "100 ~84:duplicate ~85:reordered"),
     "a copy from far behind is no restart": (RULES, f"{' '.join(map(str, range(1, 40)))} ~3:duplicate"),
     "nor after the horizon, but after a long silence it is": (
         RULES,
@@ -83,8 +83,8 @@ HISTORIES: dict[str, tuple[DedupRules, str]] = {
 
 @pytest.fixture(autouse=True)
 def _no_rate_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each hole is a jump: `test_reported_loss` has what the rate of a source explains."""
-    monkeypatch.setattr(reported_loss, "MAX_HOLES", 0)
+    """Each hole is a jump: `test_losses` has what the rate of a source explains."""
+    monkeypatch.setattr(losses, "MAX_HOLES", 0)
 
 
 @pytest.mark.parametrize("name", HISTORIES)
@@ -122,14 +122,14 @@ def test_late_datagrams_are_not_accepted_twice(late: list[tuple[bool, int, int]]
     assert len(accepted) == len(set(accepted)) == len(steps)
 
 
-@dataclass
 class Host:
-    """A host with a link, and what came of the last datagram that the link brought."""
+    """A host with a link, and what came of the last datagram."""
 
-    world: World = field(default_factory=World)
-    counters: SegmentCounters = field(default_factory=lambda: SegmentCounters("nng"))
-
-    def __post_init__(self) -> None:
+    def __init__(self, world: World | None = None) -> None:
+        self.world = world or World()
+        self.counters = SegmentCounters("nng")
+        self.delivered = Deliveries()
+        self.broadcast = False
         self.world.routes.join(CARRIER, b"own/carrier/1")
         self.world.routes.subscribe(CARRIER, frames.LINK)
 
@@ -139,134 +139,134 @@ class Host:
         """Receive a datagram from a link; return the verdict, and whether it is to be broadcast."""
         before = list(self.counters.verdicts)
         self.delivered = Deliveries()
-        accepted = self.world.ingress.feed_link(
-            self.delivered, self.counters, way, raw, PEER, now, NS, late=late, copies=copies
-        )
+        arrival = arrival_from_link(self.counters, way, PEER, now, NS, late=late)
+        self.broadcast = self.world.ingress.feed_link(self.delivered, arrival, raw, copies=copies)
         (name,) = [NAMES[n] for n, count in enumerate(self.counters.verdicts) if count != before[n]]
-        return name, accepted
+        return name, self.broadcast
 
-    def passed(self, raws: list[bytes], now: float = 0.0) -> list[tuple[int, bytes]]:
-        """Receive datagrams from the segment; return what the carrier gets."""
-        found = Deliveries()
-        self.world.ingress.feed(found, self.world.counters, raws, ["10.0.0.9:1"] * len(raws), now, NS)
-        return self.carried(found)
+    def take(self, raws: list[bytes], *, now: float = 0.0, peer: str = PEER) -> list[str]:
+        """Receive datagrams from the segment; return the verdicts."""
+        self.delivered, self.broadcast = Deliveries(), False
+        arrival = Arrival(self.world.counters, [peer] * len(raws), now, NS)
+        return [NAMES[verdict] for verdict in self.world.ingress.feed(self.delivered, arrival, raws)]
 
-    @staticmethod
-    def carried(deliveries: Deliveries) -> list[tuple[int, bytes]]:
+    @property
+    def carried(self) -> list[tuple[int, bytes]]:
+        """What the carrier got: each datagram with the peer of a link that sent it, 0 for the segment."""
         head = b"MSG " + frames.LINK + b"\0"
         return [
             frames.read_forwarded(frame.removeprefix(head))
-            for receivers, frame in deliveries
+            for receivers, frame in self.delivered
             if CARRIER in receivers.all and frame.startswith(head)
         ]
 
+    def play(self, history: str) -> None:
+        """Play the words of a history; see HOSTS."""
+        now, copies, raw = 0.0, 1, b""
+        for word in history.split():
+            name, _, value = word.partition("=")
+            way, link, item = name.rpartition(">")
+            if word[0] == "@":
+                now = float(word[1:])
+                while self.world.ingress.sweep(now):
+                    pass
+            elif name == "copies":
+                copies = int(value)
+            elif name == "carried":
+                assert (word, self.carried) == (word, [(int(value), raw)] if value else [])
+            elif name == "broadcast":
+                assert (word, self.broadcast) == (word, value == "yes")
+            elif name == "received":
+                clients = {one for receivers, _ in self.delivered for one in receivers.all} - {CARRIER}
+                assert (word, bool(clients)) == (word, value == "yes")
+            else:
+                *src, seq, chan = f"{item}:c/1".split(":")[: 3 if item.count(":") else 2]
+                raw = datagram("".join(src or ["a/p/1"]).encode(), int(seq), chan.encode())
+                if link:
+                    late = way == "late"
+                    verdict, _ = self.bring(raw, way=0 if late else int(way), now=now, late=late, copies=copies)
+                else:
+                    (verdict,) = self.take([raw], now=now)
+                assert (word, verdict) == (word, value or "accepted")
 
-def test_only_what_the_segment_accepts_goes_to_links() -> None:
-    host = Host()
-    good, same, late = datagram(seq=20), datagram(seq=20), datagram(seq=19)
-    elsewhere, to_other = datagram(seq=21, chan=b"not/here"), datagram(seq=22, chan=b"!nobody")
-    raws = [good, same, late, elsewhere, to_other, b"BCCN1[1]x", datagram(src=OWN, seq=1)]
-    assert host.passed(raws) == [(0, good), (0, elsewhere), (0, to_other)]
+
+#: ``20``: a datagram with this seq from the segment is accepted, ``19=stale``: it gets this verdict; ``b:2:d``: of b on
+#: channel d; ``7>20``: from this peer of a link, ``late>20``: too late for others. ``@3``: the time. ``carried=7``:
+#: the carrier gets it as from this peer, 0 for the segment; ``broadcast=yes``; ``received=no``: by others.
+HOSTS = {
+    "links get all that the segment accepts, and nothing else": (
+        "20 carried=0 20=duplicate carried= 19=stale carried= a/p/1:21:not/here carried=0"
+        " a/p/1:22:!nobody=not_addressed carried=0 own/p/1:1=looped carried= b*:1=bad_src carried="
+    ),
+    "a datagram from a link goes to clients, segments and the other links": (
+        "7>20 broadcast=yes carried=7 received=yes 8>20=duplicate broadcast=no carried= 21 carried=0"
+    ),
+    "so does a directed one for no client here": "7>a/p/1:22:!nobody=not_addressed broadcast=yes carried=7 received=no",
+    "a local message that returns is looped": "7>own/p/1:1=looped broadcast=no carried=",
+    "a late one stays on this host": "late>20 carried= received=yes 20=duplicate",
+    "a broadcast for a link is looped when it returns from each segment": (  # the third is that of another bridge
+        "copies=2 7>20 20=looped 20=looped 20=duplicate"
+    ),
+    "an anonymous message that returns is a duplicate": (
+        "?:1 carried=0 7>?:1=duplicate broadcast=no 7>?:2 broadcast=yes 8>?:2=duplicate ?:2=looped"
+    ),
+    "a broadcast is waited for since the last time": f"7>?:1 @1 7>?:2 @3 7>?:1 @{RELAY_PATIENCE + 2} ?:2 ?:1=looped",
+}
 
 
-def test_what_a_link_brings_goes_to_clients_to_the_segments_and_to_the_other_links() -> None:
-    host = Host()
-    raw = datagram(seq=20)
-    assert host.bring(raw, way=7) == ("accepted", True)
-    assert host.carried(host.delivered) == [(7, raw)]
-    assert any(1 in receivers.all and frame == b"MSG c/1\0x" for receivers, frame in host.delivered)
-    assert host.bring(raw, way=8) == ("duplicate", False)
-    assert host.carried(host.delivered) == []
-    assert host.passed([datagram(seq=21)]) == [(0, datagram(seq=21))]
-    # A directed message for no client of this host goes on.
-    assert host.bring(datagram(seq=22, chan=b"!nobody")) == ("not_addressed", True)
-    assert host.carried(host.delivered) == [(7, datagram(seq=22, chan=b"!nobody"))]
-    # Local messages that return are looped.
-    assert host.bring(datagram(src=OWN, seq=1)) == ("looped", False)
+@pytest.mark.parametrize("name", HOSTS)
+def test_hosts(name: str) -> None:
+    Host().play(HOSTS[name])
 
 
 def test_the_carrier_of_one_link_need_not_get_what_it_brings() -> None:
     host = Host()
     host.world.routes.unsubscribe(CARRIER, frames.LINK)
     host.world.routes.subscribe(CARRIER, frames.LINK_HERE)
-    host.bring(datagram(seq=20))
-    assert host.carried(host.delivered) == []
-    assert host.passed([datagram(seq=21)]) == [(0, datagram(seq=21))]
-    # With both subscriptions everything comes once.
-    host.world.routes.subscribe(CARRIER, frames.LINK)
-    assert host.passed([datagram(seq=22)]) == [(0, datagram(seq=22))]
-    host.bring(datagram(seq=23))
-    assert host.carried(host.delivered) == [(7, datagram(seq=23))]
+    host.play("7>20 carried= 21 carried=0")
+    host.world.routes.subscribe(CARRIER, frames.LINK)  # with both, everything comes once
+    host.play("22 carried=0 7>23 carried=7")
 
 
-def test_what_has_waited_in_the_socket_for_too_long_goes_over_no_link() -> None:
+def test_datagrams_that_waited_in_the_socket_for_too_long_go_to_no_link() -> None:
     host = Host()
     second = 1_000_000_000
     raws = [datagram(seq=20), datagram(seq=21), datagram(seq=22)]
-    stamps = [NS, NS + second, NS + 3 * second]
-    deliveries = Deliveries()
-    peers, now = ["10.0.0.9:1"] * 3, NS + 3 * second
-    host.world.ingress.feed_late(deliveries, host.world.counters, raws, peers, 0.0, stamps, now)
-    assert host.carried(deliveries) == [(0, datagram(seq=21)), (0, datagram(seq=22))]
+    arrival = Arrival(host.world.counters, [PEER] * 3)
+    host.world.ingress.feed_late(host.delivered, arrival, raws, [NS, NS + second, NS + 3 * second], NS + 3 * second)
+    assert host.carried == [(0, raw) for raw in raws[1:]]
     assert host.world.ingress.too_old_for_links == 1
-    assert len([frame for receivers, frame in deliveries if 1 in receivers.all and frame.endswith(b"x")]) >= 3
-    assert host.passed([datagram(seq=23)]) == [(0, datagram(seq=23))]
+    assert len([frame for receivers, frame in host.delivered if 1 in receivers.all and frame.endswith(b"x")]) >= 3
+    host.play("23 carried=0")
 
 
 def test_clock_that_is_set_while_datagrams_wait_brings_none_from_the_future() -> None:
     host = Host()
     raws = [datagram(src=b"a/p/1"), datagram(src=b"a/p/2")]
     stamps = [NS, NS + 10**9 * 86_400]
-    ingress = host.world.ingress
-    ingress.feed_late(Deliveries(), host.world.counters, raws, [PEER] * 2, 70.0, stamps, stamps[1], 100.0)
-    first, second = (host.world.sources.get(src) for src in (b"a/p/1", b"a/p/2"))
-    assert first is not None
-    assert second is not None
-    assert (first.heard, second.heard) == (70.0, 100.0)
+    arrival = Arrival(host.world.counters, [PEER] * 2, 70.0)
+    host.world.ingress.feed_late(Deliveries(), arrival, raws, stamps, stamps[1], 100.0)
+    assert [(source.src, source.heard) for source in host.world.sources.all()] == [(b"a/p/1", 70.0), (b"a/p/2", 100.0)]
 
 
-def test_late_datagrams_stay_on_this_host() -> None:
+def test_broadcasts_that_are_waited_for_are_capped() -> None:
     host = Host()
-    assert host.bring(datagram(), late=True) == ("accepted", True)
-    assert host.carried(host.delivered) == []
-    assert host.delivered
-    assert all(CARRIER not in receivers.all for receivers, _ in host.delivered)
-    assert host.world.verdict(datagram()) == "duplicate"
-
-
-def test_broadcast_for_a_link_is_looped_when_it_returns() -> None:
-    host = Host()
-    raw = datagram(seq=20)
-    host.bring(raw, copies=2)
-    # This host has two segments; the third copy is that of another bridge.
-    assert [host.world.verdict(raw) for _ in range(3)] == ["looped", "looped", "duplicate"]
-    # What never comes back is forgotten in the end.
     for number in range(MAX_RELAYED + 1):
         host.bring(datagram(src=b"s/%d" % number))
-    assert host.world.verdict(datagram(src=b"s/0")) == "duplicate"
-    assert host.world.verdict(datagram(src=b"s/1")) == "looped"
+    host.play("s/0:20=duplicate s/1:20=looped")
 
 
-def test_what_is_recognized_by_its_bytes_is_waited_for_no_longer() -> None:
+def test_a_broadcast_that_is_recognized_by_its_bytes_is_waited_for_no_longer() -> None:
     host, sent = Host(), SentDatagrams()
     raw = datagram(seq=20)
-    host.bring(raw, copies=1)
+    host.bring(raw)
     sent.put(raw, 0.0)
-    verdicts = host.world.ingress.feed(Deliveries(), host.world.counters, [raw, raw], [PEER] * 2, 0.0, NS, sent=sent)
-    assert verdicts == [LOOPED, DUPLICATE]
+    assert host.world.take([raw, raw], [PEER] * 2, sent=sent)[0] == ["looped", "duplicate"]
 
 
-def test_returning_anonymous_message_is_a_duplicate() -> None:
-    host = Host()
-    raw = datagram(src=b"?", seq=1)
-    assert host.passed([raw]) == [(0, raw)]
-    assert host.bring(raw) == ("duplicate", False)
-    other = datagram(src=b"?", seq=2)
-    assert host.bring(other) == ("accepted", True)
-    assert host.bring(other, way=8) == ("duplicate", False)
-    assert host.world.verdict(other) == "looped"
-    # On the segment two senders may send the same.
-    assert host.world.verdict(raw, peer="10.0.0.8:1") == "accepted"
+def test_on_the_segment_two_anonymous_senders_may_send_the_same() -> None:
+    host, raw = Host(), datagram(src=b"?", seq=1)
+    assert [host.take([raw], peer=peer) for peer in (PEER, "10.0.0.8:1", PEER)] == [["accepted"]] * 2 + [["duplicate"]]
 
 
 def test_subscription_to_the_whole_bus_excludes_link_messages() -> None:
@@ -276,7 +276,7 @@ def test_subscription_to_the_whole_bus_excludes_link_messages() -> None:
     assert [one.all for one in (host.world.routes.links, host.world.routes.links_here)] == [(CARRIER,)] * 2
     assert host.world.routes.unsubscribe(CARRIER, frames.LINK)
     assert [one.all for one in (host.world.routes.links, host.world.routes.links_here)] == [()] * 2
-    assert host.passed([datagram()]) == []
+    host.play("20 carried=")
 
 
 @given(st.lists(st.tuples(ANY_BYTES, st.booleans(), st.booleans()), max_size=30))
@@ -292,7 +292,8 @@ def test_what_links_bring_does_not_change_how_segments_are_judged(brought: list[
     assert host.world.bugs == []
     assert host.counters.received == sum(host.counters.verdicts)
     fresh = datagram(src=b"never/heard/before", key=b"k" * 32)
-    assert host.passed([fresh]) == []
+    host.take([fresh])
+    assert not host.carried
 
 
 def test_what_does_not_come_back_is_forgotten_after_a_while() -> None:
@@ -309,15 +310,4 @@ def test_what_does_not_come_back_is_forgotten_after_a_while() -> None:
         calls += 1
     assert 1 < calls < 5
     # Only those that are still waited for are known as one's own.
-    host.passed(raws[249:253], now=later)
-    assert host.world.totals() == {"accepted": 2, "looped": 3}
-
-
-def test_what_is_broadcast_again_is_waited_for_from_then_on() -> None:
-    host = Host()
-    again, other = datagram(src=b"?", seq=1), datagram(src=b"?", seq=2)
-    for now, raw in ((0.0, again), (1.0, other), (3.0, again)):
-        assert host.bring(raw, now=now) == ("accepted", True)
-    later = RELAY_PATIENCE + 2.0
-    host.world.ingress.sweep(later)
-    assert [host.world.verdict(raw, later) for raw in (other, again)] == ["accepted", "looped"]
+    assert sorted(host.take(raws[249:253], now=later)) == ["accepted", "accepted", "looped", "looped"]

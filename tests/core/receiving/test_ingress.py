@@ -15,9 +15,10 @@ from bccnd.core.observing.counters import GroupCounters, SegmentCounters
 from bccnd.core.receiving import ingress
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
+from bccnd.core.receiving.judgement import Arrival
 from bccnd.core.sending.egress import Egress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
+from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.source import Source
 from bccnd.core.trust.integrity import IntegrityChecker
@@ -62,9 +63,8 @@ class Oracle:
             src, seq, chan, payload = bccn1.read_body(body)
         except BadDatagram as bad:
             return bad.reason, []
-        verdict = self.sources.judge(src, seq, now)
-        if verdict == UNKNOWN_SENDER:
-            verdict = self.anonymous.judge(peer, body, now)
+        anonymous = src == bccn1.UNKNOWN_SRC
+        verdict = self.anonymous.judge(peer, body, now) if anonymous else self.sources.judge(src, seq, now)
         if verdict == LOOPED:
             self.conflicts.append(peer)
         if verdict > LAST_ACCEPTED:
@@ -256,9 +256,9 @@ def test_a_peer_is_looked_up_only_where_it_matters() -> None:
     own.first, own.next = 20, 21
     mine, foreign = datagram(src=OWN, seq=20), datagram(src=OWN, seq=21)
     raws = [datagram(), datagram(), datagram(seq=21), datagram(chan=b"!nobody", seq=22), mine, b"noise"]
-    world.ingress.feed(Deliveries(), world.counters, raws, unasked, 0.0, NS)
+    world.take(raws, unasked)
     assert world.bugs == []
-    world.ingress.feed(Deliveries(), world.counters, [datagram(src=b"?"), foreign], unasked, 0.0, NS)
+    world.take([datagram(src=b"?"), foreign], unasked)
     assert world.bugs == [datagram(src=b"?"), foreign]
 
 
@@ -309,7 +309,7 @@ def test_bug_drops_one_datagram_only(bad: bytes) -> None:
     counters = SegmentCounters("one")
     raws = [datagram(seq=1, payload=b"before"), bad, datagram(seq=2, payload=b"behind")]
     found = Deliveries()
-    way_in.feed(found, counters, raws, [PEER] * 3, 0.0, NS)
+    way_in.feed(found, Arrival(counters, [PEER] * 3), raws)
     assert [frame for _, frame in found] == [b"MSG c/1\0before", b"MSG c/1\0behind"]
     assert bugs == [bad]
     assert counters.verdicts[NUMBERS["internal_error"]] == 1
@@ -325,7 +325,7 @@ def test_without_callbacks_a_bug_is_tapped_and_counted_and_so_is_a_conflict() ->
     sources.claim(OWN)
     raws = [datagram(OWN), datagram(b"a", chan=b"heartbeat/a"), datagram(chan=b"broken")]
     found = Deliveries()
-    Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(found, counters, raws, [PEER] * 3, 0.0, NS)
+    Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(found, Arrival(counters, [PEER] * 3, 0.0, NS), raws)
     tapped = frames.tapped("internal_error", "one", 0, NS, PEER, raws[2])
     assert [(receivers.all, frame) for receivers, frame in found] == [((1,), tapped)]
     assert (counters.verdicts[NUMBERS["internal_error"]], sources.counted["conflicts"]) == (1, 1)
@@ -364,8 +364,8 @@ def test_a_tap_tells_the_epoch_of_a_source_that_addresses_nobody_here() -> None:
 
 def test_without_links_an_anonymous_message_is_remembered_once() -> None:
     world = World()
-    world.feed(datagram(b"?", 1), datagram(b"?", 1), datagram(b"?", 2))
-    assert len(world.anonymous._young) == 2
+    world.feed(datagram(b"?", 1), datagram(b"?", 1), datagram(b"?", 2), datagram(b"??", 1))
+    assert (len(world.anonymous._young), [source.src for source in world.sources.all()]) == (2, [b"??"])
 
 
 # -- another sender under an identity of this host
@@ -409,11 +409,10 @@ def test_what_was_just_sent_is_recognized_by_its_bytes_and_a_forged_one_is_not()
         sent.put(raw, 0.0)
     spoiled, conflicting = own[:-1] + b"y", datagram(OWN, seq=999, key=KEY)
     raws = [conflicting, spoiled, own, copied, copied, copied, datagram(b"a", key=KEY)]
-    found = Deliveries()
-    verdicts = world.ingress.feed(found, world.counters, raws, [PEER] * len(raws), 0.0, NS, sent=sent)
-    assert [NAMES[one] for one in verdicts] == ["looped", "integrity_failed", *["looped"] * 4, "accepted"]
+    verdicts, delivered = world.take(raws, [PEER] * len(raws), sent=sent)
+    assert verdicts == ["looped", "integrity_failed", *["looped"] * 4, "accepted"]
     assert world.conflicts == [(OWN, PEER)]
     tapped = [frames.tapped("looped", "one", 0, NS, PEER, raw) for raw in (conflicting, own, copied, copied, copied)]
-    assert [frame for _, frame in found if b"!/tap/" in frame] == tapped
+    assert [frame for _, frame in delivered if b"!/tap/" in frame] == tapped
     (key,) = world.ingress.checker.list_keys()
     assert (len(sent), key.verified) == (0, len(raws) - 1)

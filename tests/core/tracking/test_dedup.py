@@ -10,11 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bccnd.core.tracking import dedup, local_identities, reported_loss
-from bccnd.core.tracking.dedup import UNKNOWN_SENDER, TrackerTable
+from bccnd.core.tracking import dedup, local_identities, losses
+from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.local_identities import LocalIdentity
-from bccnd.core.tracking.loss_by_source import MAX_LOST_BY_SOURCE, LossBySource
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core import scenario
@@ -48,8 +47,8 @@ HISTORIES: dict[str, str] = {
 
 @pytest.fixture(autouse=True)
 def _no_rate_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each hole is a jump: `test_reported_loss` has what the rate of a source explains."""
-    monkeypatch.setattr(reported_loss, "MAX_HOLES", 0)
+    """Each hole is a jump: `test_losses` has what the rate of a source explains."""
+    monkeypatch.setattr(losses, "MAX_HOLES", 0)
 
 
 @pytest.mark.parametrize("name", HISTORIES)
@@ -256,16 +255,9 @@ def test_alive_counts_recently_active_sources(history: list[Touch], half_seconds
 
 
 def test_eviction_and_expiry_give_up_what_is_missing() -> None:
-    sources = TrackerTable(dedup_rules(max_sources=1, expire=10.0, horizon=50.0))
-    receive(sources, b"a", 1, 0.0)
-    receive(sources, b"a", 4, 0.0)
-    receive(sources, b"b", 1, 1.0)
-    assert (sources.missing, sources.counted["lost"], sources.counted["evicted"]) == (0, 2, 1)
-    receive(sources, b"b", 6, 1.0)
     # The gaps come due later, and are not counted again.
-    for now in (11.0, 100.0):
-        sources.sweep(now)
-        assert (sources.missing, sources.counted["lost"], sources.counted["expired"], len(sources)) == (0, 6, 1, 0)
+    words = "b.1 b.4 @1 1 missing=0 lost=2 evicted=1 6 @11 sweep lost=6 expired=1 tracked=0 @100 sweep lost=6"
+    scenario.play(TrackerTable(dedup_rules(max_sources=1, expire=10.0, horizon=50.0)), words)
 
 
 def test_a_sweep_never_looks_at_more_than_its_share() -> None:
@@ -282,37 +274,6 @@ def test_a_sweep_never_looks_at_more_than_its_share() -> None:
 def test_open_gaps_are_capped_and_the_oldest_is_lost_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dedup, "MAX_GAPS", 2)
     scenario.play(TrackerTable(dedup_rules()), "1 3 6 10 missing=5 lost=1 2:stale")
-
-
-def test_sources_with_most_losses_are_listed() -> None:
-    sources = TrackerTable(dedup_rules(horizon=2.0))
-    crowd = [b"crowd/%d" % number for number in range(3 * MAX_LOST_BY_SOURCE)]
-    for seq in (1, 30):
-        receive(sources, b"worst", seq, 0.0)
-    for src in crowd:
-        receive(sources, src, 1, 0.0)
-        receive(sources, src, 3, 0.0)
-    while sources.sweep(10.0):
-        pass
-    assert sources.counted["lost"] == 28 + len(crowd)
-    assert sources.losses.by_src[b"worst"] == 28
-    assert MAX_LOST_BY_SOURCE <= len(sources.losses.by_src) <= 2 * MAX_LOST_BY_SOURCE
-
-
-def test_as_many_sources_again_are_kept_before_those_that_lost_least_are_forgotten() -> None:
-    losses = LossBySource()
-    for number in range(2 * MAX_LOST_BY_SOURCE):
-        losses.add(b"%d" % number, number + 1)
-    assert len(losses.by_src) == 2 * MAX_LOST_BY_SOURCE
-    losses.add(b"worst", 10_000)
-    assert sorted(losses.by_src.values()) == [*range(MAX_LOST_BY_SOURCE + 2, 2 * MAX_LOST_BY_SOURCE + 1), 10_000]
-
-
-def test_a_copy_from_just_beyond_the_window_is_a_duplicate_when_it_comes_over_a_link() -> None:
-    sources = TrackerTable(dedup_rules(sanity=16, deliver_late=True))
-    sources.judge(SRC, 100, 0.0)
-    assert sources.judge(SRC, 84, 0.0, from_link=True) == DUPLICATE
-    assert sources.judge(SRC, 85, 0.0, from_link=True) == REORDERED
 
 
 def test_forgotten_source_is_new() -> None:
@@ -427,11 +388,3 @@ def test_used_seqs_and_the_report_stay_while_the_identity_is_local() -> None:
     assert (anew.first, anew.next, anew.reported) == (0, 0, False)
     assert sources.local.check_conflict(SRC, 99)
     assert sources.counted["conflicts"] == 4
-
-
-def test_the_unknown_sender_has_no_tracker() -> None:
-    sources = TrackerTable(dedup_rules())
-    for seq in (1, 1, 5):
-        assert receive(sources, b"?", seq, 0.0) == UNKNOWN_SENDER
-    assert (len(sources), sources.missing) == (0, 0)
-    assert receive(sources, b"??", 1, 0.0) == ACCEPTED

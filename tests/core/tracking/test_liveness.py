@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -82,74 +82,95 @@ class World:
         """The sources in the wheel."""
         return [source for entries in self.liveness._wheel.values() for source in entries]
 
-    def beat_after(self, gap: float) -> None:
-        """A heartbeat now and one after the gap."""
-        self.beat()
-        self.until(self.now + gap)
-        self.beat()
+    def counter(self, name: str) -> object:
+        """The value of a counter, or what is known of SRC or of the trackers."""
+        if name == "interval":
+            return self.source().interval
+        if name in ("deaths", "unwatched"):
+            return self.liveness.counted[name]
+        known = {
+            "missing": self.sources.missing,
+            "tracked": len(self.sources),
+            "wheel": len(self.standing()),
+            "silent": self.liveness.silent,
+        }
+        return known[name] if name in known else self.sources.counted[name]
+
+    def play(self, history: str) -> None:
+        """Play the words of a history; see HISTORIES."""
+        changes: list[tuple[bytes, str]] = []
+        for word in history.split():
+            src, verb = (OTHER, word[2:]) if word.startswith("b.") else (SRC, word)
+            name, _, value = verb.partition("=")
+            if verb[0] in "@!":
+                self.now = self.now if verb[0] == "@" else float(verb[1:])
+                self.until(float(verb[1:]))
+                self.sweep()
+            elif verb == "beat":
+                self.beat(src)
+            elif verb == "message":
+                self.receive_message(src)
+            elif verb.startswith("beat-"):
+                self.liveness.on_heartbeat(src, self.now - float(verb[5:]))
+            elif verb == "expire":
+                self.sources.sweep(self.now)
+            elif verb == "claim":
+                self.sources.claim(src)
+            elif verb[0] == "#":
+                assert self.sources.judge(src, int(verb[1:]), self.now) == ACCEPTED
+            elif ":" in verb:
+                rule, _, setting = verb.partition(":")
+                rules = {"interval": self.liveness.rules.interval, "dead_after": self.liveness.rules.dead_after}
+                self.liveness.configure(heartbeat_rules(**{**rules, rule: type(rules[rule])(setting)}))
+            elif name:
+                assert (word, self.counter(name)) == (word, float(value))
+            else:
+                changes += self.changes()
+                assert (word, ",".join(state for whose, state in changes if whose == src)) == (word, value)
+                changes = [change for change in changes if change[0] != src]
+
+
+#: ``beat`` and ``message`` arrive from SRC, with ``b.`` from OTHER, ``#4`` a message with this seq; ``beat-7`` is a
+#: heartbeat of 7 s before. ``@8``: until then there is a sweep each tick, ``!8``: only then. ``=alive,silent`` are all
+#: changes of the source since the last such word. ``deaths=1`` is a counter, ``dead_after:1`` a new rule.
+HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
+    "a heartbeat that waited in a link changes no gap": ({}, "beat @8 beat message beat-7 beat @16 beat interval=8"),
+    # What sources sent meanwhile waits in the socket; it may be read after the sweep.
+    "silence counts during a pause without sweeps": ({}, f"beat @4.5 !{4.5 + ASLEEP} =alive,silent"),
+    "but not during a longer one": ({}, f"beat @4.5 !{4.5 + ASLEEP + TICK} =alive"),
+    "and in short intervals": ({"interval": 0.25}, f"beat !{2 * TICK} =alive,silent"),
+    "not during a pause that is long for them": ({"interval": 0.25}, f"beat !{3 * TICK} =alive"),
+    "a message of any kind makes a silent source alive half an interval later": (
+        {},
+        "beat @7 message @9 =alive,silent,alive",
+    ),
+    "expired and local sources are not watched": (
+        {"expire": 5.0},
+        "beat @5 expire @30 =alive expired=1 deaths=0 wheel=0 beat @36.25 claim @60 =alive,silent silent=0 wheel=0",
+    ),
+    "death removes the tracker and its missing seqs": (
+        {},
+        "beat #4 missing=2 @14.25 =alive,silent,dead tracked=0 missing=0 lost=2 expired=1",
+    ),
+    "a sender without a tracker is not watched": ({}, "beat-0 = unwatched=0"),
+    "dead_after changes at once": ({}, "beat b.beat @7 dead_after:1 @8.5 =alive,silent,dead b.=alive,silent,dead"),
+    # A whole fleet may get a longer interval by one reload; that must not kill it once.
+    "a new interval holds for new sources, a longer one for all": (
+        {},
+        "beat @4 beat interval:20 @24 beat b.beat =alive b.=alive @54 = b.= @54.25 =silent b.=silent",
+    ),
+    "a shorter expected interval is learned": ({"interval": 10.0}, "beat interval:2 @2 beat @4 beat interval=2"),
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_histories(name: str) -> None:
+    rules, history = HISTORIES[name]
+    dedup = dedup_rules(**{key: value for key, value in rules.items() if key == "expire"})
+    World(heartbeat_rules(interval=rules.get("interval", 4.0), dead_after=3), dedup).play(history)
 
 
 ONE_MISSED = RULES.model_copy(update={"dead_after": 1})
-
-
-def test_heartbeat_that_waited_in_a_link_changes_no_gap() -> None:
-    world = World()
-    world.beat_after(8.0)
-    world.receive_message()
-    world.liveness.on_heartbeat(SRC, world.now - 7.0)
-    world.beat_after(8.0)
-    assert world.source().interval == 8.0
-
-
-@pytest.mark.parametrize(
-    ("interval", "pause", "sleeps"),
-    [(4.0, ASLEEP, False), (4.0, ASLEEP + TICK, True), (0.25, 2 * TICK, False), (0.25, 3 * TICK, True)],
-)
-def test_silence_does_not_count_during_a_longer_pause_without_sweeps(
-    interval: float, pause: float, sleeps: bool
-) -> None:
-    # What sources sent meanwhile waits in the socket; it may be read after the sweep.
-    world = World(heartbeat_rules(interval=interval, dead_after=3))
-    world.beat()
-    world.until(max(0.0, 1.5 * interval - 1.5))
-    world.now += pause
-    world.sweep()
-    assert world.changes() == [(SRC, "alive"), *[(SRC, "silent")] * (not sleeps)]
-
-
-def test_a_message_of_any_kind_makes_a_silent_source_alive_half_an_interval_later() -> None:
-    world = World()
-    world.beat()
-    world.until(7.0)
-    world.receive_message()
-    world.until(9.0)
-    assert world.changes() == [(SRC, "alive"), (SRC, "silent"), (SRC, "alive")]
-
-
-def test_expired_and_local_sources_are_not_watched() -> None:
-    world = World(dedup=dedup_rules(expire=5.0))
-    world.beat()
-    world.until(5.0)
-    world.sources.sweep(5.0)
-    world.until(30.0)
-    assert world.changes() == [(SRC, "alive")]
-    assert (world.sources.counted["expired"], world.liveness.counted["deaths"], world.standing()) == (1, 0, [])
-    world.beat()
-    world.until(36.25)
-    world.sources.claim(SRC)
-    world.until(60.0)
-    assert world.changes() == [(SRC, "alive"), (SRC, "silent")]
-    assert (world.liveness.silent, world.standing()) == (0, [])
-
-
-def test_death_removes_the_tracker_and_its_missing_seqs() -> None:
-    world = World()
-    world.beat()
-    assert world.sources.judge(SRC, 4, 0.0) == ACCEPTED
-    assert world.sources.missing == 2
-    world.until(14.25)
-    assert (len(world.sources), world.sources.missing, world.sources.counted["lost"]) == (0, 0, 2)
-    assert world.sources.counted["expired"] == 1
 
 
 @pytest.mark.parametrize("keep_dead", [False, True])
@@ -166,12 +187,6 @@ def test_only_the_latest_deaths_are_remembered(keep_dead: bool, monkeypatch: pyt
     ]
     assert (world.liveness.counted["deaths"], world.liveness.counted["dead_evicted"]) == (6, 3)
     assert [src for src, name in world.changes() if name == "dead"] == srcs
-
-
-def test_unknown_sender_is_not_watched() -> None:
-    world = World()
-    world.liveness.on_heartbeat(b"?", 0.0)
-    assert (world.changes(), world.liveness.counted["unwatched"]) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -201,41 +216,6 @@ def test_heartbeat_between_two_steps_of_a_sweep_counts(monkeypatch: pytest.Monke
     world.beat(*left)
     world.sweep()
     assert [src for src, name in world.changes() if name == "dead"] == [srcs[4], srcs[3]]
-
-
-# -- rules that change while it runs
-
-
-def test_dead_after_changes_at_once() -> None:
-    world = World()
-    world.beat(SRC, OTHER)
-    world.until(7.0)
-    world.liveness.configure(ONE_MISSED)
-    world.until(8.5)  # the next look at them
-    assert [change for change in world.changes() if change[1] == "dead"] == [(SRC, "dead"), (OTHER, "dead")]
-
-
-def test_new_interval_applies_to_new_sources_and_a_longer_one_to_all() -> None:
-    # A whole fleet may get a longer interval by one reload; that must not kill it once.
-    world = World()
-    world.beat_after(4.0)
-    world.liveness.configure(RULES.model_copy(update={"interval": 20.0}))
-    world.until(24.0)
-    world.beat(SRC, OTHER)
-    assert world.changes() == [(SRC, "alive"), (OTHER, "alive")]
-    world.until(54.0)
-    assert world.changes() == []
-    world.until(54.25)
-    assert {src for src, _ in world.changes()} == {SRC, OTHER}
-
-
-def test_shorter_expected_interval_is_learned() -> None:
-    world = World(heartbeat_rules(interval=10.0))
-    world.beat()
-    world.liveness.configure(RULES.model_copy(update={"interval": 2.0}))
-    world.until(2.0)
-    world.beat_after(2.0)
-    assert world.source().interval == 2.0
 
 
 # -- for all histories

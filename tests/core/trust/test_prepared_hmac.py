@@ -19,6 +19,6 @@ def test_each_verifies_what_the_other_signs_and_nothing_else(key: bytes, body: b
     for signer, verifier in ((plain, prepared), (prepared, plain)):
         raw = bccn1.build(body, signer.sign(body))
         assert verifier.verified_body(raw) == body
-        assert reason_of(verifier.verify, raw.replace(b"]", b"0]", 1)) == "integrity_failed"
-        assert reason_of(verifier.verify, bccn1.build(body, signer.sign(body + b"x"))) == "integrity_failed"
+        assert reason_of(verifier.verified_body, raw.replace(b"]", b"0]", 1)) == "integrity_failed"
+        assert reason_of(verifier.verified_body, bccn1.build(body, signer.sign(body + b"x"))) == "integrity_failed"
     assert [key.verified for key in (*plain.list_keys(), *prepared.list_keys())] == [1, 1]

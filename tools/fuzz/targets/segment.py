@@ -10,6 +10,7 @@ from typing import Final
 from bccnd.core.formats.image_sections import Section, pack_section, unpack_sections
 from bccnd.core.formats.tap_record import observe
 from bccnd.core.receiving.deliveries import Deliveries
+from bccnd.core.receiving.judgement import arrival_from_link
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
@@ -127,9 +128,8 @@ def stream(data: bytes) -> object:
         before = list(world.counters.verdicts)
         if how & 0x40:
             found, way, late, copies = Deliveries(), 1 + (how >> 4 & 1), bool(how & 0x20), how >> 3 & 1
-            passed = world.ingress.feed_link(
-                found, world.counters, way, raw, _PEERS[0], now, NS, late=late, copies=copies
-            )
+            arrival = arrival_from_link(world.counters, way, _PEERS[0], now, NS, late=late)
+            passed = world.ingress.feed_link(found, arrival, raw, copies=copies)
             deliveries: object = ([(sorted(who_gets.all), frame) for who_gets, frame in found], passed)
         else:
             deliveries = world.feed(raw, now=now, peer=_PEERS[how >> 3 & 1])

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from bccnd.client.message import Message
+from bccnd.core.wire.verdicts import NAMES
 
 #: channels whose queues and totals are kept; the one silent for longest goes first
 MAX_CHANNELS: Final = 4096
@@ -102,6 +103,23 @@ class ChannelQueues:
         if self.waiting.pop(name, None) is not None:
             self._queued -= len(channel.queue)
             self._dropped += len(channel.queue)
+
+
+class EndpointStatistics:
+    """What `Endpoint.stats` returns: the verdicts of all datagrams, and the figures of queues and dedup."""
+
+    def __init__(self, queues: ChannelQueues, remembered: RememberedMessages | None) -> None:
+        self._queues = queues
+        self._remembered = remembered
+        self._verdicts = [0] * len(NAMES)
+
+    def count(self, verdict: int) -> None:
+        self._verdicts[verdict] += 1
+
+    def figures(self, now: float) -> dict[str, Any]:
+        found = self._queues.stats(now)
+        found["VERDICTS"] = {name: count for name, count in zip(NAMES, self._verdicts, strict=True) if count}
+        return found if self._remembered is None else {**found, **self._remembered.stats()}
 
 
 class _Run(NamedTuple):

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bccnd.client.endpoint import Endpoint
+from bccnd.endpoint.endpoint import Endpoint
 from bccnd.errors import EndpointError
-from tests.client.segments import Segment, refused
 from tests.e2e.harness import KEY
+from tests.endpoint.segments import Segment, refused
 from tests.support import PATIENCE, wait
 
 COUNT = 1000

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.client.endpoint_queues import RememberedMessages
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.wire.verdicts import LAST_ACCEPTED
+from bccnd.endpoint.received import RememberedMessages
 
 
 class Rules(NamedTuple):
@@ -40,7 +40,7 @@ def test_repetitions_and_restarts_are_those_of_the_daemon(stream: list[tuple[flo
 
 
 def test_sources_are_capped_and_the_one_silent_for_longest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint_queues.MAX_REMEMBERED", 3)
+    monkeypatch.setattr("bccnd.endpoint.received.MAX_REMEMBERED", 3)
     remembered = RememberedMessages(1024, 2.0)
     for source in (b"a", b"b", b"c", b"d"):
         assert not remembered.is_repeated(source, 1, b"", 0.0, 0.0)

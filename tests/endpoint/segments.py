@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
+from bccnd.endpoint.endpoint import Endpoint
 from bccnd.errors import EndpointError
 from tests.e2e.harness import Wire
 from tests.support import BROADCAST, PATIENCE, free_port, wait

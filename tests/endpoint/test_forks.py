@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from bccnd.client.endpoint import Endpoint
-from tests.client.segments import Segment, heard, in_threads, until_now
+from bccnd.endpoint.endpoint import Endpoint
 from tests.e2e.harness import KEY
+from tests.endpoint.segments import Segment, heard, in_threads, until_now
 from tests.support import PATIENCE, examples
 
 # From Python 3.12 on it warns of what is tested here.

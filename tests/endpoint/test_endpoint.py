@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
 from bccnd.core.trust import signatures
 from bccnd.core.wire.verdicts import NAMES
-from tests.client.segments import Segment, heard, in_threads, judged, payloads, refused, soon, until_now, verdicts
+from bccnd.endpoint.endpoint import Endpoint
 from tests.core import material
 from tests.core.world import ANY_BYTES
 from tests.e2e.harness import KEY, datagram
+from tests.endpoint.segments import Segment, heard, in_threads, judged, payloads, refused, soon, until_now, verdicts
 from tests.limits import descriptors
 from tests.support import BROADCAST, PATIENCE, wait
 
@@ -258,7 +258,7 @@ def test_iterating_gives_messages_as_they_come_and_ends_with_the_socket(segment:
 
 
 def test_a_flood_of_what_is_dropped_lets_the_caller_go_on(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint.MAX_TAKEN", 10)
+    monkeypatch.setattr("bccnd.endpoint.endpoint.MAX_TAKEN", 10)
     endpoint, other = segment.endpoint("a"), segment.endpoint("b")
     segment.wire.send(*[b"garbage"] * 50)
     other.send("x", "behind the flood")
@@ -342,7 +342,7 @@ def test_dispatch_counts_messages_also_those_without_a_callback_and_takes_what_r
 
 
 def test_one_dispatch_and_one_receive_take_a_bounded_number(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint.MAX_TAKEN", 4)
+    monkeypatch.setattr("bccnd.endpoint.endpoint.MAX_TAKEN", 4)
     endpoint = segment.endpoint("a")
     for _ in range(10):
         endpoint.send("x")
@@ -597,7 +597,7 @@ def test_a_sender_is_told_by_name_and_address_and_the_unknown_by_port(segment: S
 def test_a_program_that_restarts_and_counts_from_1_again_is_heard(
     segment: Segment, src: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint.HORIZON", 0.1)
+    monkeypatch.setattr("bccnd.endpoint.endpoint.HORIZON", 0.1)
     endpoint = segment.endpoint("a", dedup=True)
     run = [datagram(src, number, "x") for number in (1, 2, 3)]
     segment.wire.send(*run)
@@ -738,7 +738,7 @@ def test_whatever_comes_is_a_message_or_has_a_verdict(checker: str, raw: bytes, 
 def test_a_flood_of_channels_is_capped_and_the_one_silent_for_longest_goes_first(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint_queues.MAX_CHANNELS", 4)
+    monkeypatch.setattr("bccnd.endpoint.received.MAX_CHANNELS", 4)
     endpoint = segment.endpoint("a", speed_window=2)
     for chan in ["k", "x0", "x1", "k", "x2", "x3", "x4", "k", "x5"]:
         endpoint.send(chan, chan)
@@ -759,7 +759,7 @@ def test_a_flood_of_channels_is_capped_and_the_one_silent_for_longest_goes_first
 def test_what_waits_is_capped_and_what_found_no_room_is_counted(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint_queues.MAX_QUEUED", 5)
+    monkeypatch.setattr("bccnd.endpoint.received.MAX_QUEUED", 5)
     endpoint = segment.endpoint("a")
     for number in range(12):
         endpoint.send(f"x{number % 3}", str(number))
@@ -779,7 +779,7 @@ def test_what_waits_is_capped_and_what_found_no_room_is_counted(
 def test_what_dedup_remembers_is_capped_and_the_oldest_goes_first(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint_queues.MAX_REMEMBERED", 3)
+    monkeypatch.setattr("bccnd.endpoint.received.MAX_REMEMBERED", 3)
     endpoint = segment.endpoint("a", dedup=True)
     segment.wire.send(*(datagram("b", number, "x") for number in (1, 2, 3, 4, 2, 3, 4, 1)))
     assert [message.seq for message in judged(endpoint, 8)] == [1, 2, 3, 4, 1]

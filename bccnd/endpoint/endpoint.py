@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, overload
 
-from bccnd.client.endpoint_options import check_range, checker_of, udp_options
-from bccnd.client.endpoint_queues import ChannelQueues, RememberedMessages
-from bccnd.client.endpoint_threads import SENDING, Heartbeat
 from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.client.request_reply import refuse_coroutine
 from bccnd.client.router import PatternTable, call_listeners, raise_errors
 from bccnd.core.tracking.dedup_rules import HORIZON, SANITY
 from bccnd.core.trust.integrity import make_checker
 from bccnd.core.wire import bccn1, directed_targets
-from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NOT_ADDRESSED, NUMBERS
+from bccnd.endpoint.options import check_range, checker_of, udp_options
+from bccnd.endpoint.received import ChannelQueues, EndpointStatistics, RememberedMessages
+from bccnd.endpoint.threads import SENDING, Heartbeat
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
 from bccnd.net.segment_opening import destination, grow_receive_buffer, open_udp, peer_name
 
@@ -85,9 +85,9 @@ class Endpoint:
         self._seq = time.time_ns() // 1000
         self.name = name
         self._listeners: PatternTable[Callable[[Message], object]] = PatternTable()
-        self._verdicts = [0] * len(NAMES)
         self._queues = ChannelQueues(speed_window)
         self._remembered = RememberedMessages(SANITY, HORIZON) if dedup else None
+        self._statistics = EndpointStatistics(self._queues, self._remembered)
         self._heartbeat: Heartbeat | None = None
 
     # -- fundamental calls
@@ -324,9 +324,7 @@ class Endpoint:
 
         Also ``VERDICTS`` of all datagrams by name, and ``DROPPED`` messages for which the queues had no room.
         """
-        found = self._queues.stats(time.time())
-        found["VERDICTS"] = {name: count for name, count in zip(NAMES, self._verdicts, strict=True) if count}
-        return found if self._remembered is None else {**found, **self._remembered.stats()}
+        return self._statistics.figures(time.time())
 
     def clear_dedup(self, seconds: float = 0.0) -> None:
         """Forget the messages remembered for longer than ``seconds``; by default all."""
@@ -376,10 +374,10 @@ class Endpoint:
                 continue
             found = self._judge(raw, address, time.time_ns())
             if isinstance(found, Message):
-                self._verdicts[ACCEPTED] += 1
+                self._statistics.count(ACCEPTED)
                 self._queues.count(found)
                 return found
-            self._verdicts[found] += 1
+            self._statistics.count(found)
         return None
 
     def _judge(self, raw: bytes, address: tuple[Any, ...], received_ns: int) -> Message | int:

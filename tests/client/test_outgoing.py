@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.client.daemon_requests import PendingRequests
 from bccnd.client.events import Refusal
-from bccnd.client.outgoing import Request
+from bccnd.client.outgoing import PendingRequests, Request
 from bccnd.core.wire import frames
 
 KEYS = (frames.WHOAMI, frames.STATS, frames.TAG, frames.SYNC)

@@ -1,0 +1,1 @@
+"""For programs that speak on the segment themselves, without a daemon."""
