@@ -41,13 +41,14 @@ COMPILED: Final = (
     "bccnd.core.trust.prepared_hmac",
     "bccnd.core.tracking.anonymous_dedup",
     "bccnd.core.wire.bccn1",
-    "bccnd.core.sending.egress",
+    "bccnd.core.sending.datagram_builder",
     "bccnd.core.tracking.source_table",
     "bccnd.core.matching.pattern_tree",
     "bccnd.core.matching.receivers",
     "bccnd.core.matching.routes",
     "bccnd.core.tracking.sender_counts",
     "bccnd.core.wire.directed_targets",
+    "bccnd.core.sending.redundancy",
     "bccnd.core.sending.user_quota",
     "bccnd.bus.clients.client",
     "bccnd.bus.delivery.fanout",
@@ -57,7 +58,6 @@ COMPILED: Final = (
     "bccnd.bus.delivery.send_queues",
     "bccnd.net.loop",
     "bccnd.net.segment_sender",
-    "bccnd.net.transmitter",
 )
 #: the library that exports the start of each of them, without the end that this Python's extensions have
 LIBRARY: Final = "bccnd/_compiled"

@@ -23,8 +23,9 @@ from bccnd.core.wire.verdicts import NAMES as VERDICTS
 from bccnd.drops.catalog import DROPS, LOST
 from bccnd.drops.entry import PREFIX
 from bccnd.fleet.report_format import REASONS
-from bccnd.monitoring.metrics import DaemonCollector
+from bccnd.monitoring.metrics import families
 from bccnd.recorder.metrics import Figures
+from bccnd.snapshot import Latency, Snapshot
 from docs.manual import wrapped
 
 _RULES: Final = Path(__file__).parents[1] / "etc/prometheus/bccnd.rules.yml"
@@ -120,15 +121,10 @@ class _Zero(int):
         return 0
 
 
-class _Daemon(_Zero):
-    forward: Final = LatencyHistogram()
-
-
 def _families() -> Iterator[Metric]:
     """Yield the families of a daemon and of a recorder that have done nothing yet."""
-    daemon: Any = _Daemon()
     recorder: Any = _Zero()
-    yield from DaemonCollector(daemon).collect()
+    yield from families(Snapshot(forward=Latency(LatencyHistogram().buckets)))
     yield from Figures(recorder).collect()
 
 

@@ -57,8 +57,8 @@ def busy(observed: Observed) -> Observed:
     """A daemon to which everything that is counted has happened."""
     hub = observed.hub
     segment = observed.segments[0]
-    segment.sender.broadcast(b"hello")
-    segment.sender.broadcast(b"x" * 70_000)
+    segment.sender.send(b"hello")
+    segment.sender.send(b"x" * 70_000)
     for number in range(len(NAMES)):
         segment.counters.judged(number, number + 1)
     observed.sources.judge_new(b"silent", 1, 900.0)

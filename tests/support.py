@@ -34,14 +34,16 @@ from bccnd.bus.server import Bus, Entrance
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.matching.routes import Routes
+from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import frames
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
+from bccnd.net.segment_sender import SegmentSender
 from tests.rules import bus_limits, dedup_rules
 
 ROOT: Final = Path(__file__).parents[1]
@@ -299,6 +301,19 @@ def unhurried(bus: Bus) -> None:
     bus.quota.round_seconds = 3600.0
 
 
+class FakeSegment(SegmentSender):
+    """Keeps what it is to send in ``datagrams``; ``answer`` is None, or the name of the error that each send meets."""
+
+    def __init__(self) -> None:
+        super().__init__(SegmentCounters("lan"), -1, b"")
+        self.datagrams: list[bytes] = []
+        self.answer: str | None = None
+
+    def send(self, datagram: bytes) -> str | None:
+        self.datagrams.append(datagram)
+        return self.answer
+
+
 class Hub(Closing):
     """A real bus on a real loop, with nothing behind it: what it would broadcast is kept in ``sent``.
 
@@ -322,16 +337,15 @@ class Hub(Closing):
     ) -> None:
         self.dialect = DIALECTS[dialect]
         self.path = str(folder / "bus.sock")
-        self.sent: list[bytes] = []
-        #: what the segment says to a broadcast: None for done, else an errno's name
-        self.answer: str | None = None
+        self.segment = FakeSegment()
+        self.sent = self.segment.datagrams
         self.sources = TrackerTable(dedup_rules())
         self.routes: Routes[int] = Routes(DIALECTS[dialect], forms=bridged)
         self.loop = Loop()
         entrances = [Entrance(listen_unix(self.path, 0o600, None), self.dialect, admit_all)]
         entrances += [Entrance(listen_abstract(), DIALECTS[name], admits) for name, admits in others]
         self.addresses: list[str | bytes] = [one.listener.getsockname() for one in entrances]
-        self.egress = Egress(IntegrityChecker(), self.sources)
+        self.builder = DatagramBuilder(IntegrityChecker(), self.sources)
         self.bus = Bus(
             self.loop,
             entrances,
@@ -340,8 +354,8 @@ class Hub(Closing):
             tagged,
             self.access(rules),
             limits or bus_limits(),
-            egress=self.egress if bridged else None,
-            broadcast=self._broadcast,
+            builder=self.builder if bridged else None,
+            segments=[self.segment],
             listings=listings,
             trace=trace,
             on_quiet=on_quiet,
@@ -357,10 +371,6 @@ class Hub(Closing):
     def reload(self, limits: BusLimits | None = None, rules: Iterable[Rule] = ()) -> None:
         """What SIGHUP does; without ``limits`` those in force stay."""
         self.bus.configure(limits or self.bus.limits, self.access(rules))
-
-    def _broadcast(self, _chan: bytes, datagram: bytes) -> str | None:
-        self.sent.append(datagram)
-        return self.answer
 
     def deliver(self, *found: tuple[Iterable[int] | Receivers, bytes]) -> None:
         """Deliver frames to the clients with these descriptors, as one batch of a segment."""

@@ -13,7 +13,7 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.clients.refusals import AFTER_REFUSAL
 from bccnd.bus.server import Bus
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.sender_counts import sending_host
 from bccnd.errors import BadMessage
@@ -39,7 +39,7 @@ class HostReports:
         self,
         loop: Loop,
         bus: Bus,
-        egress: Egress,
+        builder: DatagramBuilder,
         sources: TrackerTable,
         matrix: FleetMatrix,
         identity: bytes,
@@ -47,7 +47,7 @@ class HostReports:
     ) -> None:
         self._loop = loop
         self._bus = bus
-        self._egress = egress
+        self._builder = builder
         self._sources = sources
         self._identity = identity
         self._version = version
@@ -78,7 +78,7 @@ class HostReports:
         if not interval:
             self.end()
         self._interval = interval
-        self._egress.keep_ended(interval > 0)
+        self._builder.keep_ended(interval > 0)
         if interval:
             self._schedule()
 
@@ -110,7 +110,7 @@ class HostReports:
         """Send all datagrams of a report. Raises BadMessage: no_signing_key."""
         self.refresh()
         chan = CHANNEL + self.host.encode("ascii")
-        room = self._egress.room(self._identity, chan)
+        room = self._builder.room(self._identity, chan)
         payloads = self._planner.write(
             self._version, round(self._interval * 1000), self._keys(), self._sent_runs(), self._heard(), room
         )
@@ -128,8 +128,8 @@ class HostReports:
         log.event("dropped", text, about=("report", refused), remedy=remedy, drop=refused)
 
     def _sent_runs(self) -> Iterable[SentRun]:
-        runs = [SentRun(src.decode("ascii"), first, following) for src, first, following in self._egress.runs()]
-        for src, first, following in self._egress.take_ended():
+        runs = [SentRun(src.decode("ascii"), first, following) for src, first, following in self._builder.runs()]
+        for src, first, following in self._builder.take_ended():
             self._ended.pop(name := src.decode("ascii"), None)
             self._ended[name] = SentRun(name, first, following), TOLD_AFTER_END
         for run in runs:
@@ -148,7 +148,7 @@ class HostReports:
 
     def _keys(self) -> Keys:
         """Return the algorithm and the fingerprints that reports tell; the signing key is the first."""
-        checker = self._egress.checker
+        checker = self._builder.checker
         uses = sorted(checker.list_keys(), key=lambda key: not key.signs)
         # Where each host has a key of its own, the keys of all others would fill the report.
         told = [key.fingerprint for key in uses if key.signs or key.algorithm != "sig"]

@@ -33,7 +33,8 @@ from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import BusCounters
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
+from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.sending.user_quota import Quota, UserAccount
 from bccnd.core.wire import frames
 from bccnd.handover.descriptor_store import DescriptorStore
@@ -41,6 +42,7 @@ from bccnd.native.system import sockio
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import Loop
 from bccnd.net.peer import Peer, PeerIdentifier
+from bccnd.net.segment_sender import SegmentSender
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Entrance:
 class Bus:
     """Serves the clients of one or more listening sockets.
 
-    For ``identify`` and ``tagged`` see `Identities`, for ``egress`` and ``broadcast`` `Publisher`. ``on_quiet`` is
-    called when the last client has left. ``recorders`` takes the reports of recorders.
+    For ``identify`` and ``tagged`` see `Identities`, for ``builder``, ``segments`` and ``repeater`` `Publisher`.
+    ``on_quiet`` is called when the last client has left. ``recorders`` takes the reports of recorders.
     ``store`` keeps their connections.
 
     The constructor makes the parts, each from those before it: what is known of clients, what sends to them, what
@@ -74,8 +76,9 @@ class Bus:
         access: Access,
         limits: BusLimits,
         *,
-        egress: Egress | None = None,
-        broadcast: Callable[[bytes, bytes], str | None] = lambda _chan, _datagram: None,
+        builder: DatagramBuilder | None = None,
+        segments: Iterable[SegmentSender] = (),
+        repeater: Repeater | None = None,
         listings: Mapping[bytes, Listing] | None = None,
         trace: Callable[[bytes], dict[str, Any]] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
@@ -94,7 +97,7 @@ class Bus:
         self.counters = BusCounters()
         self.quota = Quota(limits.user)
         by_pid = ClientsByPid()
-        self.identities = Identities(routes, egress, identify, tagged)
+        self.identities = Identities(routes, builder, identify, tagged)
         self.registry = ClientRegistry(
             loop, routes, self.quota, by_pid, self.identities, self.counters, store, on_quiet
         )
@@ -105,7 +108,7 @@ class Bus:
         self.fanout = Fanout(loop, self.registry, self.queues)
         self.replies = Replies(self.fanout)
 
-        self._publisher = Publisher(routes, self.fanout, egress, broadcast)
+        self.publisher = Publisher(loop, routes, self.fanout, builder, segments, repeater)
         self.backpressure = Backpressure(loop, self.registry, self.queues)
 
         self.gateways = GatewayRequests(self.replies)
@@ -117,7 +120,7 @@ class Bus:
             sockio.PacketReceiver(frames.MAX_PACKET),
             self.registry,
             self.fanout,
-            self._publisher,
+            self.publisher,
             self.backpressure,
             self.replies,
             RequestDispatcher(self.subscriptions, self.gateways, self.control, self.replies),
@@ -231,7 +234,7 @@ class Bus:
     def publish(self, identity: bytes, key: bytes, payload: bytes) -> str:
         """Publish a message of the daemon's own; see `Publisher.publish`."""
         packet = frames.message(key, payload)
-        return self._publisher.publish(identity, packet, frames.KEY + len(key), self._publisher.route(key))
+        return self.publisher.publish(identity, packet, frames.KEY + len(key), self.publisher.route(key))
 
     def announce(self, key: bytes, payload: bytes) -> None:
         """Send a message on a key of the bus itself to its subscribers."""

@@ -30,7 +30,7 @@ from bccnd.core.observing.counters import GroupCounters, NamedCounts
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.observing.loop_lag import LoopLag
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
@@ -52,7 +52,7 @@ from bccnd.monitoring import metrics
 from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
 from bccnd.monitoring.listings import Listings
 from bccnd.monitoring.service_status import ServiceStatus
-from bccnd.monitoring.status_page import StatusPage
+from bccnd.monitoring.status_page import PAGE_POLICY, StatusPage
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.interface_watch import watch_interfaces
 from bccnd.net.loop import READABLE, Loop
@@ -60,7 +60,6 @@ from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment_opening import peer_name
 from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
-from bccnd.net.transmitter import Transmitter
 from bccnd.version import VERSION
 
 #: seconds between two steps of what time alone changes, and between two where one step was not enough
@@ -151,8 +150,8 @@ class Daemon:
         self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon)
         store = self._store
         first, reserve = (0, None) if store is None else (store.ceiling, store.raise_ceiling)
-        self._egress = Egress(checker, self.sources, perl_safe=perl_safe, first_seq=first, reserve=reserve)
-        self._egress.open(self.identity)
+        self._builder = DatagramBuilder(checker, self.sources, perl_safe=perl_safe, first_seq=first, reserve=reserve)
+        self._builder.open(self.identity)
         self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
 
     def _open_loop(self, cleanup: ExitStack, *, shared_file: bool) -> None:
@@ -179,7 +178,6 @@ class Daemon:
         """Open the sockets; that of the bus is the last, so that a client finds a daemon that can start."""
         logged_drops = partial(takeover.logged_drops, self._left)
         self.segments = open_segments(self._sockets, self._settings, cleanup, logged_drops)
-        self._transmitter = Transmitter(self.loop, [one.sender for one in self.segments], self.repeater)
         self._open_metrics(cleanup)
         self._open_bus(configuration, cleanup)
 
@@ -190,7 +188,7 @@ class Daemon:
         self._metrics_urls = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
         pages = {**metrics.pages(self), **self._page.pages()} if listeners else {}
         for listener in listeners:
-            server = HttpServer(self.loop, listener, pages, self._visitors.add, settings.hosts)
+            server = HttpServer(self.loop, listener, pages, self._visitors.add, settings.hosts, policy=PAGE_POLICY)
             cleanup.callback(server.close)
 
     def _open_bus(self, configuration: Configuration, cleanup: ExitStack) -> None:
@@ -204,8 +202,9 @@ class Daemon:
             partial(tagged, perl_safe=settings.names == "perl-safe"),
             rules.access_rules(configuration, DIALECTS[settings.bus.dialect]),
             settings.bus,
-            egress=self._egress,
-            broadcast=self._transmitter.broadcast,
+            builder=self._builder,
+            segments=[segment.sender for segment in self.segments],
+            repeater=self.repeater,
             listings=self._listings.by_name(),
             trace=self._listings.trace,
             recorders=self.recorders,
@@ -214,13 +213,13 @@ class Daemon:
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
         matrix = FleetMatrix(settings.reports.max_hosts, time.monotonic())
-        self.reports = HostReports(self.loop, self.bus, self._egress, self.sources, matrix, self.identity, VERSION)
+        self.reports = HostReports(self.loop, self.bus, self._builder, self.sources, matrix, self.identity, VERSION)
         self._announcer = LivenessAnnouncer(self.loop, self.liveness, self.bus, self._page.collector.update_sources)
 
     def _build_ingress(self) -> None:
         """Make what receives datagrams, from segments and from links."""
         self.ingress = Ingress(
-            self._egress.checker,
+            self._builder.checker,
             self.sources,
             self.anonymous,
             self.routes,
@@ -239,7 +238,7 @@ class Daemon:
             frames.LINKS,
             read_report,
             no_report,
-            self._transmitter.send,
+            self.bus.publisher.send,
             copies=len(self.segments),
         )
         self.bus.gateways.links = self.links
@@ -336,7 +335,7 @@ class Daemon:
                 pass
         self.bus.drain(deadline)
         if self._store is None:
-            self._transmitter.send_remaining_copies()
+            self.bus.publisher.send_remaining_copies()
 
     def _on_stop(self) -> None:
         self._manager.stopping()
@@ -387,7 +386,7 @@ class Daemon:
         if not interval:  # the last report is signed with the key that other hosts know, which may be gone now
             self.reports.set_interval(0.0)
         made.checker.adopt_counts(self.ingress.checker)
-        self.ingress.checker = self._egress.checker = made.checker
+        self.ingress.checker = self._builder.checker = made.checker
         self.keys_since = time.monotonic()
         self.sources.configure(made.dedup)
         self.liveness.configure(new.heartbeat)

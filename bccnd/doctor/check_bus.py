@@ -79,7 +79,7 @@ def check_group(probe: Probe) -> Iterator[Finding]:
 def check_daemon(probe: Probe) -> Iterator[Finding]:
     """Whether the daemon answers, and has the version that is installed."""
     answer = probe.daemon
-    version, delay = answer.status.get("version"), f"answers after {answer.seconds * 1000:.1f} ms"
+    delay = f"answers after {answer.seconds * 1000:.1f} ms"
     if answer.error == "no_daemon":
         yield wrong(f"no daemon answers: {answer.detail}", f"{probe.service('start')}, or name its socket: --socket")
     elif answer.error == "no_answer":
@@ -97,8 +97,8 @@ def check_daemon(probe: Probe) -> Iterator[Finding]:
     elif not answer.status:
         yield look(f"a bus without segments (bccn-sbusd) {delay}", "name the daemon's socket with --socket")
     else:
-        finding = f"{delay}: version {version}, pid {answer.pid}, {answer.status.get('host')}"
-        if version != VERSION:
+        finding = f"{delay}: version {answer.status.version}, pid {answer.pid}, {answer.status.host}"
+        if answer.status.version != VERSION:
             yield look(f"{finding}; {VERSION} is installed", probe.service("restart"))
         else:
             yield ok(finding) if answer.seconds < SLOW else look(f"{finding}; that is slow", "bccn top")
@@ -110,17 +110,17 @@ def check_traffic(probe: Probe) -> Iterator[Finding]:
     if not status:
         yield not_checked("no daemon reports its counters")
         return
-    received, found = status.get("received", 0), []
+    received, found = status.received, []
     for verdict in _REFUSED:
-        if count := status.get("verdicts", {}).get(verdict, 0):
+        if count := status.verdicts.get(verdict, 0):
             meaning = BY_NAME["datagrams", verdict].means.removesuffix(".")
             finding = f"{count:,} of {received:,} datagrams were refused ({verdict}). {meaning}"
             found.append(look(finding, f"bccn tap -v {verdict} shows their senders; docs/runbook.md has the remedies"))
-    if lost := status.get("lost", 0):
+    if lost := status.lost:
         remedy = "bccn sources shows their senders; see receive buffer, and 'repeat' in the configuration"
         found.append(look(f"{lost:,} messages were lost on their way to this host", remedy))
     # What was queued for a client that has gone is no loss.
-    dropped = {name: count for name, count in status.get("dropped", {}).items() if count and name != "client_gone"}
+    dropped = {name: count for name, count in status.dropped.items() if count and name != "client_gone"}
     if dropped:
         reasons = ", ".join(f"{name} {count:,}" for name, count in dropped.items())
         remedy = "bccn clients shows the programs; docs/runbook.md explains each reason"
@@ -130,16 +130,16 @@ def check_traffic(probe: Probe) -> Iterator[Finding]:
 
 def check_gateways(probe: Probe) -> Iterator[Finding]:
     """Whether the configured gateways run, and links reach their peers."""
-    nng, rows = probe.settings.gateways.nng, {str(row.get("gateway")): row for row in probe.daemon.gateways}
+    nng, rows = probe.settings.gateways.nng, {row.gateway: row for row in probe.daemon.gateways}
     if not probe.gateways or not probe.daemon.status:
         yield (
             ok("none are configured") if not probe.gateways else not_checked("no daemon reports the state of gateways")
         )
         return
     for name in probe.gateways:
-        row, unit = rows.get(name, {}), f"bccnd-{name}"
-        peers, dialled = int(row.get("peers_connected", 0)), len(nng.dial) if nng and name == "nng" else 0
-        if not row.get("up"):
+        row, unit = rows.get(name), f"bccnd-{name}"
+        peers, dialled = row.peers_connected if row else 0, len(nng.dial) if nng and name == "nng" else 0
+        if row is None or not row.up:
             remedy = f"{probe.service('status', unit)}; {probe.service('enable --now', unit)}; see its log"
             yield wrong(f"{name} is configured, but does not run", remedy)
         elif peers < dialled:

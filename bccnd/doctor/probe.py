@@ -142,7 +142,7 @@ class Probe:
         """A message from this host to this host."""
         answer = self.daemon
         if answer.status:
-            return probe_daemon.trip_through_daemon(self.bus_path, tuple(answer.status["segments"]))
+            return probe_daemon.trip_through_daemon(self.bus_path, tuple(answer.status.segments))
         if answer.error != "no_daemon":
             return probe_daemon.RoundTrip(skipped="the daemon does not answer: see daemon")
         if self.target.configuration is None:

@@ -13,7 +13,7 @@ import secrets
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from bccnd.client.bus import Connection, connect
 from bccnd.client.message import Message
@@ -23,6 +23,9 @@ from bccnd.core.wire.identity_format import identity
 from bccnd.doctor.probe_host import read_text
 from bccnd.endpoint.endpoint import Endpoint
 from bccnd.errors import BusError, EndpointError
+from bccnd.snapshot import DaemonSummary, GatewayState, read_rows
+
+T = TypeVar("T")
 
 #: seconds that the daemon has for an answer
 TIMEOUT: Final = 3.0
@@ -34,14 +37,14 @@ _LOOPED: Final = "!/tap/looped"
 
 @dataclass(frozen=True)
 class DaemonAnswer:
-    """``error`` is the reason of the BusError, empty if the daemon answered; ``status`` is its own description, empty
+    """``error`` is the reason of the BusError, empty if the daemon answered; ``status`` is its own description, None
     for bccn-sbusd; ``state`` is that of its process, as in proc(5), if it did not answer."""
 
     error: str = ""
     detail: str = ""
     seconds: float = 0.0
-    status: dict[str, Any] = field(default_factory=dict)
-    gateways: list[dict[str, Any]] = field(default_factory=list)
+    status: DaemonSummary | None = None
+    gateways: list[GatewayState] = field(default_factory=list)
     pid: int = 0
     state: str = ""
 
@@ -52,8 +55,9 @@ def ask_daemon(path: str) -> DaemonAnswer:
         with connect(path, reconnect=False) as bus:
             bus.ask(frames.WHOAMI, timeout=TIMEOUT)
             seconds = time.monotonic() - began
-            status = _list(bus, b"daemon")[0]
-            return DaemonAnswer(seconds=seconds, status=status, gateways=_list(bus, b"gateways"), pid=status["pid"])
+            (status,) = _list(bus, b"daemon", DaemonSummary)
+            gateways = _list(bus, b"gateways", GatewayState)
+            return DaemonAnswer(seconds=seconds, status=status, gateways=gateways, pid=status.pid)
     except BusError as error:
         if error.reason in ("unknown_control", "unknown_listing"):
             return DaemonAnswer(seconds=seconds)
@@ -63,10 +67,9 @@ def ask_daemon(path: str) -> DaemonAnswer:
         return DaemonAnswer(reason, error.detail, time.monotonic() - began, pid=pid, state=state)
 
 
-def _list(bus: Connection, topic: bytes) -> list[dict[str, Any]]:
+def _list(bus: Connection, topic: bytes, kind: type[T]) -> list[T]:
     """The first page of a listing, which is all of a short one."""
-    rows: list[dict[str, Any]] = json.loads(bus.ask(frames.STATS, topic, timeout=TIMEOUT))["items"]
-    return rows
+    return read_rows(kind, json.loads(bus.ask(frames.STATS, topic, timeout=TIMEOUT))["items"])
 
 
 def peer_pid(path: str) -> int:
@@ -140,7 +143,7 @@ def _make_token() -> bytes:
 
 
 def _count_looped(bus: Connection) -> int:
-    return int(_list(bus, b"daemon")[0]["verdicts"]["looped"])
+    return _list(bus, b"daemon", DaemonSummary)[0].verdicts["looped"]
 
 
 def trip_without_daemon(configuration: Configuration) -> RoundTrip:

@@ -1,16 +1,15 @@
-"""The daemon's state that metrics, pages, listings and log are made from."""
+"""The parts of the running daemon that its snapshot, its listings and its log are made from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 
 from bccnd.bus.host_reports import HostReports
 from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
 from bccnd.core.matching.routes import Routes
-from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.observing.loop_lag import LoopLag
 from bccnd.core.receiving.ingress import Ingress
@@ -75,16 +74,3 @@ class DaemonState(Protocol):
     def recent_lines(self) -> Iterable[LogLine]: ...
     def carried(self) -> list[tuple[bytes, int, int]]: ...
     def now(self) -> float: ...
-
-
-def gateway_starts(daemon: DaemonState, report: Mapping[str, Any]) -> int:
-    """Return how often a gateway was started: by this daemon, or else as its reports show."""
-    process = daemon.gateway_processes.get(report["gateway"])
-    return int(report["starts"]) if process is None else process.starts
-
-
-def all_counters(daemon: DaemonState) -> list[SegmentCounters]:
-    """Return the counters of segments, and of links that are configured or have received anything."""
-    links = daemon.links
-    used = [one for one in links.counters if one.received or one.name in links.expected]
-    return [*(segment.counters for segment in daemon.segments), *used]

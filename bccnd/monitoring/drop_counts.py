@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from bccnd import log
 from bccnd.bus.requests.recorder_reports import RECORDED
-from bccnd.core.observing.counters import ERROR_REASONS
+from bccnd.core.observing.counters import ERROR_REASONS, SegmentCounters
 from bccnd.core.wire.verdicts import NAMES as VERDICTS
 from bccnd.drops.catalog import BY_NAME, DROPS
 from bccnd.drops.entry import Drop
-from bccnd.monitoring.daemon_state import DaemonState, all_counters
+from bccnd.monitoring.daemon_state import DaemonState
+from bccnd.snapshot import DropFamily
 
 
 class DropCount(NamedTuple):
@@ -22,16 +23,23 @@ class DropCount(NamedTuple):
     total: int
 
 
-def count_drops(daemon: DaemonState) -> Iterator[DropCount]:
+def count_drops(families: Iterable[DropFamily]) -> Iterator[DropCount]:
     """Yield all counts, including zeros, in the order of the catalog; those of gateways and recorders as reported."""
     found: dict[tuple[str, str], list[DropCount]] = {}
-    for family, where, counts in drop_counters(daemon):
-        for name, count in counts.items():
-            drop = BY_NAME.get((family, name))
+    for one in families:
+        for name, count in one.counts.items():
+            drop = BY_NAME.get((one.family, name))
             if drop is not None:  # other verdicts are accepted
-                found.setdefault((family, name), []).append(DropCount(drop, where, count))
+                found.setdefault((one.family, name), []).append(DropCount(drop, one.where, count))
     for drop in DROPS:
         yield from found.get((drop.family, drop.name), ())
+
+
+def used_counters(daemon: DaemonState) -> list[SegmentCounters]:
+    """Return the counters of segments, and of links that are configured or have received anything."""
+    links = daemon.links
+    used = [one for one in links.counters if one.received or one.name in links.expected]
+    return [*(segment.counters for segment in daemon.segments), *used]
 
 
 def drop_counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, int]]]:
@@ -39,7 +47,7 @@ def drop_counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, 
     links, sources, bus = daemon.links, daemon.sources, daemon.bus.counters
     for segment in daemon.segments:
         yield "socket_drops", segment.options.name, {"socket_drops": segment.kernel_drops()}
-    for counters in all_counters(daemon):
+    for counters in used_counters(daemon):
         yield "datagrams", counters.name, dict(zip(VERDICTS, counters.verdicts, strict=True))
     for segment in daemon.segments:
         refused = sum(segment.counters.errors.all().values())

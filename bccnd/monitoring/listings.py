@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
 from bccnd.core.receiving.datagram_trace import trace
 from bccnd.core.tracking.liveness import STATE_NAMES
 from bccnd.core.trust.integrity_algorithms import KeyUse
-from bccnd.core.wire.verdicts import NAMES
 from bccnd.fleet import view
 from bccnd.fleet.cell_counters import MINUTES
+from bccnd.fleet.matrix import FleetMatrix
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.key_use_times import KeyUseTimes
-from bccnd.version import VERSION
+from bccnd.monitoring.take_snapshot import list_gateways, summarize, take_snapshot
+from bccnd.snapshot import SourceState
 
 #: rows of `bccn sources`
 MAX_LISTED: Final = 10_000
@@ -41,22 +41,19 @@ class Listings:
             died = source.src in dead and dead[source.src].heard == source.heard
             # A datagram from before the last reload was verified with a key that may be gone.
             verified = source.heard > daemon.keys_since
-            yield {
-                "src": source.src.decode("ascii"),
-                "state": "dead" if died else STATE_NAMES[source.state],
-                "silent_seconds": round(time.monotonic() - source.heard, 3),
-                "last_seq": source.last,
-                "epoch": source.epoch,
-                "missing": source.missing.bit_count(),
-                "key": daemon.ingress.checker.key_of(source.src, source.last) if verified else "",
-            }
+            row = SourceState(
+                source.src.decode("ascii"),
+                "dead" if died else STATE_NAMES[source.state],
+                round(time.monotonic() - source.heard, 3),
+                last_seq=source.last,
+                epoch=source.epoch,
+                missing=source.missing.bit_count(),
+                key=daemon.ingress.checker.key_of(source.src, source.last) if verified else "",
+            )
+            yield _known(row)
         for src in list(reversed(dead)):
             if src in dead and src not in sources:
-                silent = round(time.monotonic() - dead[src].heard, 3)
-                yield {"src": src.decode("ascii"), "state": "dead", "silent_seconds": silent}
-
-    def list_gateways(self) -> Iterator[dict[str, Any]]:
-        return iter(self._daemon.links)
+                yield _known(SourceState(src.decode("ascii"), "dead", round(time.monotonic() - dead[src].heard, 3)))
 
     def list_keys(self) -> Iterator[dict[str, Any]]:
         keys = self.read_key_uses()
@@ -71,59 +68,27 @@ class Listings:
         self._key_use_times.read(keys, time.monotonic())
         return keys
 
-    def by_name(self) -> dict[bytes, Callable[[], view.Rows]]:
+    def by_name(self) -> dict[bytes, Callable[[], Iterable[object]]]:
         """Return all listings by name; those of the fleet since the start of each daemon, and of so many minutes."""
-        recent = {b"fleet %d" % minutes: partial(self._list_fleet, minutes) for minutes in range(1, MINUTES + 1)}
+        recent = {
+            b"fleet %d" % minutes: partial(self._list_fleet, partial(view.fleet, minutes=minutes))
+            for minutes in range(1, MINUTES + 1)
+        }
         return {
             b"sources": self.list_sources,
-            b"daemon": self.describe_daemon,
-            b"gateways": self.list_gateways,
+            b"daemon": lambda: [summarize(take_snapshot(self._daemon))],
+            b"gateways": partial(list_gateways, self._daemon),
             b"keys": self.list_keys,
-            b"fleet": partial(self._list_fleet, None),
+            b"fleet": partial(self._list_fleet, view.fleet),
             **recent,
-            b"hosts": self._list_hosts,
-            b"worst_links": self._list_worst_links,
+            b"hosts": partial(self._list_fleet, view.host_rows),
+            b"worst_links": partial(self._list_fleet, lambda matrix, _own, _now: view.worst_links(matrix)),
         }
 
-    def _list_fleet(self, minutes: int | None) -> view.Rows:
+    def _list_fleet(self, list_rows: Callable[[FleetMatrix, str, float], Iterable[object]]) -> Iterable[object]:
         reports = self._daemon.reports
         reports.refresh()
-        return view.fleet(reports.matrix, reports.host, time.monotonic(), minutes)
-
-    def _list_hosts(self) -> view.Rows:
-        reports = self._daemon.reports
-        reports.refresh()
-        return iter(view.host_rows(reports.matrix, reports.host, time.monotonic()))
-
-    def _list_worst_links(self) -> view.Rows:
-        reports = self._daemon.reports
-        reports.refresh()
-        return view.worst_links(reports.matrix)
-
-    def describe_daemon(self) -> Iterator[dict[str, Any]]:
-        daemon, bus = self._daemon, self._daemon.bus
-        counters = [segment.counters for segment in daemon.segments]
-        yield {
-            "version": VERSION,
-            "host": daemon.host,
-            "identity": daemon.identity.decode("ascii"),
-            "pid": os.getpid(),
-            "started": round(daemon.started, 3),
-            "clients": len(bus.clients),
-            "subscriptions": daemon.subscriptions,
-            "sources": len(daemon.sources),
-            "segments": [segment.options.name for segment in daemon.segments],
-            "received": sum(one.received for one in counters),
-            "sent": sum(one.sent for one in counters),
-            "kernel_drops": sum(segment.kernel_drops() for segment in daemon.segments),
-            "verdicts": {name: sum(one.verdicts[number] for one in counters) for number, name in enumerate(NAMES)},
-            "missing": daemon.sources.count_missing(),
-            "lost": daemon.sources.counted["lost"],
-            "published": bus.counters.published,
-            "deliveries": bus.counters.deliveries,
-            "dropped": bus.counters.dropped.all(),
-            "queue_bytes": bus.queue_bytes,
-        }
+        return list_rows(reports.matrix, reports.host, time.monotonic())
 
     def trace(self, datagram: bytes) -> dict[str, Any]:
         """Return what would happen to a datagram that arrived now."""
@@ -136,3 +101,8 @@ class Listings:
             "receivers": clients[:MAX_TRACED],
             "more_receivers": max(0, len(clients) - MAX_TRACED),
         }
+
+
+def _known(source: SourceState) -> dict[str, Any]:
+    """Return the row of a source, without the fields that are None."""
+    return {name: value for name, value in vars(source).items() if value is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from bccnd.monitoring.daemon_state import DaemonState
+from bccnd.monitoring.take_snapshot import summarize, take_snapshot
 
 
 class ServiceStatus:
@@ -16,19 +17,18 @@ class ServiceStatus:
         self._last: tuple[float, int] | None = None
 
     def line(self) -> str:
-        daemon = self._daemon
-        now, received = time.monotonic(), sum(segment.counters.received for segment in daemon.segments)
-        before, received_before = self._last or (now, received)
-        self._last = now, received
-        if daemon.refused:
-            return daemon.refused
-        rate = (received - received_before) / max(now - before, 0.001)
+        taken = summarize(take_snapshot(self._daemon))
+        now = time.monotonic()
+        before, received_before = self._last or (now, taken.received)
+        self._last = now, taken.received
+        if self._daemon.refused:
+            return self._daemon.refused
+        rate = (taken.received - received_before) / max(now - before, 0.001)
         # Two digits are enough, and make the line change seldom.
         rate = round(rate, min(0, 2 - len(str(int(rate)))))
-        clients, segments, sources = len(daemon.bus.clients), len(daemon.segments), len(daemon.sources)
         return (
-            f"serving {count_of(clients, 'client')} on {count_of(segments, 'segment')}; "
-            f"{count_of(sources, 'source')} known, {rate:,.0f} datagrams a second"
+            f"serving {count_of(taken.clients, 'client')} on {count_of(len(taken.segments), 'segment')}; "
+            f"{count_of(taken.sources, 'source')} known, {rate:,.0f} datagrams a second"
         )
 
 

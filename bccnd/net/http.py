@@ -28,15 +28,10 @@ TIMEOUT: Final = 10.0
 #: seconds of a job in one round of the loop
 WORK_SECONDS: Final = 0.001
 
-#: a page may load style, script, image and data from here only, cannot be framed, and sends no referrer
+#: what no page may do: load anything, send forms, be framed
+_POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+#: a page is what its type says, cannot be framed, and sends no referrer
 _SECURITY_HEADERS: Final = (
-    (
-        "content-security-policy",
-        (
-            "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
-            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        ),
-    ),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
     ("referrer-policy", "no-referrer"),
@@ -75,7 +70,8 @@ def failure_of(error: Exception) -> str:
 
 class HttpServer:
     """Serves ``pages`` by path. ``count_refused`` gets one of `REASONS` for each connection without a page; ``hosts``
-    are names that requests may use besides those of this host, see `HostNames`."""
+    are names that requests may use besides those of this host, see `HostNames`; ``policy`` are directives of the
+    content security policy that permit something."""
 
     def __init__(
         self,
@@ -85,10 +81,12 @@ class HttpServer:
         count_refused: Callable[[str], None],
         hosts: Iterable[str] = (),
         round_seconds: float = ROUND_SECONDS,
+        policy: str = "",
     ) -> None:
         self.loop = loop
         self.pages = pages
         self.names = HostNames(hosts)
+        self.policy = f"{_POLICY}; {policy}" if policy else _POLICY
         #: the oldest first
         self._connections: dict[HttpConnection, None] = {}
         self._count_refused = count_refused
@@ -247,6 +245,7 @@ class HttpConnection:
                 ("content-type", kind),
                 ("content-length", str(len(body))),
                 ("cache-control", "no-store"),
+                ("content-security-policy", self._server.policy),
                 *_SECURITY_HEADERS,
                 *([("allow", "GET, HEAD")] if status == 405 else []),
                 ("connection", "close"),

@@ -158,9 +158,9 @@ class Loop:
         self._soon.append(call)
 
     def again(self, fds: tuple[int, ...]) -> None:
-        """Have handlers look at the end of the current round whether something has arrived, which then wakes nothing:
-        they get the event 0."""
-        self._again = self._again + fds if self._again else fds
+        """Have these handlers, instead of those of an earlier call, look at the end of the current round whether
+        something has arrived, which then wakes nothing: they get the event 0."""
+        self._again = fds
 
     def on_signal(self, number: int, call: Callable[[], None]) -> None:
         """Call from the loop when a signal has arrived."""

@@ -15,7 +15,7 @@ from typing import Final, overload
 
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.wire.bccn1 import MAX_RECEIVE
-from bccnd.native.system.sockio import BroadcastSender, Receiver
+from bccnd.native.system.sockio import Receiver
 from bccnd.net.segment_opening import (
     UdpOptions,
     adopt_udp,
@@ -144,7 +144,7 @@ class Segment:
         self.receiver = Receiver(self.sock.fileno(), options.largest, self._address_size)
         #: the senders of the last batch
         self.peers = self._peers(self.receiver.names)
-        self.sender = SegmentSender(self.counters, BroadcastSender(self.sock.fileno(), pack_address(self._destination)))
+        self.sender = SegmentSender(self.counters, self.sock.fileno(), pack_address(self._destination))
 
     def _prepare(self, sock: socket.socket) -> int:
         """Set a socket's options and buffers; return the bytes of its receive buffer."""

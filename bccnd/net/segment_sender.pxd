@@ -2,14 +2,14 @@ cimport cython
 from bccnd.core.observing.counters cimport SegmentCounters
 from bccnd.native.buffers.sent_datagrams cimport SentDatagrams
 from bccnd.native.system cimport clock
-from bccnd.native.system.sockio cimport BroadcastSender
+from bccnd.native.system.sockio cimport send_to
 
 
-@cython.final
 cdef class SegmentSender:
     cdef readonly SegmentCounters counters
-    cdef public BroadcastSender broadcaster
     cdef readonly SentDatagrams sent
+    cdef readonly int fd
+    cdef bytes _address
 
     @cython.locals(failed=int)
-    cpdef broadcast(self, bytes datagram)
+    cpdef str send(self, bytes datagram)

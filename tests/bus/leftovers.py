@@ -74,4 +74,4 @@ def nothing_is_left(hub: Hub) -> None:
     assert hub.bus.queues.waiting == hub.bus.queues.blockers == hub.bus.queues.batched == set()
     hub.bus.quota._remove_idle(float("inf"))
     assert len(hub.bus.quota) == 0
-    assert hub.egress._open == {}
+    assert hub.builder._open == {}

@@ -217,7 +217,7 @@ def publish(hub: Hub, key: bytes, payload: bytes = b"") -> str:
 
 
 def test_the_daemon_publishes_under_an_identity_of_its_own_like_any_client(hub: Hub) -> None:
-    hub.egress.open(DAEMON)
+    hub.builder.open(DAEMON)
     one, curious, other = hub.connect(b"heartbeat/"), hub.connect(b""), hub.connect(b"a")
     curious.send(frames.request(frames.META_ON))
     curious.all()
@@ -250,11 +250,11 @@ def test_the_daemon_publishes_under_an_identity_of_its_own_like_any_client(hub: 
 def test_unsendable_message_is_delivered_locally_and_refused(
     hub: Hub, key: bytes, payload: bytes, reason: str, by_daemon: bool
 ) -> None:
-    hub.egress.open(DAEMON)
+    hub.builder.open(DAEMON)
     if reason == "send_failed":
-        hub.answer = "ENETUNREACH"
+        hub.segment.answer = "ENETUNREACH"
     if reason == "no_signing_key":
-        hub.egress.checker = make_checker("sig", [], {b"": [public_of(generate())]})
+        hub.builder.checker = make_checker("sig", [], {b"": [public_of(generate())]})
     one, publisher = hub.connect(b""), hub.connect()
     if by_daemon:
         assert publish(hub, key, payload) == reason

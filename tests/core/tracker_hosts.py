@@ -14,7 +14,7 @@ from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving import judgement
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
@@ -47,7 +47,7 @@ class Host:
         self.sources = TrackerTable(dedup)
         self.anonymous = AnonymousDedup(dedup.horizon)
         self.liveness = Liveness(self.sources, watch, now)
-        self.egress = Egress(IntegrityChecker(), self.sources)
+        self.builder = DatagramBuilder(IntegrityChecker(), self.sources)
         self.routes: Routes[int] = Routes(DIALECTS["path"])
         self.routes.join(1, LOCAL[0])
         self.routes.subscribe(1, b"c/")
@@ -101,16 +101,17 @@ class Host:
     def claim(self, src: bytes = LOCAL[0]) -> None:
         if src not in self.open:
             self.open.add(src)
-            self.egress.open(src)
+            self.builder.open(src)
 
     def release(self, src: bytes = LOCAL[0]) -> None:
         if src in self.open:
             self.open.discard(src)
-            self.egress.close(src, self.now)
+            self.builder.close(src, self.now)
 
     def send(self, src: bytes = LOCAL[0]) -> bytes:
         """Send a message; its seq must be above all before."""
-        seq, raw = self.egress.emit(src, frames.message(b"c/1", b"x"), self.clock_us)
+        raw = self.builder.build(src, frames.message(b"c/1", b"x"), self.clock_us)
+        seq = self.builder.seq
         assert seq > self.given.get(src, -1)
         self.given[src] = seq
         self.sent.append(raw)

@@ -12,9 +12,10 @@ from bccnd.doctor.probe import Probe, Target
 from bccnd.doctor.probe_daemon import DaemonAnswer, RoundTrip
 from bccnd.doctor.probe_host import BusSocket, UdpSocket, User
 from bccnd.doctor.result import Finding
+from bccnd.snapshot import DaemonSummary
 from bccnd.version import VERSION
 
-STATUS: Final = {"version": VERSION, "pid": 77, "host": "relay01", "received": 10, "segments": ["lan"]}
+STATUS: Final = DaemonSummary(version=VERSION, pid=77, host="relay01", received=10, segments=["lan"])
 ANSWER: Final = DaemonAnswer(seconds=0.001, status=STATUS, pid=77)
 LAN: Final = {
     "ifname": "lan0",

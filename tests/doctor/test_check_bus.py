@@ -11,6 +11,7 @@ import pytest
 from bccnd.doctor import check_bus
 from bccnd.doctor.probe_daemon import DaemonAnswer
 from bccnd.doctor.probe_host import BusSocket, User
+from bccnd.snapshot import GatewayState
 from tests.doctor.probes import ANSWER, STATUS, assert_found, probe
 
 BCCN = frozenset({"bccn"})
@@ -54,7 +55,7 @@ def test_group(user: User, found: BusSocket, state: str, remedy: str) -> None:
     ("answer", "state", "text", "remedy"),
     [
         (ANSWER, "ok", "pid 77, relay01", ""),
-        (replace(ANSWER, status={**STATUS, "version": "0.0.1"}), "look", "is installed", "systemctl restart bccnd"),
+        (replace(ANSWER, status=replace(STATUS, version="0.0.1")), "look", "is installed", "systemctl restart bccnd"),
         (replace(ANSWER, seconds=0.9), "look", "slow", "bccn top"),
         (DaemonAnswer(seconds=0.001), "look", "bccn-sbusd", "--socket"),
         (DaemonAnswer("no_daemon", "cannot reach"), "wrong", "no daemon answers", "systemctl start bccnd"),
@@ -86,11 +87,11 @@ def test_without_systemd_no_remedy_asks_for_it() -> None:
     ],
 )
 def test_traffic(counted: dict[str, Any], state: str, text: str) -> None:
-    assert_found(check_bus.check_traffic(probe(daemon=replace(ANSWER, status={**STATUS, **counted}))), state, text)
+    assert_found(check_bus.check_traffic(probe(daemon=replace(ANSWER, status=replace(STATUS, **counted)))), state, text)
 
 
 NNG = {"nng": {"dial": ["tcp://10.0.0.2:5401"]}}
-ROW = {"gateway": "nng", "up": True, "peers_connected": 1}
+ROW = GatewayState("nng", up=True, peers_connected=1)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +99,12 @@ ROW = {"gateway": "nng", "up": True, "peers_connected": 1}
     [
         ({}, [], "ok", "none are configured"),
         (NNG, [ROW], "ok", "nng runs with 1 peer"),
-        (NNG, [{**ROW, "peers_connected": 0}], "look", "0 of 1 peers"),
-        (NNG, [{**ROW, "up": False}], "wrong", "does not run"),
+        (NNG, [replace(ROW, peers_connected=0)], "look", "0 of 1 peers"),
+        (NNG, [replace(ROW, up=False)], "wrong", "does not run"),
         (NNG, [], "wrong", "does not run"),
     ],
 )
-def test_gateways(gateways: dict[str, Any], rows: list[dict[str, Any]], state: str, text: str) -> None:
+def test_gateways(gateways: dict[str, Any], rows: list[GatewayState], state: str, text: str) -> None:
     made = probe({"gateways": gateways}, daemon=replace(ANSWER, gateways=rows))
     assert_found(check_bus.check_gateways(made), state, text)
 

@@ -15,7 +15,7 @@ from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.receiving.judgement import Arrival, arrival_from_link
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
@@ -117,8 +117,8 @@ class Host:
         self.ingress = Ingress(_OPEN, self.sources, AnonymousDedup(rules.horizon), self.routes)
         self.heard = SegmentCounters("segment")
         self.brought = SegmentCounters("nng")
-        self.egress = Egress(_OPEN, self.sources)
-        self.egress.open(self.identity)
+        self.builder = DatagramBuilder(_OPEN, self.sources)
+        self.builder.open(self.identity)
 
     def start(self, when: float) -> float:
         """When it comes to something that is there from ``when`` on."""
@@ -230,7 +230,7 @@ class Mesh:
     def _publish(self, host: Host, payload: bytes) -> None:
         host.busy = host.start(self.now)
         clock_us = (BEGIN + int(self.now * 1e9)) // 1000
-        _, datagram = host.egress.emit(host.identity, frames.message(CHANNEL, payload), clock_us)
+        datagram = host.builder.build(host.identity, frames.message(CHANNEL, payload), clock_us)
         self._sent_at[payload] = self.now
         # The daemon gives it to its own programs at once.
         self._note(host, frames.message(CHANNEL, payload), datagram, 0, self.now)

@@ -142,6 +142,7 @@ def main() -> None:
         for name, width, height in (("light", 1280, 1000), ("dark", 1280, 1000), ("phone", 390, 844)):
             browser.look(width, height, dark=name == "dark")
             browser.go(f"{daemon.url}/")
+            browser.until(lambda: browser.see("document.getElementById('sentence') !== null"), "the data")
             save(browser.picture(), ROOT / f"docs/status-{name}.png")
 
 

@@ -61,6 +61,12 @@ def accepted(browser: Browser) -> int:
     return int(re.sub(r"\D", "", text.partition(" ")[0]) or 0)
 
 
+def visit(browser: Browser, daemon: Daemon) -> None:
+    """Open the page, and wait for its data."""
+    browser.go(f"{daemon.url}/")
+    browser.until(lambda: browser.see("document.getElementById('sentence') !== null"), "the data")
+
+
 def rise(browser: Browser) -> None:
     """Wait until the page shows that more was accepted."""
     at = accepted(browser)
@@ -69,7 +75,7 @@ def rise(browser: Browser) -> None:
 
 @pytest.mark.slow
 def test_numbers_rise_by_themselves_and_names_are_text(browser: Browser, daemon: Daemon) -> None:
-    browser.go(f"{daemon.url}/")
+    visit(browser, daemon)
     assert accepted(browser) > 0
     browser.see("window.same = document.querySelector('.chart.accepted'), true")
     # Once as the script puts it in place, and once as it changes it there.
@@ -81,8 +87,8 @@ def test_numbers_rise_by_themselves_and_names_are_text(browser: Browser, daemon:
     assert EVIL in browser.see("document.getElementById('sources').textContent")
     assert browser.see("document.querySelectorAll('main img, main script').length") == 0
     assert browser.output == []
-    assert {one.partition("?")[0].removeprefix(daemon.url) for one in browser.asked} <= {
-        *("/", "/status.css", "/status.js", "/status.svg")
+    assert {one.removeprefix(daemon.url) for one in browser.asked if not one.startswith("data:")} == {
+        *("/", "/status.json")
     }
 
 
@@ -90,7 +96,7 @@ def test_numbers_rise_by_themselves_and_names_are_text(browser: Browser, daemon:
 def test_everything_fits_and_can_be_read(browser: Browser, daemon: Daemon) -> None:
     for width, dark in ((1280, False), (1280, True), (390, True), (320, False), (390, False)):
         browser.look(width, 844, dark=dark)
-        browser.go(f"{daemon.url}/")
+        visit(browser, daemon)
         seen: dict[str, Any] = browser.see(MEASURE)
         assert seen["wide"] == []
         assert seen["scroll"] == width
@@ -101,7 +107,7 @@ def test_everything_fits_and_can_be_read(browser: Browser, daemon: Daemon) -> No
 
 @pytest.mark.slow
 def test_focus_selection_and_announcements_stay_while_it_changes(browser: Browser, daemon: Daemon) -> None:
-    browser.go(f"{daemon.url}/")
+    visit(browser, daemon)
     sentence = "document.getElementById('sentence').textContent"
     browser.until(lambda: "messages_lost" in browser.see(sentence), "a link in the sentence")
     where = "document.activeElement.textContent || document.activeElement.tagName"
@@ -129,7 +135,7 @@ def test_focus_selection_and_announcements_stay_while_it_changes(browser: Browse
 
 @pytest.mark.slow
 def test_it_can_be_paused(browser: Browser, daemon: Daemon) -> None:
-    browser.go(f"{daemon.url}/")
+    visit(browser, daemon)
     browser.see("document.getElementById('pause').click()")
     assert browser.see("document.getElementById('pause').getAttribute('aria-pressed')") == "true"
     browser.asked.clear()
@@ -140,21 +146,35 @@ def test_it_can_be_paused(browser: Browser, daemon: Daemon) -> None:
 
 
 @pytest.mark.slow
-def test_without_the_script_it_asks_for_itself(browser: Browser, daemon: Daemon) -> None:
+def test_without_the_script_it_says_where_the_data_is(browser: Browser, daemon: Daemon) -> None:
     browser.look(script=False)
     try:
         browser.go(f"{daemon.url}/")
-        assert browser.see("document.querySelector('noscript meta').httpEquiv") == "refresh"
-        rise(browser)
+        links = browser.see("[...document.querySelectorAll('noscript a')].map(link => link.getAttribute('href'))")
+        assert links == ["status.json", "fleet.json"]
+        assert browser.see("document.querySelector('noscript').getBoundingClientRect().height") > 10
         assert browser.see("document.getElementById('pause').hidden") is True
     finally:
         browser.look()
 
 
 @pytest.mark.slow
+def test_markup_that_got_in_all_the_same_would_not_run(browser: Browser, daemon: Daemon) -> None:
+    visit(browser, daemon)
+    browser.see("""
+        document.getElementById('main').innerHTML = '<img src="/metrics"><b onclick="window.ran = 1" id="evil">x</b>';
+        document.getElementById('evil').click();
+        document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.ran = 1'}));
+    """)
+    assert browser.see("window.ran === undefined") is True
+    browser.until(lambda: browser.forbidden == [f"{daemon.url}/metrics"], "a refused image")
+    browser.output.clear()
+
+
+@pytest.mark.slow
 def test_when_the_daemon_is_gone_it_says_so_and_when_it_is_back_it_goes_on(browser: Browser, tmp_path: Path) -> None:
     with Daemon(tmp_path / "b") as other:
-        browser.go(f"{other.url}/")
+        visit(browser, other)
         before = browser.see("document.getElementById('footer').textContent")
         other.stop()
         browser.until(lambda: browser.see("document.getElementById('gone').hidden") is False, "a sign")

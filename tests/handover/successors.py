@@ -16,7 +16,7 @@ from bccnd.bus.server import Bus, Entrance
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
@@ -28,7 +28,7 @@ from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import Loop
 from tests.rules import bus_limits, dedup_rules, heartbeat_rules
-from tests.support import Hub, Peer, unhurried
+from tests.support import FakeSegment, Hub, Peer, unhurried
 
 
 class Store:
@@ -75,8 +75,8 @@ class Site(Hub):
         monotonic: bool = False,
     ) -> None:
         self.path = str(folder / "bus.sock")
-        self.sent: list[bytes] = []
-        self.answer = None
+        self.segment = FakeSegment()
+        self.sent = self.segment.datagrams
         self.limits = limits or bus_limits()
         self.rules = tuple(rules)
         self.dialect = DIALECTS[dialect]
@@ -100,7 +100,7 @@ class Site(Hub):
         takeover.resume_sources(left, self.sources, self.anonymous, self.liveness)
         self.routes = Routes(self.dialect)
         self.repeater = Repeater([], self.dialect, 2.0)
-        self.egress = Egress(
+        self.builder = DatagramBuilder(
             IntegrityChecker(), self.sources, first_seq=self.kept.ceiling, reserve=self.kept.raise_ceiling
         )
         self.ingress = Ingress(IntegrityChecker(), self.sources, self.anonymous, self.routes, host=b"relay01")
@@ -117,8 +117,8 @@ class Site(Hub):
             tagged,
             self.access(self.rules),
             self.limits,
-            egress=self.egress,
-            broadcast=self._broadcast,
+            builder=self.builder,
+            segments=[self.segment],
             store=self.kept,
         )
         unhurried(self.bus)

@@ -31,10 +31,10 @@ from bccnd.log.handlers import LogLine
 from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.status_collector import StatusCollector
-from bccnd.monitoring.status_model import DropRow, Status
 from bccnd.net.http import REASONS, Answer, Job
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment import Segment, SegmentOptions
+from bccnd.snapshot import DropState, HostStatus
 from tests.rules import heartbeat_rules
 from tests.support import BROADCAST, Hub, free_port
 
@@ -51,6 +51,10 @@ def finished(answer: Answer | Job) -> Answer:
 
 class Observed:
     """The state that metrics show."""
+
+    host = "relay01"
+    identity = b"relay01/bccnd/1"
+    started = 0.0
 
     def __init__(self, hub: Hub, segments: list[Segment]) -> None:
         self.hub = hub
@@ -80,7 +84,7 @@ class Observed:
         self.reports = HostReports(
             hub.loop,
             hub.bus,
-            hub.egress,
+            hub.builder,
             hub.sources,
             FleetMatrix(10, 0.0),
             b"relay01/bccnd/1",
@@ -137,7 +141,6 @@ class Daemon(Observed):
     """The state that the status page shows; tests move its ``clock``."""
 
     host = "relay<01>"
-    refused = ""
 
     def __init__(self, hub: Hub, segment: Any) -> None:
         super().__init__(hub, [segment])
@@ -162,9 +165,9 @@ class Daemon(Observed):
             self.collector.sample()
         self.clock = until
 
-    def facts(self) -> Status:
+    def facts(self) -> HostStatus:
         return self.collector.collect()
 
-    def drop(self, name: str) -> DropRow:
+    def drop(self, name: str) -> DropState:
         (found,) = [one for one in self.facts().drops if one.name == name]
         return found

@@ -17,6 +17,7 @@ from bccnd.gateways.status import Status
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_counts import count_drops
 from bccnd.monitoring.drop_reporter import LOGGED_AT_SOURCE
+from bccnd.monitoring.take_snapshot import take_snapshot
 from bccnd.net.http import REASONS as VISITORS
 from tests.monitoring.pages import Observed
 
@@ -45,7 +46,7 @@ def test_metrics_show_what_is_counted(busy: Observed) -> None:
     assert busy.links.report(next(iter(busy.bus.clients.values())), Status("nng", dropped={"queue_full": 3}).report())
     samples = busy.samples()
     places: Counter[tuple[str, str]] = Counter()
-    for drop, place, count in count_drops(cast(DaemonState, busy)):
+    for drop, place, count in count_drops(take_snapshot(cast(DaemonState, busy)).drops):
         if drop.family.startswith("recorder_"):  # the recorder's own listener has these
             continue
         wanted = {(drop.label, drop.name)} if drop.label else set()

@@ -101,7 +101,7 @@ class Watched:
     def hears_itself(self) -> None:
         """What it sends goes out, and comes back to it, as to every other program."""
         self.received.clear()
-        assert self.segment.sender.broadcast(b"hello") is None
+        assert self.segment.sender.send(b"hello") is None
         wait(lambda: not self._drain() and b"hello" in self.received)
 
 
@@ -126,7 +126,7 @@ def test_a_segment_continues_on_an_interface_that_was_made_anew(
     segment = watched.segment
     descriptor, receiver = segment.fileno(), segment.receiver
     for _ in range(50):
-        segment.sender.broadcast(b"x" * 1000)
+        segment.sender.send(b"x" * 1000)
     drops = segment.kernel_drops()
     assert drops > 0
     assert watched.check()
@@ -134,7 +134,7 @@ def test_a_segment_continues_on_an_interface_that_was_made_anew(
 
     delete()
     assert not watched.check()
-    assert segment.sender.broadcast(b"lost") == "ENODEV"
+    assert segment.sender.send(b"lost") == "ENODEV"
     make()
     assert watched.check()
     assert watched.received == [b"x" * 1000] * (50 - drops)

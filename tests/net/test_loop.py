@@ -101,8 +101,7 @@ def test_again_reads_at_the_end_of_the_round_what_has_arrived_in_it(
     def on_ready(_events: int) -> None:
         rounds.append(loop.rounds)
         if len(rounds) == 1:
-            loop.again((out,))
-            loop.again((unwatched, -1))
+            loop.again((out, unwatched, -1))
         else:
             os.read(out, 1)
 

@@ -192,7 +192,7 @@ def test_earlier_clients_of_a_reused_pid_are_ended_whatever_their_tag(
     assert set(hub.bus.clients) == {other.client.fd, new.client.fd}
     assert new.client.identity == old.client.base
     assert hub.bus.counters.ended.all() == {"slow": 0, "pid_reused": 2, "bug": 0}
-    assert set(hub.egress._open) == {new.client.identity}
+    assert set(hub.builder._open) == {new.client.identity}
     (line, _) = [message for message in caplog.messages if "its pid belongs to" in message]
     assert f"pid {os.getpid()}" in line
     new.publish(b"a", b"x")

@@ -56,7 +56,7 @@ def take(segment: Segment, count: int) -> list[list[bytes]]:
 
 def test_a_broadcast_reaches_its_sender_and_every_other_program_that_shares_the_port(opens: Opens) -> None:
     segment, other = opens(), opens()
-    assert segment.sender.broadcast(b"hello") is None
+    assert segment.sender.send(b"hello") is None
     assert take(segment, 1) == [[b"hello"]]
     assert segment.receiver.stamp_ns()  # the kernel's, which was asked for
     assert take(other, 1) == [[b"hello"]]
@@ -98,9 +98,9 @@ def test_only_what_the_kernel_dropped_is_counted(opens: Opens, options: SegmentO
 
 def test_a_refused_broadcast_is_counted_by_its_error_and_the_next_one_goes_out(opens: Opens) -> None:
     segment = opens()
-    assert segment.sender.broadcast(b"x" * 70_000) == "EMSGSIZE"
-    assert segment.sender.broadcast(b"x" * 70_000) == "EMSGSIZE"
-    assert segment.sender.broadcast(b"fine") is None
+    assert segment.sender.send(b"x" * 70_000) == "EMSGSIZE"
+    assert segment.sender.send(b"x" * 70_000) == "EMSGSIZE"
+    assert segment.sender.send(b"fine") is None
     assert segment.counters.errors.all() == {"EMSGSIZE": 2}
     assert segment.counters.sent == 1
     assert take(segment, 1) == [[b"fine"]]

@@ -156,7 +156,7 @@ def image_read_twice() -> None:
 
 @fault("numbers are used that the record of the host does not reserve")
 def ceiling_not_raised() -> None:
-    from bccnd.core.sending.egress import Egress
+    from bccnd.core.sending.datagram_builder import DatagramBuilder
 
     def make(real: Any) -> Any:
         def reserve_from(self: Any, seq: int) -> None:
@@ -166,7 +166,7 @@ def ceiling_not_raised() -> None:
 
         return reserve_from
 
-    replace(Egress, "_reserve_from", make)
+    replace(DatagramBuilder, "_reserve_from", make)
 
 
 @fault("clients are not told that a crash may have lost messages for them")
@@ -251,7 +251,7 @@ def child_waited_for() -> None:
 
 @fault("copies under a slow rule hold back those of a fast one")
 def slow_copies() -> None:
-    from bccnd.net import transmitter
+    from bccnd.bus.incoming.publisher import Publisher
 
     def send_due_copies(self: Any) -> None:
         for datagram in self._repeater.due(time.monotonic()):
@@ -261,7 +261,7 @@ def slow_copies() -> None:
             self._timers.append(due)
             self._loop.later(max(0.0, due - time.monotonic()), self._on_timer)
 
-    replace(transmitter.Transmitter, "_send_due_copies", lambda _real: send_due_copies)
+    replace(Publisher, "_send_due_copies", lambda _real: send_due_copies)
 
 
 @fault("each token of a user's rate wakes all its waiting publishers")

@@ -22,6 +22,7 @@ cdef class Client:
     cdef public bint local
     cdef public bint patient
     cdef public double progress
+    cdef public double turn
     cdef public object patience_timer
     cdef public object resume
     cdef public bytes blocked_packet

@@ -82,6 +82,7 @@ class Client:
         "sock",
         "soft",
         "subscriptions",
+        "turn",
         "watched",
     )
 
@@ -112,6 +113,8 @@ class Client:
         #: whether it may still block clients that publish to it, and when it last took something (monotonic)
         self.patient = True
         self.progress = 0.0
+        #: when its last turn began
+        self.turn = 0.0
         #: when that is checked next, while a publisher waits for it
         self.patience_timer: Timer | None = None
         #: while it is blocked as a publisher: how its packet is tried again, and the packet

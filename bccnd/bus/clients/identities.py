@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from bccnd.bus.clients.client import Client
 from bccnd.core.matching.routes import Routes
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.net.peer import Peer
 
 
@@ -34,7 +34,7 @@ class ClientsByPid:
 
 
 class Identities:
-    """Gives clients identities; ``egress`` counts for each of them, unless there is no segment.
+    """Gives clients identities; ``builder`` counts for each of them, unless there is no segment.
 
     ``identify`` makes an identity of a program's name and a pid, ``tagged`` adds a tag to one (BadMessage: bad_tag).
     """
@@ -42,12 +42,12 @@ class Identities:
     def __init__(
         self,
         routes: Routes[int],
-        egress: Egress | None,
+        builder: DatagramBuilder | None,
         identify: Callable[[bytes, int], bytes],
         tagged: Callable[[bytes, bytes], bytes],
     ) -> None:
         self._routes = routes
-        self._egress = egress
+        self._builder = builder
         self._identify = identify
         self._tagged = tagged
 
@@ -59,14 +59,14 @@ class Identities:
 
     def open(self, identity: bytes) -> None:
         """Begin to count for an identity."""
-        if self._egress is not None:
-            self._egress.open(identity)
+        if self._builder is not None:
+            self._builder.open(identity)
 
     def close(self, client: Client, now: float) -> None:
         """End the count for a client that leaves its identity; others of the same identity continue it."""
-        if self._egress is None:
+        if self._builder is None:
             return
-        self._egress.close(client.identity, now)
+        self._builder.close(client.identity, now)
 
     def rename(self, client: Client, identity: bytes) -> None:
         """Give a client another identity."""

@@ -1,4 +1,4 @@
-"""Which clients and gateways the messages of a channel go to, and by which of their patterns.
+"""Describes clients, and which clients and gateways receive the messages of a channel, by which of their patterns.
 
 The work of one answer is bounded: it names `MAX_NAMED` clients, and looks at patterns of `MAX_LEVELS` levels in all.
 """
@@ -6,8 +6,10 @@ The work of one answer is bounded: it names `MAX_NAMED` clients, and looks at pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
+from bccnd import snapshot
 from bccnd.bus.clients.client import Client
 from bccnd.core.matching.pattern_tree import PatternTree
 from bccnd.core.matching.routes import Routes
@@ -19,6 +21,29 @@ MAX_PATTERNS: Final = 8
 _MAX_TEXT: Final = 128
 #: levels of patterns that an answer looks at, over all clients: some milliseconds
 MAX_LEVELS: Final = 4096
+
+
+def describe_client(client: Client, patterns: Iterable[bytes]) -> snapshot.ClientState:
+    """Return the row of a client, with the first of these patterns."""
+    return snapshot.ClientState(
+        identity=client.identity.decode("ascii"),
+        program=client.peer.program.decode("ascii"),
+        pid=client.peer.pid,
+        uid=client.peer.uid,
+        since=round(client.since, 3),
+        dialect=client.dialect.name,
+        subscriptions=client.subscriptions,
+        patterns=_texts(patterns),
+        published=client.published,
+        waits=client.resume is not None,
+        queued=client.queue.messages,
+        queued_bytes=client.queue.bytes,
+        lost=client.lost,
+    )
+
+
+def _texts(patterns: Iterable[bytes]) -> list[str]:
+    return [one.decode("utf-8", "backslashreplace")[:_MAX_TEXT] for one in islice(patterns, MAX_PATTERNS)]
 
 
 def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan: bytes) -> dict[str, Any]:
@@ -44,7 +69,7 @@ def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan:
         rows.append(
             {
                 "identity": client.identity.decode("ascii"),
-                "patterns": [one.decode("utf-8", "backslashreplace")[:_MAX_TEXT] for one in patterns[:MAX_PATTERNS]],
+                "patterns": _texts(patterns),
                 "queued": client.queue.messages,
                 "lost": client.lost,
             }

@@ -20,6 +20,7 @@ cdef class Fanout:
     cdef FanoutGroups _batches
     cdef FanoutGroups _groups
     cdef readonly bint due
+    cdef public bint gathers
     cdef Loop _loop
 
     @cython.locals(number=Py_ssize_t, receivers=Receivers, frame=bytes, fds=tuple, messages=list)
@@ -33,5 +34,7 @@ cdef class Fanout:
     @cython.locals(sent=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t, fd=int, message=bytes)
     cdef _send_packets(self, tuple fds, list messages)
     cdef Receivers _divided(self, Receivers receivers)
-    cdef _gather(self, Part batched, bytes frame)
+    cdef _gather(self, FanoutGroups groups, Part part, bytes frame)
+    @cython.locals(fds=tuple, messages=list)
+    cdef _send_groups(self)
     cpdef bint may_block(self) except -1

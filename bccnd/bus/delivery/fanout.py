@@ -36,8 +36,10 @@ class Fanout:
         #: with one call
         self._batches = FanoutGroups()
         self._groups = FanoutGroups()
-        #: whether messages for clients in batch mode wait: the end of this round will send them
+        #: whether messages wait: the end of this turn or round will send them
         self.due = False
+        #: whether messages that are published wait for clients not in batch mode, too: others follow in this turn
+        self.gathers = False
         self._loop = loop
         registry.on_end.append(self._forget)
 
@@ -45,6 +47,8 @@ class Fanout:
         """Drop what waits for a client that ends."""
         if client.fd in self._batched:
             self.set_batch(client, False)
+        else:
+            self.send_batches()
         self.queues.clear(client)
         self.queues.blockers.discard(client.fd)
         if len(self._clients) == 1:  # it is the last
@@ -71,33 +75,39 @@ class Fanout:
                 if receivers.single.all:
                     self._groups.put(receivers.single, frame)
                 if receivers.batched.all:
-                    self._gather(receivers.batched, frame)
-            for fds, messages in self._groups.take():
-                if len(messages) == 1:
-                    self._send_packet(fds, messages[0], None)
-                else:
-                    self._send_packets(fds, messages)
+                    self._gather(self._batches, receivers.batched, frame)
+            self._send_groups()
         deliveries.clear()
 
     def send(self, receivers: Receivers, frame: bytes) -> None:
         """Send one message that a client, a link or the daemon publishes.
 
-        Others may follow in this round: clients in batch mode get it at the end of the round, with them.
+        Others may follow: clients in batch mode get it at the end of the round, with them.
         """
         receivers = self._divided(receivers)
         if receivers.batched.all:
-            self._gather(receivers.batched, frame)
-        self._send_packet(receivers.single.all, frame, None)
+            self._gather(self._batches, receivers.batched, frame)
+        if not self.gathers:
+            self._send_packet(receivers.single.all, frame, None)
+        elif receivers.single.all:
+            self._gather(self._groups, receivers.single, frame)
 
     def send_batches(self) -> None:
-        """Send what has gathered for the clients in batch mode: at the end of a round, or before what must not overtake
-        it."""
+        """Send the messages that wait: at the end of a turn or round, or before what must not overtake them."""
         if not self.due:
             return
         self.due = False
+        self._send_groups()
         for fds, messages in self._batches.take():
             for some in portions(messages):
                 self._send_batch(fds, some)
+
+    def _send_groups(self) -> None:
+        for fds, messages in self._groups.take():
+            if len(messages) == 1:
+                self._send_packet(fds, messages[0], None)
+            else:
+                self._send_packets(fds, messages)
 
     def _send_packet(self, fds: tuple[int, ...], packet: bytes, messages: list[bytes] | None) -> None:
         """Send the same packet to each receiver: one message, or a batch of ``messages``; or have these queued."""
@@ -141,9 +151,9 @@ class Fanout:
             receivers.divide(self._batched, self._modes)
         return receivers
 
-    def _gather(self, batched: Part, frame: bytes) -> None:
-        """Keep a frame for clients in batch mode until the end of this round."""
-        self._batches.put(batched, frame)
+    def _gather(self, groups: FanoutGroups, part: Part, frame: bytes) -> None:
+        """Keep a frame for some clients until the end of this turn or round."""
+        groups.put(part, frame)
         if not self.due:
             self.due = True
             self._loop.soon(self.send_batches)
@@ -165,8 +175,7 @@ class Fanout:
 
     def send_control(self, client: Client, frame: bytes) -> None:
         """Send one client a control message, behind what already waits; see `SendQueues.enqueue_control`."""
-        if client.fd in self._batched:
-            self.send_batches()
+        self.send_batches()
         if not client.open:
             return
         if not client.queue:
@@ -211,11 +220,11 @@ class Fanout:
         blockers = self.queues.blockers
         if not blockers:
             return False
-        return not blockers.isdisjoint(self._waiting) or (self.due and not blockers.isdisjoint(self._batched))
+        return self.due or not blockers.isdisjoint(self._waiting)
 
     def blocking_client(self, receivers: Iterable[int], size: int, publisher: Client) -> Client | None:
         """See `SendQueues.blocking_client`."""
-        if self.due and not self.queues.blockers.isdisjoint(self._batched.intersection(receivers)):
+        if self.due and not self.queues.blockers.isdisjoint(receivers):
             # Whether there is room for more is known only once what has gathered is sent.
             self.send_batches()
         return self.queues.blocking_client(receivers, size, publisher)

@@ -19,6 +19,7 @@ cdef int WRITABLE
 cdef Py_ssize_t KEY
 cdef Py_ssize_t MAX_PACKET
 cdef int _MARK
+cdef double BUSY
 
 
 cdef class ClientEvents(Handler):
@@ -46,12 +47,12 @@ cdef class PacketReader:
     @cython.locals(begun=double)
     cpdef on_events(self, Client client, unsigned int events)
     cdef _charge(self, UserAccount account, double begun)
-    @cython.locals(account=UserAccount, begun=double, left=double)
+    @cython.locals(account=UserAccount, begun=double, left=double, busy=bint)
     cpdef bint read(self, Client client) except -1
-    @cython.locals(receiver=PacketReceiver, size=Py_ssize_t, _=int)
-    cdef bint _read_until(self, Client client, double deadline) except -1
+    @cython.locals(receiver=PacketReceiver, packet=bytes, _=int)
+    cdef bint _read_until(self, Client client, double deadline, int most) except -1
     cdef _on_end_of_file(self, Client client)
-    @cython.locals(nul=Py_ssize_t, plain=bint)
+    @cython.locals(nul=Py_ssize_t, plain=bint, quota=Quota)
     cpdef process(self, Client client, bytes packet)
     @cython.locals(verb=bytes, key=bytes, payload=bytes)
     cdef bint _is_message(self, Client client, bytes packet) except -1

@@ -28,6 +28,8 @@ from bccnd.net.peer import is_hung_up, is_shut_down
 
 #: packets read from one client before the others have their turn
 TURN: Final = 64
+#: seconds since the last turn of a client within which it is expected to have sent more than one packet
+BUSY: Final = 0.0001
 #: begins a message, and a key that is no plain channel
 _MESSAGE: Final = b"MSG "
 _MARK: Final = ord("!")
@@ -112,34 +114,39 @@ class PacketReader:
         left = account.left_of(self._loop.rounds, self._quota.round_seconds)
         if left <= 0.0 and not self.draining:
             return True
+        # A client that sends now and then has sent one packet: asking for a second costs more than another round.
+        busy = begun - client.turn < BUSY or self.draining
+        client.turn = begun
+        self._fanout.gathers = busy
         try:
-            return self._read_until(client, begun + left)
+            return self._read_until(client, begun + left, TURN if busy else 1)
         finally:
+            self._fanout.gathers = False
             self._fanout.send_batches()
             account.seconds += clock.monotonic() - begun
 
-    def _read_until(self, client: Client, deadline: float) -> bool:
+    def _read_until(self, client: Client, deadline: float, most: int) -> bool:
         receiver = self.receiver
-        for _ in range(TURN):
+        for _ in range(most):
             try:
-                size = receiver.receive(client.fd)
+                packet = receiver.receive(client.fd)
             except ConnectionResetError:
                 # The peer ended without reading all it got. Reported once; what it sent before is still there.
                 continue
             except OSError:
                 self._registry.end(client)
                 return False
-            if size < 0:
+            if packet is None:
                 return False
             # An empty packet looks like the end, and is it only if the peer has shut down.
-            if not size and is_shut_down(client.sock):
+            if not packet and is_shut_down(client.sock):
                 self._fanout.send_batches()
                 self._on_end_of_file(client)
                 return False
-            self.process(client, receiver.packet(size))
+            self.process(client, packet)
             if not client.open or client.resume is not None:
                 return False
-            if clock.monotonic() > deadline and not self.draining:
+            if most > 1 and clock.monotonic() > deadline and not self.draining:
                 break
         return True
 
@@ -157,7 +164,8 @@ class PacketReader:
         plain = nul >= KEY and packet.startswith(_MESSAGE) and packet[KEY] != _MARK and len(packet) <= MAX_PACKET
         if not plain and not self._is_message(client, packet):
             return
-        if self._quota.must_wait(client.account, clock.monotonic()) and self._may_wait():
+        quota = self._quota
+        if quota.rate and quota.must_wait(client.account, clock.monotonic()) and self._may_wait():
             self._backpressure.block_for_rate(client, packet, partial(self.publish, client, packet, nul))
         else:
             self.publish(client, packet, nul)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Final
 
 from bccnd.bus.clients.client import Client
 from bccnd.bus.delivery.fanout import Fanout
 from bccnd.core.matching import credential_keys
+from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.matching.routes import Route, Routes
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
+from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.wire import frames
 from bccnd.core.wire.frames import KEY
 from bccnd.errors import BadDatagram, BadMessage
 from bccnd.native.system import clock
+from bccnd.net.loop import Loop
+from bccnd.net.segment_sender import SegmentSender
 
 #: bytes of the metadata of a sender at most: src, two numbers, ``local`` and four signs
 MAX_META: Final = 128 + 20 + 20 + 5 + 4
@@ -26,23 +30,29 @@ _PASSED: Final = frames.forwarded(0, b"")
 
 
 class Publisher:
-    """Publishes messages of clients and of the daemon.
+    """Publishes messages of clients and of the daemon, and sends every datagram that this host broadcasts.
 
-    ``egress`` numbers and signs; without one there is no segment, and every key is legal. ``broadcast`` gets a
-    message as a frame and its datagram and returns the name of an error, or None.
+    ``builder`` numbers and signs; without one every key is legal. ``repeater`` decides which datagrams are sent again.
     """
 
     def __init__(
         self,
+        loop: Loop,
         routes: Routes[int],
         fanout: Fanout,
-        egress: Egress | None,
-        broadcast: Callable[[bytes, bytes], str | None],
+        builder: DatagramBuilder | None,
+        segments: Iterable[SegmentSender],
+        repeater: Repeater | None,
     ) -> None:
         self._routes = routes
         self._fanout = fanout
-        self._egress = egress
-        self._broadcast = broadcast
+        self._builder = builder
+        self._loop = loop
+        self._segments = tuple(segments)
+        self._fds = tuple([segment.fd for segment in self._segments])
+        self._repeater = Repeater((), DIALECTS["path"], 0.0) if repeater is None else repeater
+        #: when timers for copies are due, the earliest last; one is added only if it is earlier, so no rule has two
+        self._timers: list[float] = []
 
     def refusal(self, client: Client, key: bytes) -> str:
         """Return why a client may not publish on a key; empty if it may."""
@@ -50,7 +60,7 @@ class Publisher:
             key.startswith(_RESERVED) or (key.startswith(credential_keys.PREFIX) and not credential_keys.is_secret(key))
         ):
             return "reserved_key"
-        if self._egress is not None and key.startswith(frames.REPORT):  # other hosts believe what it says
+        if self._builder is not None and key.startswith(frames.REPORT):  # other hosts believe what it says
             return "reserved_key"
         allowed = client.publishes
         return "" if allowed is None or allowed.permits(key) else "not_permitted"
@@ -91,9 +101,10 @@ class Publisher:
             return ""
         clock_ns = clock.time_ns()
         seq, datagram, refused = 0, b"", ""
-        if self._egress is not None and not (client is not None and client.local):
+        if self._builder is not None and not (client is not None and client.local):
             try:
-                seq, datagram = self._egress.emit(identity, packet, clock_ns // 1000, route is not None)
+                datagram = self._builder.build(identity, packet, clock_ns // 1000, route is not None)
+                seq = self._builder.seq
             except BadMessage as bad:
                 refused = bad.reason
         if route is None:  # no legal channel, but perhaps a key that a client here has subscribed to
@@ -106,13 +117,46 @@ class Publisher:
                 self._fanout.send(_without_echo(client, route.meta), frame)
         if datagram and self._routes.links_here.all:
             self._fanout.send(self._routes.links_here, _PASSED + datagram)
-        if datagram and self._broadcast(packet, datagram):
-            refused = "send_failed"
+        if datagram:
+            if self.send(datagram) is not None:
+                refused = "send_failed"
+            if self._repeater.rules and self._repeater.add(packet[KEY:nul], datagram, clock.monotonic()):
+                self._send_due_copies()
         return refused
 
     def _send_locally(self, client: Client | None, packet: bytes, nul: int) -> None:
         """Deliver a message whose key is no channel."""
         self._fanout.send(_without_echo(client, self._routes.local(packet[KEY:nul])), packet)
+
+    def send(self, datagram: bytes) -> str | None:
+        """Send a datagram on all segments, once; return the name of the last error, if there was one.
+
+        It comes back at once: the segments are read at the end of this round, too.
+        """
+        failed = None
+        self._loop.again(self._fds)
+        for segment in self._segments:
+            error = segment.send(datagram)
+            if error is not None:
+                failed = error
+        return failed
+
+    def send_remaining_copies(self) -> None:
+        """Send at once all copies that are scheduled; for the end of the process."""
+        for datagram in self._repeater.rest():
+            self.send(datagram)
+
+    def _send_due_copies(self) -> None:
+        for datagram in self._repeater.due(clock.monotonic()):
+            self.send(datagram)
+        due = self._repeater.next_due
+        if due is not None and (not self._timers or due < self._timers[-1]):
+            self._timers.append(due)
+            self._loop.later(max(0.0, due - clock.monotonic()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timers.pop()
+        self._send_due_copies()
 
 
 def _without_echo(client: Client | None, receivers: Receivers) -> Receivers:

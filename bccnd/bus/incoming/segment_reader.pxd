@@ -27,7 +27,7 @@ cdef class SegmentReader(Handler):
     cdef on_events(self, unsigned int events)
     @cython.locals(more=bint)
     cpdef bint drain(self, int rounds=*) except -1
-    @cython.locals(_=int, datagrams=list)
+    @cython.locals(_=int, receiver=Receiver, datagrams=list)
     cdef bint _process_batches(self, int rounds) except -1
     @cython.locals(
         batch=Arrival, deliveries=Deliveries, wall=longlong, stamp=longlong, waited=longlong, latest=double, late=bint,

@@ -63,16 +63,22 @@ class SegmentReader(Handler):
         return more
 
     def _process_batches(self, rounds: int) -> bool:
+        receiver = self._receiver
         for _ in range(rounds):
             try:
-                datagrams = self._receiver.receive()
+                datagrams = receiver.receive(
+                    None if self._ingress.wants_own() else self._arrival.sent, clock.monotonic()
+                )
             except BlockingIOError:
                 return False
             except OSError as error:
                 self._report(error)
                 return False
-            self._process(datagrams)
-            if len(datagrams) < BATCH:
+            if receiver.own:
+                self._ingress.count_own(self._arrival.counters, receiver.own)
+            if datagrams:
+                self._process(datagrams)
+            if len(datagrams) + receiver.own < BATCH:
                 return False
         return True
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from bccnd import snapshot
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES, Client
-from bccnd.bus.clients.receiver_listing import describe_receivers
+from bccnd.bus.clients.receiver_listing import describe_client, describe_receivers
 from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.delivery.fanout import Fanout
 from bccnd.bus.delivery.replies import Replies
@@ -35,7 +35,7 @@ MAX_UNFINISHED: Final = 8
 
 Handler = Callable[[Client, bytes], None]
 #: yields rows, and None where a page ends because the next rows take work
-Listing = Callable[[], Iterable[dict[str, Any] | None]]
+Listing = Callable[[], Iterable[Any]]
 
 
 class Setting(NamedTuple):
@@ -230,7 +230,7 @@ class Control:
         size = 0
         for row in client.listing:
             if row is not None:
-                rows.append(json.dumps(row, separators=(",", ":")))
+                rows.append(snapshot.to_json(row))
                 size += len(rows[-1])
             if row is None or len(rows) == PAGE or size > PAGE_SIZE:
                 more = "true"
@@ -266,25 +266,8 @@ class Control:
                 "queued_bytes": account.queue_bytes,
             }
 
-    def _list_clients(self) -> Iterator[dict[str, Any]]:
+    def _list_clients(self) -> Iterator[snapshot.ClientState]:
         for fd in list(self._clients):  # an unfinished listing holds no clients that have gone
             client = self._clients.get(fd)
             if client is not None:
-                yield {
-                    "identity": client.identity.decode("ascii"),
-                    "program": client.peer.program.decode("ascii"),
-                    "pid": client.peer.pid,
-                    "uid": client.peer.uid,
-                    "since": round(client.since, 3),
-                    "dialect": client.dialect.name,
-                    "subscriptions": client.subscriptions,
-                    "patterns": [
-                        text.decode("utf-8", "backslashreplace")[:128]
-                        for text in islice(self._routes.patterns(client.fd), 8)
-                    ],
-                    "published": client.published,
-                    "waits": client.resume is not None,
-                    "queued": client.queue.messages,
-                    "queued_bytes": client.queue.bytes,
-                    "lost": client.lost,
-                }
+                yield describe_client(client, self._routes.patterns(fd))

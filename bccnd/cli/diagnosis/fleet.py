@@ -115,7 +115,7 @@ def _print(found: Fleet, host: str, *, sent: bool) -> None:
 def _print_matrix(links: Sequence[Row]) -> None:
     """Print the rates of loss, a row for each receiver and a column for each sender: of many, the worst."""
     receivers, senders = (list(dict.fromkeys(link[end] for link in links)) for end in ("receiver", "sender"))
-    rates = {(link["receiver"], link["sender"]): _rate(link) or "-" for link in links}
+    rates = {(link["receiver"], link["sender"]): loss_rate(link) or "-" for link in links}
     columns = sorted(senders[:_HOSTS])
     rows = [
         [receiver, *("" if receiver == sender else rates.get((receiver, sender), "-") for sender in columns)]
@@ -127,10 +127,13 @@ def _print_matrix(links: Sequence[Row]) -> None:
         click.echo(f"{more[0]} more receivers and {more[1]} more senders have lower losses; --json lists them.")
 
 
-def _rate(link: Row) -> str:
+def loss_rate(link: Row) -> str:
     """Return the share that is lost; empty if nothing was sent."""
     due = link["received"] + link["lost"]
-    return f"{100 * link['lost'] / due:.2g} %" if due else ""
+    if not due:
+        return ""
+    percent = 100 * link["lost"] / due
+    return f"{percent:.2g} %" if percent < 99.5 else "100 %"
 
 
 def _link(link: Row) -> Sequence[str]:
@@ -139,7 +142,7 @@ def _link(link: Row) -> Sequence[str]:
         link["receiver"],
         link["sender"],
         *numbers,
-        _rate(link),
+        loss_rate(link),
         str(link["late"]),
         str(link["duplicate"]),
         _age(link),

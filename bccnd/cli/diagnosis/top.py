@@ -9,25 +9,26 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
 
 from bccnd.cli.diagnosis import top_model as model
-from bccnd.cli.diagnosis.top_model import Figures, Row, Snapshot, TrafficCount
+from bccnd.cli.diagnosis.fleet import loss_rate
+from bccnd.cli.diagnosis.top_model import Figures, Look, Row, TrafficCount
 from bccnd.cli.shared.connection import explain, fetch_listing, open_bus
 from bccnd.cli.shared.options import Duration, json_option
-from bccnd.cli.shared.output import cell_width, cut, fail, to_json, visible
+from bccnd.cli.shared.output import fail, to_json, visible
 from bccnd.client.bus import Connection, Gap, connect
 from bccnd.client.message import Message
 from bccnd.errors import BusError
+from bccnd.snapshot import ClientState, DaemonSummary, GatewayState, SourceState, read_rows
 from bccnd.waiting_io import read_input
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import Console, Group
+    from rich.table import Table
 
 #: the share of the time that fetching the sources, which may be many, may take
 _SHARE: Final = 0.05
@@ -38,13 +39,11 @@ _QUIT: Final = frozenset(b"qQ\x03\x04")
 #: the size without a terminal
 _WIDTH, _HEIGHT = 100, 40
 
-#: styles by state, and of titles
+#: styles by state
 _STATES: Final = {"alive": "green", "silent": "yellow", "dead": "red"}
-_TITLE: Final = "bold reverse"
 
-#: a text with its style, and the texts of a line in a table with theirs
+#: a text with its style
 Item = tuple[str, str]
-Line = tuple[list[str], str]
 
 
 class Collector:
@@ -55,35 +54,35 @@ class Collector:
         self._bus: Connection | None = None
         self._traffic = TrafficCount()
         self._since = 0.0
-        self._sources: tuple[Row, ...] = ()
-        self._worst_links: tuple[Row, ...] = ()
+        self._sources: list[SourceState] = []
+        self._worst_links: list[Row] = []
         self._sources_due = 0.0
         #: why no messages are counted; empty if they are
         self.deaf = ""
 
-    def fetch(self) -> Snapshot:
-        """Return the listings of the daemon; connect first if there is no connection. Raises BusError."""
+    def fetch(self) -> Look:
+        """Look at the daemon; connect first if there is no connection. Raises BusError."""
         connected = self._bus is not None
         bus = self._bus = self._bus or connect(self._path, reconnect=False)
         if not connected:
             self._sources_due = 0.0
         at = time.monotonic()
-        (daemon,) = fetch_listing(bus, "daemon")
-        clients = tuple(fetch_listing(bus, "clients"))
+        (daemon,) = read_rows(DaemonSummary, fetch_listing(bus, "daemon"))
+        clients = read_rows(ClientState, fetch_listing(bus, "clients"))
         started = time.monotonic()
         if started >= self._sources_due:
-            self._sources = tuple(fetch_listing(bus, "sources"))
-            self._worst_links = tuple(fetch_listing(bus, "worst_links"))
+            self._sources = read_rows(SourceState, fetch_listing(bus, "sources"))
+            self._worst_links = list(fetch_listing(bus, "worst_links"))
             took = time.monotonic() - started
             self._sources_due = started + took / _SHARE if took > 0.01 else 0.0
-        gateways = tuple(fetch_listing(bus, "gateways"))
-        snapshot = Snapshot(at, daemon, clients, self._sources, gateways, self._worst_links)
+        gateways = read_rows(GatewayState, fetch_listing(bus, "gateways"))
+        look = Look(at, daemon, clients, self._sources, gateways, self._worst_links)
         if not connected:
             bus.subscribe("")
             refusals = bus.sync()
             self.deaf = explain(refusals[0]) if refusals else ""
             self.take_traffic()
-        return snapshot
+        return look
 
     def close(self) -> None:
         if self._bus is not None:
@@ -129,44 +128,80 @@ class Collector:
 # -- drawing
 
 
-def draw(shown: Figures, width: int, height: int, now: float, note: str = "", deaf: str = "") -> list[Text]:
-    """Draw lines that fit. ``now`` is the wall clock; ``note`` and ``deaf`` are shown as well."""
+class _Listing(NamedTuple):
+    """Titles, and rows of texts with a style for each."""
+
+    titles: list[str]
+    rows: list[tuple[list[str], str]]
+
+
+def draw(shown: Figures, console: Console, now: float, note: str = "", deaf: str = "") -> Group:
+    """Draw what fits on a console. ``now`` is the wall clock; ``note`` and ``deaf`` are shown as well."""
+    from rich.columns import Columns
+    from rich.console import Group
+    from rich.table import Column, Table
     from rich.text import Text
 
-    segments = ", ".join(visible(name) for name in shown.segments) or "no segment"
-    head = f"bccnd {visible(shown.version)} on {visible(shown.host)}, up {model.span(now - shown.started)}, {segments}"
-    clock = time.strftime("  %H:%M:%S", time.localtime(now))
-    lines = [Text(_fit(head, width - len(clock)) + clock, "bold")]
-    for label, items in (("/s", _rates(shown)), ("lost", _losses(shown)), ("now", _counts(shown))):
-        lines += _flow(label, items, width)
+    daemon, width = shown.daemon, console.width
+    segments = ", ".join(daemon.segments) or "no segment"
+    uptime = model.span(now - daemon.started)
+    title = visible(f"bccnd {daemon.version} on {daemon.host}, up {uptime}, {segments}")
     notes = [note, f"channels and senders are not counted: {deaf}" if deaf else ""]
-    lines.append(Text(cut("; ".join(visible(one) for one in notes if one), width), "bold yellow"))
-    half = (width - 2) // 2
-    room = max(4, height - len(lines) - 1)
-    below = 1 + max(1, len(shown.worst_clients), len(shown.troubled_sources))
-    upper = min(1 + max(1, len(shown.busy_channels), len(shown.busy_senders)), room - min(below, room // 2))
-    lower = room - upper
-    fleet = min(1 + len(shown.worst_links), max(2, lower // 3)) if shown.worst_links else 0
-    lower -= fleet + 1 if fleet else 0
-    links = min(1 + max(len(shown.gateways), len(shown.peers)), lower // 2) if shown.gateways else 0
-    lower -= links + 1 if links else 0
+    first_line = Table.grid(Column(ratio=1, no_wrap=True), Column(), expand=True, padding=(0, 0, 0, 2))
+    first_line.add_row(Text(title, "bold"), Text(time.strftime("%H:%M:%S", time.localtime(now)), "bold"))
+    head = Group(
+        first_line,
+        *(
+            Columns([Text(label, "bold"), *(Text(visible(text), style) for text, style in items)], padding=(0, 2))
+            for label, items in (("/s", _rates(shown)), ("lost", _losses(shown)), ("now", _counts(shown)))
+        ),
+        Text("; ".join(visible(one) for one in notes if one), "bold yellow", no_wrap=True, overflow="ellipsis"),
+    )
     missed = f" (missed {model.count(shown.unheard)})" if shown.unheard else ""
-    tables = [
-        (upper, _busy(f"channel{missed}", shown.busy_channels), _busy("sender", shown.busy_senders)),
-        (lower, _clients(shown), _sources(shown)),
-        (links, _links("gateway", shown.gateways), _links("peer", shown.peers)),
+    bands = [
+        [_busy(f"channel{missed}", shown.busy_channels), _busy("sender", shown.busy_senders)],
+        [_clients(shown), _sources(shown)],
+        [_links("gateway", shown.gateways), _links("peer", shown.peers)] if shown.gateways else [],
+        [_fleet(shown)] if shown.worst_links else [],
     ]
-    for number, (rows, left, right) in enumerate(tables):
-        if number and rows:
-            lines.append(Text(""))
-        blank = (Text(" " * half), Text(""))
-        for one, two in zip_longest(_table(left[:rows], half), _table(right[:rows], half)):
-            lines.append((one or blank[0]) + Text("  ") + (two or blank[1]))
-    if fleet:
-        lines += [Text(""), *_table(_fleet(shown)[:fleet], width)]
-    for line in lines:
-        line.truncate(width)
-    return lines[:height]
+    bands = [band for band in bands if band]
+    room = console.height - len(console.render_lines(head)) - 2 * len(bands)
+    body = Table.grid(expand=True)
+    for band, rows in zip(bands, _share(room, [max(len(one.rows) for one in band) for band in bands]), strict=True):
+        pair = Table.grid(*(Column(ratio=1) for _ in band), expand=True, padding=(0, 2, 0, 0), pad_edge=False)
+        pair.add_row(*(_table(one, rows, width // len(band) - 2) for one in band))
+        body.add_row(pair)
+        body.add_row("")
+    return Group(head, body)
+
+
+def _share(room: int, wanted: Sequence[int]) -> list[int]:
+    """Share rows out: those who want few get them, the others get equal parts."""
+    shares = [0] * len(wanted)
+    for done, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        shares[place] = max(0, min(wanted[place], (room - sum(shares)) // (len(wanted) - done)))
+    return shares
+
+
+def _table(listing: _Listing, rows: int, width: int) -> Table:
+    """Return a table of so many rows; its first column takes what the others, of 6 or 8 cells, leave of ``width``."""
+    from rich.table import Table
+
+    sizes = [8 if title == "silent" else 6 for title in listing.titles[1:]]
+    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold reverse")
+    table.add_column(listing.titles[0], ratio=1, no_wrap=True)
+    for title, size in zip(listing.titles[1:], sizes, strict=True):
+        table.add_column(title, width=size, justify="right", no_wrap=True)
+    for texts, style in listing.rows[:rows]:
+        name = _shorten(visible(texts[0]), width - sum(sizes) - len(sizes))
+        table.add_row(name, *map(visible, texts[1:]), style=style)
+    return table
+
+
+def _shorten(name: str, width: int) -> str:
+    """Cut the middle out of a long name, as names of one program differ at the end."""
+    kept = max(1, (width - 1) // 2)
+    return name if len(name) <= width else f"{name[:kept]}~{name[-kept:]}"
 
 
 def _rates(shown: Figures) -> Iterator[Item]:
@@ -174,100 +209,64 @@ def _rates(shown: Figures) -> Iterator[Item]:
     kinds = ("received", "delivered", "dropped", "integrity", "bad", "looped", "sent", "published", "deliveries")
     for name in kinds:
         value = shown.rates.get(name)
-        yield f"{name} {model.rate(value):>6}", styles.get(name, "") if value else ""
+        yield f"{name} {model.rate(value)}", styles.get(name, "") if value else ""
 
 
 def _losses(shown: Figures) -> Iterator[Item]:
     losses = [(name.replace("_", " "), total, shown.new[name]) for name, total in shown.losses.items()]
-    dropped = [(visible(name), total, shown.dropped_now.get(name)) for name, total in shown.dropped.items() if total]
+    dropped = [(name, total, shown.dropped_now.get(name)) for name, total in shown.daemon.dropped.items() if total]
     for name, total, new in (*losses, *dropped):
         yield f"{name} {model.count(total)}" + (f" (+{model.count(new)})" if new else ""), "red" if new else ""
 
 
 def _counts(shown: Figures) -> Iterator[Item]:
-    yield f"clients {model.count(shown.clients)}", ""
-    yield f"subscriptions {model.count(shown.subscriptions)}", ""
-    yield f"queued {model.size(shown.queue_bytes)}", "yellow" if shown.queue_bytes else ""
-    yield f"sources {model.count(shown.sources)}", ""
+    daemon = shown.daemon
+    yield f"clients {model.count(daemon.clients)}", ""
+    yield f"subscriptions {model.count(daemon.subscriptions)}", ""
+    yield f"queued {model.size(daemon.queue_bytes)}", "yellow" if daemon.queue_bytes else ""
+    yield f"sources {model.count(daemon.sources)}", ""
     for state, number in shown.states.items():
         yield f"{state} {model.count(number)}", _STATES[state] if number else ""
 
 
-def _busy(title: str, rows: Sequence[Row]) -> list[Line]:
+def _busy(title: str, rows: Sequence[Row]) -> _Listing:
     found = [([row["name"], model.rate(row["messages"]), model.size(row["bytes"])], "") for row in rows]
-    return [([title, "msg/s", "B/s"], _TITLE), *found]
+    return _Listing([title, "msg/s", "B/s"], found)
 
 
-def _clients(shown: Figures) -> list[Line]:
-    lines: list[Line] = [(["client", "queued", "lost", "pub/s"], _TITLE)]
+def _clients(shown: Figures) -> _Listing:
+    rows = []
     for row in shown.worst_clients:
         style = "red" if row["lost_now"] else "yellow" if row["queued"] or row["waits"] else ""
         published = "waits" if row["waits"] else model.rate(row["published"])
-        lines.append(([row["identity"], model.size(row["queued_bytes"]), model.count(row["lost"]), published], style))
-    return lines
+        rows.append(([row["identity"], model.size(row["queued_bytes"]), model.count(row["lost"]), published], style))
+    return _Listing(["client", "queued", "lost", "pub/s"], rows)
 
 
-def _sources(shown: Figures) -> list[Line]:
-    lines: list[Line] = [(["in trouble", "state", "silent", "miss"], _TITLE)]
+def _sources(shown: Figures) -> _Listing:
+    rows = []
     for row in shown.troubled_sources:
         texts = [row["src"], row["state"], model.span(row["silent_seconds"]), model.count(row["missing"])]
-        lines.append((texts, _STATES.get(row["state"], "")))
-    return lines
+        rows.append((texts, _STATES.get(row["state"], "")))
+    return _Listing(["in trouble", "state", "silent", "miss"], rows)
 
 
-def _links(title: str, rows: Sequence[Row]) -> list[Line]:
-    lines: list[Line] = [([title, "in/s", "out/s", "drop"], _TITLE)]
-    for row in rows:
+def _links(title: str, links: Sequence[Row]) -> _Listing:
+    rows = []
+    for row in links:
         peers = "" if row["peers"] is None else f" ({model.count(row['peers'])} peers)" if row["up"] else " (DOWN)"
         numbers = [model.rate(row["received"]), model.rate(row["sent"]), model.count(row["dropped"])]
-        lines.append(([row["name"] + peers, *numbers], "red" if not row["up"] or row["dropped_now"] else ""))
-    return lines
+        rows.append(([row["name"] + peers, *numbers], "red" if not row["up"] or row["dropped_now"] else ""))
+    return _Listing([title, "in/s", "out/s", "drop"], rows)
 
 
-def _fleet(shown: Figures) -> list[Line]:
-    lines: list[Line] = [(["loss between hosts, in the last minute or two", "lost", "of", "rate"], _TITLE)]
+def _fleet(shown: Figures) -> _Listing:
+    rows = []
     for row in shown.worst_links:
         due = row["received"] + row["lost"]
         texts = [f"{row['receiver']} of {row['sender']}", model.count(row["lost"]), model.count(due)]
-        lines.append(([*texts, f"{100 * row['lost'] / due:.2g} %"], "red"))
-    return lines
-
-
-def _table(lines: Sequence[Line], width: int) -> Iterator[Text]:
-    """Draw a title and rows, ``width`` cells wide; the first column takes what the others, of 6 or 8 cells, leave."""
-    from rich.text import Text
-
-    for texts, style in lines:
-        sizes = [8 if title == "silent" else 6 for title in lines[0][0][1:]]
-        others = (f"{cut(visible(text), size):>{size}}" for text, size in zip(texts[1:], sizes, strict=True))
-        first = max(4, width - sum(sizes) - len(sizes))
-        yield Text(cut(" ".join((_fit(texts[0], first), *others)), width), style)
-
-
-def _flow(label: str, items: Iterable[Item], width: int) -> list[Text]:
-    """Wrap items behind a label; no item is broken."""
-    from rich.text import Text
-
-    lines = [Text(f"{label:<5}", "bold")]
-    for text, style in items:
-        if lines[-1].cell_len > 5 and lines[-1].cell_len + len(text) > width:
-            lines.append(Text(" " * 5))
-        lines[-1].append(cut(text, width - 5), style)
-        lines[-1].append("  ")
-    return lines
-
-
-def _fit(name: str, width: int) -> str:
-    """Fit a name into ``width`` cells; of a long one keep both ends, as names of one program differ at the end."""
-    text = visible(name)
-    width = max(1, width)
-    if cell_width(text) > width:
-        head = cut(text, width // 2)
-        tail = text
-        while cell_width(tail) > width - cell_width(head) - 1:
-            tail = tail[1:]
-        text = f"{head}~{tail}"
-    return text + " " * (width - cell_width(text))
+        rows.append(([*texts, loss_rate(row)], "red"))
+    return _Listing(["loss between hosts, in the last minute or two", "lost", "of", "rate"], rows)
 
 
 @click.command()
@@ -311,23 +310,23 @@ def _print_once(collector: Collector, interval: float, as_json: bool) -> None:
     except BusError as error:
         fail(error.detail)
     if as_json:
-        click.echo(to_json(asdict(shown) | {"deaf": collector.deaf}))
+        rest = {name: value for name, value in vars(shown).items() if name != "daemon"}
+        click.echo(to_json(vars(shown.daemon) | rest | {"deaf": collector.deaf}))
         return
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _WIDTH
-    console = Console(width=width, markup=False, highlight=False, emoji=False, soft_wrap=True)
-    for line in draw(shown, console.width, _HEIGHT, time.time(), deaf=collector.deaf):
-        line.rstrip()
-        console.print(line)
+    console = Console(width=width, height=_HEIGHT, markup=False, highlight=False, emoji=False)
+    console.print(draw(shown, console, time.time(), deaf=collector.deaf))
 
 
 def _show(collector: Collector, interval: float) -> None:
     """Show new figures after each interval, until a key ends the command."""
-    from rich.console import Console, Group
+    from rich.console import Console
+    from rich.live import Live
 
     console = Console(markup=False, highlight=False, emoji=False)
-    before: Snapshot | None = None
+    before: Look | None = None
     shown: Figures | None = None
     away = note = ""
     ended = interrupted = False
@@ -340,10 +339,12 @@ def _show(collector: Collector, interval: float) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
 
-    def render(figures: Figures, note: str) -> Group:
-        return Group(*draw(figures, *console.size, time.time(), note, collector.deaf))
+    live = Live(console=console, screen=True, auto_refresh=False)
 
-    with contextlib.suppress(KeyboardInterrupt), _open_keyboard() as keyboard, console.screen() as screen:
+    def show(figures: Figures, note: str) -> None:
+        live.update(draw(figures, console, time.time(), note, collector.deaf), refresh=True)
+
+    with contextlib.suppress(KeyboardInterrupt), _open_keyboard() as keyboard, live:
         while not (ended or interrupted):
             until = time.monotonic() + interval
             clock = time.strftime("%H:%M:%S")
@@ -355,13 +356,13 @@ def _show(collector: Collector, interval: float) -> None:
                     note = f"the daemon was restarted at {clock}"
                 shown = model.figures(before, after, *collector.take_traffic())
                 before = after
-                screen.update(render(shown, note))
+                show(shown, note)
                 ended = collector.count_until(until, keyboard)
             except BusError as error:
                 collector.close()
                 away = away or clock
                 if shown is not None:
-                    screen.update(render(shown, f"AWAY since {away}: {error.detail}"))
+                    show(shown, f"AWAY since {away}: {error.detail}")
                 ended = collector.count_until(until, keyboard)
 
 

@@ -1,4 +1,4 @@
-"""Computes the figures of `bccn top` from two snapshots of the daemon and the messages counted in between.
+"""Computes the figures of `bccn top` from two looks at the daemon and the messages counted in between.
 
 Uses no terminal, socket or clock. What is not known is None, never zero.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bccnd.cli.diagnosis.tap import KINDS
+from bccnd.snapshot import ClientState, DaemonSummary, GatewayState, SourceState
 
 #: names counted in one interval; further ones are counted together
 MAX_NAMES: Final = 10_000
@@ -19,11 +20,10 @@ OTHERS: Final = "(others)"
 #: sender of messages whose keys are not valid channels
 NAMELESS: Final = "(no sender)"
 
-_COUNTERS: Final = ("received", "sent", "published", "deliveries")
 _LOSSES: Final = ("missing", "lost", "kernel_drops")
-_DESCRIPTION: Final = ("version", "host", "identity", "pid", "started", "segments")
-_FLOWS: Final = ("received", "sent")
-_GAUGES: Final = ("queue_bytes", "clients", "subscriptions", "sources")
+_STATES: Final = ("alive", "silent", "dead")
+#: what is shown of a client
+_CLIENT: Final = ("identity", "queued", "queued_bytes", "lost", "waits", "patterns")
 
 Row = dict[str, Any]
 
@@ -47,43 +47,33 @@ class TrafficCount:
             counts[1] += size
 
 
-class Snapshot(NamedTuple):
+@dataclass(frozen=True)
+class Look:
     """Listings of the daemon at a time (monotonic). ``sources`` and ``worst_links`` may be older, as there may be
     many."""
 
     at: float
-    daemon: Row
-    clients: tuple[Row, ...] = ()
-    sources: tuple[Row, ...] = ()
-    gateways: tuple[Row, ...] = ()
-    worst_links: tuple[Row, ...] = ()
+    daemon: DaemonSummary
+    clients: list[ClientState] = field(default_factory=list)
+    sources: list[SourceState] = field(default_factory=list)
+    gateways: list[GatewayState] = field(default_factory=list)
+    worst_links: list[Row] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What `bccn top` shows. ``seconds`` is the length of the interval, None without an earlier snapshot of the same
+    """What `bccn top` shows. ``seconds`` is the length of the interval, None without an earlier look at the same
     daemon: then ``rates`` (per second) are empty. ``new``, ``lost_now`` and ``dropped_now`` are of the interval. In
-    ``heard_seconds``, ``heard`` messages were counted, and ``unheard`` were missed. Rows have the fields of the
-    listings, with rates per second, None at first.
+    ``heard_seconds``, ``heard`` messages were counted, and ``unheard`` were missed. Rates in rows are None at first.
     """
 
-    version: str
-    host: str
-    identity: str
-    pid: int
-    started: float
-    segments: list[str]
+    daemon: DaemonSummary
     seconds: float | None
     rates: dict[str, float]
     totals: dict[str, int]
     losses: dict[str, int]
     new: dict[str, int]
-    dropped: dict[str, int]
     dropped_now: dict[str, int]
-    queue_bytes: int
-    clients: int
-    subscriptions: int
-    sources: int
     states: dict[str, int]
     heard_seconds: float
     heard: int
@@ -97,60 +87,54 @@ class Figures:
     worst_links: list[Row]
 
 
-def restarted(before: Snapshot | None, after: Snapshot) -> bool:
-    """Return whether two snapshots are of different daemons."""
-    return before is not None and any(before.daemon[name] != after.daemon[name] for name in ("pid", "started"))
+def restarted(before: Look | None, after: Look) -> bool:
+    """Return whether two looks are at different daemons."""
+    if before is None:
+        return False
+    return (before.daemon.pid, before.daemon.started) != (after.daemon.pid, after.daemon.started)
 
 
-def figures(before: Snapshot | None, after: Snapshot, traffic: TrafficCount, heard_seconds: float) -> Figures:
-    """Compute the figures; ``before`` is None for the first snapshot."""
-    if restarted(before, after):
-        before = None
-    now, was = after.daemon, (before or after).daemon
-    seconds = round(after.at - before.at, 3) if before is not None and after.at > before.at else None
+def figures(before: Look | None, after: Look, traffic: TrafficCount, heard_seconds: float) -> Figures:
+    """Compute the figures; ``before`` is None for the first look."""
+    if before is None or restarted(before, after):
+        before = Look(after.at, after.daemon)
+    now, was = after.daemon, before.daemon
+    seconds = round(after.at - before.at, 3) if after.at > before.at else None
     totals, earlier = _totals(now), _totals(was)
-    dropped = {reason: count - was["dropped"].get(reason, 0) for reason, count in now["dropped"].items()}
-    earlier_clients, earlier_gateways = (before.clients, before.gateways) if before is not None else ((), ())
-    peers = _links(_peers(earlier_gateways), _peers(after.gateways), seconds)
-    peers.sort(
-        key=lambda row: (-row["dropped_now"], -row["dropped"], -sum(row[flow] or 0 for flow in _FLOWS), row["name"])
-    )
+    losses, lost_before = ({name: getattr(one, name) for name in _LOSSES} for one in (now, was))
+    dropped_now = {reason: count - was.dropped.get(reason, 0) for reason, count in now.dropped.items()}
+    peers = _links(_peers(before.gateways), _peers(after.gateways), seconds)
+    peers.sort(key=lambda row: (-row["dropped_now"], -row["dropped"], -(row["received"] or 0) - (row["sent"] or 0)))
     return Figures(
-        **{name: now[name] for name in (*_DESCRIPTION, *_GAUGES)},
+        daemon=now,
         seconds=seconds,
-        rates={} if seconds is None else {name: _per_second(totals, earlier, name, seconds) or 0.0 for name in totals},
+        rates={} if seconds is None else {name: _rate(totals[name], earlier[name], seconds) or 0.0 for name in totals},
         totals=totals,
-        losses={name: now[name] for name in _LOSSES},
-        new={name: max(0, now[name] - was[name]) for name in _LOSSES},
-        dropped=dict(now["dropped"]),
-        dropped_now={reason: count for reason, count in dropped.items() if count > 0},
-        states={state: sum(one["state"] == state for one in after.sources) for state in ("alive", "silent", "dead")},
+        losses=losses,
+        new={name: max(0, losses[name] - lost_before[name]) for name in _LOSSES},
+        dropped_now={reason: count for reason, count in dropped_now.items() if count > 0},
+        states={state: sum(one.state == state for one in after.sources) for state in _STATES},
         heard_seconds=round(heard_seconds, 3),
         heard=traffic.messages,
         unheard=traffic.lost,
         busy_channels=_busiest(traffic.channels, heard_seconds),
         busy_senders=_busiest(traffic.senders, heard_seconds),
-        worst_clients=_worst(earlier_clients, after.clients, seconds),
+        worst_clients=_worst(before.clients, after.clients, seconds),
         troubled_sources=_troubled(after.sources),
-        gateways=_links(_gateways(earlier_gateways), _gateways(after.gateways), seconds),
+        gateways=_links(_gateways(before.gateways), _gateways(after.gateways), seconds),
         peers=peers[:MAX_ROWS],
-        worst_links=list(after.worst_links[:MAX_ROWS]),
+        worst_links=after.worst_links[:MAX_ROWS],
     )
 
 
-def _totals(daemon: Row) -> dict[str, int]:
+def _totals(daemon: DaemonSummary) -> dict[str, int]:
     """Return the counters of the daemon, and the sums of those of verdicts by kind."""
-    verdicts = daemon["verdicts"]
-    kinds = {kind: sum(verdicts.get(name, 0) for name in names) for kind, names in KINDS.items()}
-    return {name: daemon[name] for name in _COUNTERS} | kinds
+    counters = {name: getattr(daemon, name) for name in ("received", "sent", "published", "deliveries")}
+    return counters | {kind: sum(daemon.verdicts.get(name, 0) for name in names) for kind, names in KINDS.items()}
 
 
-def _per_second(
-    now: Mapping[str, Any], was: Mapping[str, Any] | None, name: str, seconds: float | None
-) -> float | None:
-    if was is None or seconds is None:
-        return None
-    return float(round(max(0, now[name] - was[name]) / seconds, 3))
+def _rate(now: int, was: int | None, seconds: float | None) -> float | None:
+    return None if was is None or seconds is None else round(max(0, now - was) / seconds, 3)
 
 
 def _busiest(table: Mapping[str, list[int]], seconds: float) -> list[Row]:
@@ -163,54 +147,59 @@ def _busiest(table: Mapping[str, list[int]], seconds: float) -> list[Row]:
     ]
 
 
-def _worst(before: Iterable[Row], after: Iterable[Row], seconds: float | None) -> list[Row]:
+def _worst(before: Iterable[ClientState], after: Iterable[ClientState], seconds: float | None) -> list[Row]:
     """Return clients: first those that lose now, then by queue, waiting, losses and rate."""
-    known = {(one["pid"], one["since"], one["program"]): one for one in before}
+    known = {(one.pid, one.since, one.program): one for one in before}
     rows = []
     for one in after:
-        was = known.get((one["pid"], one["since"], one["program"]))
-        row = {name: one[name] for name in ("identity", "queued", "queued_bytes", "lost", "waits", "patterns")}
-        row["lost_now"] = 0 if was is None else max(0, one["lost"] - was["lost"])
-        rows.append(row | {"published": _per_second(one, was, "published", seconds)})
+        was = known.get((one.pid, one.since, one.program))
+        row: Row = {name: getattr(one, name) for name in _CLIENT}
+        row["lost_now"] = 0 if was is None else max(0, one.lost - was.lost)
+        row["published"] = None if was is None else _rate(one.published, was.published, seconds)
+        rows.append(row)
     troubles = ("lost_now", "queued_bytes", "waits", "lost", "published")
     rows.sort(key=lambda row: ([-(row[name] or 0) for name in troubles], row["identity"]))
     return rows[:MAX_ROWS]
 
 
-def _troubled(sources: Iterable[Row]) -> list[Row]:
+def _troubled(sources: Iterable[SourceState]) -> list[Row]:
     """Return sources: the silent, as they may be dead soon, then the dead, the latest first, then by missing."""
-    rows = [
-        {name: one.get(name, 0) for name in ("src", "state", "silent_seconds", "missing")}
+    rows: list[Row] = [
+        {"src": one.src, "state": one.state, "silent_seconds": one.silent_seconds, "missing": one.missing or 0}
         for one in sources
-        if one["state"] in ("silent", "dead") or one.get("missing")
+        if one.state in ("silent", "dead") or one.missing
     ]
     order = {"silent": 0, "dead": 1}
     rows.sort(key=lambda row: (order.get(row["state"], 2), -row["missing"], row["silent_seconds"], row["src"]))
     return rows[:MAX_ROWS]
 
 
-def _gateways(rows: Iterable[Row]) -> dict[Any, Row]:
-    rows = [one | {"name": one["gateway"], "peers": one["peers_connected"]} for one in rows]
-    return {one["name"]: one | {"dropped": sum(one["dropped"].values())} for one in rows}
-
-
-def _peers(rows: Iterable[Row]) -> dict[Any, Row]:
-    """Return the peers of gateways that are up, by what identifies them."""
-    pairs = [(one["gateway"], peer) for one in rows if one["up"] for peer in one["peers"]]
+def _gateways(gateways: Iterable[GatewayState]) -> dict[Any, Row]:
     return {
-        (gateway, peer["peer"], peer["since"]): {**peer, "up": True, "peers": None}
-        | {"name": " ".join(filter(None, (gateway, peer["peer"], peer["name"])))}
-        for gateway, peer in pairs
+        one.gateway: vars(one)
+        | {"name": one.gateway, "peers": one.peers_connected, "dropped": sum(one.dropped.values())}
+        for one in gateways
+    }
+
+
+def _peers(gateways: Iterable[GatewayState]) -> dict[Any, Row]:
+    """Return the peers of gateways that are up, by what identifies them."""
+    return {
+        (one.gateway, peer.peer, peer.since): vars(peer)
+        | {"name": " ".join(filter(None, (one.gateway, peer.peer, peer.name))), "up": True, "peers": None}
+        for one in gateways
+        if one.up
+        for peer in one.peers
     }
 
 
 def _links(before: Mapping[Any, Row], after: Mapping[Any, Row], seconds: float | None) -> list[Row]:
     rows = []
     for key, now in after.items():
-        was = before.get(key)
-        row = {name: now[name] for name in ("name", "up", "peers", "dropped")}
-        row |= {name: _per_second(now, was, name, seconds) for name in _FLOWS}
-        rows.append(row | {"dropped_now": 0 if was is None else max(0, now["dropped"] - was["dropped"])})
+        was = before.get(key, {})
+        row: Row = {name: now[name] for name in ("name", "up", "peers", "dropped")}
+        row |= {name: _rate(now[name], was.get(name), seconds) for name in ("received", "sent")}
+        rows.append(row | {"dropped_now": max(0, now["dropped"] - was.get("dropped", now["dropped"]))})
     return rows
 
 

@@ -6,7 +6,7 @@ Memory is bounded by time and by the counters in the last sample. A counter belo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 #: seconds between two samples
@@ -32,13 +32,13 @@ class Rise(NamedTuple):
 class History:
     """Samples of counters by key, with charts of those in ``charted``."""
 
-    def __init__(self, charted: Iterable[Hashable] = ()) -> None:
-        self._samples: deque[tuple[float, dict[Hashable, int]]] = deque()
-        self._rises: dict[Hashable, Rise] = {}
-        self._charts: dict[Hashable, deque[list[int]]] = {key: deque(maxlen=SLOTS) for key in charted}
+    def __init__(self, charted: Iterable[str] = ()) -> None:
+        self._samples: deque[tuple[float, dict[str, int]]] = deque()
+        self._rises: dict[str, Rise] = {}
+        self._charts: dict[str, deque[list[int]]] = {key: deque(maxlen=SLOTS) for key in charted}
         self._first_slot = 0
 
-    def sample(self, now: float, counts: Mapping[Hashable, int]) -> None:
+    def sample(self, now: float, counts: Mapping[str, int]) -> None:
         """Add a sample of all counters; ``now`` is monotonic."""
         taken = dict(counts)
         samples = self._samples
@@ -67,11 +67,11 @@ class History:
         else:
             chart.append([slot, grown])
 
-    def rise(self, key: Hashable) -> Rise | None:
+    def rise(self, key: str) -> Rise | None:
         """Return when a counter rose; None if it has been zero since the first sample."""
         return self._rises.get(key)
 
-    def rate(self, key: Hashable, now: float, count: int, seconds: float) -> float:
+    def rate(self, key: str, now: float, count: int, seconds: float) -> float:
         """Return the rate per second of a counter, now at ``count``, over the last ``seconds`` (at most `MEMORY`), or
         over less if there are no older samples."""
         if not self._samples:
@@ -80,7 +80,7 @@ class History:
         then, counts = next(old_enough, self._samples[0])
         return _grown(counts.get(key, 0), count) / (now - then) if now > then else 0.0
 
-    def chart(self, key: Hashable, now: float) -> list[int | None]:
+    def chart(self, key: str, now: float) -> list[int | None]:
         """Return the rise in each slot of the last hour, the current one last; None before the first sample."""
         present = int(now / SLOT)
         began = present - SLOTS + 1

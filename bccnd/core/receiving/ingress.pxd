@@ -61,4 +61,6 @@ cdef class Ingress:
     cdef _deliver_special(
         self, Deliveries deliveries, Judgement judgement, Arrival arrival, bytes raw, Py_ssize_t number
     )
+    cpdef bint wants_own(self) except -1
+    cpdef count_own(self, SegmentCounters counters, int count)
     cdef bint _came_back(self, bytes raw) except -1

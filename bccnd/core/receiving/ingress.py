@@ -12,7 +12,7 @@ from typing import Final
 
 from bccnd.core.matching.receivers import NO_RECEIVERS
 from bccnd.core.matching.routes import NO_ROUTE, Routes
-from bccnd.core.observing.counters import GroupCounters
+from bccnd.core.observing.counters import GroupCounters, SegmentCounters
 from bccnd.core.receiving.arrival_times import spans
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.judgement import FORWARDED, Arrival, Judgement
@@ -142,6 +142,16 @@ class Ingress:
             counters.judged(ACCEPTED, accepted)
         judgement.source, judgement.route = None, NO_ROUTE  # else they would be kept
         return verdicts
+
+    def wants_own(self) -> bool:
+        """Whether datagrams that this host has sent are wanted when they come back: by taps, or because links broadcast
+        them. Otherwise they are only counted, by `count_own`."""
+        return bool(self._relayed) or len(self._routes.taps) > 0
+
+    def count_own(self, counters: SegmentCounters, count: int) -> None:
+        """Count datagrams that this host has sent and that came back."""
+        self.checker.count_own(count)
+        counters.judged(LOOPED, count)
 
     def _judge(self, judgement: Judgement, arrival: Arrival, raw: bytes, number: int) -> None:
         """Judge a datagram. Raises BadDatagram."""

@@ -24,7 +24,7 @@ cdef class UserAccount:
 cdef class Quota:
     cdef public double round_seconds
     cdef readonly object limits
-    cdef double _rate
+    cdef readonly double rate
     cdef dict _accounts
 
     cpdef bint must_wait(self, UserAccount account, double now) except -1

@@ -104,7 +104,7 @@ class Quota:
     def configure(self, limits: UserLimits) -> None:
         """Put other limits in force."""
         self.limits = limits
-        self._rate = limits.rate
+        self.rate = limits.rate
 
     def __len__(self) -> int:
         return len(self._accounts)
@@ -148,20 +148,20 @@ class Quota:
 
     def _burst(self) -> float:
         """Return the messages that may be published at once, at least one."""
-        return max(1.0, self._rate * BURST)
+        return max(1.0, self.rate * BURST)
 
     def _has_full_bucket(self, account: UserAccount, now: float) -> bool:
-        return (now - account.stamp) * self._rate >= self._burst() or not self._rate
+        return (now - account.stamp) * self.rate >= self._burst() or not self.rate
 
     def must_wait(self, account: UserAccount, now: float) -> bool:
         """Whether a message has to wait for the rate, behind those that wait already; otherwise charge it."""
-        if not self._rate:
+        if not self.rate:
             return False
         return len(account.waiting) > 0 or self.publish(account, now) > 0.0
 
     def publish(self, account: UserAccount, now: float) -> float:
         """Charge a message to the user's rate; return 0, or the seconds until the next try."""
-        rate = self._rate
+        rate = self.rate
         if not rate:
             return 0.0
         account.tokens = min(self._burst(), account.tokens + (now - account.stamp) * rate)

@@ -4,16 +4,16 @@ from bccnd.core.observing.counters cimport NamedCounts
 
 @cython.final
 cdef class LocalIdentity:
-    cdef public object first
-    cdef public object next
-    cdef public object run
+    cdef public unsigned long long first
+    cdef public unsigned long long next
+    cdef public unsigned long long run
     cdef public int users
     cdef public bint started
     cdef public double until
     cdef public bint reported
 
-    cdef object next_seq(self, object clock_us)
-    cdef use(self, object seq, object following)
+    cdef unsigned long long next_seq(self, unsigned long long clock_us) except? 0
+    cdef use(self, unsigned long long seq, unsigned long long following)
     cdef bint has_sent(self) except -1
 
 

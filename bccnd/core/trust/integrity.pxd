@@ -17,5 +17,5 @@ cdef class IntegrityChecker:
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, prefix=bytes)
     cpdef Py_ssize_t verify(self, bytes raw, bint counted) except -1
-    cpdef count_own(self)
+    cpdef count_own(self, int count=*)
     cpdef bytes sign(self, bytes body)

@@ -87,9 +87,9 @@ class IntegrityChecker:
             self._remember_key(body, key)
         return len(raw) - len(body)
 
-    def count_own(self) -> None:
-        """Count a datagram of this host, which was recognized without its sum, as verified by the key that signs."""
-        self._usual.verified += 1
+    def count_own(self, count: int = 1) -> None:
+        """Count datagrams of this host, which were recognized without their sums, as verified by the key that signs."""
+        self._usual.verified += count
 
     def _parse(self, raw: bytes) -> tuple[bytes, Algorithm | None, str]:
         """Return the body and the algorithm and key that verified it, for any version, key and algorithm."""

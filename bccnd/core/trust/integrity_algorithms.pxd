@@ -2,7 +2,7 @@ cdef class Algorithm:
     cdef public unsigned long long verified
     cdef public str fingerprint
     cpdef bytes sum(self, bytes body)
-    cpdef bytes build(self, bytes src, object seq, bytes frame)
+    cpdef bytes build(self, bytes src, unsigned long long seq, bytes frame)
     cdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
 
 

@@ -14,3 +14,4 @@ cdef class SentDatagrams:
     cdef _drop(self, Py_ssize_t count)
     cpdef put(self, bytes datagram, double now)
     cpdef bint take(self, bytes raw, double now) except -1
+    cdef bint take_text(self, const char *text, Py_ssize_t size, double now) except -1

@@ -47,14 +47,16 @@ cdef class SentDatagrams:
 
     cpdef bint take(self, bytes raw, double now) except -1:
         """Whether ``raw`` is one of them that has come back; it is removed, with older ones, which were lost."""
+        return self.take_text(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw), now)
+
+    cdef bint take_text(self, const char *text, Py_ssize_t size, double now) except -1:
         cdef Py_ssize_t number
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(raw)
         cdef bytes found
         while self._count and now - self._times[self._first] > PATIENCE:
             self._drop(1)
         for number in range(min(self._count, <Py_ssize_t> COMPARED)):
             found = <bytes> PyList_GET_ITEM(self._datagrams, self._first + number & LAST)
-            if PyBytes_GET_SIZE(found) == size and not memcmp(PyBytes_AS_STRING(found), PyBytes_AS_STRING(raw), size):
+            if PyBytes_GET_SIZE(found) == size and not memcmp(PyBytes_AS_STRING(found), text, size):
                 self._drop(number + 1)
                 return True
         return False

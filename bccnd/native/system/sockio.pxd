@@ -1,3 +1,4 @@
+from bccnd.native.buffers.sent_datagrams cimport SentDatagrams
 from posix.time cimport timespec
 from posix.uio cimport iovec
 
@@ -34,16 +35,19 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef class Receiver:
     cdef int _fd
     cdef Py_ssize_t _size
+    cdef Py_ssize_t _name_size
     # everything below, in one place
     cdef bytearray _buffer
     cdef mmsghdr *_headers
     cdef char *_control
+    cdef char *_names
     cdef char *_data
     # headers that the last batch has used
     cdef int _used
     cdef readonly object names
+    cdef readonly int own
 
-    cpdef list receive(self)
+    cpdef list receive(self, SentDatagrams sent=*, double now=*)
     cpdef long long stamp_ns(self, Py_ssize_t number=*) except -1
 
 
@@ -56,11 +60,7 @@ cdef class Sender:
     cpdef int send_one(self, int fd, bytes packet) noexcept
 
 
-cdef class BroadcastSender:
-    cdef readonly int fd
-    cdef bytes _packed
-
-    cpdef int broadcast(self, bytes datagram) noexcept
+cpdef int send_to(int fd, bytes datagram, bytes address) noexcept
 
 
 cdef class PacketReceiver:
@@ -68,5 +68,4 @@ cdef class PacketReceiver:
     cdef char *_data
     cdef Py_ssize_t _room
 
-    cpdef Py_ssize_t receive(self, int fd) except -2
-    cpdef bytes packet(self, Py_ssize_t size)
+    cpdef bytes receive(self, int fd)

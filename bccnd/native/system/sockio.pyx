@@ -17,6 +17,8 @@ cdef enum:
     COUNT = 64
     # bytes for control data: a header (16 bytes on 64 bit) and struct timespec
     CONTROL = 64
+    # stands for the length of a datagram of this host's own
+    OWN = 0x7FFFFFFF
 BATCH = COUNT
 
 
@@ -33,9 +35,8 @@ cdef class Receiver:
         cdef Py_ssize_t i
         cdef iovec *vectors
         cdef msghdr *header
-        cdef char *names
         room = bytearray(COUNT * name_size)
-        names = PyByteArray_AS_STRING(room)
+        self._names = PyByteArray_AS_STRING(room)
         # one buffer, never resized, so that addresses stay valid
         self._buffer = bytearray(COUNT * (<Py_ssize_t> (sizeof(mmsghdr) + sizeof(iovec)) + CONTROL + size))
         self._headers = <mmsghdr *> PyByteArray_AS_STRING(self._buffer)
@@ -45,22 +46,28 @@ cdef class Receiver:
         for i in range(COUNT):
             header = &self._headers[i].msg_hdr
             vectors[i].iov_base, vectors[i].iov_len = self._data + i * size, <size_t> size
-            header.msg_name, header.msg_namelen = names + i * name_size, <socklen_t> name_size
+            header.msg_name, header.msg_namelen = self._names + i * name_size, <socklen_t> name_size
             header.msg_iov, header.msg_iovlen = vectors + i, 1
             header.msg_control = self._control + i * CONTROL
         self.names = memoryview(room)
         self._fd = fd
         self._size = size
+        self._name_size = name_size
         self._used = COUNT
+        self.own = 0
 
-    cpdef list receive(self):
-        """Return the available datagrams, at most BATCH; ``names`` and `stamp_ns` then refer to this batch. Raises
-        OSError, or BlockingIOError if there are none."""
+    cpdef list receive(self, SentDatagrams sent=None, double now=0.0):
+        """Return the available datagrams, at most BATCH; ``names`` and `stamp_ns` then refer to them. Raises OSError, or
+        BlockingIOError if there are none.
+
+        Those that are in ``sent`` by ``now`` are only counted: ``own`` is how many.
+        """
         cdef mmsghdr *headers = self._headers
         cdef Py_ssize_t i
+        cdef Py_ssize_t kept = 0
         cdef int count
         cdef list datagrams
-        cdef bytes one
+        cdef bytes datagram
         # The kernel has changed those of the last batch.
         for i in range(self._used):
             headers[i].msg_hdr.msg_controllen = CONTROL
@@ -68,11 +75,24 @@ cdef class Receiver:
         if count < 0:
             raise OSError(errno, os.strerror(errno))
         self._used = count
-        datagrams = PyList_New(count)
+        self.own = 0
+        if sent is not None and sent._count:
+            for i in range(count):
+                if sent.take_text(self._data + i * self._size, headers[i].msg_len, now):
+                    headers[i].msg_len = OWN
+                    self.own += 1
+        datagrams = PyList_New(count - self.own)
         for i in range(count):
-            one = PyBytes_FromStringAndSize(self._data + i * self._size, headers[i].msg_len)
-            Py_INCREF(one)
-            PyList_SET_ITEM(datagrams, i, one)
+            if headers[i].msg_len == OWN:
+                continue
+            datagram = PyBytes_FromStringAndSize(self._data + i * self._size, headers[i].msg_len)
+            Py_INCREF(datagram)
+            PyList_SET_ITEM(datagrams, kept, datagram)
+            if kept < i:
+                memcpy(self._names + kept * self._name_size, self._names + i * self._name_size, self._name_size)
+                memcpy(self._control + kept * CONTROL, self._control + i * CONTROL, CONTROL)
+                headers[kept].msg_hdr.msg_controllen = headers[i].msg_hdr.msg_controllen
+            kept += 1
         return datagrams
 
     cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:
@@ -134,21 +154,14 @@ cdef class Sender:
         return 0
 
 
-cdef class BroadcastSender:
-    """Sends datagrams to one address, ``packed`` as the kernel takes it (sockaddr)."""
-
-    def __init__(self, int fd, bytes packed not None):
-        self.fd = fd
-        self._packed = packed
-
-    cpdef int broadcast(self, bytes datagram) noexcept:
-        """Send a datagram; return 0 or the errno."""
-        if c_sendto(
-            self.fd, PyBytes_AS_STRING(datagram), <size_t> PyBytes_GET_SIZE(datagram), MSG_DONTWAIT | MSG_NOSIGNAL,
-            <const sockaddr *> PyBytes_AS_STRING(self._packed), <socklen_t> PyBytes_GET_SIZE(self._packed)
-        ) < 0:
-            return errno
-        return 0
+cpdef int send_to(int fd, bytes datagram, bytes address) noexcept:
+    """Send a datagram to an address, packed as the kernel takes it (sockaddr); return 0 or the errno."""
+    if c_sendto(
+        fd, PyBytes_AS_STRING(datagram), <size_t> PyBytes_GET_SIZE(datagram), MSG_DONTWAIT | MSG_NOSIGNAL,
+        <const sockaddr *> PyBytes_AS_STRING(address), <socklen_t> PyBytes_GET_SIZE(address)
+    ) < 0:
+        return errno
+    return 0
 
 
 cdef class PacketReceiver:
@@ -160,18 +173,11 @@ cdef class PacketReceiver:
         self._data = PyByteArray_AS_STRING(self._buffer)
         self._room = largest + 1
 
-    cpdef Py_ssize_t receive(self, int fd) except -2:
-        """Receive the next packet of a client and return its size: 0 for an empty one and at the end, -1 if there is
-        none. Raises OSError."""
+    cpdef bytes receive(self, int fd):
+        """Return the next packet of a client, empty also at the end, or None if there is none. Raises OSError."""
         cdef ssize_t size = c_recv(fd, self._data, <size_t> self._room, MSG_DONTWAIT)
         if size < 0:
             if errno == EAGAIN:
-                return -1
+                return None
             raise OSError(errno, os.strerror(errno))
-        return size
-
-    cpdef bytes packet(self, Py_ssize_t size):
-        """Return the first ``size`` bytes of the last packet."""
-        if not 0 <= size <= self._room:
-            raise IndexError("outside the buffer")
         return PyBytes_FromStringAndSize(self._data, size)

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
+from bccnd.bus.incoming.publisher import Publisher
 from bccnd.bus.incoming.segment_reader import SegmentReader
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import bccn1, frames
@@ -19,7 +19,6 @@ from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED
 from bccnd.native.system.sockio import BATCH, Receiver
 from bccnd.net.loop import READABLE
 from bccnd.net.segment import Segment
-from bccnd.net.transmitter import Transmitter
 from tests.monitoring.pages import open_segment
 from tests.support import Hub, datagram
 
@@ -85,19 +84,27 @@ def test_nothing_is_measured_where_nothing_is_delivered(hub: Hub, segment: Segme
     assert sum(forwarded(hub, segment, BATCH + 1).buckets) == 0
 
 
-def test_what_a_segment_has_sent_comes_back_in_the_same_round_and_is_looped(hub: Hub, segment: Segment) -> None:
+@pytest.mark.parametrize("tapped", [False, True])
+def test_what_a_segment_has_sent_comes_back_in_the_same_round_and_is_looped(
+    hub: Hub, segment: Segment, tapped: bool
+) -> None:
     """The sum is not computed: here it is one that no key makes."""
-    client = hub.connect(b"!/tap/looped")
+    client = hub.connect(b"!/tap/looped" if tapped else b"a/b")
     reader = reader_of(hub, segment, LatencyHistogram())
-    transmitter = Transmitter(hub.loop, [segment.sender], Repeater([], hub.dialect, 2.0))
+    publisher = Publisher(hub.loop, hub.routes, hub.bus.fanout, None, [segment.sender], None)
     hub.loop.watch(segment.fileno(), READABLE, reader)
     rounds = hub.loop.rounds
     raw = bccn1.build(b"far/p/1:1:a/b|x", b"hmac=0000000000000000")
-    hub.loop.later(0.0, partial(transmitter.send, raw))
+    hub.loop.later(0.0, partial(publisher.send, raw))
     hub.turn(1)
     assert hub.loop.rounds == rounds + 1
     assert (segment.counters.sent, segment.counters.verdicts[LOOPED], segment.counters.received) == (1, 1, 1)
-    assert client.receive().endswith(raw)
+    if tapped:
+        assert client.receive().endswith(raw)
+    else:
+        send(segment, [2])
+        hub.turn(1)
+        assert client.waiting() == [frames.message(b"a/b", b"x")]
 
 
 @pytest.mark.parametrize("ages", [[5], [5, 4, 3], [5, 5, 1, 1]])

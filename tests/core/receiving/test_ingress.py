@@ -16,7 +16,7 @@ from bccnd.core.receiving import ingress
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.receiving.judgement import Arrival
-from bccnd.core.sending.egress import Egress
+from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.dedup_rules import DedupRules
@@ -373,9 +373,9 @@ def test_without_links_an_anonymous_message_is_remembered_once() -> None:
 
 def emitting(world: World, count: int) -> list[bytes]:
     """What a program of this host sends under OWN."""
-    out = Egress(OPEN, world.sources)
+    out = DatagramBuilder(OPEN, world.sources)
     out.open(OWN)
-    return [out.emit(OWN, frames.message(chan, b"x"), 1000)[1] for chan in (b"c/1", b"!", b"!own", b"!nobody")[:count]]
+    return [out.build(OWN, frames.message(chan, b"x"), 1000) for chan in (b"c/1", b"!", b"!own", b"!nobody")[:count]]
 
 
 def test_our_own_broadcasts_that_come_back_are_looped_and_no_conflict() -> None:
@@ -401,10 +401,10 @@ def test_each_identity_in_conflict_is_reported_once_and_counted_each_time() -> N
 def test_what_was_just_sent_is_recognized_by_its_bytes_and_a_forged_one_is_not() -> None:
     world = World(IntegrityChecker((Hmac(KEY),), required=True))
     world.routes.subscribe(1, b"!/tap/looped")
-    out = Egress(world.ingress.checker, world.sources)
+    out = DatagramBuilder(world.ingress.checker, world.sources)
     out.open(OWN)
     sent = SentDatagrams()
-    own, copied = [out.emit(OWN, frames.message(b"c/1", b"x"), 1000)[1] for _ in range(2)]
+    own, copied = [out.build(OWN, frames.message(b"c/1", b"x"), 1000) for _ in range(2)]
     for raw in (own, copied, copied):
         sent.put(raw, 0.0)
     spoiled, conflicting = own[:-1] + b"y", datagram(OWN, seq=999, key=KEY)

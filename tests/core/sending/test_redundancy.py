@@ -162,7 +162,7 @@ def test_no_copy_is_early_and_losses_are_counted(history: list[Act], room: int, 
                     owed[datagram].may = now + owed[datagram].spacing
                 owed = {datagram: sent for datagram, sent in owed.items() if sent.left}
             assert next_of(one) == min((sent.may for sent in owed.values()), default=None)
-            assert len(one._waiting) == len(owed) <= room
+            assert len(one.waiting()) == len(owed) <= room
             assert one.dropped == dropped
         assert len(one.due(INF)) == sum(sent.left for sent in owed.values())
         assert next_of(one) is None

@@ -165,7 +165,7 @@ def test_an_identity_in_use_goes_on_with_its_run(host: Host) -> None:
     host.now += 5.0
     heir = successor_of(host)
     assert bccn1.read(heir.send()).seq == last + 1
-    assert heir.egress.runs() == [(LOCAL[0], last - 1, last + 2)]
+    assert heir.builder.runs() == [(LOCAL[0], last - 1, last + 2)]
 
 
 def test_what_a_report_has_shown_to_be_lost_is_counted_once(host: Host) -> None:

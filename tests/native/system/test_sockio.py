@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-from bccnd.native.system.sockio import BATCH, BroadcastSender, PacketReceiver, Receiver, Sender
+from bccnd.native.buffers.sent_datagrams import SentDatagrams
+from bccnd.native.system.sockio import BATCH, PacketReceiver, Receiver, Sender, send_to
 from tests.support import cannot_here, wait
 
 #: from <asm-generic/socket.h>; the socket module does not name them
@@ -130,6 +131,27 @@ def test_each_datagram_of_a_batch_has_the_kernels_timestamp_or_none() -> None:
                         receiver.stamp_ns(outside)
 
 
+def test_own_datagrams_are_counted_and_the_others_keep_their_senders_and_timestamps() -> None:
+    with udp() as (ours, theirs), socket.socket(type=socket.SOCK_DGRAM) as own:
+        ours.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        receiver, sent = Receiver(ours.fileno(), 100, SOCKADDR_IN), SentDatagrams()
+        for order in ("o", "oo", "xo", "ox", "oxoxx", "xxxo", "x"):
+            before = time.time_ns()
+            for number, kind in enumerate(order):
+                datagram = b"%d" % number
+                if kind == "o":
+                    sent.put(datagram, 0.0)
+                (own if kind == "o" else theirs).sendto(datagram, ours.getsockname())
+            wait(lambda: select.select([ours], [], [], 0)[0], "a datagram")
+            others = [b"%d" % number for number, kind in enumerate(order) if kind == "x"]
+            assert (receiver.receive(sent, 1.0), receiver.own) == (others, order.count("o"))
+            for number in range(len(others)):
+                port = struct.unpack_from("!2xH", receiver.names, number * SOCKADDR_IN)[0]
+                assert port == theirs.getsockname()[1]
+                assert receiver.stamp_ns(number) > before - 10_000_000
+        assert len(sent) == 0
+
+
 def test_receive_errors_have_the_errno() -> None:
     reader, writer = os.pipe()
     os.close(writer)
@@ -219,14 +241,13 @@ def test_more_than_the_kernel_takes_at_a_time_arrives_in_order() -> None:
             assert read(theirs) == numbered(count)
 
 
-def test_broadcasts_go_to_the_address_and_an_error_has_its_errno() -> None:
+def test_datagrams_go_to_the_address_and_an_error_has_its_errno() -> None:
     with udp() as (ours, _), socket.socket(type=socket.SOCK_DGRAM) as sock:
         host, port = ours.getsockname()
         packed = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(host))
-        sender = BroadcastSender(sock.fileno(), packed)
         sent = [b"a", b"", b"\0b\0", b"x" * 1400]
-        assert [sender.broadcast(datagram) for datagram in sent] == [0] * len(sent)
-        assert sender.broadcast(b"x" * 70_000) == errno.EMSGSIZE
+        assert [send_to(sock.fileno(), datagram, packed) for datagram in sent] == [0] * len(sent)
+        assert send_to(sock.fileno(), b"x" * 70_000, packed) == errno.EMSGSIZE
         wait(lambda: select.select([ours], [], [], 0)[0], "a datagram")
         assert read(ours) == sent
 
@@ -237,13 +258,11 @@ def test_broadcasts_go_to_the_address_and_an_error_has_its_errno() -> None:
 def test_a_packet_is_handed_out_as_bytes_of_its_own() -> None:
     receiver, got = PacketReceiver(100), []
     with pair() as (ours, theirs):
-        assert receiver.receive(ours.fileno()) == -1
+        assert receiver.receive(ours.fileno()) is None
         for packet in (b"one", b"", b"t\0o", b"x" * 100, b"y" * 200):
             theirs.send(packet)
-            got.append(receiver.packet(receiver.receive(ours.fileno())))
+            got.append(receiver.receive(ours.fileno()))
     # One byte more than the ceiling shows that a packet is too long.
     assert got == [b"one", b"", b"t\0o", b"x" * 100, b"y" * 101]
-    with pytest.raises(IndexError):
-        receiver.packet(102)
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
         receiver.receive(-1)

@@ -26,13 +26,13 @@ _MAX_SEQ: Final = (1 << 64) - 1
 _PERL_BYTES: Final = PERL_TOKEN_BYTES + b"/?"
 #: numbers reserved at once
 RESERVED: Final = 1_000_000
-#: identities released since the last `Egress.take_ended`
+#: identities released since the last `DatagramBuilder.take_ended`
 _MAX_ENDED: Final = 1024
 
 
-class Egress:
-    """Gives local messages their src, seq and sum. ``perl_safe`` refuses plain channels that the Perl module would
-    discard."""
+class DatagramBuilder:
+    """Gives local messages their src, seq and sum; ``seq`` is that of the last message. ``perl_safe`` refuses plain
+    channels that the Perl module would discard."""
 
     def __init__(
         self,
@@ -47,13 +47,14 @@ class Egress:
         """Numbers begin at the clock, or at ``first_seq`` if that is higher; ``reserve`` is called before numbers are
         used, with one above them, once for `RESERVED` of them."""
         self.checker = checker
+        self.seq = 0
         self._sources = sources
         self._ceiling = ceiling
         self._perl_safe = perl_safe
         self._first_seq = first_seq
         self._reserve = reserve
         #: the number from which on further ones are to be reserved
-        self._reserved = 0 if reserve is not None else _MAX_SEQ + 1
+        self._reserved = 0 if reserve is not None else _MAX_SEQ
         #: identities that have clients
         self._open: dict[bytes, LocalIdentity] = {}
         self._ended: deque[tuple[bytes, int, int]] = deque(maxlen=0)
@@ -99,8 +100,8 @@ class Egress:
         # The length of a full body has four digits.
         return self._ceiling - len(full) - 4
 
-    def emit(self, identity: bytes, frame: bytes, clock_us: int, checked: bool = False) -> tuple[int, bytes]:
-        """Return the seq and datagram of a message, which is a frame; ``clock_us`` is the wall clock in microseconds,
+    def build(self, identity: bytes, frame: bytes, clock_us: int, checked: bool = False) -> bytes:
+        """Return the datagram of a message, which is a frame; ``clock_us`` is the wall clock in microseconds,
         ``checked`` whether the channel is known to be legal.
 
         Raises BadMessage: bad_channel, bad_target, not_perl_safe, no_signing_key, too_long; then no seq is used.
@@ -111,14 +112,15 @@ class Egress:
         if len(identity) + 3 + len(frame) - KEY > self._ceiling:
             raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
         own = self._open[identity]
-        seq = own.next if own.started else own.next_seq(max(clock_us, self._first_seq))
+        seq = own.next_seq(clock_us if clock_us > self._first_seq else self._first_seq)
         datagram = self._build(identity, seq, frame)
         if len(datagram) > self._ceiling:
             raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
         own.use(seq, seq + 1)
         if seq >= self._reserved:
             self._reserve_from(seq)
-        return seq, datagram
+        self.seq = seq
+        return datagram
 
     def _build(self, identity: bytes, seq: int, frame: bytes) -> bytes:
         signer = self.checker.signer

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.sending.egress import RESERVED, Egress
+from bccnd.core.sending.datagram_builder import RESERVED, DatagramBuilder
 from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.integrity_algorithms import Crc32, Hmac
@@ -30,27 +30,30 @@ PRIVATE = generate()
 SIG = make_checker("sig", [PRIVATE], {b"host": [public_of(PRIVATE)]}, required=True)
 
 
-def egress(checker: IntegrityChecker = UNSIGNED, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False) -> Egress:
-    out = Egress(checker, TrackerTable(dedup_rules()), ceiling=ceiling, perl_safe=perl_safe)
+def builder(
+    checker: IntegrityChecker = UNSIGNED, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False
+) -> DatagramBuilder:
+    out = DatagramBuilder(checker, TrackerTable(dedup_rules()), ceiling=ceiling, perl_safe=perl_safe)
     out.open(ME)
     return out
 
 
-def seq_of(out: Egress, identity: bytes = ME, clock: int = CLOCK) -> int:
-    seq, datagram = out.emit(identity, frames.message(b"c", b"x"), clock)
+def seq_of(out: DatagramBuilder, identity: bytes = ME, clock: int = CLOCK) -> int:
+    datagram = out.build(identity, frames.message(b"c", b"x"), clock)
+    seq = out.seq
     assert bccn1.read(datagram).seq == seq
     return seq
 
 
-def refusal(out: Egress, chan: bytes, payload: bytes = b"x") -> str:
+def refusal(out: DatagramBuilder, chan: bytes, payload: bytes = b"x") -> str:
     """Return the reason of a refusal, before the first seq and after it; a refusal must use no seq."""
     checker = out.checker
-    first = reason_of(out.emit, ME, frames.message(chan, payload), CLOCK - 1)
+    first = reason_of(out.build, ME, frames.message(chan, payload), CLOCK - 1)
     if first:
         out.checker = UNSIGNED
         assert seq_of(out) == CLOCK
         out.checker = checker
-        assert reason_of(out.emit, ME, frames.message(chan, payload), CLOCK) == first
+        assert reason_of(out.build, ME, frames.message(chan, payload), CLOCK) == first
         out.checker = UNSIGNED
         assert seq_of(out) == CLOCK + 1
     return first
@@ -65,20 +68,20 @@ def refusal(out: Egress, chan: bytes, payload: bytes = b"x") -> str:
 def test_what_is_sent_reads_back_and_passes_the_same_check(
     checker: IntegrityChecker, chan: bytes, payload: bytes
 ) -> None:
-    _, datagram = egress(checker).emit(ME, frames.message(chan, payload), CLOCK)
+    datagram = builder(checker).build(ME, frames.message(chan, payload), CLOCK)
     body = checker.verified_body(datagram)
     assert bccn1.read_body(body) == (ME, CLOCK, chan, payload)
     assert bccn1.read(datagram).check == checker.sign(body)
 
 
 def test_seqs_start_at_the_clock_and_rise_by_one() -> None:
-    out = egress()
+    out = builder()
     clocks = (CLOCK, CLOCK + 5_000_000, CLOCK - 5_000_000, 0)
     assert [seq_of(out, clock=clock) - CLOCK for clock in clocks] == [0, 1, 2, 3]
 
 
 def test_every_identity_has_a_counter_until_its_last_client_leaves() -> None:
-    out = egress()
+    out = builder()
     out.open(OTHER)
     out.open(ME)
     assert seq_of(out) == CLOCK
@@ -107,15 +110,15 @@ def room(checker: IntegrityChecker, ceiling: int) -> int:
 @pytest.mark.parametrize("checker", [UNSIGNED, SIGNED, SIG], ids=["unsigned", "hmac", "sig"])
 @pytest.mark.parametrize("ceiling", [1400, 300])
 def test_the_ceiling_is_exact(checker: IntegrityChecker, ceiling: int) -> None:
-    out = egress(checker, ceiling=ceiling) if ceiling != 1400 else egress(checker)
+    out = builder(checker, ceiling=ceiling) if ceiling != 1400 else builder(checker)
     fits = room(checker, ceiling)
-    assert len(out.emit(ME, frames.message(b"c", b"x" * fits), CLOCK)[1]) == ceiling
+    assert len(out.build(ME, frames.message(b"c", b"x" * fits), CLOCK)) == ceiling
     if ceiling == 1400:  # what is said to fit does so with the longest seq
         body = bccn1.build_body(ME, 2**64 - 1, b"c", b"x" * out.room(ME, b"c"))
         assert ceiling - 2 <= len(bccn1.build(body, checker.sign(body))) <= ceiling
     whole = ceiling - len(bccn1.build_body(ME, CLOCK, b"c", b""))  # the body alone is as long as a datagram may be
     for size in (fits + 1, whole, whole + 1, 1400, 70_000):
-        assert reason_of(out.emit, ME, frames.message(b"c", b"x" * size), CLOCK) == "too_long"
+        assert reason_of(out.build, ME, frames.message(b"c", b"x" * size), CLOCK) == "too_long"
 
 
 PERL, KEYLESS = {"perl_safe": True}, {"checker": make_checker("sig", [], {b"": [public_of(generate())]})}
@@ -139,21 +142,21 @@ PERL, KEYLESS = {"perl_safe": True}, {"checker": make_checker("sig", [], {b"": [
     ],
 )
 def test_a_refused_message_uses_up_no_seq(settings: dict[str, Any], chan: bytes, payload: bytes, reason: str) -> None:
-    assert refusal(egress(**settings), chan, payload) == reason
+    assert refusal(builder(**settings), chan, payload) == reason
 
 
 @given(st.binary(max_size=8).filter(lambda chan: 0 not in chan), st.integers(0, 1500))
 @examples(200)
-def test_emit_gives_a_datagram_or_a_reason_for_any_message(chan: bytes, size: int) -> None:
-    reason = reason_of(egress(SIGNED).emit, ME, frames.message(chan, b"x" * size), CLOCK)
+def test_build_gives_a_datagram_or_a_reason_for_any_message(chan: bytes, size: int) -> None:
+    reason = reason_of(builder(SIGNED).build, ME, frames.message(chan, b"x" * size), CLOCK)
     assert reason in {"", "bad_channel", "bad_target", "too_long"}
     assert reason_of(bccn1.check_chan, chan) == reason.replace("too_long", "")
 
 
 def test_a_key_that_is_changed_signs_from_then_on() -> None:
-    out = egress(SIGNED)
+    out = builder(SIGNED)
     out.checker = IntegrityChecker((Hmac(b"another key of 16"),))
-    _, datagram = out.emit(ME, frames.message(b"c", b"x"), CLOCK)
+    datagram = out.build(ME, frames.message(b"c", b"x"), CLOCK)
     assert reason_of(SIGNED.verified_body, datagram) == "integrity_failed"
     assert reason_of(out.checker.verified_body, datagram) == ""
 
@@ -162,16 +165,16 @@ def test_a_key_that_is_changed_signs_from_then_on() -> None:
 @examples(300)
 def test_perl_safe_refuses_plain_channels_with_other_characters_and_nothing_else(chan: bytes) -> None:
     discarded = not chan.startswith(b"!") and not set(chan) <= set(PERL_TOKEN_BYTES + b"/?")
-    assert reason_of(egress(perl_safe=True).emit, ME, frames.message(chan, b"x"), CLOCK) == (
+    assert reason_of(builder(perl_safe=True).build, ME, frames.message(chan, b"x"), CLOCK) == (
         "not_perl_safe" if discarded else ""
     )
 
 
 class Local(NamedTuple):
-    """An egress with its trackers, and one identity."""
+    """A builder with its trackers, and one identity."""
 
     sources: TrackerTable
-    out: Egress
+    out: DatagramBuilder
 
     @property
     def given(self) -> tuple[int, int]:
@@ -189,7 +192,7 @@ class Local(NamedTuple):
 @pytest.fixture
 def local() -> Local:
     sources = TrackerTable(dedup_rules())
-    out = Egress(UNSIGNED, sources)
+    out = DatagramBuilder(UNSIGNED, sources)
     out.open(ME)
     return Local(sources, out)
 
@@ -208,8 +211,8 @@ def test_identity_stays_local_for_a_time_after_its_last_client(local: Local) -> 
 
 
 def test_used_seqs_are_local_and_a_refused_message_uses_none(local: Local) -> None:
-    assert reason_of(local.out.emit, ME, frames.message(b"a b", b""), CLOCK) == "bad_channel"
-    assert reason_of(local.out.emit, ME, frames.message(b"c", b"x" * 1400), CLOCK) == "too_long"
+    assert reason_of(local.out.build, ME, frames.message(b"a b", b""), CLOCK) == "bad_channel"
+    assert reason_of(local.out.build, ME, frames.message(b"c", b"x" * 1400), CLOCK) == "too_long"
     assert local.given == (0, 0)
     assert local.conflicts(CLOCK) == [True]
     for number in range(3):
@@ -238,7 +241,7 @@ def test_runs_of_released_identities_are_kept_only_for_reports(local: Local) -> 
     def use(number: int) -> bytes:
         name = b"host/prog/%d" % number
         local.out.open(name)
-        local.out.emit(name, frames.message(b"c", b"x"), CLOCK)
+        local.out.build(name, frames.message(b"c", b"x"), CLOCK)
         local.out.close(name, 0.0)
         return name
 
@@ -264,7 +267,7 @@ def test_runs_are_those_of_identities_that_have_sent(local: Local) -> None:
 
 def test_numbers_begin_above_those_that_may_have_been_used_and_are_reserved_before_they_are_used() -> None:
     reserved: list[int] = []
-    out = Egress(UNSIGNED, TrackerTable(dedup_rules()), first_seq=CLOCK + 500, reserve=reserved.append)
+    out = DatagramBuilder(UNSIGNED, TrackerTable(dedup_rules()), first_seq=CLOCK + 500, reserve=reserved.append)
     out.open(ME)
     out.open(OTHER)
     assert [seq_of(out), seq_of(out)] == [CLOCK + 500, CLOCK + 501]
