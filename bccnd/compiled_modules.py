@@ -35,6 +35,7 @@ COMPILED: Final = (
     "bccnd.core.tracking.source",
     "bccnd.core.tracking.dedup",
     "bccnd.core.tracking.tracker_image",
+    "bccnd.core.tracking.tracker_limits",
     "bccnd.core.wire.frames",
     "bccnd.core.receiving.ingress",
     "bccnd.core.trust.integrity",

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from bccnd.config.schema import DedupSettings, HeartbeatSettings
 from bccnd.core.formats.tap_record import Observation, seq_key
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.liveness import TICK, Liveness
+from bccnd.core.tracking.liveness import TICK, HeartbeatRules, Liveness
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.bccn1 import HEARTBEAT, UNKNOWN_SRC
 from bccnd.core.wire.directed_targets import FORM_NAMES, PLAIN, form_of, is_directed
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
@@ -239,8 +239,8 @@ class _Daemon:
     def __init__(self, fleet: Fleet, host: str) -> None:
         self._names = [source.src.encode() for source in fleet.sources]
         self._beats = [HEARTBEAT + name for name in self._names]
-        self._sources = TrackerTable(DedupSettings())
-        self._anonymous = AnonymousDedup(DedupSettings().horizon)
+        self._sources = TrackerTable(TrackerLimits())
+        self._anonymous = AnonymousDedup(self._sources.limits)
         self._liveness: Liveness | None = None
         self._swept = 0.0
         for name, source in zip(self._names, fleet.sources, strict=True):
@@ -250,7 +250,7 @@ class _Daemon:
     def judge(self, message: Sent, address: str, now: float) -> tuple[str, int]:
         """Return the verdict on a datagram, and the daemon's epoch of its source."""
         if self._liveness is None:
-            self._liveness = Liveness(self._sources, HeartbeatSettings(), now)
+            self._liveness = Liveness(self._sources, HeartbeatRules(), now)
             self._swept = now
         while self._swept + TICK <= now:  # the daemon's timer runs without traffic, too
             self._swept += TICK

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from bccnd.config.schema import BusSettings, DedupSettings, HeartbeatSettings, QueueSettings, UserSettings
+from bccnd.bus.clients.access import Access
+from bccnd.bus.clients.client import BusLimits
+from bccnd.config.schema import BusSettings, QueueSettings, UserSettings
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 
 
-def dedup_rules(*, deliver_late: bool = False, monotonic: bool = False, **changes: Any) -> DedupSettings:
-    return DedupSettings.model_construct(
+def dedup_rules(*, deliver_late: bool = False, monotonic: bool = False, **changes: Any) -> TrackerLimits:
+    return TrackerLimits(
         late="deliver" if deliver_late else "drop", freshness="monotonic" if monotonic else "restart", **changes
     )
-
-
-def heartbeat_rules(**changes: Any) -> HeartbeatSettings:
-    return HeartbeatSettings.model_construct(**changes)
 
 
 def user_limits(**changes: Any) -> UserSettings:
@@ -28,3 +28,11 @@ def bus_limits(
     return BusSettings.model_construct(
         queue=QueueSettings.model_construct(**queue or {}), user=user_limits(**user or {}), **changes
     )
+
+
+@dataclass
+class BusRules:
+    """What is in force on a bus."""
+
+    bus: BusLimits
+    access: Access

@@ -44,7 +44,7 @@ from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.segment_sender import SegmentSender
-from tests.rules import bus_limits, dedup_rules
+from tests.rules import BusRules, bus_limits, dedup_rules
 
 ROOT: Final = Path(__file__).parents[1]
 #: generous, because it only matters when something is broken
@@ -346,14 +346,14 @@ class Hub(Closing):
         entrances += [Entrance(listen_abstract(), DIALECTS[name], admits) for name, admits in others]
         self.addresses: list[str | bytes] = [one.listener.getsockname() for one in entrances]
         self.builder = DatagramBuilder(IntegrityChecker(), self.sources)
+        self.in_force = BusRules(limits or bus_limits(), self.access(rules))
         self.bus = Bus(
             self.loop,
             entrances,
             self.routes,
             partial(identity, b"relay01"),
             tagged,
-            self.access(rules),
-            limits or bus_limits(),
+            self.in_force,
             builder=self.builder if bridged else None,
             segments=[self.segment],
             listings=listings,
@@ -370,7 +370,9 @@ class Hub(Closing):
 
     def reload(self, limits: BusLimits | None = None, rules: Iterable[Rule] = ()) -> None:
         """What SIGHUP does; without ``limits`` those in force stay."""
-        self.bus.configure(limits or self.bus.limits, self.access(rules))
+        self.in_force.bus = limits or self.in_force.bus
+        self.in_force.access = self.access(rules)
+        self.bus.apply_rules()
 
     def deliver(self, *found: tuple[Iterable[int] | Receivers, bytes]) -> None:
         """Deliver frames to the clients with these descriptors, as one batch of a segment."""

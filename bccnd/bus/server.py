@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from bccnd import log
-from bccnd.bus.clients.access import Access, Admission
-from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.bus.clients.access import Admission
+from bccnd.bus.clients.client import BusLimits, BusRules, Client
 from bccnd.bus.clients.identities import ClientsByPid, Identities
 from bccnd.bus.clients.registry import BUG, ClientRegistry
 from bccnd.bus.clients.subscriptions import Subscriptions
@@ -73,8 +73,7 @@ class Bus:
         routes: Routes[int],
         identify: Callable[[bytes, int], bytes],
         tagged: Callable[[bytes, bytes], bytes],
-        access: Access,
-        limits: BusLimits,
+        rules: BusRules,
         *,
         builder: DatagramBuilder | None = None,
         segments: Iterable[SegmentSender] = (),
@@ -87,7 +86,7 @@ class Bus:
     ) -> None:
         self.loop = loop
         self._routes = routes
-        self._access = access
+        self._rules = rules
         self._store = store
         self._closed = False
         #: clients that there ever were
@@ -95,16 +94,16 @@ class Bus:
         self.identifier = PeerIdentifier()
 
         self.counters = BusCounters()
-        self.quota = Quota(limits.user)
+        self.quota = Quota(rules.bus.user)
         by_pid = ClientsByPid()
         self.identities = Identities(routes, builder, identify, tagged)
         self.registry = ClientRegistry(
             loop, routes, self.quota, by_pid, self.identities, self.counters, store, on_quiet
         )
         self.clients = self.registry.by_fd
-        self.subscriptions = Subscriptions(routes, limits)
+        self.subscriptions = Subscriptions(routes, rules)
 
-        self.queues = SendQueues(loop, routes, limits, self.registry)
+        self.queues = SendQueues(loop, routes, rules, self.registry)
         self.fanout = Fanout(loop, self.registry, self.queues)
         self.replies = Replies(self.fanout)
 
@@ -129,21 +128,18 @@ class Bus:
 
     @property
     def limits(self) -> BusLimits:
-        limits: BusLimits = self.queues.limits
-        return limits
+        return self._rules.bus
 
     @property
     def queue_bytes(self) -> int:
         """Return the bytes that wait for all clients."""
         return self.queues.queue_bytes
 
-    def configure(self, limits: BusLimits, access: Access) -> None:
-        """Put other limits and rules in force, also for the clients that are connected."""
-        self.queues.limits = self.subscriptions.limits = limits
-        self.quota.configure(limits.user)
-        self._access = access
+    def apply_rules(self) -> None:
+        """Apply rules that have changed to the users and clients that are connected."""
+        self.quota.configure(self.limits.user)
         for client in list(self.clients.values()):
-            client.grant(access.rights(client.peer))
+            client.grant(self._rules.access.rights(client.peer))
             self._enforce(client)
             self.backpressure.reconsider(client)
 
@@ -209,7 +205,7 @@ class Bus:
 
     def admit(self, sock: socket.socket, number: int, peer: Peer, dialect: Dialect, account: UserAccount) -> Client:
         """Add a client, which is not yet read from."""
-        return self.registry.admit(sock, number, peer, dialect, account, self._access.rights(peer))
+        return self.registry.admit(sock, number, peer, dialect, account, self._rules.access.rights(peer))
 
     def _turn_away(self, sock: socket.socket, peer: Peer, reason: str, why: str, remedy: str) -> None:
         self.counters.refused.add(reason)

@@ -30,6 +30,7 @@ from bccnd.version import VERSION
 
 # The bus is imported where it is used: --help needs none, and the pure package has none.
 if TYPE_CHECKING:
+    from bccnd.bus.clients.access import Access
     from bccnd.bus.server import Entrance
 
 DEFAULT_ADDRESS: Final = "/run/sbus.socket"
@@ -62,6 +63,11 @@ class _Limits(NamedTuple):
 
 
 LIMITS: Final = _Limits()
+
+
+class _Rules(NamedTuple):
+    access: Access
+    bus: _Limits = LIMITS
 
 
 @click.command(cls=ServerCommand, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -132,8 +138,7 @@ def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], rea
         Routes(dialect, forms=False),
         partial(identity, os.fsencode(socket.gethostname())),
         tagged,
-        Access((), dialect, os.geteuid(), os.getegid()),
-        LIMITS,
+        _Rules(Access((), dialect, os.geteuid(), os.getegid())),
         on_quiet=loop.stop if auto_close else lambda: None,
     )
     ready()

@@ -30,7 +30,7 @@ from bccnd.config.values import (
 )
 from bccnd.core.formats.bus_address import read_address
 from bccnd.core.formats.quoting import quote
-from bccnd.core.tracking.dedup_rules import DEAD_AFTER, EXPIRE, HORIZON, MAX_SOURCES, SANITY
+from bccnd.core.tracking.tracker_limits import DEAD_AFTER, EXPIRE, HORIZON, MAX_SOURCES, SANITY
 from bccnd.core.wire.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP
 from bccnd.core.wire.frames import LINKS
 from bccnd.paths import DEFAULT_SOCKET

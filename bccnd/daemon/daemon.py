@@ -22,7 +22,7 @@ from bccnd.bus.incoming.segment_reader import SegmentReader
 from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.bus.requests.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
-from bccnd.config import Configuration, Settings, load
+from bccnd.config import Configuration, load
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counter_history import STEP
@@ -35,14 +35,15 @@ from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.core.wire import frames
 from bccnd.core.wire.identity_format import identity, tagged
-from bccnd.daemon import settings_rules as rules
 from bccnd.daemon import takeover
 from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
 from bccnd.daemon.gateway_processes import GatewayProcesses
 from bccnd.daemon.housekeeping import Housekeeping
+from bccnd.daemon.rules import Rules, RulesInForce, make_rules, report_restart_keys
 from bccnd.daemon.sockets import explain_exhaustion, open_entrances, open_segments
 from bccnd.daemon.start_summary import integrity_summary, start_summary
 from bccnd.errors import ConfigError
@@ -97,6 +98,11 @@ class Daemon:
         #: those that the process was started with
         self._settings = configuration.settings
         self.host = self._settings.host
+        self._dialect = DIALECTS[self._settings.bus.dialect]
+        self._perl_safe = self._settings.names == "perl-safe"
+        self._make_identity = partial(identity, self.host.encode(), perl_safe=self._perl_safe)
+        self.identity = self._make_identity(PROGRAM, os.getpid())
+        self._make_rules = partial(make_rules, host=self.identity.partition(b"/")[0], dialect=self._dialect)
         self.started = time.time()
         self.config_reloads = {"applied": 0, "refused": 0}
         #: the first fault of the configuration that the last reload refused; empty if it was applied
@@ -106,13 +112,6 @@ class Daemon:
         self.taken_over = self.state_dropped = self.crashes = 0
         #: the last lines of the log, the latest first
         self.recent_lines = log.keep_recent()
-        self.forward = LatencyHistogram()
-        self.loop_lag = LoopLag()
-        self.recorders = RecorderReports()
-        self._drop_reporter = DropReporter(self)
-        self._listings = Listings(self)
-        self._page = StatusPage(self)
-        self._service_status = ServiceStatus(self)
         with ExitStack() as cleanup:
             with explain_exhaustion():
                 self._build(configuration, cleanup, external_gateways=not gateways)
@@ -124,35 +123,15 @@ class Daemon:
         cleanup.callback(self.recent_lines.close)
         self._open_loop(cleanup, shared_file=not external_gateways)
         self._open_state(cleanup)
-        self._build_trackers(configuration)
-        self._open_sockets(configuration, cleanup)
-        self._build_ingress()
+        self.rules = RulesInForce(self._make_rules(configuration))
+        self._receive(cleanup)
+        self._send()
+        self._observe(cleanup)
+        self._serve_clients(configuration, cleanup)
         self._gateways = GatewayProcesses(self.loop, self.links, self._path, external=external_gateways)
         cleanup.callback(self._gateways.close)
+        self._apply(self.rules.current)
         self._restore()
-
-    def _build_trackers(self, configuration: Configuration) -> None:
-        """Make what decides without I/O."""
-        settings = configuration.settings
-        dialect = DIALECTS[settings.bus.dialect]
-        perl_safe = settings.names == "perl-safe"
-        self._make_identity = partial(identity, settings.host.encode(), perl_safe=perl_safe)
-        self.identity = self._make_identity(PROGRAM, os.getpid())
-        checker = rules.integrity_checker(configuration, self.identity.partition(b"/")[0])
-        self.keys_since = time.monotonic()
-        self.sources = TrackerTable(rules.dedup_rules(settings))
-        self.sources.senders.since_ms = round(self.started * 1000)
-        self.sources.senders.configure(settings.reports.max_hosts)
-        self.liveness = Liveness(self.sources, settings.heartbeat, time.monotonic())
-        self.anonymous = AnonymousDedup(settings.dedup.horizon)
-        takeover.resume_sources(self._left, self.sources, self.anonymous, self.liveness)
-        self.routes: Routes[int] = Routes(dialect)
-        self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon)
-        store = self._store
-        first, reserve = (0, None) if store is None else (store.ceiling, store.raise_ceiling)
-        self._builder = DatagramBuilder(checker, self.sources, perl_safe=perl_safe, first_seq=first, reserve=reserve)
-        self._builder.open(self.identity)
-        self._tracker_writer = None if store is None else takeover.TrackerWriter(self.loop, store, self.sources)
 
     def _open_loop(self, cleanup: ExitStack, *, shared_file: bool) -> None:
         self.loop = Loop()
@@ -174,16 +153,50 @@ class Daemon:
             cleanup.push(self._store)
         self._left = takeover.read_left(self._store, monotonic=self._settings.dedup.freshness == "monotonic")
 
-    def _open_sockets(self, configuration: Configuration, cleanup: ExitStack) -> None:
-        """Open the sockets; that of the bus is the last, so that a client finds a daemon that can start."""
-        logged_drops = partial(takeover.logged_drops, self._left)
-        self.segments = open_segments(self._sockets, self._settings, cleanup, logged_drops)
-        self._open_metrics(cleanup)
-        self._open_bus(configuration, cleanup)
+    def _receive(self, cleanup: ExitStack) -> None:
+        """Open the segments, and make the parts that judge their datagrams."""
+        settings, rules = self._settings, self.rules.current
+        self.sources = TrackerTable(TrackerLimits(**rules.dedup))
+        self.sources.senders.since_ms = round(self.started * 1000)
+        self.anonymous = AnonymousDedup(self.sources.limits)
+        self.liveness = Liveness(self.sources, rules.heartbeat, time.monotonic())
+        self.routes: Routes[int] = Routes(self._dialect)
+        self.ingress = Ingress(
+            rules.checker,
+            self.sources,
+            self.anonymous,
+            self.routes,
+            ceiling=settings.max_datagram,
+            # These two publish on the bus, which is made later.
+            on_heartbeat=lambda src, now: self._announcer.on_heartbeat(src, now),
+            on_report=lambda *report: self.reports.on_report(*report),
+            on_conflict=report_identity_conflict,
+            on_bug=report_internal_error,
+            host=self.identity.partition(b"/")[0],
+        )
+        self._groups: dict[str, str] = {}
+        self.segments = open_segments(self._sockets, settings, cleanup, partial(takeover.logged_drops, self._left))
 
-    def _open_metrics(self, cleanup: ExitStack) -> None:
-        settings = self._settings.metrics
+    def _send(self) -> None:
+        """Make the parts that build datagrams of local messages, and that broadcast them."""
+        rules, store = self.rules.current, self._store
+        self.repeater = Repeater(rules.repeat, self.sources.limits)
+        first, reserve = (0, None) if store is None else (store.ceiling, store.raise_ceiling)
+        self._builder = DatagramBuilder(
+            rules.checker, self.sources, perl_safe=self._perl_safe, first_seq=first, reserve=reserve
+        )
+
+    def _observe(self, cleanup: ExitStack) -> None:
+        """Make the parts that measure and show, and open the listeners of metrics and status page."""
+        self.forward = LatencyHistogram()
+        self.loop_lag = LoopLag()
+        self.recorders = RecorderReports()
+        self._drop_reporter = DropReporter(self)
+        self._listings = Listings(self)
+        self._page = StatusPage(self)
+        self._service_status = ServiceStatus(self)
         self._visitors = NamedCounts(REASONS)
+        settings = self._settings.metrics
         listeners = self._sockets.open_metrics(settings.listen)
         self._metrics_urls = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
         pages = {**metrics.pages(self), **self._page.pages()} if listeners else {}
@@ -191,17 +204,15 @@ class Daemon:
             server = HttpServer(self.loop, listener, pages, self._visitors.add, settings.hosts, policy=PAGE_POLICY)
             cleanup.callback(server.close)
 
-    def _open_bus(self, configuration: Configuration, cleanup: ExitStack) -> None:
-        settings = configuration.settings
-        entrances = open_entrances(self._sockets, configuration, cleanup)
+    def _serve_clients(self, configuration: Configuration, cleanup: ExitStack) -> None:
+        """Open the bus, and make what publishes on it; the last, so that a client finds a daemon that can start."""
         self.bus = Bus(
             self.loop,
-            entrances,
+            open_entrances(self._sockets, configuration, cleanup),
             self.routes,
             self._make_identity,
-            partial(tagged, perl_safe=settings.names == "perl-safe"),
-            rules.access_rules(configuration, DIALECTS[settings.bus.dialect]),
-            settings.bus,
+            partial(tagged, perl_safe=self._perl_safe),
+            self.rules,
             builder=self._builder,
             segments=[segment.sender for segment in self.segments],
             repeater=self.repeater,
@@ -212,26 +223,13 @@ class Daemon:
         )
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
-        matrix = FleetMatrix(settings.reports.max_hosts, time.monotonic())
-        self.reports = HostReports(self.loop, self.bus, self._builder, self.sources, matrix, self.identity, VERSION)
-        self._announcer = LivenessAnnouncer(self.loop, self.liveness, self.bus, self._page.collector.update_sources)
-
-    def _build_ingress(self) -> None:
-        """Make what receives datagrams, from segments and from links."""
-        self.ingress = Ingress(
-            self._builder.checker,
-            self.sources,
-            self.anonymous,
-            self.routes,
-            ceiling=self._settings.max_datagram,
-            on_heartbeat=self._announcer.on_heartbeat,
-            on_report=self.reports.on_report,
-            on_conflict=report_identity_conflict,
-            on_bug=report_internal_error,
-            host=self.identity.partition(b"/")[0],
+        matrix = FleetMatrix(self._settings.reports.max_hosts, time.monotonic())
+        self.reports: HostReports = HostReports(
+            self.loop, self.bus, self._builder, self.sources, matrix, self.identity, VERSION
         )
-        self.ingress.max_age_ns = int(self._settings.dedup.horizon * 1e9)
-        self._set_groups(self._settings.metrics.groups)
+        self._announcer: LivenessAnnouncer = LivenessAnnouncer(
+            self.loop, self.liveness, self.bus, self._page.collector.update_sources
+        )
         self.links: GatewayLinks = GatewayLinks(
             self.ingress,
             self.bus.fanout,
@@ -243,14 +241,42 @@ class Daemon:
         )
         self.bus.gateways.links = self.links
 
+    def _apply(self, rules: Rules) -> None:
+        """Pass the rules to the parts that keep a copy of some of them. Must not raise."""
+        rules.checker.adopt_counts(self.ingress.checker)
+        self.ingress.checker = self._builder.checker = rules.checker
+        self.keys_since = time.monotonic()
+        self.sources.limits.refresh(**rules.dedup)
+        self.liveness.rules = rules.heartbeat
+        self.repeater.rules = rules.repeat
+        self.bus.apply_rules()
+        self.sources.senders.configure(rules.settings.reports.max_hosts)
+        self.reports.matrix.configure(rules.settings.reports.max_hosts)
+        groups = rules.settings.metrics.groups
+        if groups != self._groups:
+            self._groups = groups
+            counters = GroupCounters(groups)
+            counters.adopt(self.ingress.groups)
+            self.ingress.set_groups([pattern.encode() for pattern in groups.values()], counters)
+
+    def _apply_to_services(self, rules: Rules) -> None:
+        """Start, change or end heartbeats, reports and gateways. Must not raise."""
+        self._heartbeats.set_interval(rules.heartbeat.interval)
+        self.reports.set_interval(rules.report_interval)
+        self._gateways.apply(rules.settings)
+
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""
         store, left = self._store, self._left
+        takeover.resume_sources(left, self.sources, self.anonymous, self.liveness)
+        self._builder.open(self.identity)
         self._drop_reporter.start()
+        self._tracker_writer = None
         if store is not None:
             takeover.restore(left, store, self.bus, self.sources, self.repeater, self.ingress)
             self.taken_over, self.state_dropped = len(self.bus.clients), len(store.dropped)
             self.crashes = int(left.after_crash)
+            self._tracker_writer = takeover.TrackerWriter(self.loop, store, self.sources)
         self._left = takeover.Left()  # it holds all that had waited
         self._readers = [SegmentReader(one, self.ingress, self.bus.fanout, self.forward) for one in self.segments]
 
@@ -276,7 +302,7 @@ class Daemon:
             self._store.discard_images()
         if self.crashes:
             self.ingress.own_until_ns = time.time_ns()
-        patience = self.bus.limits.patience if self.taken_over else 0.0
+        patience = self.rules.bus.patience if self.taken_over else 0.0
         Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
         watch_interfaces(loop, self.segments, self._readers, self._watch)
         self._sweep()
@@ -284,7 +310,7 @@ class Daemon:
         tasks = self._housekeeping
         tasks.every(DROPS_INTERVAL, self._drop_reporter.report)
         tasks.every(STEP, self._page.collector.sample)
-        tasks.every(STATUS_INTERVAL, self._send_status)
+        tasks.every(STATUS_INTERVAL, lambda: self._manager.status(self._service_status.line()))
         tasks.every(STATUS_INTERVAL, self.reports.sweep)
         tasks.every(STATUS_INTERVAL, self._listings.read_key_uses)
         if self._tracker_writer is not None:
@@ -294,9 +320,7 @@ class Daemon:
         summary = start_summary(self._settings, self.segments, self._metrics_urls, self._sockets)
         log.event("ready", f"ready: {summary}", version=VERSION)
         self._manager.ready(self._service_status.line())
-        self._heartbeats.set_interval(self._settings.heartbeat.interval)
-        self.reports.set_interval(rules.report_interval(self._settings))
-        self._gateways.apply(self._settings)
+        self._apply_to_services(self.rules.current)
 
     def finish(self) -> None:
         """Process what has arrived, once the loop has stopped."""
@@ -349,18 +373,13 @@ class Daemon:
         self.reload(outcome)
         self._manager.ready(self._service_status.line())
 
-    def _send_status(self) -> None:
-        self._manager.status(self._service_status.line())
-
     # -- reloading
 
     def reload(self, loaded: Outcome) -> None:
         """Apply a configuration that was loaded; a bad one changes nothing."""
         try:
             configuration = loaded()
-            # The dialect is one of the settings that need a restart.
-            dialect = DIALECTS[self._settings.bus.dialect]
-            made = rules.reloaded_rules(configuration, self.identity.partition(b"/")[0], dialect)
+            rules = self._make_rules(configuration)
         except ConfigError as error:
             self._refuse(str(error.faults[0]))
             text = f"reload refused, nothing has changed:\n{error}"
@@ -370,7 +389,12 @@ class Daemon:
             self._refuse(str(error))
             log.bug("reload refused, nothing has changed: the configuration could not be loaded")
             return
-        self._apply(configuration.settings, made)
+        report_restart_keys(self._settings, rules.settings)
+        if not rules.report_interval:  # the last report is signed with the key that other hosts know
+            self.reports.set_interval(0.0)
+        self.rules.replace(rules)
+        self._apply(rules)
+        self._apply_to_services(rules)
         self.config_reloads["applied"] += 1
         self.refused = ""
         self._housekeeping.tidy_memory()
@@ -379,34 +403,6 @@ class Daemon:
     def _refuse(self, why: str) -> None:
         self.config_reloads["refused"] += 1
         self.refused = f"reload refused: {why}"
-
-    def _apply(self, new: Settings, made: rules.ReloadedRules) -> None:
-        horizon, interval = new.dedup.horizon, rules.report_interval(new)
-        rules.report_restart_keys(self._settings, new)
-        if not interval:  # the last report is signed with the key that other hosts know, which may be gone now
-            self.reports.set_interval(0.0)
-        made.checker.adopt_counts(self.ingress.checker)
-        self.ingress.checker = self._builder.checker = made.checker
-        self.keys_since = time.monotonic()
-        self.sources.configure(made.dedup)
-        self.liveness.configure(new.heartbeat)
-        self.repeater.configure(made.repeat, DIALECTS[self._settings.bus.dialect], horizon)
-        self._heartbeats.set_interval(new.heartbeat.interval)
-        self.sources.senders.configure(new.reports.max_hosts)
-        self.reports.matrix.configure(new.reports.max_hosts)
-        self.reports.set_interval(interval)
-        self.anonymous.horizon = horizon
-        self.ingress.max_age_ns = int(horizon * 1e9)
-        self._gateways.apply(new)
-        self.bus.configure(new.bus, made.access)
-        if new.metrics.groups != self._groups:
-            self._set_groups(new.metrics.groups)
-
-    def _set_groups(self, groups: dict[str, str]) -> None:
-        self._groups = groups
-        counters = GroupCounters(groups)
-        counters.adopt(self.ingress.groups)
-        self.ingress.set_groups([pattern.encode() for pattern in groups.values()], counters)
 
     # -- shown by metrics, status page and listings
 

@@ -16,16 +16,16 @@ REPORT_WITHIN: Final = 30.0
 
 
 class GatewayProcesses:
-    """Starts and stops gateways, held in ``by_name``; none if they are ``external``: services of their own."""
+    """Runs gateways, all of them in ``by_name``; none if they are ``external``: services of their own."""
 
     def __init__(self, loop: Loop, links: GatewayLinks, config_path: str | None, *, external: bool) -> None:
+        options = ["--bound", *(["--config", config_path] if config_path else [])]
         self.by_name: dict[str, ChildProcess] = {}
+        for name in () if external else NAMES:
+            command = python_command("bccnd.cli.bccnd_main", "--gateway", name, *options)
+            self.by_name[name] = ChildProcess(loop, name, command)
         self._loop = loop
         self._links = links
-        self._options = ["--bound", *(["--config", config_path] if config_path else [])]
-        self._external = external
-        #: how often those were started that are no longer configured
-        self._starts: dict[str, int] = {}
         #: the settings with which each gateway was started
         self._started_with: dict[str, object] = {}
 
@@ -33,27 +33,15 @@ class GatewayProcesses:
         """Start the configured gateways, restart those whose settings have changed or that gave up, stop the rest."""
         configured = {name: section for name in NAMES if (section := getattr(settings.gateways, name)) is not None}
         self._links.expected = list(configured)
-        if self._external:
+        if not self.by_name:
             self._loop.later(REPORT_WITHIN, self._report_missing)
-            return
-        for name in NAMES:
+        for name, process in self.by_name.items():
             wanted = (configured[name], settings.dedup.horizon) if name in configured else None
-            process = self.by_name.get(name)
-            gave_up = process is not None and process.gave_up
-            if wanted != self._started_with.get(name) or gave_up:
+            if wanted != self._started_with.get(name) or process.gave_up:
                 self._started_with[name] = wanted
-                self._replace(name, start=wanted is not None)
-
-    def _replace(self, name: str, *, start: bool) -> None:
-        old = self.by_name.pop(name, None)
-        if old is not None:
-            self._starts[name] = old.starts
-            old.stop()
-        if start:
-            command = python_command("bccnd.cli.bccnd_main", "--gateway", name, *self._options)
-            process = self.by_name[name] = ChildProcess(self._loop, name, command)
-            process.starts = self._starts.get(name, 0)
-            process.start()
+                process.stop()
+                if wanted is not None:
+                    process.start()
 
     def _report_missing(self) -> None:
         for name in [report["gateway"] for report in self._links if not report["up"]]:

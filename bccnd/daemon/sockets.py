@@ -15,10 +15,9 @@ from bccnd.bus.server import Entrance
 from bccnd.config import Configuration, Settings
 from bccnd.core.formats.bus_address import read_address
 from bccnd.core.matching.patterns import DIALECTS
-from bccnd.daemon.settings_rules import segment_options
 from bccnd.errors import StartError
 from bccnd.net.loop import EXHAUSTED
-from bccnd.net.segment import Segment
+from bccnd.net.segment import Segment, SegmentOptions
 from bccnd.net.socket_activation import ActivatedSockets
 
 
@@ -40,7 +39,10 @@ def explain_exhaustion() -> Iterator[None]:
 def open_segments(
     sockets: ActivatedSockets, settings: Settings, cleanup: ExitStack, logged_drops: Callable[[str], int | None]
 ) -> list[Segment]:
-    wanted = segment_options(settings)
+    wanted = [
+        SegmentOptions(**segment.model_dump(exclude={"name"}), name=segment.label, largest=settings.max_datagram)
+        for segment in settings.segments
+    ]
     buses = [one.path for one in settings.bus.all_sockets]
     sockets.assign(buses, wanted, metrics=settings.metrics.listen is not None)
     segments = []

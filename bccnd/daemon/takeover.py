@@ -177,7 +177,7 @@ class TrackerWriter:
 
     def begin(self) -> None:
         """Begin to write, unless that is under way."""
-        if not self._busy and self._sources.rules.freshness == "monotonic":
+        if not self._busy and self._sources.limits.monotonic:
             self._busy = True
             self._steps = self._store.write_trackers(self._sections())
             self._step()

@@ -19,7 +19,7 @@ from typing import Any, Final, overload
 from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.client.request_reply import refuse_coroutine
 from bccnd.client.router import PatternTable, call_listeners, raise_errors
-from bccnd.core.tracking.dedup_rules import HORIZON, SANITY
+from bccnd.core.tracking.tracker_limits import HORIZON, SANITY
 from bccnd.core.trust.integrity import make_checker
 from bccnd.core.wire import bccn1, directed_targets
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NOT_ADDRESSED, NUMBERS

@@ -29,8 +29,8 @@ from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.receiving.judgement import Arrival
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DEAD_AFTER, EXPIRE, HORIZON, MAX_SOURCES, SANITY
-from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.wire import frames
@@ -61,21 +61,6 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class CaptureRules:
-    """The rules of a daemon without a configuration file: `DedupRules` and `HeartbeatRules`."""
-
-    late: str = "drop"
-    freshness: str = "restart"
-    sanity: int = SANITY
-    horizon: float = HORIZON
-    expire: float = EXPIRE
-    max_sources: int = MAX_SOURCES
-    linked: bool = False
-    interval: float = 0.0
-    dead_after: int = DEAD_AFTER
-
-
-@dataclass(frozen=True)
 class CaptureSettings:
     """The host that captured, and how datagrams are checked. Without keys and signers, checks that cannot be verified
     are let pass."""
@@ -88,7 +73,7 @@ class CaptureSettings:
     signers: Mapping[bytes, Sequence[bytes]] = field(default_factory=dict)
     required: bool = False
     payload: bool = True
-    rules: CaptureRules = CaptureRules()
+    late: str = "drop"
 
     def checker(self) -> IntegrityChecker:
         """Make the integrity check. Raises ValueError for keys that do not fit the algorithm."""
@@ -203,8 +188,8 @@ class Judge:
     """The parts of a daemon that give verdicts, in its order, at the times of the captures."""
 
     def __init__(self, settings: CaptureSettings) -> None:
-        self._sources = TrackerTable(settings.rules)
-        self._liveness = Liveness(self._sources, settings.rules, 0.0)
+        self._sources = TrackerTable(TrackerLimits(late=settings.late))
+        self._liveness = Liveness(self._sources, HeartbeatRules(), 0.0)
         routes: Routes[int] = Routes(DIALECTS["path"])
         routes.join(0, b"capture")
         routes.subscribe(0, frames.TAP)
@@ -213,7 +198,7 @@ class Judge:
         self._ingress = Ingress(
             settings.checker(),
             self._sources,
-            AnonymousDedup(settings.rules.horizon),
+            AnonymousDedup(self._sources.limits),
             routes,
             ceiling=MAX_RECEIVE,
             on_heartbeat=self._liveness.on_heartbeat,

@@ -125,7 +125,8 @@ class ChildProcess:
         self._pid, self._pidfd, self._stdin_pipe = 0, -1, -1
 
     def stop(self) -> None:
-        """Terminate it and do not restart it; does not wait for its end."""
+        """Terminate it and do not restart it, unless it is started again; does not wait for its end."""
+        self._pause = MIN_PAUSE
         if self._restart is not None:
             self._restart.cancel()
             self._restart = None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pyarrow as pa
 
-from bccnd.core.tracking.dedup_rules import HORIZON
+from bccnd.core.tracking.tracker_limits import HORIZON
 from bccnd.journal.file_names import DAY, day_of, start_of
 from bccnd.pipeline import schema
 from bccnd.pipeline.clocks import Clocks, Compared, references

@@ -15,8 +15,8 @@ from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from bccnd.core.tracking.dedup_rules import SANITY
 from bccnd.core.tracking.losses import LEAST, MAX_SEQS_A_SECOND, is_explained, rate_of_run
+from bccnd.core.tracking.tracker_limits import SANITY
 from bccnd.pipeline.restarts import GUARD, Restart
 
 #: epochs of a source on a day, at most: above this, its numbers have no order

@@ -107,7 +107,7 @@ class Wire:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self.ingress = Ingress(IntegrityChecker(), hub.sources, AnonymousDedup(2.0), hub.routes)
+        self.ingress = Ingress(IntegrityChecker(), hub.sources, AnonymousDedup(hub.sources.limits), hub.routes)
         self.counters = SegmentCounters("here")
         self.seqs = itertools.count(1)
 

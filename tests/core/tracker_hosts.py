@@ -17,16 +17,16 @@ from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import SILENT, STATE_NAMES, HeartbeatRules, Liveness
 from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.tracker_image import identity_section, resume_identities, resume_trackers, tracker_sections
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import bccn1, frames
 from bccnd.core.wire.bccn1 import HEARTBEAT
 from bccnd.core.wire.verdicts import NAMES
 from tests.core.world import datagram
-from tests.rules import dedup_rules, heartbeat_rules
+from tests.rules import dedup_rules
 
 PEERS: Final = ("10.0.0.9:5400", "10.0.0.8:1")
 #: the first three are programs of other hosts; the others are at times local
@@ -34,7 +34,7 @@ SRCS: Final = (b"a/p/1", b"b/p/2", b"c", b"own/p/1", b"own/p/2")
 LOCAL: Final = SRCS[3:]
 RULES: Final = dedup_rules(sanity=16, horizon=1.0)
 #: silent after 1.5 s, dead after 3.5
-WATCH: Final = heartbeat_rules(interval=1.0, dead_after=3)
+WATCH: Final = HeartbeatRules(interval=1.0, dead_after=3)
 #: the wall clock in microseconds at the monotonic clock's zero
 EPOCH_US: Final = 1_700_000_000_000_000
 
@@ -42,10 +42,10 @@ EPOCH_US: Final = 1_700_000_000_000_000
 class Host:
     """The trackers of a host, with all that changes them."""
 
-    def __init__(self, dedup: DedupRules = RULES, watch: HeartbeatRules = WATCH, now: float = 1000.0) -> None:
+    def __init__(self, dedup: TrackerLimits = RULES, watch: HeartbeatRules = WATCH, now: float = 1000.0) -> None:
         self.now = now
         self.sources = TrackerTable(dedup)
-        self.anonymous = AnonymousDedup(dedup.horizon)
+        self.anonymous = AnonymousDedup(self.sources.limits)
         self.liveness = Liveness(self.sources, watch, now)
         self.builder = DatagramBuilder(IntegrityChecker(), self.sources)
         self.routes: Routes[int] = Routes(DIALECTS["path"])
@@ -143,14 +143,11 @@ def resumed(host: Host, image: bytes, *, ordered: bool = True) -> Host:
 
 def successor_of(
     host: Host,
-    rules: DedupRules | None = None,
+    rules: TrackerLimits = RULES,
     watch: HeartbeatRules = WATCH,
-    watching: DedupRules | None = None,
 ) -> Host:
-    """Return a host that goes on with what another one has left, at the same time; ``watching`` are the rules that only
-    the watch for heartbeats sees, if they differ."""
-    heir = Host(rules or RULES, watch, host.now)
-    heir.sources.rules = watching or heir.sources.rules
+    """Return a host that goes on with what another one has left, at the same time."""
+    heir = Host(rules, watch, host.now)
     resumed(heir, image_of(host))
     for src in host.open:
         heir.claim(src)
@@ -176,7 +173,9 @@ def state_of(host: Host) -> dict[str, Any]:
         "line": [source.rank for source in sources],
         "silent": sum(source.state == SILENT for source in sources),
         "dead": dict(host.liveness.dead),
-        "nameless": {key: when for key, when in host.anonymous.accepted() if host.now - when <= host.anonymous.horizon},
+        "nameless": {
+            key: when for key, when in host.anonymous.accepted() if host.now - when <= host.sources.limits.horizon
+        },
         "used": {src: (own.first, own.next, own.run) for src, own in host.sources.local.items()},
     }
 
@@ -272,7 +271,7 @@ def do(host: Host, act: Act) -> None:
 
 
 class Life(NamedTuple):
-    dedup: DedupRules
+    dedup: TrackerLimits
     watch: HeartbeatRules
     history: list[Act]
 
@@ -285,7 +284,7 @@ def lives(draw: st.DrawFn) -> Life:
         deliver_late=draw(st.booleans()), monotonic=draw(st.booleans()),
         expire=draw(st.sampled_from([3.0, 1000.0])) if crowded else 1000.0, max_sources=2 if crowded else 600,
     )  # fmt: skip
-    watch = heartbeat_rules(interval=1.0, dead_after=draw(st.sampled_from([1, 3])))
+    watch = HeartbeatRules(interval=1.0, dead_after=draw(st.sampled_from([1, 3])))
     # Most drawn lists are short.
     history = draw(st.lists(acts(crowded), min_size=draw(st.sampled_from([0, 10, 30])), max_size=60))
     return Life(rules, watch, with_datagrams(history))

@@ -16,7 +16,7 @@ from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.receiving.judgement import Arrival
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.trust.integrity_algorithms import Hmac
 from bccnd.core.wire import bccn1
@@ -59,7 +59,7 @@ class World:
     def __init__(
         self,
         checker: IntegrityChecker = OPEN,
-        rules: DedupRules = dedup_rules(),  # noqa: B008 - it cannot be changed
+        rules: TrackerLimits = dedup_rules(),  # noqa: B008 - it cannot be changed
         *,
         cache: int = 4096,
         ceiling: int = bccn1.MAX_RECEIVE,
@@ -67,7 +67,7 @@ class World:
     ) -> None:
         self.sources = TrackerTable(rules)
         self.sources.claim(OWN)
-        self.anonymous = AnonymousDedup(rules.horizon)
+        self.anonymous = AnonymousDedup(self.sources.limits)
         self.routes: Routes[int] = Routes(DIALECTS["path"], cache)
         for receiver, (identity, pattern, meta) in receivers.items():
             self.routes.join(receiver, identity)

@@ -8,19 +8,18 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from bccnd.config import Configuration, load
-from bccnd.daemon import Daemon, configuration_loader
+from bccnd.daemon import configuration_loader
 from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
 from bccnd.errors import ConfigError
 from bccnd.net.loop import Loop
 from bccnd.net.service_manager import ServiceManager
+from tests.daemon.running import daemon_in_process
 from tests.hubs import loop
-from tests.limits import descriptors
 from tests.support import PATIENCE, turn, turn_until
 
 __all__ = ["loop"]
@@ -147,17 +146,13 @@ def test_a_daemon_serves_while_its_reload_waits_and_reports_its_end(
 ) -> None:
     path = tmp_path / "bccnd.yaml"
     settings = {"segments": [], "bus": {"path": str(tmp_path / "bus.sock")}, "metrics": {"listen": "off"}}
-    path.write_text(json.dumps(settings))
     sent: list[str] = []
 
     def notify(message: str, fds: Sequence[int]) -> None:
         if not fds:
             sent.append(message)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    opened = descriptors()
-    daemon = Daemon(load(str(path)), str(path), manager=ServiceManager(notify))
-    try:
+    with daemon_in_process(path, settings, ServiceManager(notify)) as daemon:
         for group in ("bccn", "0"):
             path.write_text(json.dumps({**settings, "access": [{"group": group, "publish": [""]}]}))
             sent.clear()
@@ -168,11 +163,3 @@ def test_a_daemon_serves_while_its_reload_waits_and_reports_its_end(
             directory.answer()
             turn_until(daemon.loop, lambda: "READY=1" in sent[-1], "the end")
         assert daemon.config_reloads == {"applied": 2, "refused": 0}
-    finally:
-        daemon.close()
-        # A daemon has the memory of its sources until its process ends.
-        for descriptor in descriptors() - opened:
-            with suppress(OSError):  # it was that of the look
-                os.close(int(descriptor))
-        for number, handler in before.items():
-            signal.signal(number, handler)

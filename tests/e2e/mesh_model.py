@@ -18,7 +18,7 @@ from bccnd.core.receiving.judgement import Arrival, arrival_from_link
 from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
@@ -67,7 +67,7 @@ class World:
     link_jitter: float = 1e-3
     #: messages a second that a link carries
     link_rate: float = 100_000.0
-    rules: DedupRules = _RULES
+    rules: TrackerLimits = _RULES
     costs: Costs = _COSTS
 
 
@@ -98,7 +98,7 @@ class Way:
 class Host:
     """A daemon, and its gateway where it is a bridge."""
 
-    def __init__(self, number: int, segment: int, bridge: bool, rules: DedupRules) -> None:
+    def __init__(self, number: int, segment: int, bridge: bool, rules: TrackerLimits) -> None:
         self.number = number
         self.segment = segment
         self.ways: list[Way] = []
@@ -114,7 +114,7 @@ class Host:
         if bridge:
             self.routes.join(GATEWAY, b"h%d/g/1" % number)
             self.routes.subscribe(GATEWAY, frames.LINK)
-        self.ingress = Ingress(_OPEN, self.sources, AnonymousDedup(rules.horizon), self.routes)
+        self.ingress = Ingress(_OPEN, self.sources, AnonymousDedup(self.sources.limits), self.routes)
         self.heard = SegmentCounters("segment")
         self.brought = SegmentCounters("nng")
         self.builder = DatagramBuilder(_OPEN, self.sources)

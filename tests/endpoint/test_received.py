@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.verdicts import LAST_ACCEPTED
 from bccnd.endpoint.received import RememberedMessages
-
-
-class Rules(NamedTuple):
-    sanity: int = 8
-    horizon: float = 2.0
-    late: str = "deliver"
-    freshness: str = "restart"
-    expire: float = 86_400.0
-    max_sources: int = 10
-    linked: bool = False
-
 
 #: seconds since the message before, and its seq
 STREAM = st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.5]), st.integers(1, 24)), max_size=40)
@@ -29,9 +17,9 @@ STREAM = st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.5]), st.integers(1
 
 @given(STREAM)
 def test_repetitions_and_restarts_are_those_of_the_daemon(stream: list[tuple[float, int]]) -> None:
-    rules = Rules()
-    remembered = RememberedMessages(rules.sanity, rules.horizon)
-    tracker = TrackerTable(rules)
+    limits = TrackerLimits(sanity=8, late="deliver")
+    remembered = RememberedMessages(limits.sanity, limits.horizon)
+    tracker = TrackerTable(limits)
     now = 1000.0
     for seconds, seq in stream:
         now += seconds

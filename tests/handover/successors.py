@@ -17,17 +17,17 @@ from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.datagram_builder import DatagramBuilder
-from bccnd.core.sending.redundancy import Repeater
+from bccnd.core.sending.redundancy import Repeater, RepeatRules
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.daemon import takeover
 from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import Loop
-from tests.rules import bus_limits, dedup_rules, heartbeat_rules
+from tests.rules import BusRules, bus_limits, dedup_rules
 from tests.support import FakeSegment, Hub, Peer, unhurried
 
 
@@ -95,11 +95,11 @@ class Site(Hub):
         self.kept = DescriptorStore(self.store, self.store.passed())
         self.left = left = takeover.read_left(self.kept, monotonic=self.monotonic)
         self.sources = TrackerTable(dedup_rules(max_sources=1000, monotonic=self.monotonic))
-        self.anonymous = AnonymousDedup(2.0)
-        self.liveness = Liveness(self.sources, heartbeat_rules(), time.monotonic())
+        self.anonymous = AnonymousDedup(self.sources.limits)
+        self.liveness = Liveness(self.sources, HeartbeatRules(), time.monotonic())
         takeover.resume_sources(left, self.sources, self.anonymous, self.liveness)
         self.routes = Routes(self.dialect)
-        self.repeater = Repeater([], self.dialect, 2.0)
+        self.repeater = Repeater(RepeatRules([], self.dialect), self.sources.limits)
         self.builder = DatagramBuilder(
             IntegrityChecker(), self.sources, first_seq=self.kept.ceiling, reserve=self.kept.raise_ceiling
         )
@@ -109,14 +109,14 @@ class Site(Hub):
             own = listener.dup()
             own.setblocking(False)
             entrances.append(Entrance(own, DIALECTS[name], admit_all))
+        self.in_force = BusRules(self.limits, self.access(self.rules))
         self.bus = Bus(
             self.loop,
             entrances,
             self.routes,
             partial(identity, b"relay01"),
             tagged,
-            self.access(self.rules),
-            self.limits,
+            self.in_force,
             builder=self.builder,
             segments=[self.segment],
             store=self.kept,

@@ -20,7 +20,7 @@ from bccnd.core.formats.tap_record import observe, seq_of
 from bccnd.core.wire.frames import read_tapped
 from bccnd.errors import JournalError
 from bccnd.journal import capture_file, capture_import, file_names, record_writer, schema
-from bccnd.journal.capture_import import CaptureRules, CaptureSet, CaptureSettings, ingest
+from bccnd.journal.capture_import import CaptureSet, CaptureSettings, ingest
 from bccnd.version import VERSION
 from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
 from tests.e2e.harness import Daemon, Wire, datagram, wait
@@ -115,7 +115,7 @@ def test_verdicts_depend_on_the_time_of_the_stamps(tmp_path: Path) -> None:
     frames = [message_frame(at, seq) for at, seq in ((0, 1), (0.1, 1), (0.2, 3), (0.3, 2), (3, 3), (3.1, 4))]
     expected = ["accepted", "duplicate", "accepted", "stale", "restart", "accepted"]
     assert verdicts(frames, SETTINGS, tmp_path) == expected
-    late = CaptureSettings("relay02", rules=CaptureRules("deliver"))
+    late = CaptureSettings("relay02", late="deliver")
     assert verdicts(frames, late, tmp_path)[3] == "reordered"
     # A clock that is set back is no time that passes backwards.
     frames = [message_frame(at, 1) for at in (100, 0, 1, 4)]

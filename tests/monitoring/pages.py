@@ -18,10 +18,10 @@ from bccnd.core.observing.counter_history import STEP
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.observing.loop_lag import LoopLag
 from bccnd.core.receiving.ingress import Ingress
-from bccnd.core.sending.redundancy import Repeater
+from bccnd.core.sending.redundancy import Repeater, RepeatRules
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
 from bccnd.core.trust.integrity import make_checker
 from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.drops.entry import PREFIX
@@ -35,7 +35,6 @@ from bccnd.net.http import REASONS, Answer, Job
 from bccnd.net.process_supervisor import ChildProcess
 from bccnd.net.segment import Segment, SegmentOptions
 from bccnd.snapshot import DropState, HostStatus
-from tests.rules import heartbeat_rules
 from tests.support import BROADCAST, Hub, free_port
 
 #: a name that tries to break out of its quotes
@@ -61,9 +60,9 @@ class Observed:
         self.segments = segments
         self.bus: Bus = hub.bus
         self.sources: TrackerTable = hub.sources
-        self.anonymous = AnonymousDedup(2.0)
-        self.liveness = Liveness(self.sources, heartbeat_rules(), 0.0)
-        self.repeater = Repeater([], DIALECTS["path"], 2.0)
+        self.anonymous = AnonymousDedup(self.sources.limits)
+        self.liveness = Liveness(self.sources, HeartbeatRules(), 0.0)
+        self.repeater = Repeater(RepeatRules([], DIALECTS["path"]), self.sources.limits)
         self.forward = LatencyHistogram()
         self.loop_lag = LoopLag()
         self.refused = ""

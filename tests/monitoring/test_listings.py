@@ -24,7 +24,7 @@ DATAGRAM = bccn1.build(b"a/b/1:1:x/y|hello")
 
 
 def listings_of(hub: Hub) -> Listings:
-    anonymous = AnonymousDedup(2.0)
+    anonymous = AnonymousDedup(hub.sources.limits)
     ingress = Ingress(make_checker("none", ()), hub.sources, anonymous, hub.routes)
     parts = {"sources": hub.sources, "anonymous": anonymous, "routes": hub.routes, "bus": hub.bus}
     return Listings(cast(DaemonState, SimpleNamespace(ingress=ingress, **parts)))

@@ -11,12 +11,12 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
-from bccnd.bus.clients.access import Access
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, REFUSE_REASONS
 from bccnd.core.observing.latency_histogram import LATENCY_BOUNDS
 from bccnd.core.sending import redundancy
-from bccnd.core.sending.redundancy import RepeatRule
+from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
+from bccnd.core.tracking.liveness import HeartbeatRules
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.drops.entry import PREFIX
@@ -28,7 +28,7 @@ from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
-from tests.rules import bus_limits, dedup_rules, heartbeat_rules
+from tests.rules import bus_limits
 
 #: counters with a reason, and their reasons
 REASONS = {
@@ -195,7 +195,7 @@ def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observ
 
 
 def test_control_messages_for_which_there_was_no_room_are_counted(observed: Observed) -> None:
-    observed.bus.configure(bus_limits(queue={"messages": 1}), Access((), DIALECTS["path"], 0, 0))
+    observed.hub.reload(bus_limits(queue={"messages": 1}))
     slow = observed.hub.connect()
     slow.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     slow.send(*[frames.request(frames.SYNC, b"x" * 1000)] * 50)
@@ -228,10 +228,10 @@ def test_a_source_is_alive_within_the_intervals_that_mean_death(observed: Observ
     observed.sources.judge_new(b"old", 1, 970.0)
     observed.sources.judge_new(b"young", 1, 986.0)
     assert observed.value("sources_alive") == 1  # within 3 times 5 s before 1000
-    observed.liveness.configure(heartbeat_rules(interval=10.0, dead_after=3))
+    observed.liveness.rules = HeartbeatRules(interval=10.0, dead_after=3)
     assert observed.value("sources_alive") == 2
     assert "30 s" in observed.families()["bccnd_sources_alive"].documentation
-    observed.liveness.configure(heartbeat_rules(interval=10.0, dead_after=1))
+    observed.liveness.rules = HeartbeatRules(interval=10.0, dead_after=1)
     assert observed.value("sources_alive") == 0
 
 
@@ -241,12 +241,12 @@ def test_conflicts_heartbeats_copies_and_reloads_count(observed: Observed, monke
     observed.sources.claim(b"own/p/1")
     for seq in (1, 2, 2):
         observed.sources.local.check_conflict(b"own/p/1", seq)
-    observed.sources.rules = dedup_rules(max_sources=1)
+    observed.sources.limits.refresh(max_sources=1)
     for src in (b"a", b"b", b"c"):
         observed.sources.judge_new(src, 1, 0.0)
         observed.liveness.on_heartbeat(src, 0.0)
     monkeypatch.setattr(redundancy, "MAX_WAITING", 2)
-    observed.repeater.configure([RepeatRule(b"a", 4, 1.0)], DIALECTS["path"], 2.0)
+    observed.repeater.rules = RepeatRules([RepeatRule(b"a", 4, 1.0)], DIALECTS["path"])
     for _ in range(3):
         observed.repeater.add(b"a", b"x", 0.0)
     observed.refused = "reload refused: no such key"

@@ -344,7 +344,7 @@ def reload_unsigned() -> None:
     from bccnd.daemon.daemon import Daemon
 
     def make(real: Any) -> Any:
-        def apply(self: Any, new: Any, made: Any) -> None:
+        def reload(self: Any, loaded: Any) -> None:
             # The last report is not sent before the key is gone, but after that, without the signature.
             set_interval = self.reports.set_interval
             calls: list[float] = []
@@ -356,11 +356,11 @@ def reload_unsigned() -> None:
 
             self.reports.set_interval = later
             try:
-                real(self, new, made)
+                real(self, loaded)
             finally:
                 del self.reports.set_interval
 
-        return apply
+        return reload
 
     def publish(self: Any) -> None:
         try:
@@ -368,7 +368,7 @@ def reload_unsigned() -> None:
         except Exception:  # noqa: BLE001 - as the real one, which expects that there is no key
             log.bug("a report failed")
 
-    replace(Daemon, "_apply", make)
+    replace(Daemon, "reload", make)
     replace(HostReports, "_publish", lambda _real: publish)
 
 

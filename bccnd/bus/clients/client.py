@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from bccnd.bus.clients.access import Rights
+from bccnd.bus.clients.access import Access, Rights
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.send_queue import SendQueue
 from bccnd.core.sending.user_quota import UserAccount, UserLimits
@@ -45,6 +45,15 @@ class BusLimits(Protocol):
     def patience(self) -> float: ...
     @property
     def user(self) -> UserLimits: ...
+
+
+class BusRules(Protocol):
+    """The rules in force on the bus. A reload replaces both: parts read them when they need them, and keep neither."""
+
+    @property
+    def bus(self) -> BusLimits: ...
+    @property
+    def access(self) -> Access: ...
 
 
 class Client:

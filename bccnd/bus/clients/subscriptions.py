@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.bus.clients.client import BusRules, Client
 from bccnd.core.matching import credential_keys
 from bccnd.core.matching.patterns import MAX_LEVELS, MAX_PATTERN
 from bccnd.core.matching.routes import Routes
@@ -15,13 +15,13 @@ from bccnd.core.wire import frames
 class Subscriptions:
     """Adds and removes patterns in ``routes``, and notes them in the client's record for the next daemon."""
 
-    def __init__(self, routes: Routes[int], limits: BusLimits) -> None:
+    def __init__(self, routes: Routes[int], rules: BusRules) -> None:
         self._routes = routes
-        self.limits = limits
+        self._rules = rules
 
     def subscribe(self, client: Client, pattern: bytes) -> str:
         """Add a pattern; return why it was refused, empty if it was not."""
-        limits = self.limits
+        limits = self._rules.bus
         if len(pattern) > MAX_PATTERN or self._routes.levels_of(client.fd, pattern) > MAX_LEVELS:
             return "pattern_too_long"
         patterns = _meant_by(client, pattern)

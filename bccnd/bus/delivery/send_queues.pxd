@@ -9,7 +9,6 @@ cpdef bytes batch_packet(list messages)
 
 @cython.final
 cdef class SendQueues:
-    cdef public object limits
     cdef readonly BusCounters counters
     cdef readonly dict by_fd
     cdef readonly sockio.Sender sender
@@ -18,6 +17,7 @@ cdef class SendQueues:
     cdef readonly set batched
     cdef object _loop
     cdef object _routes
+    cdef object _rules
     cdef object _registry
     cdef public object on_room
 

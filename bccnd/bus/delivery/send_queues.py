@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.bus.clients.client import BusLimits, BusRules, Client
 from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.core.matching.routes import Routes
 from bccnd.core.sending.send_queue import ENTRY
@@ -45,8 +45,7 @@ def enlarge_send_buffer(client: Client) -> bool:
 class SendQueues:
     """The queues of the clients in ``registry``."""
 
-    def __init__(self, loop: Loop, routes: Routes[int], limits: BusLimits, registry: ClientRegistry) -> None:
-        self.limits = limits
+    def __init__(self, loop: Loop, routes: Routes[int], rules: BusRules, registry: ClientRegistry) -> None:
         self.counters = registry.counters
         self.by_fd = registry.by_fd
         self.sender = sockio.Sender()
@@ -58,9 +57,14 @@ class SendQueues:
         self.batched: set[int] = set()
         self._loop = loop
         self._routes = routes
+        self._rules = rules
         self._registry = registry
         #: called with a client that has room again or has changed its modes: its publishers need not wait any more
         self.on_room: Callable[[Client], None] = _ignore
+
+    @property
+    def limits(self) -> BusLimits:
+        return self._rules.bus
 
     @property
     def queue_bytes(self) -> int:

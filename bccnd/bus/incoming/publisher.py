@@ -12,7 +12,8 @@ from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.matching.routes import Route, Routes
 from bccnd.core.sending.datagram_builder import DatagramBuilder
-from bccnd.core.sending.redundancy import Repeater
+from bccnd.core.sending.redundancy import Repeater, RepeatRules
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire import frames
 from bccnd.core.wire.frames import KEY
 from bccnd.errors import BadDatagram, BadMessage
@@ -50,7 +51,7 @@ class Publisher:
         self._loop = loop
         self._segments = tuple(segments)
         self._fds = tuple([segment.fd for segment in self._segments])
-        self._repeater = Repeater((), DIALECTS["path"], 0.0) if repeater is None else repeater
+        self._repeater = repeater or Repeater(RepeatRules((), DIALECTS["path"]), TrackerLimits())
         #: when timers for copies are due, the earliest last; one is added only if it is earlier, so no rule has two
         self._timers: list[float] = []
 

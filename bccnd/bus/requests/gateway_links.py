@@ -76,7 +76,7 @@ class GatewayLinks:
         received_ns = min(received_ns, wall_ns)
         waited = min(wall_ns - received_ns, MAX_WAIT_NS)
         now = max(0.0, time.monotonic() - waited * 1e-9)  # a clock may have been set since the boot
-        late = waited > self._ingress.max_age_ns
+        late = waited > self._ingress.limits.horizon * 1e9
         deliveries = Deliveries()
         arrival = arrival_from_link(counters, way, peer, now, received_ns, late=late)
         accepted = self._ingress.feed_link(deliveries, arrival, datagram, copies=self._copies)

@@ -75,7 +75,7 @@ def ingest(
     Without keys, checks are not verified, and datagrams with a check are accepted.
     """
     require(["pyarrow"], RECORDER_EXTRA)
-    from bccnd.journal.capture_import import CaptureRules, CaptureSettings
+    from bccnd.journal.capture_import import CaptureSettings
     from bccnd.journal.capture_import import ingest as do_ingest
 
     check_host(host)
@@ -87,7 +87,7 @@ def ingest(
         keys=tuple(read["keys"]),
         signers={prefix.encode("utf-8", "surrogateescape"): public for prefix, public in read["signers"].items()},
         payload=not no_payload,
-        rules=CaptureRules(late),
+        late=late,
     )
     try:
         settings.checker()

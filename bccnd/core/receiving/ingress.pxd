@@ -2,6 +2,7 @@ cimport cython
 from bccnd.core.observing.counters cimport GroupCounters, SegmentCounters
 from bccnd.core.tracking.dedup cimport TrackerTable
 from bccnd.core.tracking.source cimport Source
+from bccnd.core.tracking.tracker_limits cimport TrackerLimits
 from bccnd.core.receiving.deliveries cimport Deliveries
 from bccnd.core.receiving.judgement cimport Arrival, Judgement
 from bccnd.core.trust.integrity cimport IntegrityChecker
@@ -25,9 +26,9 @@ cdef Route NO_ROUTE
 cdef class Ingress:
     cdef public IntegrityChecker checker
     cdef readonly Py_ssize_t ceiling
-    cdef public long long max_age_ns
     cdef public object too_old_for_links
     cdef readonly GroupCounters groups
+    cdef readonly TrackerLimits limits
     cdef TrackerTable _sources
     cdef object _anonymous
     cdef RouteTables _routes

@@ -67,8 +67,6 @@ class Ingress:
         address, once each; ``on_bug`` the datagram that raised. ``host`` is the first token of this host's
         identities."""
         self.checker = checker
-        #: nanoseconds after reception at which a datagram is too old for links
-        self.max_age_ns = 2_000_000_000
         self.ceiling = ceiling
         #: accepted datagrams that were too old for links
         self.too_old_for_links = 0
@@ -77,6 +75,7 @@ class Ingress:
         #: that has crashed may have sent them
         self.own_until_ns = 0
         self._own_prefix = host + b"/"
+        self.limits = sources.limits
         self._sources = sources
         self._anonymous = anonymous
         self._routes = routes
@@ -263,10 +262,10 @@ class Ingress:
 
         Each datagram is judged by when it arrived: the first at ``arrival.now``, the others later by ``stamps`` (wall
         clock, nanoseconds; 0 if unknown, except the first), but none later than ``latest``, since that clock may have
-        been set. ``wall_ns`` is the current wall clock: datagrams older than ``max_age_ns`` do not go to links.
+        been set. ``wall_ns`` is the current wall clock: datagrams older than the horizon do not go to links.
         """
         for start, end, after in spans(stamps):
-            link_head = FORWARDED if wall_ns - stamps[start] <= self.max_age_ns else b""
+            link_head = FORWARDED if wall_ns - stamps[start] <= self.limits.horizon * 1e9 else b""
             group = Arrival(
                 arrival.counters,
                 arrival.peers[start:end],

@@ -2,10 +2,15 @@ cimport cython
 
 
 @cython.final
+cdef class RepeatRules:
+    cdef tuple _rules
+    cdef object _tree
+
+
+@cython.final
 cdef class Repeater:
+    cdef public RepeatRules rules
+    cdef object _limits
     cdef list _waiting
     cdef object _number
     cdef readonly object dropped
-    cdef object _horizon
-    cdef readonly tuple rules
-    cdef object _tree

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from bccnd.core.matching.pattern_tree import PatternTree
 from bccnd.core.matching.patterns import Dialect
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 
 #: pending copies: at most 23 MB
 MAX_WAITING: Final = 16_384
@@ -25,6 +26,24 @@ class RepeatRule:
     channels: bytes
     copies: int
     spacing: float
+
+
+class RepeatRules:
+    """Rules with compiled patterns; the first one that matches a channel decides."""
+
+    def __init__(self, rules: Sequence[RepeatRule], dialect: Dialect) -> None:
+        self._rules = tuple(rules)
+        self._tree: PatternTree[int] = PatternTree(dialect)
+        for number, rule in enumerate(rules):
+            self._tree.add(self._tree.compile(rule.channels), number)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def find(self, chan: bytes) -> RepeatRule | None:
+        """Return the rule for a channel, if there is one."""
+        found = self._tree.match(chan) if self._rules else None
+        return self._rules[min(found)] if found else None
 
 
 class _Copies(NamedTuple):
@@ -40,28 +59,21 @@ class _Copies(NamedTuple):
 
 
 class Repeater:
-    """Schedules copies. ``dropped`` counts those not sent because there were too many or the horizon had passed."""
+    """Schedules copies by ``rules``, which can be replaced: pending copies are still sent. ``dropped`` counts those not
+    sent because there were too many or the horizon had passed."""
 
-    def __init__(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
+    def __init__(self, rules: RepeatRules, limits: TrackerLimits) -> None:
+        self.rules = rules
+        self._limits = limits
         self._waiting: list[_Copies] = []
         self._number = 0
         self.dropped = 0
-        self.configure(rules, dialect, horizon)
-
-    def configure(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
-        """Change the rules; pending copies are still sent."""
-        self._horizon = horizon
-        self.rules = tuple(rules)
-        self._tree: PatternTree[int] = PatternTree(dialect)
-        for number, rule in enumerate(rules):
-            self._tree.add(self._tree.compile(rule.channels), number)
 
     def add(self, chan: bytes, datagram: bytes, now: float) -> bool:
         """Schedule the copies of a datagram just sent, by the first rule that matches; False if none does."""
-        found = self._tree.match(chan) if self.rules else None
-        if not found:
+        rule = self.rules.find(chan)
+        if rule is None:
             return False
-        rule = self.rules[min(found)]
         self._wait(_Copies(now + rule.spacing, 0, datagram, rule.spacing, rule.copies - 1, now))
         return True
 
@@ -82,7 +94,7 @@ class Repeater:
         found: list[bytes] = []
         while self._waiting and self._waiting[0].due <= now:
             copies = heappop(self._waiting)
-            if now > copies.since + self._horizon:
+            if now > copies.since + self._limits.horizon:
                 self.dropped += copies.left
                 continue
             found.append(copies.datagram)

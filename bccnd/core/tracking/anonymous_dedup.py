@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Final
 
 from bccnd.core.observing.counters import NamedCounts
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE
 
 #: datagrams per generation, 150 bytes each
@@ -17,11 +18,11 @@ MAX_ANONYMOUS: Final = 16_384
 
 
 class AnonymousDedup:
-    """Judges by content, since seqs mean nothing here: an identical datagram from the same address within ``horizon``
-    seconds is a duplicate. Keeps two generations, swapped when the older one has expired or the younger one is full."""
+    """Judges by content, since seqs mean nothing here: an identical datagram from the same address within the horizon
+    is a duplicate. Keeps two generations, swapped when the older one has expired or the younger one is full."""
 
-    def __init__(self, horizon: float, cap: int = MAX_ANONYMOUS) -> None:
-        self.horizon = horizon
+    def __init__(self, limits: TrackerLimits, cap: int = MAX_ANONYMOUS) -> None:
+        self._limits = limits
         #: evicted before they expired
         self.counted = NamedCounts(("evicted",))
         self._cap = cap
@@ -43,7 +44,7 @@ class AnonymousDedup:
     def judge(self, peer: str, body: bytes, now: float) -> int:
         """Return ACCEPTED or DUPLICATE by the sender's address and the whole body (seq, chan and payload)."""
         if self._is_due(now):
-            self.counted.add("evicted", sum(1 for when in self._old.values() if now - when <= self.horizon))
+            self.counted.add("evicted", sum(1 for when in self._old.values() if now - when <= self._limits.horizon))
             self._swap(now)
         key = self._key(peer, body)
         verdict = self._look_up(key, now)
@@ -59,12 +60,12 @@ class AnonymousDedup:
         key = self._key(peer, body)
         if self._is_due(now):  # the older generation would be dropped
             when = self._young.get(key)
-            return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED
+            return DUPLICATE if when is not None and now - when <= self._limits.horizon else ACCEPTED
         return self._look_up(key, now)
 
     def _is_due(self, now: float) -> bool:
         """Whether the generations are to be swapped."""
-        return len(self._young) >= self._cap or now - self._since > self.horizon
+        return len(self._young) >= self._cap or now - self._since > self._limits.horizon
 
     @staticmethod
     def _key(peer: str, body: bytes) -> bytes:
@@ -74,4 +75,4 @@ class AnonymousDedup:
         when = self._young.get(key)
         if when is None:
             when = self._old.get(key)
-        return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED
+        return DUPLICATE if when is not None and now - when <= self._limits.horizon else ACCEPTED

@@ -4,6 +4,7 @@ from bccnd.core.tracking.local_identities cimport LocalIdentities
 from bccnd.core.tracking.sender_counts cimport SenderTable
 from bccnd.core.tracking.source cimport Source, set_window
 from bccnd.core.tracking.source_table cimport SourceTable
+from bccnd.core.tracking.tracker_limits cimport TrackerLimits
 
 cdef int ACCEPTED
 cdef int LAST_ACCEPTED
@@ -20,15 +21,7 @@ cdef class TrackerTable:
     cdef readonly NamedCounts counted
     cdef public SenderTable senders
     cdef readonly object reported
-    cdef public object rules
-    cdef object _sanity
-    cdef object _mask
-    cdef double _horizon
-    cdef int _late
-    cdef bint _monotonic
-    cdef bint _linked
-    cdef double _expire
-    cdef Py_ssize_t _max
+    cdef readonly TrackerLimits limits
 
     cpdef resume(self, Source source, double now)
     cpdef Source get(self, bytes src)

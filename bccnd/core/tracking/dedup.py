@@ -23,13 +23,13 @@ from itertools import islice
 from typing import Final
 
 from bccnd.core.observing.counters import NamedCounts
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.local_identities import LocalIdentities, LocalIdentity
 from bccnd.core.tracking.losses import MAX_RESTARTS, LossBySource, RecentRestarts, ReportedLoss, Restart
 from bccnd.core.tracking.sender_counts import NO_SENDER, SenderTable
 from bccnd.core.tracking.source import Source, set_window
 from bccnd.core.tracking.source_table import SourceTable
-from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
+from bccnd.core.tracking.tracker_limits import TrackerLimits
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REPLAYED, RESTART, STALE
 
 #: open gaps: a few MB at one gap per datagram at line rate; an evicted gap is only counted as lost early
 MAX_GAPS: Final = 65_536
@@ -58,8 +58,9 @@ def is_clock(seq: int) -> bool:
 class TrackerTable:
     """All trackers, one per src, shared by all segments."""
 
-    def __init__(self, rules: DedupRules) -> None:
-        self.table = SourceTable(rules.max_sources)
+    def __init__(self, limits: TrackerLimits) -> None:
+        self.limits = limits
+        self.table = SourceTable(limits.max_sources)
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
         self._gaps: deque[tuple[float, Source, int, int, int]] = deque()
         self.missing = 0
@@ -72,20 +73,6 @@ class TrackerTable:
         self.senders = SenderTable()
         #: losses that reports of senders show
         self.reported = ReportedLoss(self._lose_reported, lambda: self.counted.add("jumps"))
-        self.configure(rules)
-
-    def configure(self, rules: DedupRules) -> None:
-        """Change the rules; the trackers stay."""
-        self.rules = rules
-        self._sanity = rules.sanity
-        self._mask = (1 << rules.sanity) - 1
-        self._horizon = rules.horizon
-        self._late = REORDERED if rules.late == "deliver" else STALE
-        self._monotonic = rules.freshness == "monotonic"
-        self._expire = rules.expire
-        self._linked = rules.linked
-        #: `sweep` evicts the sources beyond a lowered cap
-        self._max = rules.max_sources
 
     def resume(self, source: Source, now: float) -> None:
         """Continue with a source of the daemon before, as the newest; missing seqs have the horizon's time from now."""
@@ -186,7 +173,7 @@ class TrackerTable:
         """Return the verdict on a datagram of a legal src that is neither tracked nor anonymous."""
         if self.local.has(src):
             return LOOPED
-        if self.table.count >= self._max:
+        if self.table.count >= self.limits.max_sources:
             self._evict()
         source = self.start(src, seq, now)
         source.sender.received += 1
@@ -204,7 +191,7 @@ class TrackerTable:
         """Judge any seq but the next one of a source without gaps."""
         last: int = source.last
         step = seq - last
-        if step >= self._sanity:
+        if step >= self.limits.sanity:
             if from_link and self.restarts.predates(source.src, seq, now - LINK_PATIENCE):
                 return DUPLICATE
             self.reported.jump(source, seq, now)
@@ -219,7 +206,7 @@ class TrackerTable:
             self.restarts.put(source.src, Restart(max(now, source.heard), last))
             self.reported.forget(source)
             self._new_epoch(source, seq)
-        elif verdict == self._late:
+        elif verdict == self.limits.late:
             self._mark_seen(source, seq, verdict)
         return verdict
 
@@ -227,14 +214,14 @@ class TrackerTable:
         """Return the verdict on a seq that is not above the last one."""
         last: int = source.last
         back = last - seq
-        by_clock = self._linked and not self._monotonic and is_clock(seq) and is_clock(last)
+        by_clock = self.limits.linked and not self.limits.monotonic and is_clock(seq) and is_clock(last)
         careful = from_link or by_clock
-        patience = LINK_PATIENCE if careful else self._horizon
-        if now - source.heard > patience or (back >= self._sanity and not careful):
-            return REPLAYED if self._monotonic else RESTART
-        if back >= self._sanity:
+        patience = LINK_PATIENCE if careful else self.limits.horizon
+        if now - source.heard > patience or (back >= self.limits.sanity and not careful):
+            return REPLAYED if self.limits.monotonic else RESTART
+        if back >= self.limits.sanity:
             return DUPLICATE
-        return self._late if seq < source.first or source.absent >> back & 1 else DUPLICATE
+        return self.limits.late if seq < source.first or source.absent >> back & 1 else DUPLICATE
 
     def predict(self, src: bytes, seq: int, now: float) -> int:
         """Return the verdict that `judge` would give; changes nothing."""
@@ -250,12 +237,12 @@ class TrackerTable:
         if self.reported.closed:
             fresh = self.reported.advance(source, source.last + step)
         missing = source.missing << step
-        gone = (missing >> self._sanity).bit_count()
+        gone = (missing >> self.limits.sanity).bit_count()
         if gone:
             self._lose(source, gone)
         source.last += step
-        absent = (source.absent << step | passed) & self._mask
-        set_window(source, absent, (missing | ((1 << fresh) - 1) << 1) & self._mask)
+        absent = (source.absent << step | passed) & self.limits.mask
+        set_window(source, absent, (missing | ((1 << fresh) - 1) << 1) & self.limits.mask)
         if fresh:
             self.missing += fresh
             last: int = source.last
@@ -265,7 +252,7 @@ class TrackerTable:
         """Count those of these seqs as lost that are still missing after the horizon."""
         if len(self._gaps) >= MAX_GAPS:
             self._close_gap()
-        self._gaps.append((now + self._horizon, source, source.epoch, low, high))
+        self._gaps.append((now + self.limits.horizon, source, source.epoch, low, high))
 
     def _mark_seen(self, source: Source, seq: int, verdict: int) -> None:
         """Mark a seq as seen."""
@@ -316,7 +303,7 @@ class TrackerTable:
     def take_report(self, src: bytes, first: int, following: int, now: float) -> bool:
         """Take a report on a source: the first seq of its run, and the next one. False if that cannot be."""
         source = self.get(src)
-        return source is None or self.reported.report(source, first, following, now, self._horizon)
+        return source is None or self.reported.report(source, first, following, now, self.limits.horizon)
 
     def _close_gap(self) -> None:
         """Count the missing seqs of the oldest gap as lost."""
@@ -325,7 +312,7 @@ class TrackerTable:
             return
         back = source.last - high
         missing = source.missing
-        if not missing or back >= self._sanity:
+        if not missing or back >= self.limits.sanity:
             return
         late = missing & ((1 << (high - low + 1)) - 1) << back
         if late:
@@ -355,12 +342,12 @@ class TrackerTable:
             self._close_gap()
         elif self.local.sweep(now) or self.restarts.sweep(now - LINK_PATIENCE) or self.reported.sweep(now):
             pass
-        elif self.table.count > self._max:
+        elif self.table.count > self.limits.max_sources:
             self._evict()
         else:
             oldest = self.table.oldest()
             # The order is at most RANK_SECONDS late, so the next source is hardly older.
-            if oldest is None or oldest.heard + self._expire > now:
+            if oldest is None or oldest.heard + self.limits.expire > now:
                 return False
             self.forget(oldest)
         return True

@@ -11,7 +11,7 @@ A timer wheel lists the sources to check at each tick, so that there is no timer
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from bccnd.core.observing.counters import NamedCounts
 from bccnd.core.tracking.capped_dict import CappedDict
@@ -21,6 +21,7 @@ from bccnd.core.tracking.source import DEAD as DEAD
 from bccnd.core.tracking.source import SILENT as SILENT
 from bccnd.core.tracking.source import UNWATCHED as UNWATCHED
 from bccnd.core.tracking.source import Source
+from bccnd.core.tracking.tracker_limits import DEAD_AFTER
 
 STATE_NAMES: Final = ("", "alive", "silent", "dead")
 
@@ -50,20 +51,19 @@ class Death(NamedTuple):
     gap: float
 
 
-class HeartbeatRules(Protocol):
-    """The section ``heartbeat`` of the configuration: ``interval`` is the one that this host sends and expects, in
-    seconds, 0 for none."""
+class HeartbeatRules(NamedTuple):
+    """The section ``heartbeat``: the seconds between those that this host sends and expects, 0 for none."""
 
-    @property
-    def interval(self) -> float: ...
-    @property
-    def dead_after(self) -> int: ...
+    interval: float = 0.0
+    dead_after: int = DEAD_AFTER
 
 
 class Liveness:
     """Watches the sources that send heartbeats. The caller empties ``changes``."""
 
     def __init__(self, sources: TrackerTable, rules: HeartbeatRules, now: float) -> None:
+        #: if they are replaced, the new ones hold for each source when it is checked next
+        self.rules = rules
         self._sources = sources
         self._wheel: dict[int, list[Source]] = {}
         self._tick = int(now / TICK)
@@ -78,13 +78,11 @@ class Liveness:
         self.counted = NamedCounts(("deaths", "unwatched", "dead_evicted"))
         #: by src, the latest last
         self.dead: CappedDict[bytes, Death] = CappedDict(MAX_DEAD, partial(self.counted.add, "dead_evicted"))
-        self.configure(rules)
 
-    def configure(self, rules: HeartbeatRules) -> None:
-        """Change the rules, for each source when it is checked next."""
-        self.rules = rules
-        #: the expected seconds between heartbeats
-        self.interval = rules.interval or USUAL_INTERVAL
+    @property
+    def interval(self) -> float:
+        """The expected seconds between heartbeats."""
+        return self.rules.interval or USUAL_INTERVAL
 
     def on_heartbeat(self, src: bytes, now: float) -> None:
         """Handle an accepted heartbeat of a tracked source."""
@@ -92,7 +90,7 @@ class Liveness:
         if source is None:
             return
         was = source.state
-        if was == UNWATCHED and self._entries >= self._sources.rules.max_sources:
+        if was == UNWATCHED and self._entries >= self._sources.limits.max_sources:
             self.counted.add("unwatched")
             return
         self._update_interval(source, now)
@@ -187,7 +185,7 @@ class Liveness:
         self._change(source, DEAD)
         self.counted.add("deaths")
         self.dead.put(source.src, Death(source.heard, source.beat, source.gap))
-        if self._sources.rules.freshness == "monotonic":  # else its datagrams could be replayed
+        if self._sources.limits.monotonic:  # else its datagrams could be replayed
             source.state = UNWATCHED
         else:
             self._sources.forget(source)
@@ -199,7 +197,7 @@ class Liveness:
         for source in self._sources.all():
             if source.state == UNWATCHED:
                 continue
-            if source.state not in (ALIVE, SILENT) or self._entries >= self._sources.rules.max_sources:
+            if source.state not in (ALIVE, SILENT) or self._entries >= self._sources.limits.max_sources:
                 self._sources.table.silent -= source.state == SILENT
                 source.state = UNWATCHED
                 self.counted.add("unwatched")

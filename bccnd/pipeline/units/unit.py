@@ -10,7 +10,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from bccnd.core.tracking.dedup_rules import HORIZON, SANITY
+from bccnd.core.tracking.tracker_limits import HORIZON, SANITY
 from bccnd.journal.file_names import DAY, start_of
 from bccnd.pipeline import schema
 from bccnd.pipeline.epochs import Block, Carried, Epoch, Reported, Sent, find_epochs

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bccnd.bus.incoming.publisher import Publisher
-from bccnd.core.sending.redundancy import Repeater, RepeatRule
+from bccnd.core.sending.redundancy import Repeater, RepeatRule, RepeatRules
 from bccnd.core.wire import frames
+from tests.rules import dedup_rules
 from tests.support import FakeSegment, Hub, turn_until
 
 DAEMON = b"relay01/bccnd/1"
@@ -12,7 +13,7 @@ DAEMON = b"relay01/bccnd/1"
 
 def publisher_of(hub: Hub, segments: list[FakeSegment], *rules: RepeatRule) -> Publisher:
     hub.builder.open(DAEMON)
-    repeater = Repeater(rules, hub.dialect, 7200.0)
+    repeater = Repeater(RepeatRules(rules, hub.dialect), dedup_rules(horizon=7200.0))
     return Publisher(hub.loop, hub.routes, hub.bus.fanout, hub.builder, segments, repeater)
 
 

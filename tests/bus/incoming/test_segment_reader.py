@@ -34,7 +34,7 @@ def segment() -> Iterator[Segment]:
 
 
 def reader_of(hub: Hub, segment: Segment, histogram: LatencyHistogram) -> SegmentReader:
-    ingress = Ingress(IntegrityChecker(), hub.sources, AnonymousDedup(2.0), hub.routes)
+    ingress = Ingress(IntegrityChecker(), hub.sources, AnonymousDedup(hub.sources.limits), hub.routes)
     return SegmentReader(segment, ingress, hub.bus.fanout, histogram)
 
 

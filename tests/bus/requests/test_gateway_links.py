@@ -26,7 +26,7 @@ class Bridge:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.broadcast: list[bytes] = []
-        self.ingress = Ingress(make_checker("none", ()), hub.sources, AnonymousDedup(2.0), hub.routes)
+        self.ingress = Ingress(make_checker("none", ()), hub.sources, AnonymousDedup(hub.sources.limits), hub.routes)
         sinks = (hub.bus.fanout, ["nng"], read_report, no_report, self.broadcast.append)
         self.links = hub.bus.gateways.links = GatewayLinks(self.ingress, *sinks, copies=1)
 

@@ -12,8 +12,8 @@ from bccnd.core.receiving.ingress import MAX_RELAYED, RELAY_PATIENCE
 from bccnd.core.receiving.judgement import Arrival, arrival_from_link
 from bccnd.core.tracking import losses
 from bccnd.core.tracking.dedup import CLOCK_MIN, LINK_PATIENCE, TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.losses import MAX_RESTARTS
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from bccnd.native.buffers.sent_datagrams import SentDatagrams
@@ -34,7 +34,7 @@ MONOTONIC = dedup_rules(sanity=16, horizon=2.0, monotonic=True)
 LINKED = dedup_rules(sanity=16, horizon=2.0, linked=True)
 #: a clock in nanoseconds, and a number by chance
 NANOSECONDS, CHANCE = 1_795_000_000 * 10**9, 1 << 62
-HISTORIES: dict[str, tuple[DedupRules, str]] = {
+HISTORIES: dict[str, tuple[TrackerLimits, str]] = {
     "the next one is new, however it came": (RULES, "5 ~6 7"),
     "a copy is one, whichever was first": (RULES, "~5 5:duplicate 6 ~6:duplicate"),
     "a copy that comes beyond the horizon is no restart": (RULES, "5 @2.25 ~5:duplicate @29 ~5:duplicate"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
 from tests.core.material import KEY, OTHER_KEY, examples
@@ -53,7 +53,7 @@ def all_that_is_kept(world: World) -> object:
 )
 @examples(130)
 def test_what_is_traced_is_what_happens(
-    fed: list[Batch], checker: IntegrityChecker, rules: DedupRules, cache: int
+    fed: list[Batch], checker: IntegrityChecker, rules: TrackerLimits, cache: int
 ) -> None:
     world = World(checker, rules, cache=cache)
     now = 0.0

@@ -19,8 +19,8 @@ from bccnd.core.receiving.judgement import Arrival
 from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.source import Source
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.trust.integrity_algorithms import Hmac
 from bccnd.core.wire import bccn1, directed_targets, frames
@@ -40,12 +40,12 @@ class Oracle:
     """Verdicts, deliveries, heartbeats and conflicts by the rules: the standard library's sums, the plain reader, naive
     matching."""
 
-    def __init__(self, key: bytes | None, rules: DedupRules, ceiling: int) -> None:
+    def __init__(self, key: bytes | None, rules: TrackerLimits, ceiling: int) -> None:
         self.key = key
         self.ceiling = ceiling
         self.sources = TrackerTable(rules)
         self.sources.claim(OWN)
-        self.anonymous = AnonymousDedup(2.0)
+        self.anonymous = AnonymousDedup(self.sources.limits)
         self.messages = [0] * len(GROUPS)
         self.bytes = [0] * len(GROUPS)
         self.beats: list[tuple[bytes, float]] = []
@@ -165,7 +165,7 @@ BEATS = [datagram(src, chan=b"heartbeat/" + of) for src in (b"a", b"heartbeat/a"
 @example([Batch(0, [(raw, PEER) for raw in BEATS])], None, dedup_rules(), 4, False)
 @examples(400)
 def test_ingress_follows_the_rules(
-    fed: list[Batch], key: bytes | None, rules: DedupRules, cache: int, tapped: bool
+    fed: list[Batch], key: bytes | None, rules: TrackerLimits, cache: int, tapped: bool
 ) -> None:
     world = World(OPEN if key is None else SIGNED, rules, cache=cache)
     for receiver, pattern in ((3, b"!/tap/"), (1, b"!/tap/dup*"), (1, b"!/tap/bad_src")) if tapped else ():
@@ -297,7 +297,7 @@ def broken() -> tuple[Ingress, list[bytes]]:
     routes = BrokenRoutes(DIALECTS["path"])
     routes.join(1, b"h/p/1")
     routes.subscribe(1, b"")
-    return Ingress(OPEN, BrokenSources(dedup_rules()), AnonymousDedup(2.0), routes, on_bug=bugs.append), bugs
+    return Ingress(OPEN, BrokenSources(dedup_rules()), AnonymousDedup(dedup_rules()), routes, on_bug=bugs.append), bugs
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,8 @@ def test_without_callbacks_a_bug_is_tapped_and_counted_and_so_is_a_conflict() ->
     sources.claim(OWN)
     raws = [datagram(OWN), datagram(b"a", chan=b"heartbeat/a"), datagram(chan=b"broken")]
     found = Deliveries()
-    Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(found, Arrival(counters, [PEER] * 3, 0.0, NS), raws)
+    arrival = Arrival(counters, [PEER] * 3, 0.0, NS)
+    Ingress(OPEN, sources, AnonymousDedup(dedup_rules()), routes).feed(found, arrival, raws)
     tapped = frames.tapped("internal_error", "one", 0, NS, PEER, raws[2])
     assert [(receivers.all, frame) for receivers, frame in found] == [((1,), tapped)]
     assert (counters.verdicts[NUMBERS["internal_error"]], sources.counted["conflicts"]) == (1, 1)

@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.sending import redundancy
-from bccnd.core.sending.redundancy import Repeater, RepeatRule
+from bccnd.core.sending.redundancy import Repeater, RepeatRule, RepeatRules
 from tests.core import naive
 from tests.core.material import examples
+from tests.rules import dedup_rules
 
 PATH = DIALECTS["path"]
 INF = float("inf")
 
 
 def repeater(*rules: RepeatRule, dialect: str = "path", horizon: float = INF) -> Repeater:
-    return Repeater(rules, DIALECTS[dialect], horizon)
+    return Repeater(RepeatRules(rules, DIALECTS[dialect]), dedup_rules(horizon=horizon))
 
 
 def rule(channels: bytes = b"a/>", copies: int = 2, spacing: float = 0.5) -> RepeatRule:
@@ -99,11 +100,11 @@ def test_where_there_is_no_time_left_all_copies_are_sent_in_order() -> None:
 def test_copies_that_wait_are_sent_by_the_rule_under_which_they_began() -> None:
     one = repeater(rule(copies=3, spacing=0.5))
     one.add(b"a/b", b"old", 0.0)
-    one.configure([rule(copies=2, spacing=0.25)], PATH, INF)
+    one.rules = RepeatRules([rule(copies=2, spacing=0.25)], PATH)
     one.add(b"a/b", b"new", 0.0)
-    one.configure([], PATH, INF)
+    one.rules = RepeatRules([], PATH)
     assert one.add(b"a/b", b"none", 0.0) is False
-    one.configure([rule(b"a.b")], DIALECTS["sbus-dot"], INF)
+    one.rules = RepeatRules([rule(b"a.b")], DIALECTS["sbus-dot"])
     assert one.add(b"a.b", b"dot", 4.0) is True
     assert play(one, 5.0) == [(0.25, b"new"), (0.5, b"old"), (1.0, b"old"), (4.5, b"dot")]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES
 from tests.core.material import examples
+from tests.rules import dedup_rules
 
 PEERS = st.sampled_from(["10.0.0.1:5400", "10.0.0.2:5400", "10.0.0.1:5401"])
 BODIES = st.sampled_from([b"?:1:c|x", b"?:2:c|x", b"?:1:d|x", b"?:1:c|y", b"?:1:c|"])
@@ -18,7 +19,7 @@ MESSAGES = st.lists(st.tuples(PEERS, BODIES, st.sampled_from([0, 0, 1, 3, 4, 7, 
 @given(MESSAGES, st.sampled_from([0.25, 1.0, 2.0]))
 @examples(400)
 def test_only_the_same_from_the_same_is_a_duplicate(history: list[tuple[str, bytes, int]], horizon: float) -> None:
-    anonymous = AnonymousDedup(horizon)
+    anonymous = AnonymousDedup(dedup_rules(horizon=horizon))
     accepted: dict[tuple[str, bytes], float] = {}
     now = 1000.0
     for peer, body, quarters in history:
@@ -35,7 +36,7 @@ def test_only_the_same_from_the_same_is_a_duplicate(history: list[tuple[str, byt
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 4)), max_size=80), st.integers(1, 5))
 @examples(400)
 def test_a_flood_of_nameless_ones_is_capped_and_only_forgets(history: list[tuple[int, int]], cap: int) -> None:
-    anonymous = AnonymousDedup(2.0, cap=cap)
+    anonymous = AnonymousDedup(dedup_rules(), cap=cap)
     accepted: dict[int, float] = {}
     now = 1000.0
     for number, quarters in history:
@@ -56,7 +57,7 @@ def test_a_flood_of_nameless_ones_is_capped_and_only_forgets(history: list[tuple
 
 
 def test_one_that_waited_in_a_link_makes_nothing_forgotten() -> None:
-    anonymous = AnonymousDedup(2.0, cap=2)
+    anonymous = AnonymousDedup(dedup_rules(), cap=2)
     for number in range(2):
         anonymous.judge("10.0.0.1:1", b"?:1:c|%d" % number, 1000.0)
     anonymous.judge("link", b"?:1:c|2", 970.0)
@@ -65,7 +66,7 @@ def test_one_that_waited_in_a_link_makes_nothing_forgotten() -> None:
 
 
 def test_the_last_ones_up_to_the_cap_are_never_forgotten() -> None:
-    anonymous = AnonymousDedup(2.0, cap=4)
+    anonymous = AnonymousDedup(dedup_rules(), cap=4)
     for number in range(100):
         assert anonymous.judge("10.0.0.1:1", b"%d" % number, 0.0) == ACCEPTED
         for recent in range(max(0, number - 3), number + 1):
@@ -75,11 +76,11 @@ def test_the_last_ones_up_to_the_cap_are_never_forgotten() -> None:
 
 
 def test_the_next_daemon_knows_the_last_ones_up_to_the_cap() -> None:
-    first = AnonymousDedup(2.0, cap=4)
+    first = AnonymousDedup(dedup_rules(), cap=4)
     for number in range(100):
         assert first.judge("10.0.0.1:1", b"%d" % number, 10.0) == ACCEPTED
         assert len(first.accepted()) <= 8
-    after = AnonymousDedup(2.0, cap=4)
+    after = AnonymousDedup(dedup_rules(), cap=4)
     after.resume(first.accepted())
     assert after.accepted() == first.accepted()
     # The next one makes the older generation forgotten.

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bccnd.core.tracking import dedup, local_identities, losses
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.local_identities import LocalIdentity
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire import bccn1
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core import scenario
@@ -71,7 +71,7 @@ class Tracker:
 
 
 class Model:
-    def __init__(self, rules: DedupRules) -> None:
+    def __init__(self, rules: TrackerLimits) -> None:
         self.rules = rules
         self.trackers: dict[bytes, Tracker] = {}
         self.lost = 0
@@ -100,7 +100,7 @@ class Model:
             tracker.heard = now
             return ACCEPTED
         if tracker.last - seq >= self.rules.sanity or now - tracker.heard > self.rules.horizon:
-            if self.rules.freshness == "monotonic":
+            if self.rules.monotonic:
                 return REPLAYED
             self.restarts += 1
             self.new_epoch(tracker, seq)
@@ -110,7 +110,7 @@ class Model:
             return DUPLICATE
         tracker.seen.add(seq)
         tracker.missing.pop(seq, None)
-        if self.rules.late == "deliver":
+        if self.rules.late == REORDERED:
             tracker.heard = now
             return REORDERED
         return STALE
@@ -152,7 +152,7 @@ def acts(sanity: int) -> st.SearchStrategy[Act]:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[DedupRules, list[Act]]:
+def histories(draw: st.DrawFn) -> tuple[TrackerLimits, list[Act]]:
     sanity = draw(st.one_of(*[st.integers(16, 32)] * 4, st.just(1024)))
     rules = dedup_rules(
         sanity=sanity, horizon=draw(st.sampled_from([0.25, 1.0, 2.0])), deliver_late=draw(st.booleans()),
@@ -163,7 +163,7 @@ def histories(draw: st.DrawFn) -> tuple[DedupRules, list[Act]]:
 
 @given(histories())
 @examples(850)
-def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[DedupRules, list[Act]]) -> None:
+def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[TrackerLimits, list[Act]]) -> None:
     rules, history = drawn
     sources, model = TrackerTable(rules), Model(rules)
     sent: dict[bytes, list[int]] = {}
@@ -294,13 +294,13 @@ def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:
     for seq in (1, 2, 4, 5):
         receive(sources, SRC, seq, 0.0)
     for rules, seq, now, verdict in (
-        (dedup_rules(deliver_late=True), 2, 0.0, DUPLICATE),
-        (dedup_rules(deliver_late=True), 3, 0.0, REORDERED),
-        (dedup_rules(monotonic=True), 5, 3.0, REPLAYED),
-        (dedup_rules(horizon=5.0), 5, 3.0, DUPLICATE),
-        (dedup_rules(sanity=16), 21, 3.0, ACCEPTED),
+        ({"late": "deliver"}, 2, 0.0, DUPLICATE),
+        ({"late": "deliver"}, 3, 0.0, REORDERED),
+        ({"freshness": "monotonic"}, 5, 3.0, REPLAYED),
+        ({"horizon": 5.0}, 5, 3.0, DUPLICATE),
+        ({"sanity": 16}, 21, 3.0, ACCEPTED),
     ):
-        sources.configure(rules)
+        sources.limits.refresh(**rules)
         assert receive(sources, SRC, seq, now) == verdict
     assert sources.counted["jumps"] == 1
 
@@ -309,7 +309,7 @@ def test_a_lower_cap_evicts_with_the_next_sweeps_the_oldest_first() -> None:
     sources = TrackerTable(dedup_rules())
     for number in range(5):
         receive(sources, b"host/%d" % number, 1, float(number))
-    sources.configure(dedup_rules(max_sources=2))
+    sources.limits.refresh(max_sources=2)
     assert sources.sweep(5.0) is False
     assert [source.src for source in sources.latest(5)] == [b"host/4", b"host/3"]
     assert sources.counted["evicted"] == 3
@@ -323,7 +323,7 @@ def test_a_change_of_window_loses_no_count(steps: list[int], before: int, after:
     receive(sources, SRC, seq, 0.0)
     for number, step in enumerate(steps):
         if number == len(steps) // 2:
-            sources.configure(dedup_rules(sanity=after))
+            sources.limits.refresh(sanity=after)
         seq += step
         jumps = sources.counted["jumps"]
         receive(sources, SRC, seq, 0.0)

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from bccnd.core.tracking import liveness
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
 from bccnd.core.tracking.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, HeartbeatRules, Liveness
 from bccnd.core.tracking.source import Source
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.verdicts import ACCEPTED
 from tests.core.material import examples
 from tests.core.scenario import receive
-from tests.rules import dedup_rules, heartbeat_rules
+from tests.rules import dedup_rules
 
 STEP = liveness.STEP
 SRC = b"relay01/cardsys/7"
 OTHER = b"relay02/cardsys/7"
 #: silent after 6 s, dead after 14
-RULES = heartbeat_rules(interval=4.0, dead_after=3)
+RULES = HeartbeatRules(interval=4.0, dead_after=3)
 
 
 class World:
@@ -33,14 +33,10 @@ class World:
     def __init__(
         self,
         rules: HeartbeatRules = RULES,
-        dedup: DedupRules | None = None,
+        dedup: TrackerLimits | None = None,
         now: float = 0.0,
-        *,
-        watching: DedupRules | None = None,
     ) -> None:
-        """``watching`` are the rules that only the watch sees, if they differ."""
         self.sources = TrackerTable(dedup or dedup_rules())
-        self.sources.rules = watching or self.sources.rules
         self.liveness = Liveness(self.sources, rules, now)
         self.now = now
         self._seqs: dict[bytes, int] = {}
@@ -120,8 +116,9 @@ class World:
                 assert self.sources.judge(src, int(verb[1:]), self.now) == ACCEPTED
             elif ":" in verb:
                 rule, _, setting = verb.partition(":")
-                rules = {"interval": self.liveness.rules.interval, "dead_after": self.liveness.rules.dead_after}
-                self.liveness.configure(heartbeat_rules(**{**rules, rule: type(rules[rule])(setting)}))
+                old = self.liveness.rules
+                interval = old._replace(interval=float(setting))
+                self.liveness.rules = interval if rule == "interval" else old._replace(dead_after=int(setting))
             elif name:
                 assert (word, self.counter(name)) == (word, float(value))
             else:
@@ -167,10 +164,10 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
 def test_histories(name: str) -> None:
     rules, history = HISTORIES[name]
     dedup = dedup_rules(**{key: value for key, value in rules.items() if key == "expire"})
-    World(heartbeat_rules(interval=rules.get("interval", 4.0), dead_after=3), dedup).play(history)
+    World(HeartbeatRules(interval=rules.get("interval", 4.0), dead_after=3), dedup).play(history)
 
 
-ONE_MISSED = RULES.model_copy(update={"dead_after": 1})
+ONE_MISSED = RULES._replace(dead_after=1)
 
 
 @pytest.mark.parametrize("keep_dead", [False, True])
@@ -314,19 +311,15 @@ class Naive:
         return {state for state, possible in {**found, "dead": quiet >= dead}.items() if possible}
 
 
-RULESETS = st.builds(
-    heartbeat_rules, interval=st.sampled_from([1.0, 1.0, 2.0, 0.25, 8.0]), dead_after=st.integers(1, 4)
-)
-WATCHING = st.builds(dedup_rules, monotonic=st.booleans(), max_sources=st.sampled_from([100, 100, 2]))
+RULESETS = st.builds(HeartbeatRules, interval=st.sampled_from([1.0, 1.0, 2.0, 0.25, 8.0]), dead_after=st.integers(1, 4))
+TRACKING = st.builds(dedup_rules, monotonic=st.booleans(), max_sources=st.sampled_from([100, 100, 1, 2, 3]))
 
 
-@given(RULESETS, WATCHING, ACTS, st.sampled_from([100_000, 100_000, 1, 2, 3]))
+@given(RULESETS, TRACKING, ACTS)
 @examples(600)
-def test_liveness_agrees_with_the_model(
-    rules: HeartbeatRules, watching: DedupRules, history: list[Act], cap: int
-) -> None:
-    world = World(rules, dedup_rules(max_sources=cap), watching=watching)
-    model = Naive(rules, watching.freshness == "monotonic", watching.max_sources)
+def test_liveness_agrees_with_the_model(rules: HeartbeatRules, dedup: TrackerLimits, history: list[Act]) -> None:
+    world = World(rules, dedup)
+    model = Naive(rules, dedup.monotonic, dedup.max_sources)
     deaths = 0
     for act in history:
         then = world.now + act.quarters * TICK
@@ -344,7 +337,7 @@ def test_liveness_agrees_with_the_model(
                 del model.watched[name]
             model.receive_message(src, world.now)
         if act.kind == "beat":
-            full = len(world.standing()) >= watching.max_sources
+            full = len(world.standing()) >= dedup.max_sources
             before = world.liveness.counted["unwatched"]
             world.liveness.on_heartbeat(src, world.now)
             source = world.source(src)

@@ -11,11 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
 from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.source_table import SourceTable
 from tests.core.material import examples
-from tests.rules import dedup_rules, heartbeat_rules
+from tests.rules import dedup_rules
 
 #: operations and sources
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "touch", "remove"]), st.integers(0, 9)), max_size=60)
@@ -91,7 +91,7 @@ def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
     try:
         before, _ = tracemalloc.get_traced_memory()
         sources = TrackerTable(dedup_rules(max_sources=100_000))
-        liveness = Liveness(sources, heartbeat_rules(), 0.0)
+        liveness = Liveness(sources, HeartbeatRules(), 0.0)
         for later in (0, 1):
             for number in range(100_000):
                 src, now = name(number), 5.0 * later + number * 5e-5

@@ -139,7 +139,7 @@ def test_a_silent_source_is_taken_for_alive_after_a_sleep_behind_a_restart(host:
 def test_heartbeats_above_the_cap_are_not_watched(host: Host) -> None:
     for src in SRCS[:3]:
         host.heartbeat(src, 1)
-    heir = successor_of(host, watching=dedup_rules(max_sources=1))
+    heir = successor_of(host, dedup_rules(max_sources=1))
     assert sorted(source.state for source in heir.sources.latest(9)) == [0, 0, ALIVE]
     assert heir.liveness.counted["unwatched"] == 2
 

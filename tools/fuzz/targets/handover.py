@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from bccnd.core.formats.image_sections import BYTES, Column, Section, pack_section
+from bccnd.core.tracking.liveness import HeartbeatRules
 from bccnd.core.wire import frames
 from bccnd.handover.descriptor_store import CLIENT_HEAD, CLIENT_MAGIC, ClientRecord
 from bccnd.handover.image import BadImage, read_image, write_image
 from tests.core.tracker_hosts import SRCS, Host, resumed
-from tests.rules import dedup_rules, heartbeat_rules
+from tests.rules import dedup_rules
 
 _NOW: Final = 1000.0
 _RULES: Final = dedup_rules(sanity=16, horizon=1.0, max_sources=4)
@@ -74,7 +75,7 @@ def trackers(data: bytes) -> object:
     kept = {name: column for number, (name, column) in enumerate(columns.items()) if not absent[0] >> number & 1}
     if "absent" not in kept:
         kept.pop("missing", None)
-    heir = Host(_RULES, heartbeat_rules(interval=1.0, dead_after=3), _NOW)
+    heir = Host(_RULES, HeartbeatRules(interval=1.0, dead_after=3), _NOW)
     resumed(heir, pack_section(Section("sources", columns=kept)), ordered=not shuffled)
     sources = heir.sources
     known = [(one.src, one.first, one.last, one.epoch, one.missing, one.absent) for one in sources.latest(10)]

@@ -13,9 +13,9 @@ from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.judgement import arrival_from_link
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.dedup_rules import DedupRules
-from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
 from bccnd.core.tracking.tracker_image import resume_trackers, tracker_sections
+from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.integrity_algorithms import Crc32, Hmac
 from bccnd.core.wire import bccn1
@@ -24,7 +24,7 @@ from bccnd.errors import BadDatagram
 from tests import vectors
 from tests.core.material import KEY, OTHER_KEY, sign
 from tests.core.world import NS, OPEN, OWN, PEER, SIGNED, World
-from tests.rules import dedup_rules, heartbeat_rules
+from tests.rules import dedup_rules
 
 _SIG: Final = vectors.DOORS["sig"]
 DOORS: Final = {
@@ -114,7 +114,7 @@ def stream(data: bytes) -> object:
     one. Whatever comes: one verdict each, tables within their bounds, and an image that a successor understands."""
     rules = _RULES[data[0] % len(_RULES)] if data else _RULES[0]
     world = World(rules=rules)
-    liveness = Liveness(world.sources, heartbeat_rules(interval=1.0, dead_after=3), 0.0)
+    liveness = Liveness(world.sources, HeartbeatRules(interval=1.0, dead_after=3), 0.0)
     now, outcome = 1.0, []
     last = dict.fromkeys(_SRCS, 20)
     for who, how, far in _STEP.iter_unpack(data[1 : 1 + len(data[1:]) // 4 * 4]):
@@ -147,14 +147,14 @@ def stream(data: bytes) -> object:
     return outcome, state, counted, sources.missing, _take_over(rules, world, liveness, now)
 
 
-def _take_over(rules: DedupRules, world: World, liveness: Liveness, now: float) -> object:
+def _take_over(rules: TrackerLimits, world: World, liveness: Liveness, now: float) -> object:
     """A successor knows of each source what was known."""
     left: dict[str, list[Section]] = {}
     for written in tracker_sections(world.sources, world.anonymous, liveness):
         for section in unpack_sections(pack_section(written)):
             left.setdefault(section.kind, []).append(section)
-    sources, anonymous = TrackerTable(rules), AnonymousDedup(rules.horizon)
-    watch = Liveness(sources, heartbeat_rules(interval=1.0, dead_after=3), now)
+    sources, anonymous = TrackerTable(rules), AnonymousDedup(rules)
+    watch = Liveness(sources, HeartbeatRules(interval=1.0, dead_after=3), now)
     resume_trackers(left, sources, anonymous, watch, now, ordered=True)
     wanted, found = (_known(one) for one in (world.sources, sources))
     assert found == wanted, f"{found} from the image, {wanted} was known"

@@ -1,50 +1,74 @@
-"""Translates the settings of the configuration file into the rules that the parts of the daemon take."""
+"""The rules in force: a checked configuration with the objects built from it.
+
+Invariant: everything that can fail is done while rules are made. A reload replaces all of them, or none.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any
 
 from bccnd import log
 from bccnd.bus.clients.access import Access, Rule
 from bccnd.config import Configuration, Settings
 from bccnd.config.schema import RESTART_KEYS
 from bccnd.core.matching.patterns import Dialect
-from bccnd.core.sending.redundancy import RepeatRule
-from bccnd.core.tracking.dedup_rules import DedupRules
+from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
+from bccnd.core.tracking.liveness import HeartbeatRules
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.wire.identity_format import token
 from bccnd.net.peer import MAX_PROGRAM
-from bccnd.net.segment import SegmentOptions
 
 
-class ReloadedRules(NamedTuple):
-    """What a reload puts in force, made before it changes anything: making it may fail, putting it in force may not."""
+@dataclass(frozen=True)
+class Rules:
+    """A configuration in the form that the daemon uses: its settings, and the objects built from them."""
 
+    settings: Settings
     checker: IntegrityChecker
-    dedup: DedupRules
-    repeat: list[RepeatRule]
+    repeat: RepeatRules
     access: Access
 
+    @property
+    def dedup(self) -> dict[str, Any]:
+        """The keys of the section; a gateway with links brings copies by several ways, too."""
+        return {**self.settings.dedup.model_dump(), **({"linked": True} if self.settings.gateways.nng else {})}
 
-def reloaded_rules(configuration: Configuration, host: bytes, dialect: Dialect) -> ReloadedRules:
-    """Make the rules of a configuration; for ``host`` and ``dialect`` see `integrity_checker` and `access_rules`."""
+    @property
+    def heartbeat(self) -> HeartbeatRules:
+        return HeartbeatRules(**self.settings.heartbeat.model_dump())
+
+    @property
+    def report_interval(self) -> float:
+        """The seconds between reports; 0 for none, as where nothing can be signed."""
+        return 0.0 if self.settings.integrity.receive_only else self.settings.reports.interval
+
+
+class RulesInForce:
+    """Holds the rules in force, for parts that read them whenever they need them."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.replace(rules)
+
+    def replace(self, rules: Rules) -> None:
+        self.current = rules
+        self.bus = rules.settings.bus
+        self.access = rules.access
+
+
+def make_rules(configuration: Configuration, host: bytes, dialect: Dialect) -> Rules:
+    """Make the rules of a configuration, whose patterns are in ``dialect``; ``host`` is the first part of identities
+    made here. Raises ConfigError."""
     settings = configuration.settings
-    return ReloadedRules(
-        checker=integrity_checker(configuration, host),
-        dedup=dedup_rules(settings),
-        repeat=repeat_rules(settings),
-        access=access_rules(configuration, dialect),
+    return Rules(
+        settings,
+        checker=_integrity_checker(configuration, host),
+        repeat=_repeat_rules(settings, dialect),
+        access=_access_rules(configuration, dialect),
     )
-
-
-def dedup_rules(settings: Settings) -> DedupRules:
-    """Return the section ``dedup``; a gateway with links brings copies by several ways."""
-    if settings.gateways.nng is None:
-        return settings.dedup
-    return settings.dedup.model_copy(update={"linked": True})
 
 
 def report_restart_keys(before: Settings, after: Settings) -> None:
@@ -55,20 +79,7 @@ def report_restart_keys(before: Settings, after: Settings) -> None:
             log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
 
 
-def report_interval(settings: Settings) -> float:
-    """Return the seconds between reports; 0 for none, as where nothing can be signed."""
-    return 0.0 if settings.integrity.receive_only else settings.reports.interval
-
-
-def segment_options(settings: Settings) -> list[SegmentOptions]:
-    return [
-        SegmentOptions(**segment.model_dump(exclude={"name"}), name=segment.label, largest=settings.max_datagram)
-        for segment in settings.segments
-    ]
-
-
-def access_rules(configuration: Configuration, dialect: Dialect) -> Access:
-    """Return the access rules, whose patterns are in ``dialect``."""
+def _access_rules(configuration: Configuration, dialect: Dialect) -> Access:
     rules = [
         Rule(
             uid=configuration.uids[rule.user] if rule.user is not None else None,
@@ -76,9 +87,7 @@ def access_rules(configuration: Configuration, dialect: Dialect) -> Access:
             program=token(rule.program.encode(), MAX_PROGRAM) if rule.program is not None else None,
             publish=_encode(rule.publish),
             subscribe=_encode(rule.subscribe),
-            tap=rule.tap,
-            tag=rule.tag,
-            link=rule.link,
+            **rule.model_dump(include={"tap", "tag", "link"}),
         )
         for rule in configuration.settings.access
     ]
@@ -89,7 +98,7 @@ def _encode(patterns: tuple[str, ...] | None) -> tuple[bytes, ...] | None:
     return None if patterns is None else tuple(pattern.encode() for pattern in patterns)
 
 
-def repeat_rules(settings: Settings) -> list[RepeatRule]:
+def _repeat_rules(settings: Settings, dialect: Dialect) -> RepeatRules:
     rules = [RepeatRule(rule.channels.encode(), rule.copies, rule.spacing) for rule in settings.repeat]
     if settings.dedup.late == "drop" and any(rule.spacing for rule in rules):
         log.event(
@@ -99,11 +108,10 @@ def repeat_rules(settings: Settings) -> list[RepeatRule]:
             remedy="set dedup.late: deliver on all hosts, or spacing: 0",
             setting="repeat",
         )
-    return rules
+    return RepeatRules(rules, dialect)
 
 
-def integrity_checker(configuration: Configuration, host: bytes) -> IntegrityChecker:
-    """Return the integrity checker; ``host`` is the first part of identities made here."""
+def _integrity_checker(configuration: Configuration, host: bytes) -> IntegrityChecker:
     settings, keys, signers = configuration.settings.integrity, configuration.keys, configuration.signers
     if settings.algorithm == "sig" and keys:
         signers = _add_own_key(signers, keys[0], host)
