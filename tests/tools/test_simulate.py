@@ -56,5 +56,5 @@ def test_known_faults_still_have_their_place() -> None:
 
 
 def test_a_known_fault_is_found() -> None:
-    done = simulate("--fault", "crash_not_told", "--minutes", "10", "--seed", "1")
+    done = simulate("--fault", "report_of_others", "--fleets", "3", "--length", "130", "--seed", "1")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -84,9 +84,9 @@ def heard_backward() -> None:
 
 @fault("the record of a client that has gone stays in frozen memory, through a cycle")
 def frozen_cycle() -> None:
-    from bccnd.handover.descriptor_store import ClientRecord
+    from bccnd.handover.descriptor_store import ClientRecord, DescriptorStore
 
-    def make(real: Any) -> Any:
+    def make_close(real: Any) -> Any:
         def close(self: Any) -> None:
             kept = self.grown, self.failed
             real(self)
@@ -94,7 +94,17 @@ def frozen_cycle() -> None:
 
         return close
 
-    replace(ClientRecord, "close", make)
+    def make_forget(real: Any) -> Any:
+        def forget(self: Any, client: Any) -> None:
+            record = client.record
+            real(self, client)
+            if not client.open:
+                client.record = record
+
+        return forget
+
+    replace(ClientRecord, "close", make_close)
+    replace(DescriptorStore, "forget", make_forget)
 
 
 @fault("the image has no queues")
