@@ -245,7 +245,7 @@ class _Daemon:
         self._swept = 0.0
         for name, source in zip(self._names, fleet.sources, strict=True):
             if source.own and source.host == host:
-                self._sources.claim(name).next = 2**64
+                self._sources.claim(name).next = 2**64 - 1
 
     def judge(self, message: Sent, address: str, now: float) -> tuple[str, int]:
         """Return the verdict on a datagram, and the daemon's epoch of its source."""

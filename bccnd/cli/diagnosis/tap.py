@@ -249,7 +249,11 @@ def _read_verdicts(_context: click.Context, _param: click.Parameter, words: Sequ
     "--explain", "explained", is_flag=True, help="Show the clients that received each datagram, and their patterns."
 )
 @click.option(
-    "--pcapng", "capture", metavar="FILE", help="Write a capture for Wireshark instead of lines; - is the output."
+    "--pcapng",
+    "capture",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    help="Write a capture for Wireshark instead of lines; - is the output.",
 )
 @json_option()
 @color_option

@@ -13,4 +13,4 @@ cdef class Repeater:
     cdef object _limits
     cdef list _waiting
     cdef object _number
-    cdef readonly object dropped
+    cdef public object dropped
