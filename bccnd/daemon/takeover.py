@@ -114,6 +114,7 @@ def restore(
     """Continue with copies that are to be sent and with datagrams that are to come back, admit the clients again, and
     continue with the numbers of this host; log what was taken over, what was dropped, and what a crash has lost."""
     repeater.resume(left.one("copies").rows(due=0.0, datagram=b"", spacing=0.0, left=0, since=0.0))
+    bus.publisher.send_due_copies()
     ingress.resume_relayed(left.one("relayed").rows(datagram=b"", left=0, since=0.0))
     store.describe = partial(client_handover.describe, bus)
     by_number = {int(one.fields["number"]): one for one in left.of(client_handover.CLIENT)}

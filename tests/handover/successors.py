@@ -119,6 +119,7 @@ class Site(Hub):
             self.in_force,
             builder=self.builder,
             segments=[self.segment],
+            repeater=self.repeater,
             store=self.kept,
         )
         unhurried(self.bus)

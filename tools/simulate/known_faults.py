@@ -261,7 +261,7 @@ def slow_copies() -> None:
             self._timers.append(due)
             self._loop.later(max(0.0, due - time.monotonic()), self._on_timer)
 
-    replace(Publisher, "_send_due_copies", lambda _real: send_due_copies)
+    replace(Publisher, "send_due_copies", lambda _real: send_due_copies)
 
 
 @fault("each token of a user's rate wakes all its waiting publishers")

@@ -122,7 +122,7 @@ class Publisher:
             if self.send(datagram) is not None:
                 refused = "send_failed"
             if self._repeater.rules and self._repeater.add(packet[KEY:nul], datagram, clock.monotonic()):
-                self._send_due_copies()
+                self.send_due_copies()
         return refused
 
     def _send_locally(self, client: Client | None, packet: bytes, nul: int) -> None:
@@ -147,7 +147,8 @@ class Publisher:
         for datagram in self._repeater.rest():
             self.send(datagram)
 
-    def _send_due_copies(self) -> None:
+    def send_due_copies(self) -> None:
+        """Send the copies that are due, and set a timer for the next ones."""
         for datagram in self._repeater.due(clock.monotonic()):
             self.send(datagram)
         due = self._repeater.next_due
@@ -157,7 +158,7 @@ class Publisher:
 
     def _on_timer(self) -> None:
         self._timers.pop()
-        self._send_due_copies()
+        self.send_due_copies()
 
 
 def _without_echo(client: Client | None, receivers: Receivers) -> Receivers:
