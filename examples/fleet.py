@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from bccnd.errors import JournalError
-from bccnd.pipeline.report.findings import Finding
+from bccnd.pipeline.report.findings import ReportFinding
 from examples.fleet_model import Burst, Down, Fleet, Forged, Loss, Recording, Restart, Source
 from examples.simulation import write
 
@@ -112,7 +112,9 @@ def fleet(length: float = HOUR) -> tuple[Fleet, list[Fault]]:
     return made, faults
 
 
-def compare(faults: list[Fault], found: list[Finding]) -> tuple[list[tuple[Fault, Finding | None]], list[Finding]]:
+def compare(
+    faults: list[Fault], found: list[ReportFinding]
+) -> tuple[list[tuple[Fault, ReportFinding | None]], list[ReportFinding]]:
     """Each fault with the finding that names it; and findings that belong to none."""
     pairs = [
         (fault, next((one for one in found if one.kind == fault.kind and one.about == fault.about), None))

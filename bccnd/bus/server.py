@@ -242,7 +242,7 @@ class Bus:
         for acceptor in self._acceptors:
             acceptor.close()
 
-    def drain(self, deadline: float) -> None:
+    def finish(self, deadline: float) -> None:
         """Process what clients have sent, then send what waits for them, until ``deadline`` (monotonic).
 
         Clients that the next daemon takes over are left as they are, with all that waits.

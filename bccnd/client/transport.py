@@ -97,7 +97,7 @@ def jitter() -> float:
     return os.urandom(1)[0] / 255
 
 
-class PacketReader:
+class ReceivedPackets:
     """Reads packets from a socket, several with one system call where there is the compiled library."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class SessionSocket:
         self._address = address_of(session.path)
         self._feed = feed or session.feed
         self._send_buffer = send_buffer
-        self._read = PacketReader().read
+        self._read = ReceivedPackets().read
         #: what was read and not passed on yet
         self._unread: Iterator[bytes] = iter(())
         #: when the connection was last known to be there

@@ -69,7 +69,7 @@ SWEEP_AGAIN: Final = 0.002
 #: seconds between two readings of the drop counters, for the log
 DROPS_INTERVAL: Final = 1.0
 #: seconds after SIGTERM within which datagrams and frames that would be lost are still processed
-DRAIN_TIME: Final = 0.6
+STOP_TIME: Final = 0.6
 #: seconds between two status lines for the service manager
 STATUS_INTERVAL: Final = 10.0
 #: the program part of this daemon's own identity
@@ -303,7 +303,7 @@ class Daemon:
         if self.crashes:
             self.ingress.own_until_ns = time.time_ns()
         patience = self.rules.bus.patience if self.taken_over else 0.0
-        Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
+        Backlog(loop, self.bus.queues, patience, self._watch).read(self._readers)
         watch_interfaces(loop, self.segments, self._readers, self._watch)
         self._sweep()
         self._page.collector.start()
@@ -324,7 +324,7 @@ class Daemon:
 
     def finish(self) -> None:
         """Process what has arrived, once the loop has stopped."""
-        self._drain()
+        self._read_remaining()
         self.reports.end()
         self.bus.close()  # counts what waited for clients that are still connected
         self._drop_reporter.report()
@@ -349,15 +349,15 @@ class Daemon:
         self.loop_lag.observe(now, pause)
         self.loop.later(pause, self._sweep)
 
-    def _drain(self) -> None:
+    def _read_remaining(self) -> None:
         """Process what the next daemon does not get: datagrams (passed sockets keep theirs), and without a descriptor
         store frames, clients' queues and copies."""
-        deadline = time.monotonic() + DRAIN_TIME
+        deadline = time.monotonic() + STOP_TIME
         self.bus.stop_accepting()
         for segment, reader in zip(self.segments, self._readers, strict=True):
-            while not segment.passed and time.monotonic() < deadline - DRAIN_TIME / 2 and reader.drain():
+            while not segment.passed and time.monotonic() < deadline - STOP_TIME / 2 and reader.read_available():
                 pass
-        self.bus.drain(deadline)
+        self.bus.finish(deadline)
         if self._store is None:
             self.bus.publisher.send_remaining_copies()
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from bccnd.doctor.probe import Probe
 from bccnd.doctor.probe_host import group_name
-from bccnd.doctor.result import Finding, look, not_checked, ok, wrong
+from bccnd.doctor.result import CheckFinding, look, not_checked, ok, wrong
 from bccnd.drops.catalog import BY_NAME
 from bccnd.version import VERSION
 
@@ -33,7 +33,7 @@ _CONNECT_ERRORS: Final = {
 }
 
 
-def check_socket(probe: Probe) -> Iterator[Finding]:
+def check_socket(probe: Probe) -> Iterator[CheckFinding]:
     """Mode and group of the sockets, and an attempt to connect to each."""
     sockets = list(probe.settings.bus.all_sockets)
     if probe.bus_path not in [one.path for one in sockets]:
@@ -56,7 +56,7 @@ def check_socket(probe: Probe) -> Iterator[Finding]:
             yield wrong(f"{path}{finding}", probe.service(action))
 
 
-def check_group(probe: Probe) -> Iterator[Finding]:
+def check_group(probe: Probe) -> Iterator[CheckFinding]:
     """Whether this user may use the bus by its group, and whether this session knows."""
     configured, found, user = probe.settings.bus.all_sockets[0].group, probe.bus_socket(probe.bus_path), probe.user
     group = found.group or (group_name(configured) if configured is not None else "")
@@ -76,7 +76,7 @@ def check_group(probe: Probe) -> Iterator[Finding]:
         yield look(f"{user.name} is not in {group}", f"adduser {user.name} {group}, and log in again")
 
 
-def check_daemon(probe: Probe) -> Iterator[Finding]:
+def check_daemon(probe: Probe) -> Iterator[CheckFinding]:
     """Whether the daemon answers, and has the version that is installed."""
     answer = probe.daemon
     delay = f"answers after {answer.seconds * 1000:.1f} ms"
@@ -104,7 +104,7 @@ def check_daemon(probe: Probe) -> Iterator[Finding]:
             yield ok(finding) if answer.seconds < SLOW else look(f"{finding}; that is slow", "bccn top")
 
 
-def check_traffic(probe: Probe) -> Iterator[Finding]:
+def check_traffic(probe: Probe) -> Iterator[CheckFinding]:
     """What the daemon has refused, missed and dropped."""
     status = probe.daemon.status
     if not status:
@@ -128,7 +128,7 @@ def check_traffic(probe: Probe) -> Iterator[Finding]:
     yield from found or [ok(f"{received:,} datagrams in all; none was lost or failed its check")]
 
 
-def check_gateways(probe: Probe) -> Iterator[Finding]:
+def check_gateways(probe: Probe) -> Iterator[CheckFinding]:
     """Whether the configured gateways run, and links reach their peers."""
     nng, rows = probe.settings.gateways.nng, {row.gateway: row for row in probe.daemon.gateways}
     if not probe.gateways or not probe.daemon.status:
@@ -149,7 +149,7 @@ def check_gateways(probe: Probe) -> Iterator[Finding]:
             yield ok(f"{name} runs with {peers} peer{'s' * (peers != 1)}")
 
 
-def check_metrics(probe: Probe) -> Iterator[Finding]:
+def check_metrics(probe: Probe) -> Iterator[CheckFinding]:
     """Whether the metrics page answers, and other hosts can reach it."""
     listen = probe.settings.metrics.listen
     if listen is None:

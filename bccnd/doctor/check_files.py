@@ -9,7 +9,7 @@ from typing import Final
 
 from bccnd.core.formats.uri import is_uri
 from bccnd.doctor.probe import Probe
-from bccnd.doctor.result import Finding, look, not_checked, ok, wrong
+from bccnd.doctor.result import CheckFinding, look, not_checked, ok, wrong
 from bccnd.paths import KEY_FOLDER
 
 DAY: Final = 86_400.0
@@ -19,7 +19,7 @@ RENEWAL: Final = 30
 NEARLY_FULL: Final = 0.05
 
 
-def check_configuration(probe: Probe) -> Iterator[Finding]:
+def check_configuration(probe: Probe) -> Iterator[CheckFinding]:
     """Every fault that the daemon would find in the file."""
     for fault in probe.target.faults:
         place = f"{fault.file}:{fault.line}" if fault.line else fault.file
@@ -30,7 +30,7 @@ def check_configuration(probe: Probe) -> Iterator[Finding]:
         yield not_checked("the other checks use the defaults until these faults are corrected")
 
 
-def check_keys(probe: Probe) -> Iterator[Finding]:
+def check_keys(probe: Probe) -> Iterator[CheckFinding]:
     """Key files: there, readable and replaceable by the daemon alone, and well-formed."""
     integrity = probe.settings.integrity
     files: list[tuple[str, str, str]] = [("key", name, integrity.algorithm) for name in integrity.keys]
@@ -47,7 +47,7 @@ def check_keys(probe: Probe) -> Iterator[Finding]:
             yield look(f"{kind} {path}: the service gets keys from {KEY_FOLDER} only", remedy)
 
 
-def check_certificates(probe: Probe) -> Iterator[Finding]:
+def check_certificates(probe: Probe) -> Iterator[CheckFinding]:
     """Files of the links, and when certificates expire."""
     tls = probe.settings.gateways.nng.tls if probe.settings.gateways.nng is not None else None
     for name in () if tls is None else ("ca", "certificate", "key"):
@@ -66,7 +66,7 @@ def check_certificates(probe: Probe) -> Iterator[Finding]:
                 yield ok(text) if days >= RENEWAL else (look if days > 0 else wrong)(text, remedy)
 
 
-def _check_file(probe: Probe, what: str, path: str, missing: str, *, secret: bool) -> Iterator[Finding]:
+def _check_file(probe: Probe, what: str, path: str, missing: str, *, secret: bool) -> Iterator[CheckFinding]:
     """Owner and permissions of a file; ``missing`` is the remedy if it is not there."""
     try:
         file, folder = probe.stat(path), probe.stat(os.path.dirname(path) or "/")
@@ -95,7 +95,7 @@ def _check_file(probe: Probe, what: str, path: str, missing: str, *, secret: boo
     yield from faults or [ok(f"{what}: mode {mode:04o}, of uid {file.st_uid}")]
 
 
-def check_recorder(probe: Probe) -> Iterator[Finding]:
+def check_recorder(probe: Probe) -> Iterator[CheckFinding]:
     """The folders that the recorder writes to: there, and with room."""
     recorder = probe.settings.recorder
     unit = probe.units.get("bccnd-recorder.service", {})

@@ -9,7 +9,7 @@ from typing import Final
 
 from bccnd.doctor.probe import UNITS, Probe
 from bccnd.doctor.probe_host import ProbeError
-from bccnd.doctor.result import Finding, look, not_checked, ok, wrong
+from bccnd.doctor.result import CheckFinding, look, not_checked, ok, wrong
 
 #: descriptors of the daemon beside its clients
 OWN_DESCRIPTORS: Final = 64
@@ -18,7 +18,7 @@ NEVER_SET: Final = 1_704_067_200.0
 _LOG: Final = "journalctl -u 'bccnd*' -p warning --since -1h"
 
 
-def check_service(probe: Probe) -> Iterator[Finding]:
+def check_service(probe: Probe) -> Iterator[CheckFinding]:
     """Whether the units run that should; what is wrong with one, ``systemctl status`` says."""
     if not probe.systemd:
         yield not_checked("systemd does not run here")
@@ -46,7 +46,7 @@ def check_service(probe: Probe) -> Iterator[Finding]:
             yield look(f"the file of {name} has changed since systemd read it", "systemctl daemon-reload")
 
 
-def check_log(probe: Probe) -> Iterator[Finding]:
+def check_log(probe: Probe) -> Iterator[CheckFinding]:
     """Warnings and errors of the last hour."""
     if not probe.systemd:
         yield not_checked("systemd does not run here: see the daemon's own log")
@@ -63,7 +63,7 @@ def check_log(probe: Probe) -> Iterator[Finding]:
         yield ok("no warnings in the last hour")
 
 
-def check_descriptors(probe: Probe) -> Iterator[Finding]:
+def check_descriptors(probe: Probe) -> Iterator[CheckFinding]:
     """Whether the daemon may open as many files as its clients need."""
     found = re.search(r"^Max open files +(\d+)", probe.read_text(f"/proc/{probe.pid}/limits"), re.MULTILINE)
     if found is None:
@@ -78,7 +78,7 @@ def check_descriptors(probe: Probe) -> Iterator[Finding]:
     yield too_few if int(found[1]) < needed else ok(finding)
 
 
-def check_clock(probe: Probe) -> Iterator[Finding]:
+def check_clock(probe: Probe) -> Iterator[CheckFinding]:
     """Whether the clock is set and synchronised; by how much it is wrong, chronyc and timedatectl say."""
     if time.time() < NEVER_SET:
         finding = (

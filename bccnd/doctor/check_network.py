@@ -9,7 +9,7 @@ from bccnd.config import SegmentSettings
 from bccnd.core.wire.bccn1 import MAX_SEND
 from bccnd.doctor.probe import Probe
 from bccnd.doctor.probe_host import ProbeError
-from bccnd.doctor.result import Finding, look, not_checked, ok, wrong
+from bccnd.doctor.result import CheckFinding, look, not_checked, ok, wrong
 from bccnd.errors import StartError
 
 #: bytes of the headers of IPv4 and UDP
@@ -18,7 +18,7 @@ _PORT_REASONS: Final = ("port_in_use", "port_refused")
 _LOOK_AT_RULES: Final = "list the rules as root: nft list ruleset; iptables-save"
 
 
-def check_interface(probe: Probe) -> Iterator[Finding]:
+def check_interface(probe: Probe) -> Iterator[CheckFinding]:
     """Whether the interface of each segment is there, up, and suits broadcast."""
     try:
         interfaces = {row["ifname"]: row for row in probe.run_json("ip", "-j", "address", "show") if row}
@@ -61,7 +61,7 @@ def _outgoing(probe: Probe, segment: SegmentSettings) -> tuple[str, str]:
     return segment.interface or row["dev"], row.get("prefsrc", "")
 
 
-def check_route(probe: Probe) -> Iterator[Finding]:
+def check_route(probe: Probe) -> Iterator[CheckFinding]:
     """Whether the daemon can open each segment, and which way its datagrams leave."""
     for segment in probe.settings.segments:
         name, source = _outgoing(probe, segment)
@@ -75,7 +75,7 @@ def check_route(probe: Probe) -> Iterator[Finding]:
         yield ok(f"segment {segment.label}: {segment.address} {way}")
 
 
-def check_port(probe: Probe) -> Iterator[Finding]:
+def check_port(probe: Probe) -> Iterator[CheckFinding]:
     """Which processes hold the port of each segment."""
     for segment in probe.settings.segments:
         what, sockets = f"UDP port {segment.port}", []
@@ -113,7 +113,7 @@ def _list(processes: Iterable[dict[int, str]]) -> str:
     )
 
 
-def check_receive_buffer(probe: Probe) -> Iterator[Finding]:
+def check_receive_buffer(probe: Probe) -> Iterator[CheckFinding]:
     """How much the kernel keeps for the daemon, and what it has dropped."""
     for segment in probe.settings.segments:
         what, wanted = f"segment {segment.label}", segment.receive_buffer
@@ -138,7 +138,7 @@ def check_receive_buffer(probe: Probe) -> Iterator[Finding]:
             yield ok(f"{what}: {subject} {size:,} bytes")
 
 
-def check_round_trip(probe: Probe) -> Iterator[Finding]:
+def check_round_trip(probe: Probe) -> Iterator[CheckFinding]:
     """A message from this host to this host, over the bus and over the segment."""
     trip = probe.trip
     if trip.skipped or trip.failed:
@@ -159,7 +159,7 @@ def check_round_trip(probe: Probe) -> Iterator[Finding]:
         yield wrong(f"{count} within 1 s: {names}", f"run this as root to see from which; {remedy}")
 
 
-def check_firewall(probe: Probe) -> Iterator[Finding]:
+def check_firewall(probe: Probe) -> Iterator[CheckFinding]:
     """Whether a firewall sees what comes in, and our own broadcast passes it; its rules are not read."""
     passes = "; our own broadcast passes" if 0 < len(probe.trip.segments) == probe.trip.returned else ""
     try:

@@ -12,7 +12,7 @@ State = Literal["ok", "look", "wrong", "not checked"]
 STATES: Final[tuple[State, ...]] = ("wrong", "look", "ok", "not checked")
 
 
-class Finding(NamedTuple):
+class CheckFinding(NamedTuple):
     """What a check yields; ``remedy`` is empty only where there is nothing to do."""
 
     state: State
@@ -29,10 +29,10 @@ class Result(NamedTuple):
     remedy: str
 
 
-ok: Final = partial(Finding, "ok")
-look: Final = partial(Finding, "look")
-wrong: Final = partial(Finding, "wrong")
-not_checked: Final = partial(Finding, "not checked")
+ok: Final = partial(CheckFinding, "ok")
+look: Final = partial(CheckFinding, "look")
+wrong: Final = partial(CheckFinding, "wrong")
+not_checked: Final = partial(CheckFinding, "not checked")
 
 
 def exit_status(results: Iterable[Result]) -> int:

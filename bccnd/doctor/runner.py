@@ -7,9 +7,9 @@ from typing import Final
 
 from bccnd.doctor import check_bus, check_files, check_host, check_network
 from bccnd.doctor.probe import Probe
-from bccnd.doctor.result import Finding, Result, not_checked
+from bccnd.doctor.result import CheckFinding, Result, not_checked
 
-CHECKS: Final[dict[str, Callable[[Probe], Iterator[Finding]]]] = {
+CHECKS: Final[dict[str, Callable[[Probe], Iterator[CheckFinding]]]] = {
     "configuration": check_files.check_configuration,
     "keys": check_files.check_keys,
     "certificates": check_files.check_certificates,

@@ -308,9 +308,9 @@ class Endpoint:
         if chan is None:
             return self.recv(timeout)
         waiting = self._queues.waiting
-        taken = self._drain()
+        taken = self._read_available()
         if not taken and chan not in waiting and self._wait(time.monotonic() + (timeout or 0.0)):
-            self._drain()
+            self._read_available()
         return self._queues.take(chan) if chan in waiting else None
 
     def error(self) -> str | None:
@@ -402,7 +402,7 @@ class Endpoint:
         peer = peer_name(address)
         return Message(to_text(src), seq, to_text(chan), payload, directed_targets.FORM_NAMES[form], peer, received_ns)
 
-    def _drain(self) -> int:
+    def _read_available(self) -> int:
         """Take everything that is there into the queues; how many messages it was."""
         for count in range(MAX_TAKEN):
             message = self._read()

@@ -24,7 +24,7 @@ OWN_KEYS: Final = "sig"
 _NAMED: Final = 4
 
 
-class Finding(NamedTuple):
+class FleetFinding(NamedTuple):
     """One thing to look at; ``about`` are the hosts concerned."""
 
     kind: str
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 def find(
     rows: Sequence[HostRow], cells: Sequence[Cell], own: str, now: float, sums: Sums | None = None
-) -> Steps[list[Finding]]:
+) -> Steps[list[FleetFinding]]:
     """Return the findings, the most important first; ``own`` is the host that looks. ``cells`` may be only those of
     suspects, where the ``sums`` of all are given."""
     heard = [row for row in rows if row.host == own or not row.silent(now)]
@@ -43,18 +43,22 @@ def find(
     return sorted(found, key=lambda one: KINDS.index(one.kind))
 
 
-def _silent(rows: Sequence[HostRow], own: str, now: float) -> Iterator[Finding]:
+def _silent(rows: Sequence[HostRow], own: str, now: float) -> Iterator[FleetFinding]:
     others = [row for row in rows if row.host != own]
     silent = sorted(row.host for row in others if row.silent(now))
     if len(silent) > 1 and len(silent) == len(others):
-        yield Finding("host_silent", (own,), f"{own} receives no report of any host: check its interface and its keys.")
+        yield FleetFinding(
+            "host_silent", (own,), f"{own} receives no report of any host: check its interface and its keys."
+        )
         return
     for host in silent:
         seconds = now - next(row.heard for row in others if row.host == host)
-        yield Finding("host_silent", (host,), f"{host} has not reported for {seconds:.0f} s: it is down, or cut off.")
+        yield FleetFinding(
+            "host_silent", (host,), f"{host} has not reported for {seconds:.0f} s: it is down, or cut off."
+        )
 
 
-def _losses(cells: Sequence[Cell], sums: Sums | None) -> Steps[list[Finding]]:
+def _losses(cells: Sequence[Cell], sums: Sums | None) -> Steps[list[FleetFinding]]:
     pairs: list[Loss] = []
     for chunk in chunks(cells):
         yield
@@ -66,18 +70,18 @@ def _losses(cells: Sequence[Cell], sums: Sums | None) -> Steps[list[Finding]]:
     return list(_describe((yield from attribute_pairs(pairs, sums or sum_pairs(pairs)))))
 
 
-def _describe(causes: Attribution) -> Iterator[Finding]:
+def _describe(causes: Attribution) -> Iterator[FleetFinding]:
     if causes.segment is not None:
-        yield Finding("segment_loses", (), f"All hosts lose messages from all others: {_share(causes.segment)}.")
+        yield FleetFinding("segment_loses", (), f"All hosts lose messages from all others: {_share(causes.segment)}.")
     for one in _worst(causes.receivers):
         text = f"{one.host} loses {_share(one)} of what it should receive, from {one.touched} of {one.pairs} hosts"
-        yield Finding("receiver_loses", (one.host,), f"{text}; elsewhere {_rate(one.elsewhere)} is lost.")
+        yield FleetFinding("receiver_loses", (one.host,), f"{text}; elsewhere {_rate(one.elsewhere)} is lost.")
     for one in _worst(causes.senders):
         text = f"{_share(one)} of what {one.sender} sends is lost, by {one.touched} of {one.pairs} receivers"
-        yield Finding("sender_lost", (one.sender,), f"{text}; elsewhere {_rate(one.elsewhere)} is lost.")
+        yield FleetFinding("sender_lost", (one.sender,), f"{text}; elsewhere {_rate(one.elsewhere)} is lost.")
     for one in _worst(causes.pairs):
         text = f"{one.host} loses {_share(one)} of what {one.sender} sends"
-        yield Finding("link_loses", (one.host, one.sender), f"{text}; elsewhere {_rate(one.elsewhere)} is lost.")
+        yield FleetFinding("link_loses", (one.host, one.sender), f"{text}; elsewhere {_rate(one.elsewhere)} is lost.")
 
 
 def _worst(losses: Sequence[Loss]) -> list[Loss]:
@@ -93,7 +97,7 @@ def _rate(rate: float) -> str:
     return f"{percent:.0f} %" if percent >= 10 or not percent else f"{percent:.2g} %"
 
 
-def _keys(rows: Sequence[HostRow]) -> Iterator[Finding]:
+def _keys(rows: Sequence[HostRow]) -> Iterator[FleetFinding]:
     def signed(row: HostRow) -> str:
         algorithm, fingerprints = row.keys
         if algorithm == OWN_KEYS or not fingerprints:
@@ -101,14 +105,14 @@ def _keys(rows: Sequence[HostRow]) -> Iterator[Finding]:
         return f"{algorithm} with key {fingerprints[0]}"
 
     for name, hosts, usual, others in _minorities((signed(row), row.host) for row in rows if row.keys[0]):
-        yield Finding(
+        yield FleetFinding(
             "key_differs", hosts, f"{_list(hosts)} {_verb(hosts, 'sign')} {name}; {others} of the others {usual}."
         )
 
 
-def _versions(rows: Sequence[HostRow]) -> Iterator[Finding]:
+def _versions(rows: Sequence[HostRow]) -> Iterator[FleetFinding]:
     for name, hosts, usual, others in _minorities((row.version, row.host) for row in rows if row.version):
-        yield Finding(
+        yield FleetFinding(
             "version_differs", hosts, f"{_list(hosts)} {_verb(hosts, 'run')} {name}; {others} of the others {usual}."
         )
 

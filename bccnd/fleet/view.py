@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from bccnd.fleet.findings import Finding, find
+from bccnd.fleet.findings import FleetFinding, find
 from bccnd.fleet.matrix import Cell, FleetMatrix, HostRow
 from bccnd.fleet.steps import Steps
 
@@ -77,7 +77,7 @@ def worst_links(matrix: FleetMatrix) -> Rows:
     yield from (cell._asdict() for _, _, cell, _ in worst if cell.lost)
 
 
-def findings(matrix: FleetMatrix, own: str, now: float, minutes: int | None = None) -> Steps[list[Finding]]:
+def findings(matrix: FleetMatrix, own: str, now: float, minutes: int | None = None) -> Steps[list[FleetFinding]]:
     """Return the findings of the last minutes."""
     recent = minutes or RECENT
     sums = yield from matrix.sum_losses(recent)

@@ -41,7 +41,7 @@ from bccnd.journal.capture_file import Capture
 from bccnd.journal.listing import list_files
 from bccnd.journal.record_writer import RecordWriter
 from bccnd.journal.session_files import write_sessions
-from bccnd.journal.sessions import Session
+from bccnd.journal.sessions import RecorderSession
 from bccnd.version import VERSION
 
 #: rows that are objects at the same time; a few hundred bytes each
@@ -100,7 +100,7 @@ class CaptureSet:
         self, paths: Sequence[str], settings: CaptureSettings, on_progress: Progress = lambda _done, _total: None
     ) -> None:
         self.tally = CaptureCounts()
-        self.sessions: list[Session] = []
+        self.sessions: list[RecorderSession] = []
         self._paths, self._settings, self._on_progress = paths, settings, on_progress
         self._done = self._total = 0
         begun = []
@@ -144,7 +144,7 @@ class CaptureSet:
         if self.sessions and -BACKWARDS <= (ts - self.sessions[-1].end) * 1e-6 <= LONGEST_SWEEP:
             self.sessions[-1].end = max(self.sessions[-1].end, ts)
         else:
-            self.sessions.append(Session(ts, ts, first=number, last=number - 1))
+            self.sessions.append(RecorderSession(ts, ts, first=number, last=number - 1))
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows of all datagrams as tables. Raises JournalError: no_bccn."""
@@ -246,7 +246,7 @@ class _Stage:
         self._folder = f"{root}/{file_names.UNFINISHED}ingest-{host}-{journal}"
         self.records = RecordWriter(filesystem, self._folder, host, journal, FIRST)
 
-    def publish(self, sessions: Sequence[Session]) -> None:
+    def publish(self, sessions: Sequence[RecorderSession]) -> None:
         """Move all files to their places, and remove those of an earlier reading of these captures."""
         self.records.finish()
         write_sessions(self._filesystem, self._folder, self._host, self._journal, VERSION, sessions)

@@ -15,7 +15,7 @@ Cause = Literal["start", "resumed", "suspend", "clock", ""]
 
 
 @dataclass
-class Session:
+class RecorderSession:
     """Times in microseconds since 1970. ``first`` is the number of its first record, ``last`` that of the last one in
     finished files, and ``first - 1`` if there is none; both are None in files of versions up to 1.1."""
 

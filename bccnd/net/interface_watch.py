@@ -24,7 +24,7 @@ INTERVAL: Final = 1.0
 class Reader(Protocol):
     """Reads a segment."""
 
-    def drain(self) -> bool:
+    def read_available(self) -> bool:
         """Process some of what the socket holds; return whether there may be more."""
 
 
@@ -37,7 +37,7 @@ def watch_interfaces(
     """Watch the interfaces of segments; ``watch`` has the loop watch a segment's reader."""
     for segment, reader in zip(segments, readers, strict=True):
         if segment.interface:
-            loop.every(INTERVAL, InterfaceWatch(loop, segment, reader.drain, partial(watch, reader)).check)
+            loop.every(INTERVAL, InterfaceWatch(loop, segment, reader.read_available, partial(watch, reader)).check)
 
 
 class Interface(Enum):
@@ -61,12 +61,14 @@ def judge(bound: int, named: int, *, up: bool) -> Interface:
 
 
 class InterfaceWatch:
-    """Watches the interface of ``segment``; ``drain`` is that of its reader, ``watch`` has the loop watch that."""
+    """Watches the interface of ``segment``; ``read_available`` reads the segment, ``watch`` has the loop watch it."""
 
-    def __init__(self, loop: Loop, segment: Segment, drain: Callable[[], bool], watch: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: Loop, segment: Segment, read_available: Callable[[], bool], watch: Callable[[], None]
+    ) -> None:
         self._loop = loop
         self._segment = segment
-        self._drain = drain
+        self._read_available = read_available
         self._watch = watch
         #: what was logged last, if it still holds
         self._logged = ""
@@ -104,7 +106,7 @@ class InterfaceWatch:
     def _reopen(self) -> None:
         segment = self._segment
         name, interface = segment.options.name, segment.interface
-        if not self._loop.watches(segment.fileno()) or self._drain():
+        if not self._loop.watches(segment.fileno()) or self._read_available():
             return  # what the old socket holds comes first
         self._loop.unwatch(segment.fileno())
         try:

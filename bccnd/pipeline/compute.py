@@ -35,7 +35,7 @@ from bccnd.pipeline.units.unit import SHARED
 from bccnd.pipeline.units.work import Runner, Task
 
 if TYPE_CHECKING:
-    from bccnd.pipeline.inputs.sessions import Session
+    from bccnd.pipeline.inputs.sessions import JournalSession
     from bccnd.pipeline.inputs.verification import JournalFile
 
 #: messages of a day by which clocks are compared, at most: enough for percentiles
@@ -60,7 +60,7 @@ class Survey:
 
     clocks: pa.Table
     corrections: Clocks
-    sessions: Mapping[tuple[str, str], Sequence[Session]]
+    sessions: Mapping[tuple[str, str], Sequence[JournalSession]]
     spans: Mapping[JournalFile, tuple[int, int] | None]
     days: Collection[str]
     written: Sequence[TableFile]
@@ -77,7 +77,7 @@ class Computed:
     set_aside: list[tuple[str, str]] = field(default_factory=list)
 
 
-class Run:
+class PipelineRun:
     """A run of the pipeline over a ``journal``: its ``runner``, and the tables' place. ``run`` is in the names of all
     files that it writes."""
 
@@ -99,9 +99,9 @@ class Run:
 
 
 def survey(
-    running: Run,
+    running: PipelineRun,
     files: Collection[JournalFile],
-    sessions: Collection[Session],
+    sessions: Collection[JournalSession],
     days: Collection[str],
     known: pa.Table,
 ) -> Survey:
@@ -127,17 +127,17 @@ def survey(
     return Survey(table, clocks, of_journal, spans, wanted, [file for file in written if file.table == schema.SENT])
 
 
-def _span(file: JournalFile, clocks: Clocks, sessions: Sequence[Session]) -> tuple[int, int] | None:
+def _span(file: JournalFile, clocks: Clocks, sessions: Sequence[JournalSession]) -> tuple[int, int] | None:
     """The times of a file by the corrected clock; None if that is unknown."""
     low, high = moved(file, clocks, sessions)
     return None if day_of(low) < EARLIEST else (low, high)
 
 
 def _compare(
-    running: Run,
+    running: PipelineRun,
     sample: TableFile,
     files: Iterable[JournalFile],
-    of_journal: Mapping[tuple[str, str], Sequence[Session]],
+    of_journal: Mapping[tuple[str, str], Sequence[JournalSession]],
 ) -> list[Compared]:
     """Compare the clocks of a day by its sample."""
     spans = [
@@ -168,7 +168,7 @@ def _compare(
 
 
 def compute(
-    running: Run, days: Collection[str], surveyed: Survey, state: State, *, fixed: Collection[str] = ()
+    running: PipelineRun, days: Collection[str], surveyed: Survey, state: State, *, fixed: Collection[str] = ()
 ) -> Computed:
     """Compute the tables of ``days``, and of those behind them that follow otherwise from them then; never of days that
     are ``fixed``. ``state`` has the tables as the last run left them. Raises PipelineError."""
@@ -183,7 +183,7 @@ def compute(
 class _Computation:
     """The tables of days, in the making."""
 
-    def __init__(self, running: Run, surveyed: Survey, state: State, fixed: set[str]) -> None:
+    def __init__(self, running: PipelineRun, surveyed: Survey, state: State, fixed: set[str]) -> None:
         self._running, self._surveyed, self._state, self._fixed = running, surveyed, state, fixed
         self._spans = {file: span for file, span in surveyed.spans.items() if span is not None}
         self._days: set[str] = set()

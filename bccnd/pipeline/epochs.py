@@ -31,7 +31,7 @@ _SECOND: Final = 1_000_000
 Spans = Sequence[tuple[int, int]]
 
 
-class Block(NamedTuple):
+class SeqBlock(NamedTuple):
     """Numbers of an era without a hole of `SANITY`, from when to when on the common clock (microseconds)."""
 
     era: int
@@ -84,7 +84,7 @@ class Reported(NamedTuple):
 
 
 def find_epochs(
-    blocks: Sequence[Block],
+    blocks: Sequence[SeqBlock],
     restarts: Sequence[Restart],
     sent: Sequence[Sent],
     carried: Carried | None,
@@ -122,7 +122,9 @@ class _Divided:
     """An era divided by its jumps: ``begins`` has the lowest number of each epoch and its time, ``reported`` the report
     that goes farthest in each (by index), ``carried_index`` the one that goes on from the days before."""
 
-    def __init__(self, blocks: Sequence[Block], sent: Sequence[Sent], recorded: Spans, carried: Carried | None) -> None:
+    def __init__(
+        self, blocks: Sequence[SeqBlock], sent: Sequence[Sent], recorded: Spans, carried: Carried | None
+    ) -> None:
         fastest = max(blocks, key=lambda block: rate_of_run(block.high - block.low, block.end_us - block.start_us))
         self.pace = fastest.high - fastest.low, max(fastest.end_us - fastest.start_us, LEAST)
         if carried is not None and Fraction(carried.pace, carried.pace_us) > Fraction(*self.pace):
@@ -137,8 +139,8 @@ class _Divided:
         self._reach = list(accumulate((report.last for report in believed), max))
         self._divide(blocks, believed, carried)
 
-    def _divide(self, blocks: Sequence[Block], believed: Sequence[Sent], carried: Carried | None) -> None:
-        items: list[tuple[int, int, Block | Sent]] = [(block.low, 0, block) for block in blocks]
+    def _divide(self, blocks: Sequence[SeqBlock], believed: Sequence[Sent], carried: Carried | None) -> None:
+        items: list[tuple[int, int, SeqBlock | Sent]] = [(block.low, 0, block) for block in blocks]
         items += [(report.last, 1, report) for report in believed]
         high, end_us = -(2**64), 0
         for key, _, item in sorted(items):
@@ -167,7 +169,7 @@ class _Divided:
         return meanwhile >= moment - end_us and place > 0 and self._reach[place - 1] >= low - 1
 
 
-def _believed(blocks: Sequence[Block], sent: Iterable[Sent]) -> Iterator[Sent]:
+def _believed(blocks: Sequence[SeqBlock], sent: Iterable[Sent]) -> Iterator[Sent]:
     """Yield the ranges of which a number was received, and whose last number can have been reached since."""
     lows = [block.low for block in blocks]
     for report in sent:

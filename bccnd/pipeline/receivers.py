@@ -16,7 +16,7 @@ from bccnd.journal.file_names import DAY, start_of
 from bccnd.pipeline.clocks import Clocks
 
 if TYPE_CHECKING:
-    from bccnd.pipeline.inputs.sessions import Session
+    from bccnd.pipeline.inputs.sessions import JournalSession
     from bccnd.pipeline.inputs.verification import JournalFile
 
 #: microseconds; rows so near to midnight are looked at for both days: clocks differ by up to half a minute when they
@@ -57,25 +57,25 @@ class Receivers:
         return asdict(self)
 
 
-def moved(file: JournalFile, clocks: Clocks, sessions: Sequence[Session]) -> tuple[int, int]:
+def moved(file: JournalFile, clocks: Clocks, sessions: Sequence[JournalSession]) -> tuple[int, int]:
     """The times of the first and the last row of a file of a journal with these sessions, by the corrected clock."""
     shifts = [clocks.of(_key(session), file.day).shift for session in sessions if _holds(session, file)]
     shifts = shifts or [clocks.of((*file.journal, 0), file.day).shift]
     return file.low_us - max(shifts), file.high_us - min(shifts)
 
 
-def _key(session: Session) -> tuple[str, str, int]:
+def _key(session: JournalSession) -> tuple[str, str, int]:
     return session.host, session.journal_id, session.start_us
 
 
-def _holds(session: Session, file: JournalFile) -> bool:
+def _holds(session: JournalSession, file: JournalFile) -> bool:
     return session.start_us <= file.high_us and file.low_us <= session.end_us
 
 
 def find_receivers(
     day: str,
     spans: Mapping[JournalFile, tuple[int, int]],
-    of_journal: Mapping[tuple[str, str], Sequence[Session]],
+    of_journal: Mapping[tuple[str, str], Sequence[JournalSession]],
     clocks: Clocks,
 ) -> Receivers:
     """The receivers of a day, from the files with rows of it or of its margins, with their times by the corrected
@@ -111,7 +111,7 @@ def find_receivers(
 
 
 def _hearers(
-    journal: tuple[str, str], sessions: Sequence[Session], clocks: Clocks, day: str
+    journal: tuple[str, str], sessions: Sequence[JournalSession], clocks: Clocks, day: str
 ) -> Iterator[tuple[str, str, int, int, int, int]]:
     if not sessions:
         yield *journal, 0, _ENDLESS, *clocks.of((*journal, 0), day)
@@ -121,7 +121,7 @@ def _hearers(
         yield *journal, first, last, *max(found, key=lambda clock: abs(clock.shift))
 
 
-def record_ranges(sessions: Sequence[Session]) -> Iterator[tuple[Sequence[Session], int, int]]:
+def record_ranges(sessions: Sequence[JournalSession]) -> Iterator[tuple[Sequence[JournalSession], int, int]]:
     """Divide the records of a journal among its sessions, which are in order: each session with its first and its last
     record; all sessions together where they have no numbers."""
     numbered = [session for session in sessions if session.first_rec_no is not None]
@@ -135,7 +135,7 @@ def record_ranges(sessions: Sequence[Session]) -> Iterator[tuple[Sequence[Sessio
 def _listened(
     day: str,
     of_day: Collection[JournalFile],
-    of_journal: Mapping[tuple[str, str], Sequence[Session]],
+    of_journal: Mapping[tuple[str, str], Sequence[JournalSession]],
     clocks: Clocks,
 ) -> Iterator[tuple[str, int, int]]:
     """When hosts were listening, on the common clock, both ends included."""

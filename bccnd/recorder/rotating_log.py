@@ -15,7 +15,7 @@ from bccnd import log
 from bccnd.config import RecorderSettings
 from bccnd.core.wire import frames
 from bccnd.journal import file_names
-from bccnd.journal.sessions import Cause, Session
+from bccnd.journal.sessions import Cause, RecorderSession
 from bccnd.recorder import rows
 from bccnd.recorder.clock_steps import STEP, Clocks, cause_of_step, read_clocks
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
@@ -85,7 +85,7 @@ class RotatingLog:
     def _begin_session(self, head: Head, cause: Cause) -> None:
         self._clocks = self._clock()
         wall, number = self._clocks.wall, self._next
-        head.sessions.append(Session(wall, wall, cause=cause, first=number, last=number - 1))
+        head.sessions.append(RecorderSession(wall, wall, cause=cause, first=number, last=number - 1))
 
     def end(self, reason: str) -> None:
         """End the journal, if there is one."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bccnd.core.formats.strict_json import parse_json
 from bccnd.errors import JournalError
-from bccnd.journal.sessions import Session
+from bccnd.journal.sessions import RecorderSession
 
 #: the version of the first record of a log
 _FORM: Final = 1
@@ -32,7 +32,7 @@ class Head:
     journal: str
     first: int
     version: str
-    sessions: list[Session] = field(default_factory=list)
+    sessions: list[RecorderSession] = field(default_factory=list)
 
     def pack(self) -> bytes:
         sessions = [[session.start, session.end, session.socket_drops, session.tap_gaps] for session in self.sessions]
@@ -51,7 +51,7 @@ def read_head(data: bytes) -> Head:
             raise ValueError("form")
         numbers = head.get("numbers", [(None, None)] * len(head["causes"]))  # versions up to 1.1 wrote none
         sessions = [
-            Session(int(start), int(end), int(drops), int(gaps), _number(first), _number(last), cause)
+            RecorderSession(int(start), int(end), int(drops), int(gaps), _number(first), _number(last), cause)
             for (start, end, drops, gaps), (first, last), cause in zip(
                 head["stretches"], numbers, head["causes"], strict=True
             )
@@ -70,7 +70,7 @@ def _number(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def without_removed(sessions: list[Session], written: list[Session]) -> list[Session]:
+def without_removed(sessions: list[RecorderSession], written: list[RecorderSession]) -> list[RecorderSession]:
     """Return sessions without what retention has removed of them from those written before."""
     floor, start = (written[0].first or 0, written[0].start) if written else (0, 0)
     kept = []

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.client.transport import PacketReader, address_of, dial, give, unreachable
+from bccnd.client.transport import ReceivedPackets, address_of, dial, give, unreachable
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame, BusError, ConnectionLost
 
@@ -41,7 +41,7 @@ class TapConnection:
         self._on_packet = on_packet
         self._on_echo = on_echo
         self._on_drops = on_drops
-        self._reader = PacketReader()
+        self._reader = ReceivedPackets()
 
     def fileno(self) -> int:
         return self._sock.fileno()

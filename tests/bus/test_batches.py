@@ -350,7 +350,7 @@ def test_the_end_of_the_bus_sends_what_has_gathered(hub: Hub) -> None:
     one, publisher = batched(hub, b"a"), hub.connect()
     publisher.send(*numbered(0, 10))
     hub.bus.stop_accepting()
-    hub.bus.drain(time.monotonic() + 60)
+    hub.bus.finish(time.monotonic() + 60)
     assert numbers(one.waiting()) == list(range(10))
 
 

@@ -489,7 +489,7 @@ def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
     assert waits(publisher)
     small.bus.stop_accepting()
     one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    small.bus.drain(time.monotonic() + 60)
+    small.bus.finish(time.monotonic() + 60)
     assert numbers(other.waiting()) == list(range(count, count + 100))
     packets = one.waiting()
     assert accounted(packets) == count + 100
@@ -502,7 +502,7 @@ def test_drain_takes_what_slowed_publishers_have_sent(tmp_path: Path) -> None:
         publisher.send(*numbered(0, 50))
         publisher.close()
         hub.settle()
-        hub.bus.drain(time.monotonic() + 60)
+        hub.bus.finish(time.monotonic() + 60)
         assert numbers(one.waiting()) == list(range(50))
 
 

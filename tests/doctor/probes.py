@@ -11,7 +11,7 @@ from bccnd.config import Settings
 from bccnd.doctor.probe import Probe, Target
 from bccnd.doctor.probe_daemon import DaemonAnswer, RoundTrip
 from bccnd.doctor.probe_host import BusSocket, UdpSocket, User
-from bccnd.doctor.result import Finding
+from bccnd.doctor.result import CheckFinding
 from bccnd.snapshot import DaemonSummary
 from bccnd.version import VERSION
 
@@ -70,7 +70,7 @@ def _function(answer: Any) -> Callable[..., Any]:
     return answer if callable(answer) else give
 
 
-def assert_found(found: Iterator[Finding], state: str, text: str, remedy: str = "") -> None:
+def assert_found(found: Iterator[CheckFinding], state: str, text: str, remedy: str = "") -> None:
     """One of the findings has this state, text and remedy; each that is not well has a remedy."""
     all_found = list(found)
     assert any(one.state == state and text in one.finding and remedy in one.remedy for one in all_found), all_found

@@ -9,7 +9,7 @@ import pytest
 from bccnd.doctor import check_network
 from bccnd.doctor.probe_daemon import DaemonAnswer, RoundTrip
 from bccnd.doctor.probe_host import ProbeError, UdpSocket
-from bccnd.doctor.result import Finding
+from bccnd.doctor.result import CheckFinding
 from bccnd.errors import StartError
 from tests.doctor.probes import LAN, assert_found, probe
 
@@ -18,7 +18,7 @@ IN_USE = StartError("port_in_use", "port 5400 is in use", "find it")
 OWN = UdpSocket({77: "bccnd"}, 1 << 20)
 
 
-def interface(**changes: Any) -> list[Finding]:
+def interface(**changes: Any) -> list[CheckFinding]:
     rows = [{**LAN, **changes}]
     route = [{"dev": "lan0", "prefsrc": "10.0.0.1"}]
     return list(check_network.check_interface(probe(run_json=lambda *command: route if "route" in command else rows)))
@@ -36,7 +36,7 @@ def interface(**changes: Any) -> list[Finding]:
         (interface(mtu=1280), "look", "more than 1252 bytes are split", "ip link set lan0 mtu 1500"),
     ],
 )
-def test_interface(found: list[Finding], state: str, text: str, remedy: str) -> None:
+def test_interface(found: list[CheckFinding], state: str, text: str, remedy: str) -> None:
     assert_found(iter(found), state, text, remedy)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bccnd.fleet.findings import Finding, find
+from bccnd.fleet.findings import FleetFinding, find
 from bccnd.fleet.matrix import Cell, HostRow
 from bccnd.fleet.steps import complete
 
@@ -32,7 +32,7 @@ def cells(lost: Callable[[str, str], int] = lambda _receiver, _sender: 0) -> lis
     ]
 
 
-def kinds(found: list[Finding]) -> list[tuple[str, tuple[str, ...]]]:
+def kinds(found: list[FleetFinding]) -> list[tuple[str, tuple[str, ...]]]:
     return [(one.kind, one.about) for one in found]
 
 

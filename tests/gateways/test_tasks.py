@@ -16,7 +16,7 @@ from bccnd.gateways import base
 from bccnd.gateways.broker.gateway import BrokerGateway
 from bccnd.gateways.broker.session_store import SessionStore
 from bccnd.gateways.broker.subscriber import Subscriber
-from bccnd.gateways.nng.connection import Connection
+from bccnd.gateways.nng.connection import LinkConnection
 from bccnd.gateways.nng.gateway import NngGateway
 from bccnd.net.host_lookup import look_up
 from tests.gateways.logs import Events
@@ -62,11 +62,11 @@ def test_a_connection_that_fails_by_a_bug_is_logged_counted_and_made_again(
     ours, theirs = url(), url()
     failures = {True: 2, False: 2}
 
-    def fail(*words: object, accepted: bool, **more: object) -> Connection:
+    def fail(*words: object, accepted: bool, **more: object) -> LinkConnection:
         failures[accepted] -= 1
         if failures[accepted] >= 0:
             raise Bug
-        return Connection(*words, accepted=accepted, **more)  # type: ignore[arg-type]
+        return LinkConnection(*words, accepted=accepted, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr("bccnd.gateways.nng.endpoints.Connection", fail)
 

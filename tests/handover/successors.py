@@ -144,7 +144,7 @@ class Site(Hub):
         """End the daemon as SIGTERM does."""
         self.bus.stop_accepting()
         self.stopped = True
-        self.bus.drain(time.monotonic() + 0.05)
+        self.bus.finish(time.monotonic() + 0.05)
         self.bus.close()
         parts = self.sources, self.anonymous, self.liveness, self.repeater, self.ingress
         assert self.kept.write_image(takeover.image(self.bus, *parts, [])) is not self.store.full

@@ -12,7 +12,7 @@ import pyarrow.fs as pafs
 from bccnd.core.formats.tap_record import Observation, seq_key
 from bccnd.journal import file_names, files
 from bccnd.journal.session_files import write_sessions
-from bccnd.journal.sessions import Session
+from bccnd.journal.sessions import RecorderSession
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from bccnd.pipeline.units.work import Runner
 from tests.pipeline.fleets import Rows, built
@@ -90,11 +90,11 @@ def _span(rows: Sequence[Observation]) -> tuple[float, float]:
     return min(times), max(times)
 
 
-def _numbered(rows: Sequence[Observation], spans: Sequence[tuple[float, float]]) -> Iterable[Session]:
+def _numbered(rows: Sequence[Observation], spans: Sequence[tuple[float, float]]) -> Iterable[RecorderSession]:
     first = 1
     for start, end in spans:
         count = sum(at(start) <= one.ts <= at(end) for one in rows)
-        yield Session(at(start), at(end), first=first, last=first + count - 1)
+        yield RecorderSession(at(start), at(end), first=first, last=first + count - 1)
         first += count
 
 

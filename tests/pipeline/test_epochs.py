@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bccnd.pipeline.epochs import MOST, Block, Carried, Sent, find_epochs, overlap
+from bccnd.pipeline.epochs import MOST, Carried, Sent, SeqBlock, find_epochs, overlap
 from bccnd.pipeline.restarts import GUARD, Restart, Step, find_restarts
 
 S = 1_000_000
 ALWAYS = [(-(2**62), 2**62)]
 
 
-def block(low: int, high: int, start: float, end: float, era: int = 0) -> Block:
-    return Block(era, low, high, round(start * S), round(end * S))
+def block(low: int, high: int, start: float, end: float, era: int = 0) -> SeqBlock:
+    return SeqBlock(era, low, high, round(start * S), round(end * S))
 
 
 def restart(at: float, noticed: bool = True, number: int = 1) -> Restart:
@@ -96,7 +96,7 @@ CARRIED = Carried(500, "jump", 990 * S, 90, 100, 10 * S)
     ],
 )
 def test_epochs(
-    blocks: list[Block],
+    blocks: list[SeqBlock],
     restarts: list[Restart],
     carried: Carried | None,
     recorded: list[tuple[int, int]],
@@ -125,7 +125,7 @@ def sent(last: int, at: float, first: int = 1) -> Sent:
         pytest.param([STEADY, block(20_000, 20_100, 1012, 1022)], [], 2, [], id="one that is not"),
     ],
 )
-def test_what_reports_tell(blocks: list[Block], reports: list[Sent], epochs: int, reported: list[int]) -> None:
+def test_what_reports_tell(blocks: list[SeqBlock], reports: list[Sent], epochs: int, reported: list[int]) -> None:
     found, ends = find_epochs(blocks, [], reports, None, ALWAYS)
     assert len(found) == epochs
     assert [end.key for end in ends] == reported

@@ -13,7 +13,7 @@ from bccnd.config import RecorderSettings
 from bccnd.core.wire import bccn1, frames
 from bccnd.journal import file_names
 from bccnd.journal.listing import list_files
-from bccnd.journal.sessions import Session
+from bccnd.journal.sessions import RecorderSession
 from bccnd.net.loop import Loop
 from bccnd.recorder.convert import Converted, convert
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
@@ -44,10 +44,10 @@ def write_log(
     *,
     first: int = 1,
     alive: Sequence[int] = (),
-    sessions: Sequence[Session] = (),
+    sessions: Sequence[RecorderSession] = (),
     host: str = "relay01",
 ) -> None:
-    sessions = sessions or [Session(NOON, NOON, first=1, last=first - 1)]
+    sessions = sessions or [RecorderSession(NOON, NOON, first=1, last=first - 1)]
     log = LogWriter(str(path))
     log.append(HEAD, Head(host, JOURNAL, first, "1", list(sessions)).pack())
     for raw in packets:

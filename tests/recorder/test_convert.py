@@ -13,7 +13,7 @@ from bccnd.core.formats.tap_record import seq_key
 from bccnd.core.wire import frames
 from bccnd.errors import JournalError
 from bccnd.journal import file_names, schema
-from bccnd.journal.sessions import Session
+from bccnd.journal.sessions import RecorderSession
 from bccnd.recorder.convert import convert
 from bccnd.recorder.logfile import ROWS, LogWriter
 from bccnd.recorder.rows import observations, pack
@@ -110,7 +110,7 @@ def test_a_log_without_a_beginning(tmp_path: Path) -> None:
 def test_rows_that_were_written_as_rows(tmp_path: Path) -> None:
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     writer = LogWriter(str(log))
-    writer.append(b"H", Head("relay01", JOURNAL, 1, "1", [Session(NOON, NOON)]).pack())
+    writer.append(b"H", Head("relay01", JOURNAL, 1, "1", [RecorderSession(NOON, NOON)]).pack())
     writer.append(ROWS, pack(observations(packet([1, 2], NOON))))
     writer.append(ROWS, b"none")
     writer.close()

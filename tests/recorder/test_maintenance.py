@@ -17,7 +17,7 @@ import pytest
 
 from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
-from bccnd.journal.sessions import Session
+from bccnd.journal.sessions import RecorderSession
 from bccnd.recorder.clock_steps import ClockTrust
 from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
 from bccnd.recorder.maintenance import Maintenance
@@ -61,7 +61,7 @@ def done(spool: Path, journal: Path | str, keep: KeepSettings | None = None) -> 
 def with_bug(path: Path) -> None:
     (row,) = observations(tapped(1, NOON))
     log = LogWriter(str(path))
-    log.append(HEAD, Head("relay01", "bug", 1, "1", [Session(NOON, NOON)]).pack())
+    log.append(HEAD, Head("relay01", "bug", 1, "1", [RecorderSession(NOON, NOON)]).pack())
     log.append(ROWS, pack([row._replace(ts=2**62)]))  # no day has this time
     log.close()
 

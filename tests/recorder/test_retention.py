@@ -14,7 +14,7 @@ import pytest
 
 from bccnd.journal import file_names
 from bccnd.journal.listing import list_files
-from bccnd.journal.sessions import Session
+from bccnd.journal.sessions import RecorderSession
 from bccnd.recorder.convert import update_sessions
 from bccnd.recorder.retention import retain
 from bccnd.recorder.sessions import Head
@@ -87,7 +87,7 @@ def test_the_oldest_files_go_and_their_time_from_the_session(
     assert numbers(journal) == left
     assert session_left(journal) == session
     # A later log of this journal does not claim it again.
-    head = Head("relay01", JOURNAL, 31, "1", [Session(NOON, NOON + 400 * SECOND, first=1, last=35)])
+    head = Head("relay01", JOURNAL, 31, "1", [RecorderSession(NOON, NOON + 400 * SECOND, first=1, last=35)])
     update_sessions(HERE, str(journal), head)
     assert session_left(journal) == (session[0], 400, session[2], 35)
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_read_now_stays_with_its_session(journal: Path, monkeypat
 
 
 def test_a_journal_without_records_goes_when_it_is_as_old_as_records_may_be(journal: Path) -> None:
-    head = Head("relay01", "20200101T000000Z-00000000", 1, "1", [Session(1, 2)])
+    head = Head("relay01", "20200101T000000Z-00000000", 1, "1", [RecorderSession(1, 2)])
     update_sessions(HERE, str(journal), head)
     place = journal / file_names.sessions_path("relay01", head.journal)
     os.utime(place, (NOON / 1e6, NOON / 1e6))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.errors import JournalError
-from bccnd.journal.sessions import Session
+from bccnd.journal.sessions import RecorderSession
 from bccnd.recorder.sessions import Head, pack_alive, read_alive, read_head, without_removed
 
 TIMES = st.integers(0, 2**60)
@@ -18,7 +18,7 @@ EXTREME = [
 CAUSES = st.sampled_from(["", "start", "suspend"])
 COUNTS = st.integers(0, 2**40)
 NUMBERS = st.none() | COUNTS
-STRETCHES = st.lists(st.builds(Session, TIMES, TIMES, COUNTS, COUNTS, NUMBERS, NUMBERS, CAUSES), max_size=3)
+STRETCHES = st.lists(st.builds(RecorderSession, TIMES, TIMES, COUNTS, COUNTS, NUMBERS, NUMBERS, CAUSES), max_size=3)
 
 
 @given(st.builds(Head, st.text(max_size=9), st.text(max_size=9), st.integers(1, 2**60), st.text(max_size=9), STRETCHES))
@@ -28,7 +28,7 @@ def test_a_beginning_can_be_read_again(head: Head) -> None:
 
 def test_a_log_of_a_version_without_numbers_of_sessions() -> None:
     data = b'{"form": 1, "host": "h", "journal": "j", "first": 3, "version": "1.1", "stretches": [[1, 2, 3, 4]], %s}'
-    assert read_head(data % b'"causes": ["start"]').sessions == [Session(1, 2, 3, 4, cause="start")]
+    assert read_head(data % b'"causes": ["start"]').sessions == [RecorderSession(1, 2, 3, 4, cause="start")]
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_a_log_of_a_version_without_numbers_of_sessions() -> None:
     ],
 )
 def test_what_retention_has_removed_stays_removed(written: list[tuple[int, ...]], expected: list[object]) -> None:
-    def sessions(*found: tuple[int, ...]) -> list[Session]:
-        return [Session(start, start + 9, first=first, last=last) for first, last, start in found]
+    def sessions(*found: tuple[int, ...]) -> list[RecorderSession]:
+        return [RecorderSession(start, start + 9, first=first, last=last) for first, last, start in found]
 
     left = without_removed(sessions((1, 10, 0), (11, 20, 100), (21, 30, 50)), sessions(*written))
     assert [(session.first, session.last, session.start) for session in left] == expected
@@ -63,7 +63,7 @@ def test_signs_of_life() -> None:
     assert read_alive(pack_alive(5, 7)) == (5, 7)
     with pytest.raises(ValueError, match="no record"):
         read_alive(b"x")
-    stretch = Session(10, 10)
+    stretch = RecorderSession(10, 10)
     stretch.extend(20, 3)
     stretch.extend(15, 2)
-    assert stretch == Session(10, 20, 3)
+    assert stretch == RecorderSession(10, 20, 3)

@@ -52,7 +52,7 @@ def stop_drains() -> None:
     from bccnd.daemon.daemon import Daemon
 
     def make(real: Any) -> Any:
-        def drain(self: Any) -> None:
+        def read_remaining(self: Any) -> None:
             passed = [segment.passed for segment in self.segments]
             for segment in self.segments:
                 segment.passed = False
@@ -60,9 +60,9 @@ def stop_drains() -> None:
             for segment, before in zip(self.segments, passed, strict=True):
                 segment.passed = before
 
-        return drain
+        return read_remaining
 
-    replace(Daemon, "_drain", make)
+    replace(Daemon, "_read_remaining", make)
 
 
 @fault("the time at which a source was last heard moves backward, when a datagram waited in a link")

@@ -29,13 +29,13 @@ class Backlog:
         self._until = time.monotonic() + patience
         self._done = done
 
-    def drain(self, readers: Iterable[SegmentReader]) -> None:
+    def read(self, readers: Iterable[SegmentReader]) -> None:
         for reader in readers:
-            self._drain(reader)
+            self._read(reader)
 
-    def _drain(self, reader: SegmentReader) -> None:
+    def _read(self, reader: SegmentReader) -> None:
         now = time.monotonic()
-        if now < self._until and (self._queues.hard_pressed(self._among, now) or reader.drain(1)):
-            self._loop.later(PAUSE, partial(self._drain, reader))
+        if now < self._until and (self._queues.hard_pressed(self._among, now) or reader.read_available(1)):
+            self._loop.later(PAUSE, partial(self._read, reader))
         else:
             self._done(reader)

@@ -26,7 +26,7 @@ cdef class SegmentReader(Handler):
 
     cdef on_events(self, unsigned int events)
     @cython.locals(more=bint)
-    cpdef bint drain(self, int rounds=*) except -1
+    cpdef bint read_available(self, int rounds=*) except -1
     @cython.locals(_=int, receiver=Receiver, datagrams=list)
     cdef bint _process_batches(self, int rounds) except -1
     @cython.locals(

@@ -50,9 +50,9 @@ class SegmentReader(Handler):
 
     def on_events(self, events: int) -> None:
         # Only what was sent in this round is expected without an event.
-        self.drain(ROUNDS if events else 1)
+        self.read_available(ROUNDS if events else 1)
 
-    def drain(self, rounds: int = ROUNDS) -> bool:
+    def read_available(self, rounds: int = ROUNDS) -> bool:
         """Process at most so many batches, then send what has gathered for clients in batch mode; return whether there
         may be more."""
         more = self._process_batches(rounds)

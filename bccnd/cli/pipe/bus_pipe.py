@@ -171,7 +171,7 @@ class BusPipe:
             if asked.answer is None:
                 self._whoami(operation)
             else:
-                self._drain()
+                self._write_events()
                 self._write(write_line("identity", {"src": to_text(asked.answer), **operation.answers}))
 
         self._ask(self._session.request(frames.WHOAMI)[-1], settled)
@@ -238,7 +238,7 @@ class BusPipe:
         """Send a sync behind an operation, or behind several without an id."""
 
         def settled(asked: Request) -> None:
-            self._drain()
+            self._write_events()
             self._windows.popleft()
             on_settled(asked)
 
@@ -254,10 +254,10 @@ class BusPipe:
         self._transport.flush()
 
     def _on_turn(self) -> None:
-        self._drain()
+        self._write_events()
         self._on_idle()
 
-    def _drain(self) -> None:
+    def _write_events(self) -> None:
         """Write what has come."""
         events = self._session.events
         while events:

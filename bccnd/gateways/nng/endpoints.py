@@ -13,7 +13,7 @@ from bccnd import log
 from bccnd.core.formats.network_address import LinkUrl, parse_link_url
 from bccnd.file_modes import stricter_umask
 from bccnd.gateways.base import Tasks, cannot_listen, format_address, report_failure
-from bccnd.gateways.nng.connection import Connection, Owner
+from bccnd.gateways.nng.connection import LinkConnection, Owner
 from bccnd.gateways.nng.tls import Contexts
 from bccnd.gateways.status import Peer
 from bccnd.net.host_lookup import look_up
@@ -27,12 +27,12 @@ _BACKLOG, _PAUSE = 512, 0.1
 
 
 class Endpoints:
-    """Makes connections for ``owner``, which get the ``limits`` of `Connection`; ``contexts`` are those for TLS."""
+    """Makes connections for ``owner``, which get the ``limits`` of `LinkConnection`; ``contexts`` are those for TLS."""
 
     def __init__(self, owner: Owner, contexts: Contexts | None, tasks: Tasks, **limits: Any) -> None:
         self._owner, self._contexts, self._tasks, self._limits = owner, contexts, tasks, limits
         self._loop = asyncio.get_running_loop()
-        self._greeting: list[Connection] = []
+        self._greeting: list[LinkConnection] = []
 
     def listen(self, url: str) -> None:
         """Accept connections at a URL. Raises StartError."""
@@ -85,14 +85,14 @@ class Endpoints:
             pause = _SHORTEST if self._loop.time() - began > _LONGEST else min(2 * pause, _LONGEST)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
 
-    def _make(self, sock: socket.socket, address: Any, url: str, where: LinkUrl, *, accepted: bool) -> Connection:
+    def _make(self, sock: socket.socket, address: Any, url: str, where: LinkUrl, *, accepted: bool) -> LinkConnection:
         """Make a connection of a connected socket. Raises OSError where it has gone meanwhile."""
         try:
             if where.tls and self._contexts is not None:
                 # A certificate is of an address, whatever the interface is called from which it is dialled.
                 sock = self._contexts.wrap(sock, where.host.partition("%")[0], accepted=accepted)
             peer = Peer("127.0.0.1:0" if where.path else format_address(address), url)
-            return Connection(sock, self._owner, peer, accepted=accepted, **self._limits)
+            return LinkConnection(sock, self._owner, peer, accepted=accepted, **self._limits)
         except BaseException:
             sock.close()
             raise

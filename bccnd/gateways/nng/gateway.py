@@ -16,7 +16,7 @@ from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import MAX_UDP
 from bccnd.gateways import base
 from bccnd.gateways.frame_connection import FrameConnection
-from bccnd.gateways.nng.connection import Connection, InputAge
+from bccnd.gateways.nng.connection import InputAge, LinkConnection
 from bccnd.gateways.nng.endpoints import MAX_GREETING, Endpoints
 from bccnd.gateways.nng.filter import Filter
 from bccnd.gateways.nng.tls import Contexts
@@ -43,7 +43,7 @@ class NngGateway:
         self._out = Filter(settings.send, nameless=settings.nameless)
         self._in = Filter(settings.receive, nameless=settings.nameless)
         self.status = Status("nng")
-        self._links: dict[int, Connection] = {}
+        self._links: dict[int, LinkConnection] = {}
         #: these begin anywhere, as the daemon may still have messages of a gateway before this one
         self._numbers = itertools.count(1 + int.from_bytes(os.urandom(3), "big"))
         self._from_daemon = InputAge(horizon / 4, _BUS_ROOM)
@@ -96,7 +96,7 @@ class NngGateway:
 
     # -- links
 
-    def on_open(self, link: Connection) -> None:
+    def on_open(self, link: LinkConnection) -> None:
         if link.accepted and sum(one.accepted for one in self._links.values()) >= self._settings.max_peers:
             link.close("too_many_peers")
             return
@@ -107,7 +107,7 @@ class NngGateway:
         base.log_peer("peer_connected", "nng", link.report.peer, how)
         self._subscribe()
 
-    def on_closed(self, link: Connection, reason: str, detail: str) -> None:
+    def on_closed(self, link: LinkConnection, reason: str, detail: str) -> None:
         known = self._links.pop(link.number, None)
         if reason:
             self.status.drop(reason)
@@ -120,7 +120,7 @@ class NngGateway:
             what = f"was refused at {link.report.name} {detail}"
             base.log_peer("peer_refused", "nng", link.report.peer, what, reason)
 
-    def on_messages(self, link: Connection, messages: list[bytes], age: float) -> None:
+    def on_messages(self, link: LinkConnection, messages: list[bytes], age: float) -> None:
         status, check, send = self.status, self._in.check, self._line.send
         given = self._loop.time() - age
         head = frames.arrived("nng", link.number, time.time_ns() - int(age * 1e9), link.report.peer, b"")

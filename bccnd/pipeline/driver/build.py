@@ -27,7 +27,7 @@ from bccnd.pipeline.inputs.file_checks import CHANGED
 from bccnd.pipeline.inputs.input_history import FINAL_AFTER, Used
 from bccnd.pipeline.inputs.journal import Journal
 from bccnd.pipeline.inputs.journal_listing import NONE, ListedFile
-from bccnd.pipeline.inputs.sessions import Session
+from bccnd.pipeline.inputs.sessions import JournalSession
 from bccnd.pipeline.inputs.verification import JournalFile
 from bccnd.pipeline.inputs.verification_task import verify_files
 from bccnd.pipeline.lake import table_changes
@@ -167,7 +167,7 @@ class _Pass:
         changes: TableChanges,
         recorded: RecordedInputs,
         found: Journal,
-        known: Sequence[Session],
+        known: Sequence[JournalSession],
         first_open: str = "",
         late: Collection[str] = (),
         asked: Collection[str] = (),
@@ -176,7 +176,7 @@ class _Pass:
         listening = journal.listening(known, found.missing, found.damaged, found.files)
         before = recorded.listening()
         self._progress("comparing clocks")
-        running = compute.Run(self._runner, changes.lake.root, changes.run, self._root.where)
+        running = compute.PipelineRun(self._runner, changes.lake.root, changes.run, self._root.where)
         new = [file for file in found.files if recorded.files.get(file.listed) != file]
         days = {file.day for file in (*new, *recorded.withdrawn(found))}
         days |= input_history.changed(before, listening, lambda _session, _time: 0)
@@ -209,7 +209,7 @@ class _Pass:
         )
 
 
-def _shift(survey: compute.Survey, session: Session, time_us: int) -> int:
+def _shift(survey: compute.Survey, session: JournalSession, time_us: int) -> int:
     """By how much the clock of a session was ahead."""
     return survey.corrections.of(session[:3], file_names.day_of(time_us)).shift
 

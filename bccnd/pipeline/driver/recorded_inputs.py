@@ -16,7 +16,7 @@ from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
 from bccnd.pipeline.inputs.input_history import Due, Used, find_due
 from bccnd.pipeline.inputs.journal import Journal, Known, listening
 from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays
-from bccnd.pipeline.inputs.sessions import Session
+from bccnd.pipeline.inputs.sessions import JournalSession
 from bccnd.pipeline.inputs.verification import JournalFile
 from bccnd.pipeline.lake.delta import DAMAGED, FILES, LATE, MISSING, SESSIONS, Lake
 from bccnd.pipeline.lake.place import Root
@@ -85,7 +85,7 @@ class RecordedInputs(Known):
         """The time of the newest record of the days that were read, 0 if there is none."""
         return max((use.to_us for of_day in self._of_days.values() for use in of_day.values()), default=0)
 
-    def listening(self) -> list[Session]:
+    def listening(self) -> list[JournalSession]:
         """The sessions that the last run went by."""
         return listening(self.sessions, self.missing, self.damaged, self.files.values())
 
@@ -99,7 +99,7 @@ class RecordedInputs(Known):
         files = () if self.lake is None else self.lake.files(table)
         return [f"{table}/{file.path}" for file in files if file.day in days]
 
-    def has_all(self, found: Journal, known: Sequence[Session], late: Collection[str], first_open: str) -> bool:
+    def has_all(self, found: Journal, known: Sequence[JournalSession], late: Collection[str], first_open: str) -> bool:
         """Whether the tables were made of just this."""
         if not all(self.files.get(file.listed) == file for file in found.files):
             return False
@@ -133,7 +133,7 @@ class RecordedInputs(Known):
         return late
 
     def record(
-        self, changes: TableChanges, found: Journal, known: Iterable[Session], due: Due, computed: Iterable[str]
+        self, changes: TableChanges, found: Journal, known: Iterable[JournalSession], due: Due, computed: Iterable[str]
     ) -> None:
         """Keep what the tables of the ``computed`` days, and of those that were left, are made of now."""
         files = {file.path: file for file in (*self.files.values(), *found.files)}

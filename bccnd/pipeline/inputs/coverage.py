@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from bccnd.pipeline.inputs.sessions import Session
+from bccnd.pipeline.inputs.sessions import JournalSession
 from bccnd.pipeline.inputs.verification import JournalFile
 
 
@@ -56,7 +56,7 @@ MISSING: Final = _columns(Missing._fields)
 DAMAGED: Final = _columns(DamagedFile._fields)
 
 
-_Row = TypeVar("_Row", JournalFile, DamagedFile, Session, Missing, "Missing | DamagedFile")
+_Row = TypeVar("_Row", JournalFile, DamagedFile, JournalSession, Missing, "Missing | DamagedFile")
 
 
 class _Hole(NamedTuple):
@@ -81,7 +81,7 @@ class Before(NamedTuple):
     """What the last run knew of files that are not looked at any more: those of days before ``open_us``, by sessions
     and what was missing then."""
 
-    sessions: Sequence[Session] = ()
+    sessions: Sequence[JournalSession] = ()
     missing: Sequence[Missing] = ()
     open_us: int = 0
 
@@ -91,7 +91,10 @@ ALL: Final = Before()
 
 
 def find_missing(
-    files: Iterable[JournalFile], damaged: Sequence[DamagedFile], sessions: Sequence[Session], before: Before = ALL
+    files: Iterable[JournalFile],
+    damaged: Sequence[DamagedFile],
+    sessions: Sequence[JournalSession],
+    before: Before = ALL,
 ) -> tuple[list[Missing], list[DamagedFile]]:
     """What the journals lack, and the damaged files with the time that their records can be of. ``sessions`` are those
     that the journal has now: what retention took is not missing."""
@@ -131,12 +134,14 @@ def _by_journal(rows: Iterable[_Row]) -> dict[tuple[str, str], list[_Row]]:
     return found
 
 
-def _last(sessions: Iterable[Session]) -> int | None:
+def _last(sessions: Iterable[JournalSession]) -> int | None:
     """The last number that sessions have."""
     return max((session.last_rec_no for session in sessions if session.last_rec_no is not None), default=None)
 
 
-def _first(files: Iterable[JournalFile | DamagedFile], sessions: Iterable[Session], known: int | None) -> int | None:
+def _first(
+    files: Iterable[JournalFile | DamagedFile], sessions: Iterable[JournalSession], known: int | None
+) -> int | None:
     """The first number that files must have, if those up to ``known`` were there before."""
     numbers = [file.first_rec for file in files]
     numbers += [session.first_rec_no for session in sessions if session.first_rec_no is not None]
@@ -158,7 +163,7 @@ def _holes(number: int, files: Sequence[JournalFile], bad: Sequence[DamagedFile]
 
 
 def _in_sessions(
-    journal: tuple[str, str], first: int, end: int, hole: _Hole, sessions: Sequence[Session]
+    journal: tuple[str, str], first: int, end: int, hole: _Hole, sessions: Sequence[JournalSession]
 ) -> Iterator[Missing]:
     """What of a hole each session has: the clock of a host can be set between two of them."""
     # By numbers, since the clock can have been set back.
@@ -191,11 +196,11 @@ def _with_span(file: DamagedFile, rows: Sequence[Missing]) -> DamagedFile:
 
 
 def supposed(
-    sessions: Iterable[Session],
+    sessions: Iterable[JournalSession],
     missing: Iterable[Missing],
     damaged: Iterable[DamagedFile],
     files: Iterable[JournalFile],
-) -> Iterator[Session]:
+) -> Iterator[JournalSession]:
     """Sessions of journals that have none and lack records: one for files whose numbers have no hole between them."""
     lacking = {(row.host, row.journal_id) for row in missing} | {(file.host, file.journal_id) for file in damaged}
     lacking -= {session.journal for session in sessions}
@@ -205,15 +210,18 @@ def supposed(
             if run and (file is None or file.first_rec != run[-1].end_rec):
                 low, high = min(one.low_us for one in run), max(one.high_us for one in run)
                 numbers = run[0].first_rec, run[-1].end_rec - 1
-                yield Session(*journal, low, high, first_rec_no=numbers[0], last_rec_no=numbers[1])
+                yield JournalSession(*journal, low, high, first_rec_no=numbers[0], last_rec_no=numbers[1])
                 run = []
             if file is not None:
                 run.append(file)
 
 
 def covered(
-    sessions: Iterable[Session], missing: Iterable[Missing], damaged: Iterable[DamagedFile], aside: Collection[str]
-) -> list[Session]:
+    sessions: Iterable[JournalSession],
+    missing: Iterable[Missing],
+    damaged: Iterable[DamagedFile],
+    aside: Collection[str],
+) -> list[JournalSession]:
     """The sessions without the time of missing and damaged records, and without the hosts that are left out."""
     left = [session for session in sessions if session.host not in aside]
     gaps: list[Missing | DamagedFile] = [*missing, *damaged]
@@ -228,7 +236,7 @@ def covered(
     return left
 
 
-def _without(session: Session, gap: Missing | DamagedFile) -> Iterator[Session]:
+def _without(session: JournalSession, gap: Missing | DamagedFile) -> Iterator[JournalSession]:
     if gap.high_us < session.start_us or session.end_us < gap.low_us:
         yield session
         return

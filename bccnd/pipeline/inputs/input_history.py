@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from bccnd.journal.file_names import DAY, day_of, read_path, start_of
 from bccnd.pipeline.inputs.journal_listing import ListedFile
-from bccnd.pipeline.inputs.sessions import Session, by_journal
+from bccnd.pipeline.inputs.sessions import JournalSession, by_journal
 from bccnd.pipeline.inputs.verification import JournalFile
 
 #: microseconds: rows so near to midnight belong to the days on both sides of it: clocks differ, and copies come late
@@ -64,7 +64,7 @@ def first_open_day(days: Collection[str], final_after: float, now: float) -> str
     return day_of(start_of(newest) - math.ceil(final_after / 86_400) * DAY)
 
 
-def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Session]:
+def remember(before: Iterable[JournalSession], after: Iterable[JournalSession]) -> list[JournalSession]:
     """The sessions that a journal has now (``after``), and what retention has taken of those known before.
 
     Retention moves the first start of a journal forward, removes its first sessions or all of them. So what was known
@@ -84,7 +84,9 @@ def remember(before: Iterable[Session], after: Iterable[Session]) -> list[Sessio
     return [session for journal in sorted(now) for session in now[journal]]
 
 
-def changed(before: Iterable[Session], after: Iterable[Session], shift: Callable[[Session, int], int]) -> set[str]:
+def changed(
+    before: Iterable[JournalSession], after: Iterable[JournalSession], shift: Callable[[JournalSession, int], int]
+) -> set[str]:
     """The days in which receivers were recording in only one of two sets of sessions; ``shift`` is by how much the
     clock of a session was ahead at a time."""
     old, new = ({session[:3]: session for session in sessions} for sessions in (before, after))

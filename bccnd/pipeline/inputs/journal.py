@@ -13,7 +13,7 @@ from bccnd.pipeline.inputs import coverage, sessions
 from bccnd.pipeline.inputs.coverage import Before, DamagedFile, Missing
 from bccnd.pipeline.inputs.file_checks import changed
 from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays, ListedFile, Listing, list_records, list_sessions
-from bccnd.pipeline.inputs.sessions import Session
+from bccnd.pipeline.inputs.sessions import JournalSession
 from bccnd.pipeline.inputs.verification import JournalFile
 from bccnd.pipeline.lake.place import Root, usable
 
@@ -28,7 +28,7 @@ class Known:
     """What the last run knew of a journal: files that were usable, and others as in `Journal`."""
 
     files: dict[ListedFile, JournalFile] = field(default_factory=dict)
-    sessions: list[Session] = field(default_factory=list)
+    sessions: list[JournalSession] = field(default_factory=list)
     damaged: list[DamagedFile] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
@@ -41,7 +41,7 @@ class Journal:
     files: list[JournalFile] = field(default_factory=list)
     listed: set[str] = field(default_factory=set)
     final: list[str] = field(default_factory=list)
-    sessions: list[Session] = field(default_factory=list)
+    sessions: list[JournalSession] = field(default_factory=list)
     damaged: list[DamagedFile] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
@@ -79,7 +79,9 @@ def read_journal(
 def _leave_out(listing: Listing, found: Journal, lost: Mapping[str, str]) -> None:
     days = ((file, file_names.read_path(file.path)) for file in listing.files)
     listing.files = [file for file, name in days if name is not None and name.day > lost.get(name.host, "")]
-    firsts = {host: Session(host, "", file_names.start_of(day) + file_names.DAY, 0) for host, day in lost.items()}
+    firsts = {
+        host: JournalSession(host, "", file_names.start_of(day) + file_names.DAY, 0) for host, day in lost.items()
+    }
     found.sessions = [
         part
         for session in found.sessions
@@ -140,8 +142,11 @@ def hosts_aside(damaged: Iterable[DamagedFile]) -> set[str]:
 
 
 def listening(
-    known: Sequence[Session], missing: Sequence[Missing], damaged: Sequence[DamagedFile], files: Iterable[JournalFile]
-) -> list[Session]:
+    known: Sequence[JournalSession],
+    missing: Sequence[Missing],
+    damaged: Sequence[DamagedFile],
+    files: Iterable[JournalFile],
+) -> list[JournalSession]:
     """The sessions of a journal without what is missing, damaged, or of hosts that are left out."""
     return coverage.covered(
         [*known, *coverage.supposed(known, missing, damaged, files)], missing, damaged, hosts_aside(damaged)

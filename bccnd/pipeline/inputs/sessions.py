@@ -21,7 +21,7 @@ from bccnd.pipeline.inputs.journal_listing import ListedFile
 from bccnd.pipeline.lake.place import Root
 
 
-class Session(NamedTuple):
+class JournalSession(NamedTuple):
     """A period in which a receiver was listening without a break: times in microseconds since 1970 by its own clock,
     and the numbers of its first and last record, as far as they are known."""
 
@@ -41,38 +41,40 @@ class Session(NamedTuple):
         return self.host, self.journal_id
 
 
-#: the columns of sessions, by the fields of `Session`
-COLUMNS: Final = pa.schema([journal_schema.SESSIONS.field(name.replace("_us", "_ts")) for name in Session._fields])
+#: the columns of sessions, by the fields of `JournalSession`
+COLUMNS: Final = pa.schema(
+    [journal_schema.SESSIONS.field(name.replace("_us", "_ts")) for name in JournalSession._fields]
+)
 _NUMBERS: Final = pa.schema(
     [pa.field(field.name, pa.int64()) if pa.types.is_timestamp(field.type) else field for field in COLUMNS]
 )
 
 
-def in_time(session: Session) -> tuple[str, str, int, int]:
+def in_time(session: JournalSession) -> tuple[str, str, int, int]:
     """The order of sessions."""
     return session[:4]
 
 
-def by_journal(sessions: Iterable[Session]) -> dict[tuple[str, str], list[Session]]:
+def by_journal(sessions: Iterable[JournalSession]) -> dict[tuple[str, str], list[JournalSession]]:
     """The sessions of each journal, in their order."""
-    found: dict[tuple[str, str], list[Session]] = {}
+    found: dict[tuple[str, str], list[JournalSession]] = {}
     for session in sorted(sessions, key=in_time):
         found.setdefault(session.journal, []).append(session)
     return found
 
 
-def from_table(table: pa.Table) -> list[Session]:
+def from_table(table: pa.Table) -> list[JournalSession]:
     columns = table.select(COLUMNS.names).cast(COLUMNS).cast(_NUMBERS).columns
-    return list(map(Session, *(column.to_pylist() for column in columns)))
+    return list(map(JournalSession, *(column.to_pylist() for column in columns)))
 
 
-def to_table(sessions: Iterable[Session]) -> pa.Table:
+def to_table(sessions: Iterable[JournalSession]) -> pa.Table:
     rows = [dict(zip(_NUMBERS.names, session, strict=True)) for session in sessions]
     return pa.Table.from_pylist(rows, _NUMBERS).cast(COLUMNS)
 
 
 #: what is known of files of sessions: those of a journal, or why a file cannot be used
-Found = dict[ListedFile, list[Session] | str]
+Found = dict[ListedFile, list[JournalSession] | str]
 
 
 def read(root: Root, files: Iterable[ListedFile]) -> Found:
@@ -82,7 +84,7 @@ def read(root: Root, files: Iterable[ListedFile]) -> Found:
     return {file: result for file, result in zip(listed, results, strict=True) if result is not None}
 
 
-def _read_file(root: Root, path: str) -> list[Session]:
+def _read_file(root: Root, path: str) -> list[JournalSession]:
     with detect_damage(), pq.ParquetFile(f"{root.path}/{path}", filesystem=root.filesystem) as parquet:
         check_columns(parquet.schema_arrow, COLUMNS)
         sessions = from_table(journal_schema.conform(parquet.read(), COLUMNS))
@@ -95,11 +97,11 @@ def _read_file(root: Root, path: str) -> list[Session]:
 
 def settled(
     before: Found, after: Mapping[str, ListedFile], changed: Found
-) -> tuple[list[Session], dict[ListedFile, str]]:
+) -> tuple[list[JournalSession], dict[ListedFile, str]]:
     """The sessions that were read ``before`` files were listed, without what retention took meanwhile; and the files
     that cannot be used, with the reason. ``after`` are all files of sessions by then, ``changed`` those with another
     content."""
-    sessions: list[Session] = []
+    sessions: list[JournalSession] = []
     damaged: dict[ListedFile, str] = {}
     for file, early in before.items():
         now = after.get(file.path)
@@ -113,7 +115,7 @@ def settled(
     return sorted(sessions, key=in_time), damaged
 
 
-def clipped(sessions: Iterable[Session], first: Session) -> Iterator[Session]:
+def clipped(sessions: Iterable[JournalSession], first: JournalSession) -> Iterator[JournalSession]:
     """What sessions cover from a time and number on: those with which ``first`` begins."""
     floor, number = first.start_us, first.first_rec_no
     for session in sessions:

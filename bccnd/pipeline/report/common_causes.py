@@ -8,29 +8,29 @@ from typing import Final, TypeVar
 
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Facts, sending_host
-from bccnd.pipeline.report.findings import Finding, describe
+from bccnd.pipeline.report.findings import ReportFinding, describe
 
 #: findings from which on they are one
 MANY: Final = 3
 #: what findings share, and whether they also began within the same minute, or the same step of the charts
-_Rule = tuple[Callable[[Finding], str], bool]
+_Rule = tuple[Callable[[ReportFinding], str], bool]
 _Item = TypeVar("_Item")
 
 
-def _nothing(_: Finding) -> str:
+def _nothing(_: ReportFinding) -> str:
     return ""
 
 
-def _machine(finding: Finding) -> str:
+def _machine(finding: ReportFinding) -> str:
     return sending_host(finding.about[0])
 
 
-def _program(finding: Finding) -> str:
+def _program(finding: ReportFinding) -> str:
     """Return the name of a program without its host: the same program runs on many hosts."""
     return finding.about[0].partition("/")[2]
 
 
-def _reason(finding: Finding) -> str:
+def _reason(finding: ReportFinding) -> str:
     return finding.cause
 
 
@@ -46,9 +46,9 @@ _RULES: Final[Mapping[str, tuple[_Rule, ...]]] = {
 }
 
 
-def join_common_causes(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
+def join_common_causes(findings: Sequence[ReportFinding], facts: Facts) -> list[ReportFinding]:
     """Return the findings, each `MANY` or more with a common cause as one."""
-    grouped: list[Finding] = []
+    grouped: list[ReportFinding] = []
     for kind in dict.fromkeys(finding.kind for finding in findings):
         single = [finding for finding in findings if finding.kind == kind]
         for shared, timed in _RULES.get(kind, ()):
@@ -60,7 +60,7 @@ def join_common_causes(findings: Sequence[Finding], facts: Facts) -> list[Findin
     return grouped
 
 
-def _began(finding: Finding) -> int:
+def _began(finding: ReportFinding) -> int:
     """Return when a finding began; those that lasted all the time began together, before all others."""
     return next((time for time in (finding.at, finding.began) if time is not None), 0)
 
@@ -79,7 +79,7 @@ def cluster(
     return clusters
 
 
-def _join(many: Sequence[Finding], shared: str, timed: bool, facts: Facts) -> Finding:
+def _join(many: Sequence[ReportFinding], shared: str, timed: bool, facts: Facts) -> ReportFinding:
     """Make one finding of several; its weight is how many they are."""
     first, worst = many[0], sorted(many, key=lambda finding: (finding.severity, -finding.weight))
     about = tuple(dict.fromkeys(name for finding in worst for name in finding.about))

@@ -22,7 +22,7 @@ from bccnd.pipeline.report.facts import (
     by_sending_host,
     sending_host,
 )
-from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, describe, rank
+from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, ReportFinding, describe, rank
 
 #: loss from here on is urgent: one message in twenty
 HEAVY: Final = 0.05
@@ -55,7 +55,7 @@ _REFUSED: Final = {
 }
 
 
-def run_checks(facts: Facts) -> list[Finding]:
+def run_checks(facts: Facts) -> list[ReportFinding]:
     """Return all findings, the most important first; those with a common cause are one."""
     checks = (_losses, _late, _receives_twice, _sends_twice, _starts, _unordered, _down, _silences, _not_recording)
     more = (_missing, _unusable, _refusals, _floods, _clocks)
@@ -65,7 +65,7 @@ def run_checks(facts: Facts) -> list[Finding]:
 # -- messages that were lost, late, or received twice
 
 
-def _losses(facts: Facts) -> Iterator[Finding]:
+def _losses(facts: Facts) -> Iterator[ReportFinding]:
     causes = attribute(by_sending_host(facts.links))
     if causes.segment:
         yield _loss(facts, "segment", causes.segment, add_courses(facts.receivers.values()))
@@ -86,7 +86,7 @@ def _losses(facts: Facts) -> Iterator[Finding]:
         yield _loss(facts, "link", loss, course, alone=loss.sender in causes.alone, mostly=mostly)
 
 
-def _loss(facts: Facts, kind: str, loss: Loss, course: Course | None, **values: Any) -> Finding:
+def _loss(facts: Facts, kind: str, loss: Loss, course: Course | None, **values: Any) -> ReportFinding:
     steps = _brief(course)
     values["times"] = f" Nearly all of it between {_times(steps, facts, 'and')} UTC." if steps else ""
     values |= {"cause": loss, "host": loss.host, "sender": loss.sender}
@@ -135,7 +135,7 @@ def _by_host(facts: Facts) -> dict[str, Link]:
     return {link.host: link for link in add_links(link._replace(program="") for link in facts.links if not link.own)}
 
 
-def _late(facts: Facts) -> Iterator[Finding]:
+def _late(facts: Facts) -> Iterator[ReportFinding]:
     hosts = _by_host(facts)
     seen, late = (sum(getattr(link, name) for link in hosts.values()) for name in ("seen", "late"))
     if late >= FEW and late >= WORTH * seen:
@@ -143,7 +143,7 @@ def _late(facts: Facts) -> Iterator[Finding]:
         yield describe(facts, "late", LOOK, worst[:3], {"count": late, "seen": seen, "hosts": worst}, late / seen)
 
 
-def _receives_twice(facts: Facts) -> Iterator[Finding]:
+def _receives_twice(facts: Facts) -> Iterator[ReportFinding]:
     """Find receivers that get everything twice while others do not."""
     rates = {host: link.dup / link.seen for host, link in _by_host(facts).items() if link.seen >= THIN}
     usual = median(rates.values()) if len(rates) > 1 else 1.0
@@ -152,7 +152,7 @@ def _receives_twice(facts: Facts) -> Iterator[Finding]:
             yield describe(facts, "copies", LOOK, (host,), {"host": host, "rate": rate, "usual": usual}, rate)
 
 
-def _sends_twice(facts: Facts) -> Iterator[Finding]:
+def _sends_twice(facts: Facts) -> Iterator[ReportFinding]:
     """Find whether sending twice prevents loss: how often both copies arrive shows how many single copies are lost."""
     links = [link for link in facts.links if not link.own and link.seen >= THIN]
     by_program = add_links(link._replace(host="") for link in links)
@@ -178,7 +178,7 @@ def _sends_twice(facts: Facts) -> Iterator[Finding]:
 # -- programs and hosts that end, restart, fall silent, skip numbers, or do not record
 
 
-def _starts(facts: Facts) -> Iterator[Finding]:
+def _starts(facts: Facts) -> Iterator[ReportFinding]:
     for program, group in groupby(sorted(facts.starts), attrgetter("program")):
         starts = list(group)
         causes = [start.cause for start in starts if start.cause != "jump"]
@@ -191,13 +191,13 @@ def _starts(facts: Facts) -> Iterator[Finding]:
             yield describe(facts, "jump", LOOK, (program,), values, total, most.at)
 
 
-def _unordered(facts: Facts) -> Iterator[Finding]:
+def _unordered(facts: Facts) -> Iterator[ReportFinding]:
     for program, sources, found in facts.unordered:
         values = {"program": program, "sources": sources, "found": found}
         yield describe(facts, "unordered", LOOK, (program,), values, sources)
 
 
-def _silences(facts: Facts) -> Iterator[Finding]:
+def _silences(facts: Facts) -> Iterator[ReportFinding]:
     left = set()
     for silence in facts.silences:
         lasted = (facts.end if silence.end is None else silence.end) - silence.start
@@ -212,7 +212,7 @@ def _silences(facts: Facts) -> Iterator[Finding]:
         yield describe(facts, "left", NOTE, sorted(left), {"programs": sorted(left)}, len(left))
 
 
-def _down(facts: Facts) -> Iterator[Finding]:
+def _down(facts: Facts) -> Iterator[ReportFinding]:
     """Find times in which all programs of a host were silent at once."""
     down = (silence for silence in facts.silences if silence.kind == "host_down")
     for group in cluster(down, lambda silence: sending_host(silence.program), attrgetter("start"), TOGETHER):
@@ -222,7 +222,7 @@ def _down(facts: Facts) -> Iterator[Finding]:
         yield describe(facts, "host_down", LOOK if ends else URGENT, (host,), values, programs, group[0].start)
 
 
-def _not_recording(facts: Facts) -> Iterator[Finding]:
+def _not_recording(facts: Facts) -> Iterator[ReportFinding]:
     until = {recording.host: recording.end for recording in facts.recordings if recording.end < facts.end - fmt.MINUTE}
     for link in _by_host(facts).values():
         if link.not_listening >= max(FEW, ABSENT * link.expected) and not _was_down(link.host, facts):
@@ -246,7 +246,7 @@ def _was_down(host: str, facts: Facts) -> bool:
 # -- what of the journal is missing or cannot be used
 
 
-def _missing(facts: Facts) -> Iterator[Finding]:
+def _missing(facts: Facts) -> Iterator[ReportFinding]:
     for host, group in groupby(sorted(facts.missing, key=attrgetter("host")), attrgetter("host")):
         parts = list(group)
         most, records = max(parts, key=_count_records), sum(map(_count_records, parts))
@@ -258,7 +258,7 @@ def _count_records(missing: MissingRecords) -> int:
     return missing.last - missing.first + 1
 
 
-def _unusable(facts: Facts) -> Iterator[Finding]:
+def _unusable(facts: Facts) -> Iterator[ReportFinding]:
     for kind, has_unknown_clock in (("damaged", False), ("unknown_clock", True)):
         files = [file for file in facts.unusable if file.has_unknown_clock == has_unknown_clock]
         if files:
@@ -270,7 +270,7 @@ def _unusable(facts: Facts) -> Iterator[Finding]:
 # -- refused datagrams, busy channels and clocks
 
 
-def _refusals(facts: Facts) -> Iterator[Finding]:
+def _refusals(facts: Facts) -> Iterator[ReportFinding]:
     for refusals in facts.refusals:
         texts = refusals.verdict if refusals.verdict in _REFUSED else "unknown"
         kind, severity, least = _REFUSED.get(texts, ("unknown", NOTE, FEW))
@@ -279,7 +279,7 @@ def _refusals(facts: Facts) -> Iterator[Finding]:
             yield describe(facts, kind, severity, (refusals.peer,), values, refusals.datagrams, texts=texts)
 
 
-def _floods(facts: Facts) -> Iterator[Finding]:
+def _floods(facts: Facts) -> Iterator[ReportFinding]:
     minutes = max(facts.period / fmt.MINUTE, 1)
     for channel in facts.channels if len(facts.channels) > 3 else ():
         alone = channel.messages >= facts.messages / 2 or channel.peak >= channel.messages / minutes * 5
@@ -290,7 +290,7 @@ def _floods(facts: Facts) -> Iterator[Finding]:
             yield describe(facts, "flood", LOOK, (channel.name,), {"channel": channel, "usual": usual}, channel.peak)
 
 
-def _clocks(facts: Facts) -> Iterator[Finding]:
+def _clocks(facts: Facts) -> Iterator[ReportFinding]:
     groups: dict[str, list[Clock]] = {}
     for clock in facts.clocks:
         groups.setdefault(clock.against, []).append(clock)

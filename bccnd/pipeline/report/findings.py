@@ -20,7 +20,7 @@ KINDS: Final = (
 )
 
 
-class Finding(NamedTuple):
+class ReportFinding(NamedTuple):
     """One thing to look at. ``about`` are the hosts, programs, addresses or channels concerned, ``weight`` orders
     findings of one kind and can be compared between reports, ``at`` is when it began, if it has a time of its own."""
 
@@ -49,23 +49,23 @@ def describe(
     weight: float = 0.0,
     at: int | None = None,
     texts: str = "",
-) -> Finding:
+) -> ReportFinding:
     """Make a finding with its texts from findings.toml: the section of its kind, or ``texts``."""
     context = {**values, "facts": facts, "period": facts.period, "at": at}
     title, evidence, cause, remedy = (
         jinja_templates.text(texts or kind, part).render(context) for part in ("title", "evidence", "cause", "remedy")
     )
-    return Finding(kind, severity, tuple(about), title, evidence, cause, remedy, weight, at)
+    return ReportFinding(kind, severity, tuple(about), title, evidence, cause, remedy, weight, at)
 
 
-def rank(unranked: Iterable[Finding]) -> list[Finding]:
+def rank(unranked: Iterable[ReportFinding]) -> list[ReportFinding]:
     """Return findings, the most important first."""
     return sorted(
         unranked, key=lambda finding: (finding.severity, KINDS.index(finding.kind), -finding.weight, finding.about)
     )
 
 
-def health(facts: Facts, ranked: Sequence[Finding]) -> tuple[int, str]:
+def health(facts: Facts, ranked: Sequence[ReportFinding]) -> tuple[int, str]:
     """Describe the state of the fleet: a severity, and one sentence."""
     urgent, look = (sum(finding.severity == severity for finding in ranked) for severity in (URGENT, LOOK))
     links = facts.crossing

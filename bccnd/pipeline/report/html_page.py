@@ -19,7 +19,7 @@ from bccnd.pipeline.report.delta_tables import Tables, TimeRange
 from bccnd.pipeline.report.fact_queries import query_facts
 from bccnd.pipeline.report.facts import Course, Facts, Recording, add_courses, add_links
 from bccnd.pipeline.report.finding_checks import run_checks
-from bccnd.pipeline.report.findings import Finding, health
+from bccnd.pipeline.report.findings import ReportFinding, health
 from bccnd.pipeline.report.loss_matrix import worst_first
 
 #: rows of a table, with those that unfold
@@ -63,7 +63,7 @@ def report(
     time: TimeRange | None = None,
     title: str = "",
     progress: Callable[[str], None] = lambda _: None,
-) -> tuple[str, list[Finding]]:
+) -> tuple[str, list[ReportFinding]]:
     """Return the path of the page, and its findings. The page is written as a whole or not at all.
 
     Raises PipelineError.
@@ -84,7 +84,7 @@ def report(
     return f"{out.rstrip('/')}/index.html" if root.is_path else root.at("index.html"), ranked
 
 
-def render(facts: Facts, ranked: Sequence[Finding], title: str = "") -> dict[str, str]:
+def render(facts: Facts, ranked: Sequence[ReportFinding], title: str = "") -> dict[str, str]:
     """Return the texts of all files, the page last."""
     matrix = {"matrix.json": loss_matrix.to_json(facts), "matrix.csv": loss_matrix.to_csv(facts)}
     tables, state = _tables(facts), health(facts, ranked)
@@ -106,7 +106,7 @@ def _link(name: str, text: str) -> str:
     return name if len(text) > _EMBEDDED else f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
 
 
-def _place(finding: Finding, tables: Mapping[str, Table]) -> tuple[str, int | None]:
+def _place(finding: ReportFinding, tables: Mapping[str, Table]) -> tuple[str, int | None]:
     """Find the section with the figures of a finding, and the row."""
     section = _SECTION.get(finding.kind, "matrix")
     about = frozenset(finding.about[: 1 if section == "programs" else None])

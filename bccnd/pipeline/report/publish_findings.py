@@ -20,7 +20,7 @@ from bccnd.pipeline.report.delta_tables import NEEDED, STATE, Tables, TimeRange,
 from bccnd.pipeline.report.fact_queries import query_facts
 from bccnd.pipeline.report.facts import Facts
 from bccnd.pipeline.report.finding_checks import run_checks
-from bccnd.pipeline.report.findings import SEVERITIES, Finding
+from bccnd.pipeline.report.findings import SEVERITIES, ReportFinding
 
 #: what was published, below the tables
 PUBLISHED: Final = f"{STATE}/published.json"
@@ -36,7 +36,7 @@ _CUTS: Final = (400, 200, 100, 50, 25)
 _TEXTS: Final = ("title", "evidence", "remedy")
 
 
-def look(where: str, severity: int, days: int) -> tuple[Facts, list[Finding]]:
+def look(where: str, severity: int, days: int) -> tuple[Facts, list[ReportFinding]]:
     """The findings of at least this severity on the latest days. Raises PipelineError."""
     tables = Tables(where)
     latest = tables.days(NEEDED)[-days:]
@@ -44,12 +44,12 @@ def look(where: str, severity: int, days: int) -> tuple[Facts, list[Finding]]:
     return facts, [finding for finding in run_checks(facts) if finding.severity <= severity]
 
 
-def identify(finding: Finding) -> str:
+def identify(finding: ReportFinding) -> str:
     """Identify a finding in later runs; one that stands for several also if it is about others then."""
     return json.dumps([finding.kind, finding.shared if finding.members else finding.about, finding.at])
 
 
-def message(finding: Finding, facts: Facts) -> bytes:
+def message(finding: ReportFinding, facts: Facts) -> bytes:
     """One JSON object; a message that is sent twice has the same ``id``."""
     times = {"from": facts.start, "to": facts.end} | ({} if finding.at is None else {"at": finding.at})
     parts: dict[str, Any] = {"kind": finding.kind, "severity": SEVERITIES[finding.severity]}
@@ -85,15 +85,15 @@ class Published:
                 "bad_state", f"{self._root.at(PUBLISHED)} is damaged", "remove it: all findings will be published again"
             ) from error
 
-    def news(self, ranked: Iterable[Finding]) -> list[Finding]:
+    def news(self, ranked: Iterable[ReportFinding]) -> list[ReportFinding]:
         """Findings that were not published, or became worse."""
         return [finding for finding in ranked if self._is_news(finding)]
 
-    def _is_news(self, finding: Finding) -> bool:
+    def _is_news(self, finding: ReportFinding) -> bool:
         severity, weight = self._published.get(identify(finding), (len(SEVERITIES), 0.0))
         return finding.severity < severity or finding.weight > WORSE * weight
 
-    def write(self, ranked: Sequence[Finding], published: Sequence[Finding]) -> None:
+    def write(self, ranked: Sequence[ReportFinding], published: Sequence[ReportFinding]) -> None:
         """Note what was published; forget what is not among the findings any more. Raises OSError."""
         current = {identify(finding) for finding in ranked}
         self._published = {name: state for name, state in self._published.items() if name in current}

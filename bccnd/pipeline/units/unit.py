@@ -13,7 +13,7 @@ import pyarrow as pa
 from bccnd.core.tracking.tracker_limits import HORIZON, SANITY
 from bccnd.journal.file_names import DAY, start_of
 from bccnd.pipeline import schema
-from bccnd.pipeline.epochs import Block, Carried, Epoch, Reported, Sent, find_epochs
+from bccnd.pipeline.epochs import Carried, Epoch, Reported, Sent, SeqBlock, find_epochs
 from bccnd.pipeline.lake.place import Root
 from bccnd.pipeline.receivers import MARGIN
 from bccnd.pipeline.restarts import PlacedStep, Restart, Step, find_restarts
@@ -219,7 +219,7 @@ def _find_epochs(engine: duckdb.DuckDBPyConnection, restarts: Sequence[Restart],
         "SELECT src, era, low, high, start_us, end_us FROM blocks ORDER BY src, era, low"
     ).fetchall()
     for src, rows in groupby(blocks, key=itemgetter(0)):
-        of_source = [Block(*row[1:]) for row in rows]
+        of_source = [SeqBlock(*row[1:]) for row in rows]
         found, ends = find_epochs(of_source, by_source.get(src, ()), sent.get(src, ()), carried.get(src), spans)
         epochs += ((src, *epoch) for epoch in found)
         reported += ((src, *report) for report in ends)

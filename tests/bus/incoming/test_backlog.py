@@ -19,7 +19,7 @@ class Source:
     left: int
     taken: list[float] = field(default_factory=list)
 
-    def drain(self, rounds: int) -> bool:
+    def read_available(self, rounds: int) -> bool:
         assert rounds == 1
         if not self.left:
             return False
@@ -30,7 +30,7 @@ class Source:
 
 def catch_up(hub: Hub, source: Source, patience: float) -> list[Source]:
     done: list[Source] = []
-    Backlog(hub.loop, hub.bus.queues, patience, done.append).drain([source])  # type: ignore[arg-type, list-item]
+    Backlog(hub.loop, hub.bus.queues, patience, done.append).read([source])  # type: ignore[arg-type, list-item]
     return done
 
 
@@ -64,7 +64,7 @@ def test_backlog_waits_for_a_reader_that_kept_up(hub: Hub) -> None:
     source = Source(3)
     catch = Backlog(hub.loop, hub.bus.queues, 60.0, lambda _intake: None)
     fill(hub, peer)
-    catch.drain([source])  # type: ignore[list-item]
+    catch.read([source])  # type: ignore[list-item]
     # A client that reads nothing does not delay the others for long.
     turn_until(hub.loop, lambda: not source.left, "the rest")
     assert source.taken[0] - peer.client.progress >= HARD_PRESSED

@@ -49,7 +49,7 @@ def forwarded(hub: Hub, segment: Segment, count: int) -> LatencyHistogram:
     histogram = LatencyHistogram()
     reader = reader_of(hub, segment, histogram)
     send(segment, range(1, count + 1))
-    assert not reader.drain()
+    assert not reader.read_available()
     return histogram
 
 
@@ -117,9 +117,9 @@ def test_a_copy_after_a_pause_is_judged_by_when_the_last_original_arrived(
     receiver.ages = ages
     originals = range(1, len(ages) + 2)
     send(segment, originals)
-    reader.drain()
+    reader.read_available()
     receiver.ages = ()
     send(segment, originals)
-    reader.drain()
+    reader.read_available()
     verdicts = segment.counters.verdicts
     assert (verdicts[ACCEPTED], verdicts[DUPLICATE]) == (len(originals), len(originals))

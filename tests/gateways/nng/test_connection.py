@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.gateways.nng import connection as module
-from bccnd.gateways.nng.connection import Connection, InputAge
+from bccnd.gateways.nng.connection import InputAge, LinkConnection
 from bccnd.gateways.status import Peer, Status
 from tests.gateways.peers import HELLO
 
@@ -23,12 +23,12 @@ class Owner:
         self.messages: list[bytes] = []
         self.ended: list[str] = []
 
-    def on_open(self, link: Connection) -> None: ...
+    def on_open(self, link: LinkConnection) -> None: ...
 
-    def on_messages(self, link: Connection, messages: list[bytes], age: float) -> None:
+    def on_messages(self, link: LinkConnection, messages: list[bytes], age: float) -> None:
         self.messages += messages
 
-    def on_closed(self, link: Connection, reason: str, detail: str) -> None:
+    def on_closed(self, link: LinkConnection, reason: str, detail: str) -> None:
         self.ended.append(reason)
 
 
@@ -39,7 +39,7 @@ def test_each_message_is_sent_or_dropped_and_what_was_sent_arrives(sizes: list[i
         ours.setblocking(False)
         theirs.setblocking(False)
         owner, report = Owner(), Peer("127.0.0.1:0")
-        link = Connection(ours, owner, report, accepted=True, room=room, horizon=2.0)
+        link = LinkConnection(ours, owner, report, accepted=True, room=room, horizon=2.0)
         theirs.send(HELLO)
         while not link.open:
             await asyncio.sleep(0)
@@ -79,7 +79,7 @@ def test_messages_come_out_as_they_went_in_however_they_were_cut(messages: list[
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         owner = Owner()
-        link = Connection(ours, owner, Peer("127.0.0.1:0"), accepted=True, room=16, horizon=2.0)
+        link = LinkConnection(ours, owner, Peer("127.0.0.1:0"), accepted=True, room=16, horizon=2.0)
         data = HELLO + b"".join(b"\1%b%b" % (len(one).to_bytes(8, "big"), one) for one in messages)
         for size in [*cuts, len(data)]:
             theirs.send(data[:size])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bccnd.pipeline.inputs.coverage import Before, DamagedFile, Missing, covered, find_missing, supposed, twice
-from bccnd.pipeline.inputs.sessions import Session
+from bccnd.pipeline.inputs.sessions import JournalSession
 from bccnd.pipeline.inputs.verification import JournalFile
 
 
@@ -14,8 +14,8 @@ def file(first: int, rows: int, low: int, high: int, host: str = "h", journal: s
     return JournalFile(path, host, journal, "2026-03-01", first, rows, low, high, ("lan",), 9, 9, "", True, True)
 
 
-def session(start: int, end: int, first: int | None, last: int | None) -> Session:
-    return Session("h", "j", start, end, first_rec_no=first, last_rec_no=last)
+def session(start: int, end: int, first: int | None, last: int | None) -> JournalSession:
+    return JournalSession("h", "j", start, end, first_rec_no=first, last_rec_no=last)
 
 
 def damaged(first: int) -> DamagedFile:

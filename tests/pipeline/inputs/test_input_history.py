@@ -15,7 +15,7 @@ from bccnd.pipeline.inputs.input_history import (
     remember,
 )
 from bccnd.pipeline.inputs.journal_listing import ListedFile
-from bccnd.pipeline.inputs.sessions import Session, from_table, to_table
+from bccnd.pipeline.inputs.sessions import JournalSession, from_table, to_table
 
 MARGIN = 600_000_000
 
@@ -39,11 +39,11 @@ def test_rows_touch_their_day_and_those_near_to_midnight_its_neighbour(low: str,
 
 
 def test_sessions_touch_the_days_in_which_they_differ() -> None:
-    early = Session("h", "j", moment("01T12:00:00"), moment("02T12:00:00"))
-    late = Session("h", "j", moment("04T12:00:00"), moment("04T13:00:00"))
+    early = JournalSession("h", "j", moment("01T12:00:00"), moment("02T12:00:00"))
+    late = JournalSession("h", "j", moment("04T12:00:00"), moment("04T13:00:00"))
     before = [early, late]
 
-    def days(old: list[Session], new: list[Session], ahead: int = 0) -> set[str]:
+    def days(old: list[JournalSession], new: list[JournalSession], ahead: int = 0) -> set[str]:
         return {day[-2:] for day in changed(old, new, lambda _session, _time: ahead)}
 
     assert days(before, before) == set()
@@ -75,8 +75,8 @@ def test_sessions_touch_the_days_in_which_they_differ() -> None:
 def test_sessions_that_retention_has_taken_are_remembered(
     after: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
-    def of(journal: str, spans: list[tuple[int, int]]) -> list[Session]:
-        return [Session("h", journal, start, end) for start, end in spans]
+    def of(journal: str, spans: list[tuple[int, int]]) -> list[JournalSession]:
+        return [JournalSession("h", journal, start, end) for start, end in spans]
 
     before = of("a", [(0, 10), (20, 30)])
     remembered = remember(before, [*of("b", [(1, 2)]), *of("a", after)])

@@ -11,7 +11,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from bccnd.journal.session_files import write_sessions
-from bccnd.journal.sessions import Session as Stretch
+from bccnd.journal.sessions import RecorderSession as Stretch
 from bccnd.pipeline.inputs import journal as journals
 from bccnd.pipeline.inputs.journal import Journal, Known, hosts_aside, read_journal
 from bccnd.pipeline.inputs.journal_listing import FinalDays, ListedFile, Listing, list_records

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from bccnd.pipeline.report.common_causes import join_common_causes
-from bccnd.pipeline.report.findings import LOOK, URGENT, Finding
+from bccnd.pipeline.report.findings import LOOK, URGENT, ReportFinding
 from tests.pipeline.reporting import MINUTE, START, full
 
 #: kind -> who (and when, in minutes; None: no time of its own), and how many findings become of it
@@ -44,7 +44,7 @@ def test_what_has_a_common_cause_is_one_finding(
     singles = []
     for number, (name, minute) in enumerate(who):
         time = None if minute is None else START + round(minute * MINUTE)
-        single = Finding(kind, URGENT if not number else LOOK, (name,), f"{name} has it", "much", "", "", number)
+        single = ReportFinding(kind, URGENT if not number else LOOK, (name,), f"{name} has it", "much", "", "", number)
         of_loss = kind in ("receiver", "sender", "link")
         singles.append(single._replace(began=time) if of_loss else single._replace(at=time))
     joined = join_common_causes(singles, full())

@@ -29,7 +29,7 @@ from bccnd.pipeline.report.facts import (
     sending_host,
 )
 from bccnd.pipeline.report.finding_checks import run_checks
-from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, health
+from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, ReportFinding, health
 from tests.pipeline.reporting import HOUR, MINUTE, START, spaced
 from tests.support import examples
 
@@ -61,7 +61,7 @@ def fleet(
     return replace(facts, channels=channels, messages=messages)
 
 
-def only(facts: Facts) -> Finding:
+def only(facts: Facts) -> ReportFinding:
     all_found = run_checks(facts)
     assert len(all_found) == 1, all_found
     return all_found[0]
@@ -331,7 +331,7 @@ def test_a_host_that_went_down_twice_is_two_findings() -> None:
     assert [(finding.kind, finding.severity) for finding in both] == [("host_down", URGENT), ("host_down", LOOK)]
 
 
-def with_copies(dup: int, lost: int, at: Sequence[str] = HOSTS) -> Finding:
+def with_copies(dup: int, lost: int, at: Sequence[str] = HOSTS) -> ReportFinding:
     """Return the finding about sending twice; ``dup`` and ``lost`` are of these hosts, at the others every copy
     arrives."""
     twice = [pair if pair.own else pair._replace(dup=EACH) for pair in fleet().links]

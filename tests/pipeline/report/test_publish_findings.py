@@ -16,7 +16,7 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline.report.delta_tables import Tables
 from bccnd.pipeline.report.fact_queries import query_facts
 from bccnd.pipeline.report.finding_checks import run_checks
-from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding
+from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, ReportFinding
 from bccnd.pipeline.report.publish_findings import MOST, PUBLISHED, Published, look, message
 from tests.e2e.harness import Daemon
 from tests.pipeline.journals import heard
@@ -53,7 +53,7 @@ def test_the_latest_days_count(tables: Path) -> None:
 @pytest.mark.parametrize("name", ["h", EVIL * 50, "\N{SNOWMAN}" * 1000])
 def test_a_message_fits_into_a_datagram_and_says_what_it_is_about(name: str) -> None:
     facts = full()
-    long = Finding("twice", LOOK, (name,) * 99, name, name, name, name, 1.0, START + MINUTE)
+    long = ReportFinding("twice", LOOK, (name,) * 99, name, name, name, name, 1.0, START + MINUTE)
     text = message(long, facts)
     assert len(text) <= 1200
     fields = json.loads(text)
@@ -62,12 +62,12 @@ def test_a_message_fits_into_a_datagram_and_says_what_it_is_about(name: str) -> 
     assert fields["id"] != json.loads(message(long._replace(about=("x",)), facts))["id"]
 
 
-def finding(weight: float, about: str = "a", severity: int = LOOK) -> Finding:
-    return Finding("receiver", severity, (about,), "", "", "", "", weight)
+def finding(weight: float, about: str = "a", severity: int = LOOK) -> ReportFinding:
+    return ReportFinding("receiver", severity, (about,), "", "", "", "", weight)
 
 
 def test_a_finding_is_published_again_only_when_it_became_worse_or_came_back(tmp_path: Path) -> None:
-    def run(*ranked: Finding) -> list[Finding]:
+    def run(*ranked: ReportFinding) -> list[ReportFinding]:
         published = Published(str(tmp_path))
         news = published.news(ranked)
         published.write(ranked, news)
@@ -79,12 +79,12 @@ def test_a_finding_is_published_again_only_when_it_became_worse_or_came_back(tmp
     assert run(finding(0.16), finding(0.2, "b")) == [finding(0.16)]
     assert run(finding(0.17, severity=URGENT)) == [finding(0.17, severity=URGENT)]
     assert run(finding(0.2), finding(0.2, "b")) == [finding(0.2, "b")]
-    died = Finding("died", URGENT, ("a",), "", "", "", "", 0.0, START)
+    died = ReportFinding("died", URGENT, ("a",), "", "", "", "", 0.0, START)
     assert (run(died), run(died), run(died._replace(at=START + 1))) == ([died], [], [died._replace(at=START + 1)])
 
 
 def test_one_that_stands_for_several_is_published_again_when_it_stands_for_many_more(tmp_path: Path) -> None:
-    several = Finding("clock", LOOK, ("a", "b", "c", "d"), "", "", "", "", 4, members=("a", "b", "c", "d"))
+    several = ReportFinding("clock", LOOK, ("a", "b", "c", "d"), "", "", "", "", 4, members=("a", "b", "c", "d"))
     changed = several._replace(about=("a", "x", "y", "z", "w"), weight=5)
     published = Published(str(tmp_path))
     published.write([several], [several])

@@ -20,7 +20,7 @@ from bccnd.errors import JournalError
 from bccnd.journal import file_names
 from bccnd.journal.damage import DamagedFileError
 from bccnd.journal.session_files import read_sessions
-from bccnd.journal.sessions import Session
+from bccnd.journal.sessions import RecorderSession
 from bccnd.recorder import logfile
 from bccnd.recorder import rows as packed
 from bccnd.recorder.convert import convert
@@ -82,7 +82,7 @@ def repair(data: bytes, seed: int) -> bytes:
 
 # -- logs of the recorder
 
-_HEAD: Final = Head("relay01", "j1", 1, "0", [Session(1, 2, 0, 0)]).pack()
+_HEAD: Final = Head("relay01", "j1", 1, "0", [RecorderSession(1, 2, 0, 0)]).pack()
 
 
 def log(data: bytes) -> object:
