@@ -68,7 +68,7 @@ def test_a_connection_that_fails_by_a_bug_is_logged_counted_and_made_again(
             raise Bug
         return LinkConnection(*words, accepted=accepted, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("bccnd.gateways.nng.endpoints.Connection", fail)
+    monkeypatch.setattr("bccnd.gateways.nng.endpoints.LinkConnection", fail)
 
     def dial() -> None:
         wait(lambda: events.texts("gateway_ready"), "the listener", PATIENCE)
