@@ -177,7 +177,7 @@ def draw(shown: Figures, console: Console, now: float, note: str = "", deaf: str
 
 
 def _share(room: int, wanted: Sequence[int]) -> list[int]:
-    """Share rows out: those who want few get them, the others get equal parts."""
+    """Divide rows: tables with few entries get as many as they have, the others get equal parts."""
     shares = [0] * len(wanted)
     for done, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
         shares[place] = max(0, min(wanted[place], (room - sum(shares)) // (len(wanted) - done)))

@@ -83,7 +83,7 @@ class Routes(RouteTables, Generic[R]):
     the bus itself (``!/...``) have separate trees with the patterns that begin alike, always separated by ``/``: the
     empty pattern does not match them, and secret messages, the tap and link messages need explicit patterns.
 
-    Receivers may share an owner (a user), to whom memory and wildcards of its patterns are charged.
+    Receivers may share an owner (a user): memory and wildcards of their patterns are charged to it.
 
     Without ``forms``, ``!`` and ``!x`` are plain channels, as in sbus.
     """

@@ -15,7 +15,7 @@ WORK: Final = "_work"
 @dataclass(frozen=True)
 class Task:
     """A task of a run: days in their order, and shares from ``low`` to ``high``. Places are paths or URIs; credentials
-    are in the environment of whoever runs it."""
+    are in the environment of the process that runs it."""
 
     kind: str
     run: str
