@@ -18,7 +18,7 @@ from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.receiving.judgement import Arrival
-from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
+from bccnd.core.sending.message_groups import LENGTH, MAX_PORTION
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import frames
@@ -349,7 +349,7 @@ def test_reused_descriptor_gets_nothing_of_the_former_client(hub: Hub, together:
 def test_the_end_of_the_bus_sends_what_has_gathered(hub: Hub) -> None:
     one, publisher = batched(hub, b"a"), hub.connect()
     publisher.send(*numbered(0, 10))
-    hub.bus.stop_accepting()
+    hub.bus.acceptor.stop()
     hub.bus.finish(time.monotonic() + 60)
     assert numbers(one.waiting()) == list(range(10))
 

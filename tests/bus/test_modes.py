@@ -487,7 +487,7 @@ def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
     other = small.connect(b"a")
     publisher.publish(b"a", *(b"%04d" % number for number in range(count, count + 100)))
     assert waits(publisher)
-    small.bus.stop_accepting()
+    small.bus.acceptor.stop()
     one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     small.bus.finish(time.monotonic() + 60)
     assert numbers(other.waiting()) == list(range(count, count + 100))

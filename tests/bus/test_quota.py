@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bccnd.bus.clients.access import admit_all
+from bccnd.bus.clients.access_rules import admit_all
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES, Client
 from bccnd.bus.clients.registry import PORTION, PORTIONS
 from bccnd.core.wire import frames
@@ -178,9 +178,9 @@ def test_a_client_that_connects_or_ends_is_compared_only_with_those_of_its_proce
             return super().__iter__()
 
     with limited(tmp_path) as hub:
-        identify = hub.bus.identifier.identify
+        identify = hub.bus.acceptor.identifier.identify
         monkeypatch.setattr(
-            hub.bus.identifier, "identify", lambda sock: identify(sock)._replace(pid=next(pids), started=1)
+            hub.bus.acceptor.identifier, "identify", lambda sock: identify(sock)._replace(pid=next(pids), started=1)
         )
         first = [hub.connect() for _ in range(3)]
         strange = hub.bus.clients = hub.bus.registry.by_fd = Strange(hub.bus.clients)

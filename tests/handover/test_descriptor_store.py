@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.bus.clients.access import Rule
+from bccnd.bus.clients.access_rules import Rule
 from bccnd.core.wire import bccn1, frames
 from bccnd.daemon import takeover
 from bccnd.daemon.takeover import TrackerWriter

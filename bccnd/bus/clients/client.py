@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from bccnd.bus.clients.access import Access, Rights
+from bccnd.bus.clients.access_rules import Access, Rights
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.send_queue import SendQueue
 from bccnd.core.sending.user_quota import UserAccount, UserLimits

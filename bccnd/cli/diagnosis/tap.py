@@ -185,7 +185,7 @@ def ask_receivers(bus: Connection, record: TapRecord) -> dict[str, Any]:
     was not delivered."""
     local = record.verdict == "looped"
     if record.body is None or not (local or KIND_OF.get(record.verdict) == "delivered"):
-        from bccnd.drops.catalog import BY_NAME  # other commands do not need it
+        from bccnd.drop_catalog.drops import BY_NAME  # other commands do not need it
 
         drop = BY_NAME.get(("datagrams", record.verdict))
         return {"reason": record.verdict if drop is None else drop.means}

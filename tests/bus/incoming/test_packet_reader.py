@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from bccnd.bus.clients.access import Allowed, Rule, admit_all
+from bccnd.bus.clients.access_rules import Allowed, Rule, admit_all
 from bccnd.bus.incoming import packet_reader
 from bccnd.bus.incoming.packet_reader import TURN
 from bccnd.core.sending.user_quota import MAX_DEBT

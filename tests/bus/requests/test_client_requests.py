@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bccnd.bus.clients.access import admit_all
+from bccnd.bus.clients.access_rules import admit_all
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
-from bccnd.bus.requests.control import MAX_UNFINISHED, PAGE
+from bccnd.bus.requests.client_requests import MAX_UNFINISHED, PAGE
 from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.wire import frames
 from tests.bus.packets import page

@@ -19,7 +19,7 @@ LENGTH: Final = 4
 MAX_PORTION: Final = MAX_BATCH - 16
 
 
-class FanoutGroups:
+class MessageGroups:
     """The groups, which split when one receiver gets a message that another does not. They are reset at times, so that
     split groups may merge again."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.drops.entry import BUG, BUG_LOG, family, serious, usual
+from bccnd.drop_catalog.entry import BUG, BUG_LOG, family, serious, usual
 
 _FIX_CLIENT: Final = "Correct the client; it received `!/bccn/error`."
 _READ_FASTER: Final = "Make the client read faster or in batches, narrow its patterns"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from bccnd.bus.delivery.send_queues import HARD_PRESSED
-from bccnd.bus.incoming.backlog import Backlog
+from bccnd.bus.incoming.restart_backlog import Backlog
 from bccnd.core.matching.receivers import Receivers
 from tests.support import Hub, Peer, turn_until
 

@@ -11,28 +11,6 @@ from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.net.peer import Peer
 
 
-class ClientsByPid:
-    """Connected clients by the pid of their process, so that one that comes or goes need not be compared with all."""
-
-    def __init__(self) -> None:
-        self._by_pid: dict[int, dict[Client, None]] = {}
-
-    def of(self, pid: int) -> list[Client]:
-        return list(self._by_pid.get(pid, ()))
-
-    def add(self, client: Client) -> None:
-        self._by_pid.setdefault(client.peer.pid, {})[client] = None
-
-    def remove(self, client: Client) -> None:
-        group = self._by_pid[client.peer.pid]
-        del group[client]
-        if not group:
-            del self._by_pid[client.peer.pid]
-
-    def __len__(self) -> int:
-        return sum(map(len, self._by_pid.values()))
-
-
 class Identities:
     """Gives clients identities; ``builder`` counts for each of them, unless there is no segment.
 

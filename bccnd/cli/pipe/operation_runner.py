@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from bccnd.cli.pipe.operations import (
+from bccnd.cli.pipe.json_lines import (
     BadLineError,
     Operation,
     read_operation,
@@ -58,7 +58,7 @@ class _Pending:
         self.refusal = self.refusal or Refusal(reason, self.about)
 
 
-class BusPipe:
+class OperationRunner:
     """``write`` takes the lines that go out, ``has_room`` says whether more may be read for them; ``on_refused`` is
     called when the daemon does not serve this program, or refuses its tag; ``on_idle`` when lines may be read again."""
 

@@ -1,4 +1,4 @@
-"""Control messages: requests to the daemon, and modes that a client sets for itself.
+"""Requests of clients: subscriptions, modes that a client sets for itself, and questions to the daemon.
 
 Invariant: every request has one handler here; an unknown one is refused, never ignored. Source: sbus, "Control
 message", "Flood control", "Echos".
@@ -16,11 +16,12 @@ from bccnd import snapshot
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES, Client
 from bccnd.bus.clients.receiver_listing import describe_client, describe_receivers
 from bccnd.bus.clients.registry import ClientRegistry
+from bccnd.bus.clients.subscriptions import Subscriptions
 from bccnd.bus.delivery.fanout import Fanout
 from bccnd.bus.delivery.replies import Replies
-from bccnd.bus.requests.gateway_requests import GatewayRequests
+from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.bus.requests.recorder_reports import RecorderReports
-from bccnd.core.matching.patterns import DIALECTS, Dialect
+from bccnd.core.matching.patterns import DIALECTS, MAX_PATTERN, Dialect
 from bccnd.core.matching.routes import Routes
 from bccnd.core.sending.send_queue import ORDERS, QUEUE
 from bccnd.core.wire import frames
@@ -52,25 +53,28 @@ def _attribute(name: str) -> tuple[Callable[[Client], Any], Callable[[Client, An
     return attrgetter(name), lambda client, value: setattr(client, name, value)
 
 
-class Control:
-    """The requests of the clients in ``registry``.
+class ClientRequests:
+    """Processes the requests of the clients in ``registry``.
 
     ``recorders`` takes the reports of recorders. ``listings`` are what `!/bccn/stats` offers beside clients and users,
-    by name; ``trace`` explains what would become of a datagram; without it there is no tap.
+    by name; ``trace`` explains what would become of a datagram; without it there is no tap. The daemon sets ``links``
+    as soon as it can judge datagrams of links.
     """
 
     def __init__(
         self,
         routes: Routes[int],
         registry: ClientRegistry,
+        subscriptions: Subscriptions,
         fanout: Fanout,
         replies: Replies,
-        gateways: GatewayRequests,
         recorders: RecorderReports | None,
         listings: Mapping[bytes, Listing],
         trace: Callable[[bytes], dict[str, Any]] | None,
     ) -> None:
+        self.links: GatewayLinks | None = None
         self._routes = routes
+        self._subscriptions = subscriptions
         self._clients = registry.by_fd
         self._quota = registry.quota
         self._identities = registry.identities
@@ -86,8 +90,8 @@ class Control:
             frames.STATS: self._stats,
             frames.TAG: self._tag,
             frames.DIALECT: self._dialect,
-            frames.GATEWAY: gateways.report,
-            frames.RECORDER: self._recorder,
+            frames.GATEWAY: self._on_gateway_report,
+            frames.RECORDER: self._on_recorder_report,
         }
         self._settings = self._make_settings()
         #: the setting and its value that a control message chooses
@@ -129,8 +133,22 @@ class Control:
             ),
         )
 
-    def process(self, client: Client, key: bytes, payload: bytes) -> None:
-        """Handle a request."""
+    def process(self, client: Client, verb: bytes, key: bytes, payload: bytes) -> None:
+        """Process a frame that is not published: a request, or a datagram that a gateway brings."""
+        if verb == frames.SUB:
+            refused = self._subscriptions.subscribe(client, key)
+            if refused:
+                self._replies.refuse(client, refused, key[:64] if refused == "pattern_too_long" else key)
+        elif verb == frames.UNSUB:
+            if not self._subscriptions.unsubscribe(client, key):
+                self._replies.refuse(client, "not_subscribed", key[:MAX_PATTERN])
+        elif verb == frames.MSG:
+            self._pass_on(client, payload)
+        else:
+            self._process_control(client, key, payload)
+
+    def _process_control(self, client: Client, key: bytes, payload: bytes) -> None:
+        """Set the mode that a control message chooses, or call its handler."""
         chosen = self._choices.get(key)
         handler = self._handlers.get(key)
         if chosen is not None:
@@ -142,8 +160,8 @@ class Control:
         else:
             self._replies.refuse(client, "unknown_control", key)
 
-    def repeat(self, client: Client, frame: bytes) -> bool:
-        """Apply a request of a restored client without an answer; return False for an unknown one."""
+    def replay(self, client: Client, frame: bytes) -> bool:
+        """Apply a control message of a restored client without an answer; return False for an unknown one."""
         _, key, payload = frames.read(frame)
         if key in self._choices:
             setting, value = self._choices[key]
@@ -195,8 +213,22 @@ class Control:
         client.dialect = dialect
         self._routes.set_dialect(client.fd, dialect)
 
-    def _recorder(self, client: Client, report: bytes) -> None:
-        """Take the report of a recorder on what it has dropped."""
+    def _pass_on(self, client: Client, payload: bytes) -> None:
+        """Pass on a datagram of a link. Like a segment's datagrams, it is not charged to a user."""
+        if not client.rights.link:
+            self._replies.refuse(client, "not_permitted", frames.LINK)
+        elif self.links is None or not self.links.bring(payload):
+            self._replies.refuse(client, "no_link", frames.LINK)
+
+    def _on_gateway_report(self, client: Client, report: bytes) -> None:
+        if not client.rights.link:
+            self._replies.refuse(client, "not_permitted", frames.GATEWAY)
+        elif self.links is None or not self.links.report(client, report):
+            self._replies.refuse(client, "bad_report", frames.GATEWAY)
+        else:
+            self._replies.answer(client, frames.GATEWAY, b"")
+
+    def _on_recorder_report(self, client: Client, report: bytes) -> None:
         if not client.rights.tap:
             self._replies.refuse(client, "not_permitted", frames.RECORDER)
         elif self._recorders is None or not self._recorders.report(client, report):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.drops.entry import BUG, BUG_LOG, family, serious, usual
+from bccnd.drop_catalog.entry import BUG, BUG_LOG, family, serious, usual
 
 #: in the order of the status page
 DROPS: Final = (

@@ -22,7 +22,7 @@ TIMEOUT: Final = 30.0
 Outcome = Callable[[], Configuration]
 
 
-class ConfigurationLoader:
+class BackgroundLoader:
     """Calls ``load`` in a thread, and then, on the loop, ``done`` with its outcome. At most one thread runs."""
 
     def __init__(self, loop: Loop, load: Outcome, done: Callable[[Outcome], None]) -> None:

@@ -7,7 +7,7 @@ cpdef list portions(list messages, Py_ssize_t limit=*)
 
 
 @cython.final
-cdef class FanoutGroups:
+cdef class MessageGroups:
     cdef object _parts
     cdef dict _groups
     cdef list _filled

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.clients.access import Access, Admission, Allowed, Rights, Rule, admit_all, by_mode, by_user
+from bccnd.bus.clients.access_rules import Access, Admission, Allowed, Rights, Rule, admit_all, by_mode, by_user
 from bccnd.core.matching.pattern_tree import PatternTree
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.wire import frames

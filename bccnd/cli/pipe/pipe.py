@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from bccnd.cli.pipe.bus_pipe import BusPipe
+from bccnd.cli.pipe.operation_runner import OperationRunner
 from bccnd.cli.pipe.stream_threads import LineReader, LineWriter
 from bccnd.cli.shared.connection import explain, explain_unreachable
 from bccnd.cli.shared.output import NO_DAEMON, fail
@@ -30,7 +30,7 @@ class _Pipe:
         self._loop = asyncio.get_running_loop()
         self._over = self._loop.create_future()
         self._output = LineWriter(1, self._loop, self._on_room, self._end)
-        self._bus = BusPipe(
+        self._runner = OperationRunner(
             path,
             program,
             write=self._output.write,
@@ -46,7 +46,7 @@ class _Pipe:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                self._bus.connect()
+                self._runner.connect()
                 break
             except OSError as error:
                 if error.errno != errno.EAGAIN or time.monotonic() > deadline:  # its backlog may be full
@@ -56,7 +56,7 @@ class _Pipe:
         try:
             await self._over
         finally:
-            self._bus.close()
+            self._runner.close()
         await asyncio.to_thread(self._output.close)
         if self._output.error is not None:
             raise self._output.error
@@ -72,21 +72,26 @@ class _Pipe:
         if self._over.done():
             return
         if lines is None:
-            self._bus.finish(self._end, self._end)
+            self._runner.finish(self._end, self._end)
             return
         for line in lines:
-            self._bus.feed(line)
+            self._runner.feed(line)
         self._paused = True
         self._read_on()
 
     def _read_on(self) -> None:
-        if self._paused and self._input is not None and not self._bus.is_busy and self._output.size < _MOST_UNREAD:
+        if (
+            self._paused
+            and self._input is not None
+            and not self._runner.is_busy
+            and self._output.size < _MOST_UNREAD
+        ):
             self._paused = False
             self._input.resume()
 
     def _on_room(self) -> None:
         if not self._over.done():
-            self._bus.resume()
+            self._runner.resume()
             self._read_on()
 
     def _on_refused(self, refusal: Refusal) -> None:

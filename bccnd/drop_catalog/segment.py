@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.drops.entry import family, serious, usual
+from bccnd.drop_catalog.entry import family, serious, usual
 
 _FIX_SENDER: Final = "Find the sender and correct that program."
 _SOURCES: Final = "`bccn sources`: which sources there are, and how many"

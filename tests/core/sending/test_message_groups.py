@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.matching.receivers import Part
-from bccnd.core.sending import fanout_groups
-from bccnd.core.sending.fanout_groups import LENGTH, MERGE_AFTER, FanoutGroups, portions
+from bccnd.core.sending import message_groups
+from bccnd.core.sending.message_groups import LENGTH, MERGE_AFTER, MessageGroups, portions
 from bccnd.core.wire import frames
 from bccnd.core.wire.frames import MAX_BATCH
 from tests.core.material import examples
@@ -54,10 +54,10 @@ class Naive:
 @examples(600)
 def test_every_receiver_gets_its_messages_in_order(history: list[Receivers | int | None], together: int) -> None:
     """None in the history is to take all."""
-    both, naive = FanoutGroups(), Naive()
+    both, naive = MessageGroups(), Naive()
     pool = [Part(receivers) for receivers in POOL]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fanout_groups, "MERGE_AFTER", together)
+        patch.setattr(message_groups, "MERGE_AFTER", together)
         for number, receivers in enumerate([*history, None]):
             if receivers is None:
                 assert bool(both) is bool(naive.due)
@@ -76,7 +76,7 @@ def shared(taken: Taken) -> list[list[int]]:
 
 
 def test_receivers_that_always_get_the_same_share_one_run() -> None:
-    both = FanoutGroups()
+    both = MessageGroups()
     everybody = tuple(range(100))
     part = Part(everybody)
     for number in range(50):
@@ -89,7 +89,7 @@ def test_receivers_that_always_get_the_same_share_one_run() -> None:
 
 
 def test_groups_split_when_receivers_differ() -> None:
-    both = FanoutGroups()
+    both = MessageGroups()
     both.put(Part((1, 2, 3)), b"a")
     both.put(Part((4, 5)), b"b")
     assert shared(both.take()) == [[1, 2, 3], [4, 5]]
@@ -106,7 +106,7 @@ def test_groups_split_when_receivers_differ() -> None:
 
 @pytest.mark.parametrize("idle", [False, True])
 def test_after_a_while_receivers_that_were_parted_are_together_again(idle: bool) -> None:
-    both, pair, together = FanoutGroups(), Part((1, 2)), 0
+    both, pair, together = MessageGroups(), Part((1, 2)), 0
     both.put(pair, b"a")
     both.put(Part((1,)), b"b")
     assert len(both.take()) == 2
@@ -118,7 +118,7 @@ def test_after_a_while_receivers_that_were_parted_are_together_again(idle: bool)
 
 
 def test_what_was_taken_is_not_changed_later() -> None:
-    both = FanoutGroups()
+    both = MessageGroups()
     part = Part((1, 2))
     both.put(part, b"a")
     [(_, first)] = both.take()
@@ -134,7 +134,7 @@ def test_what_was_taken_is_not_changed_later() -> None:
 
 
 def test_groups_are_kept_by_nobody_once_they_are_reset() -> None:
-    both = FanoutGroups()
+    both = MessageGroups()
     parts = [Part(tuple(range(number, number + 40))) for number in range(200)]
     for part in parts:
         both.put(part, b"x")
@@ -148,7 +148,7 @@ def test_groups_are_kept_by_nobody_once_they_are_reset() -> None:
 
 
 def test_memory_of_parts_that_come_once_is_bounded() -> None:
-    both = FanoutGroups()
+    both = MessageGroups()
     everybody = [*range(1000)]
     for receiver in everybody:  # each is a group of its own
         both.put(Part((receiver,)), b"x")
@@ -186,7 +186,7 @@ def test_a_group_is_split_in_a_number_of_steps_that_grows_with_its_receivers(par
     def split(count: int) -> int:
         receivers = tuple(Counted(number) for number in range(count))
         some = [receivers[part::parts] for part in range(parts)]
-        both = FanoutGroups()
+        both = MessageGroups()
         both.put(Part(receivers), b"x")
         if taken:
             both.take()
@@ -203,7 +203,7 @@ def test_a_group_is_split_in_a_number_of_steps_that_grows_with_its_receivers(par
 
 
 def test_messages_are_not_kept_once_they_were_taken() -> None:
-    both, message = FanoutGroups(), b"a message of ours"
+    both, message = MessageGroups(), b"a message of ours"
     before = sys.getrefcount(message)
     parts = [Part(receivers) for receivers in ((1, 2, 3), (1,), (2, 3), (1, 2, 3))]
     for part in parts:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bccnd.config import Configuration, load
-from bccnd.daemon import configuration_loader
-from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
+from bccnd.daemon import background_loader
+from bccnd.daemon.background_loader import BackgroundLoader, Outcome
 from bccnd.errors import ConfigError
 from bccnd.net.loop import Loop
 from bccnd.net.service_manager import ServiceManager
@@ -59,7 +59,7 @@ class Loading:
         self.path = path
         self.outcomes: list[Outcome] = []
         self.write("bccn")
-        self.loader = ConfigurationLoader(loop, lambda: load(str(path)), self.outcomes.append)
+        self.loader = BackgroundLoader(loop, lambda: load(str(path)), self.outcomes.append)
 
     def write(self, group: str) -> None:
         self.path.write_text(f"bus: {{group: {group}}}")
@@ -98,7 +98,7 @@ def test_a_file_that_changes_meanwhile_is_loaded_again(loop: Loop, loading: Load
 def test_one_that_never_answers_is_given_up_and_its_late_answer_is_not_used(
     loop: Loop, loading: Loading, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(configuration_loader, "TIMEOUT", 0.01)
+    monkeypatch.setattr(background_loader, "TIMEOUT", 0.01)
     for _ in range(2):
         loading.loader.start()
         turn_until(loop, lambda: loading.outcomes, "the end of patience")
@@ -110,7 +110,7 @@ def test_one_that_never_answers_is_given_up_and_its_late_answer_is_not_used(
     turn_until(loop, lambda: not loading.loader._running, "the late answer")
     turn(loop, 3)
     assert loading.outcomes == []
-    monkeypatch.setattr(configuration_loader, "TIMEOUT", PATIENCE)
+    monkeypatch.setattr(background_loader, "TIMEOUT", PATIENCE)
     directory.answer()
     loading.loader.start()
     turn_until(loop, lambda: loading.outcomes, "the end")
@@ -123,7 +123,7 @@ def test_what_loading_raises_is_raised_on_the_loop(loop: Loop) -> None:
         raise ZeroDivisionError
 
     outcomes: list[Outcome] = []
-    loader = ConfigurationLoader(loop, broken, outcomes.append)
+    loader = BackgroundLoader(loop, broken, outcomes.append)
     loader.start()
     turn_until(loop, lambda: outcomes, "the end")
     with pytest.raises(ZeroDivisionError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.drops import bus, gateways, host, segment
+from bccnd.drop_catalog import bus, gateways, host, segment
 
 #: all drops, in the order of a datagram's way: segment, bus, host, gateways, recorder
 DROPS: Final = (*segment.DROPS, *bus.DROPS, *host.DROPS, *gateways.DROPS)
