@@ -21,8 +21,8 @@ from bccnd import log
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.stream_errors import ServerCommand
 from bccnd.core.formats.bus_address import read_address, write_address
+from bccnd.core.formats.durations_and_sizes import parse_whole
 from bccnd.core.formats.quoting import quote
-from bccnd.core.formats.units import parse_whole
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.errors import BadAddress

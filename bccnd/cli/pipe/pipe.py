@@ -80,12 +80,7 @@ class _Pipe:
         self._read_on()
 
     def _read_on(self) -> None:
-        if (
-            self._paused
-            and self._input is not None
-            and not self._runner.is_busy
-            and self._output.size < _MOST_UNREAD
-        ):
+        if self._paused and self._input is not None and not self._runner.is_busy and self._output.size < _MOST_UNREAD:
             self._paused = False
             self._input.resume()
 

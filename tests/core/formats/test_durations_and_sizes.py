@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bccnd.core.formats.units import parse_duration, parse_heap, parse_number, parse_size, parse_whole
+from bccnd.core.formats.durations_and_sizes import parse_duration, parse_heap, parse_number, parse_size, parse_whole
 
 
 @pytest.mark.parametrize(

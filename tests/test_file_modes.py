@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from bccnd.cli.journals.pipeline_ingest import ingest
-from bccnd.cli.shared.private_files import private_files
+from bccnd.file_modes import private_files
 from tests.core.captures import pcap
 from tests.e2e.harness import datagram
 from tests.pipeline.journals import frame
