@@ -100,9 +100,8 @@ class ClientRestorer:
                 client.queue.add_gap(gap)
         bus.queues.restore(client)
         for packet in left.column("blocked", b"", 0):
-            bus.backpressure.charge_packet(client, packet)
-            bus.backpressure.keep_waiting(client, partial(bus.reader.process, client, packet))
-            bus.backpressure.reconsider(client)
+            bus.backpressure.block(client, packet, partial(bus.reader.process, client, packet))
+            bus.backpressure.unblock_soon(client)
 
 
 def _apply(bus: Bus, client: Client, frame: bytes) -> bool:

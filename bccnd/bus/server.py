@@ -121,7 +121,7 @@ class Bus:
         for client in list(self.clients.values()):
             client.grant(self._rules.access.rights(client.peer))
             self._enforce(client)
-            self.backpressure.reconsider(client)
+            self.backpressure.apply_limits(client)
 
     def enforce_rules(self) -> None:
         """Take from each client what it may not have any more, and tell it."""
@@ -157,7 +157,7 @@ class Bus:
         self.reader.draining = True
         unread = [client for client in self.clients.values() if client.record is None]
         for client in unread:
-            self.backpressure.resume(client)
+            self.backpressure.unblock(client)
         while unread and time.monotonic() < deadline:
             unread = [client for client in unread if client.open and self.reader.read(client)]
         self.fanout.send_batches()

@@ -27,8 +27,8 @@ def every_charge_is_what_is_kept(hub: Hub) -> None:
         assert account.queue_bytes == waits + sum(one.queue.memory for one in own)
         assert account.subscriptions == sum(one.subscriptions for one in own)
         assert client.subscriptions == sum(hub.routes.patterns(client.fd).values())
-        assert set(account.waiting) <= {one for one in own if one.resume is not None}
-        assert (account.timer is not None) == bool(account.waiting)
+        assert set(account.blocked) <= {one for one in own if one.retry is not None}
+        assert (account.timer is not None) == bool(account.blocked)
         queue = client.queue
         frames_in = [entry for entry in [*queue._entries, *(row[2] for row in queue._heap)] if isinstance(entry, bytes)]
         assert queue.bytes == sum(map(len, frames_in))

@@ -254,7 +254,7 @@ def test_blocked_client_loses_nothing(
     # More than the queue has places for, and all of it is read at once.
     publisher.send(*numbered(count, 200))
     narrow.settle()
-    assert publisher.client.resume is not None
+    assert publisher.client.retry is not None
     assert one.client.queue.messages == waiting
     in_place(collect(one, count + 200), list(range(count + 200)))
     assert dropped(narrow) == {}

@@ -23,7 +23,7 @@ clog = partial(net_packets.clog, tail=PART)
 
 
 def is_held(peer: Peer) -> bool:
-    return peer.client.resume is not None
+    return peer.client.retry is not None
 
 
 def waits(publisher: Peer) -> bool:
@@ -402,7 +402,7 @@ def next_token(hub: Hub, peer: Peer) -> None:
     hub.settle()
 
 
-def test_a_token_of_the_rate_resumes_one_publisher_and_all_have_their_turn(tmp_path: Path) -> None:
+def test_a_token_of_the_rate_unblocks_one_publisher_and_all_have_their_turn(tmp_path: Path) -> None:
     with rated(tmp_path) as hub:
         one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(20)]
         timers = len(hub.loop._timers)
@@ -440,7 +440,7 @@ def test_a_client_that_ends_waits_for_the_rate_no_longer(tmp_path: Path) -> None
     with rated(tmp_path) as hub:
         one, publishers = waiting_for_rate(hub, 4)
         hub.bus.registry.end(publishers[1].client, "pid_reused", "a test")
-        assert list(one.client.account.waiting) == [publisher.client for publisher in publishers[2:]]
+        assert list(one.client.account.blocked) == [publisher.client for publisher in publishers[2:]]
         next_token(hub, one)
         assert numbers(one.all()) == [0, 2]
         for publisher in publishers[2:]:
@@ -449,7 +449,7 @@ def test_a_client_that_ends_waits_for_the_rate_no_longer(tmp_path: Path) -> None
         publishers[0].publish(b"a", b"4")
         next_token(hub, one)
         assert numbers(one.all()) == [4]
-        assert not one.client.account.waiting
+        assert not one.client.account.blocked
 
 
 def test_another_rate_holds_at_once_for_those_that_wait(tmp_path: Path) -> None:
@@ -464,7 +464,7 @@ def test_another_rate_holds_at_once_for_those_that_wait(tmp_path: Path) -> None:
         assert numbers(one.all()) == [0, 1]
 
 
-def test_a_slow_reader_with_room_resumes_its_publishers_until_it_blocks_again(small: Hub) -> None:
+def test_a_slow_reader_with_room_unblocks_its_publishers_until_it_blocks_again(small: Hub) -> None:
     one, first, count = blocked(small)
     publishers = [first, *(small.connect() for _ in range(20))]
     for number, publisher in enumerate(publishers):

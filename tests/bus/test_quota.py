@@ -109,7 +109,7 @@ def test_a_client_that_discards_does_not_block_when_its_user_has_no_room(tmp_pat
         hub.settle()
         publisher.publish(b"a", *[b"x" * 1000] * 20)
         hub.settle()
-        assert publisher.client.resume is None
+        assert publisher.client.retry is None
         assert publisher.all() == []
 
 
@@ -120,7 +120,7 @@ def test_with_hard_block_a_user_without_room_blocks_its_publishers_until_there_i
         hub.settle()
         publisher.publish(b"a", *[b"%04d" % number + b"x" * 500 for number in range(100)])
         hub.settle()
-        assert publisher.client.resume is not None
+        assert publisher.client.retry is not None
         assert dropped(hub) == {}
         hub.deliver(*[((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
         packets: list[bytes] = []

@@ -217,7 +217,7 @@ def test_a_blocked_publisher_and_a_blocker_of_a_reused_pid_are_ended_too(hub: Hu
         hub.deliver(((blocker.client.fd,), b"MSG a\0" + b"x" * 1000))
     publisher.publish(b"a", b"x")
     hub.settle()
-    assert publisher.client.resume is not None
+    assert publisher.client.retry is not None
     for peer in (blocker, publisher):
         pretend_older(peer)
     new = hub.connect(b"a")

@@ -279,7 +279,7 @@ def test_rules_change_while_a_publisher_waits_and_hold_for_what_it_sends_then(to
     ann.publish(b"a", b"1")
     ann.publish(b"b", b"2")
     town.settle()
-    assert ann.client.resume is not None
+    assert ann.client.retry is not None
     town.reload(rules=[Rule(uid=ANN.uid, publish=(b"b",))])
     packets = blocker.all() + blocker.all()
     assert refusals(ann.all()) == [(b"not_permitted", b"a")]
