@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NoReturn, cast
+from unittest.mock import Mock
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -188,6 +192,30 @@ def test_ingress_follows_the_rules(
     assert world.conflicts == [(OWN, peer) for peer in oracle.conflicts[:1]]
     assert world.sources.counted["conflicts"] == len(oracle.conflicts)
     assert world.bugs == []
+
+
+class Unasked:
+    """Peers that must not be looked up."""
+
+    def __getitem__(self, at: object) -> NoReturn:
+        raise AssertionError("looked up")
+
+
+def test_the_usual_case_looks_up_and_checks_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, unasked = World(), cast("Sequence[str]", Unasked())
+    for receiver in RECEIVERS:
+        world.routes.set_meta(receiver, False)
+    own = world.sources.claim(OWN)
+    own.first, own.next = 20, 21
+    world.feed(datagram(seq=20), datagram(chan=b"!nobody", seq=21))
+    foreign = datagram(src=OWN, seq=21)
+    for module in ("receiving.ingress.check_src", "matching.routes.check_chan"):
+        monkeypatch.setattr(f"bccnd.core.{module}", Mock(side_effect=AssertionError("checked again")))
+    raws = [datagram(seq=22), datagram(seq=22), datagram(chan=b"!nobody", seq=23), datagram(src=OWN, seq=20), b"noise"]
+    world.take(raws, unasked)
+    assert world.bugs == []
+    world.take([foreign], unasked)
+    assert world.bugs == [foreign]
 
 
 def test_each_channel_counts_what_it_carried() -> None:
