@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bccnd.bus.clients.access_rules import Access, Admission, Allowed, Rights, Rule, admit_all, by_mode, by_user
-from bccnd.core.matching.pattern_tree import PatternTree
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.wire import frames
 from bccnd.net.peer import Peer
+from tests.core.material import examples
+from tests.core.naive import DIALECT_NAMES, matches, separator
 from tests.support import ANN, BOB, Hub, messages, refusals
 
 #: the user of the daemon in these tables
@@ -78,7 +81,7 @@ TAP_OFF, TAP_ON = Rule(tap=False), Rule(tap=True)
         ("publish", [Rule(uid=0, publish=()), Rule(uid=DAEMON_UID, publish=(b"b",))], set()),
     ],
 )
-def test_the_first_rule_that_speaks_of_a_right_and_fits_decides(right: str, rules: list[Rule], may: set[Peer]) -> None:
+def test_the_first_rule_that_fits_and_names_a_right_decides(right: str, rules: list[Rule], may: set[Peer]) -> None:
     def has(peer: Peer) -> bool:
         allowed: Allowed | bool | None = getattr(rights(rules, peer), right)
         return allowed.permits(b"a") if isinstance(allowed, Allowed) else allowed in (None, True)
@@ -105,77 +108,60 @@ KEYS = [b"a", b"a/b", b"a/", b"ab", b"two words", b"", b"!", b"!relay01/*", b"!/
         ((b"a", b"!"), {b"a", b"!"}),
     ],
 )
-def test_keys_are_permitted_by_patterns_and_marked_ones_only_by_marked_ones(
-    patterns: tuple[bytes, ...], permitted: set[bytes]
-) -> None:
+def test_marked_keys_are_permitted_by_marked_patterns_only(patterns: tuple[bytes, ...], permitted: set[bytes]) -> None:
     allowed = Allowed(patterns, DIALECTS["path"])
     for _ in range(2):  # the second time from memory
         assert {key for key in KEYS if allowed.permits(key)} == permitted
 
 
-def test_what_is_remembered_of_keys_is_bounded_and_right() -> None:
+def test_what_is_remembered_of_keys_is_bounded() -> None:
     allowed = Allowed((b"a/",), DIALECTS["path"])
-    for number in range(5000):
-        assert allowed.permits(b"a/%d" % number)
-        assert not allowed.permits(b"b/%d" % number)
-        assert len(allowed._answers) <= 4097
-    for number in range(20):
-        assert allowed.permits(b"a/%d" % number + b"x" * 400_000)
-    assert sum(map(len, allowed._answers)) < 1_000_000
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            assert allowed.permits(b"a/%d" % number) is not allowed.permits(b"b/%d" % number)
+            assert number % 500 or allowed.permits(b"a/%d" % number + b"x" * 400_000)
+        assert tracemalloc.get_traced_memory()[0] < 3_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
     ("ours", "patterns", "theirs", "wanted"),
     [
-        ("path", (b"a/",), "path", b"a/b"),
         ("path", (b"a/",), "path", b"a/*/c/"),
-        ("path", (b"a/",), "path", b"a/>"),
-        ("path", (b"",), "path", b""),
         ("path", (b"",), "path", b"!/x"),
-        ("path", (b">",), "path", b""),
-        ("path", (b"!/app/",), "path", b"!/app/x"),
         ("path", (b"!/app/",), "broker", b"!/app/x"),
-        ("path", (b"a/",), "broker", b"a/+"),
-        ("path", (b"a/",), "broker", b"a/+/*"),
         ("path", (b"a/",), "sbus-dot", b"a/b"),  # a single key is the same key everywhere
-        ("sbus-dot", (b"a.",), "sbus-dot", b"a.b.*"),
         ("sbus-dot", (b"!/app/",), "sbus-dot", b"!/app/x/"),
         ("broker", (b"a/*",), "path", b"a/"),
-        ("broker", (b"a/*",), "path", b"a"),
         ("path", (b"a",), "path", b"x*y"),  # which matches nothing
     ],
 )
-def test_a_pattern_is_granted_where_all_that_it_matches_is_allowed(
+def test_a_pattern_is_granted_where_all_its_keys_are(
     ours: str, patterns: tuple[bytes, ...], theirs: str, wanted: bytes
 ) -> None:
-    """Where it is not all of it, the property below finds a key that is not permitted."""
+    """Where they are not, the property below finds a key that is not permitted."""
     assert Allowed(patterns, DIALECTS[ours]).covers(wanted, DIALECTS[theirs])
 
 
-def test_no_pattern_that_is_granted_ever_matches_a_key_that_is_not_permitted() -> None:
-    chance = random.Random(3)
-    names = list(DIALECTS)
+TOKENS = st.sampled_from([b"a", b"b", b"", b"ab", b"*", b"+", b">", b"a*", b"!", b"!/a"])
+TEXTS = st.lists(TOKENS, min_size=1, max_size=4)
 
-    def text(tokens: list[bytes], separator: bytes) -> bytes:
-        return separator.join(chance.choice(tokens) for _ in range(chance.randint(1, 4)))
 
-    granted = 0
-    for _ in range(20_000):
-        ours, theirs = DIALECTS[chance.choice(names)], DIALECTS[chance.choice(names)]
-        tokens = [b"a", b"b", b"", b"*", b"+", b">", b"a*", b"!", b"!/a"]
-        allowed = Allowed([text(tokens, ours.separator) for _ in range(chance.randint(1, 2))], ours)
-        wanted = text(tokens, theirs.separator)
-        if not allowed.covers(wanted, theirs):
-            continue
-        granted += 1
-        marked = wanted.startswith(b"!")
-        tree: PatternTree[int] = PatternTree(DIALECTS["path"] if marked else theirs)
-        tree.add(tree.compile(wanted), 1)
-        for _ in range(20):
-            key = text([b"a", b"b", b"", b"ab", b"!", b"+", b"*"], chance.choice([ours, theirs]).separator)
-            if key.startswith(b"!") == marked and tree.match(key):
-                assert allowed.permits(key), (allowed._patterns, ours.name, wanted, theirs.name, key)
-    assert granted > 1000
+@given(st.sampled_from(DIALECT_NAMES), st.sampled_from(DIALECT_NAMES), TEXTS, TEXTS, st.integers(0, 3), st.lists(TEXTS))
+@examples(500)
+def test_no_granted_pattern_matches_a_forbidden_key(
+    ours: str, theirs: str, permitted: list[bytes], more: list[bytes], same: int, keys: list[list[bytes]]
+) -> None:
+    allowed = Allowed([separator(ours).join(permitted)], DIALECTS[ours])
+    pattern = separator(theirs).join([*permitted[:same], *more])
+    marked = pattern.startswith(b"!")
+    if allowed.covers(pattern, DIALECTS[theirs]):
+        for tokens in keys:
+            key = separator(theirs).join(tokens)
+            if key.startswith(b"!") == marked and matches("path" if marked else theirs, pattern, key):
+                assert allowed.permits(key)
 
 
 # -- connecting
@@ -214,31 +200,19 @@ def test_every_socket_has_its_own_admission_and_dialect(tmp_path: Path) -> None:
         assert [packet[4:].split(b"\0")[0] for packet in here.all()] == [b"a/b", b"a/b/c", b"a/+"]
 
 
-RULES = [
-    Rule(uid=ANN.uid, publish=(b"a/", b"!/app/"), subscribe=(b"a/", b"!/app/", b"!/cred/"), tag=True),
-    Rule(uid=BOB.uid, subscribe=(b"",), tap=True, tag=False),
-]
-
-
-@pytest.fixture
-def ruled(town: Hub) -> Hub:
-    """A bus on which Ann and Bob may not do everything."""
-    town.reload(rules=RULES)
-    return town
-
-
-def test_refused_connection_is_logged_once_and_takes_no_number(ruled: Hub, caplog: pytest.LogCaptureFixture) -> None:
-    for peer in (ruled.connect(who=ANN), ruled.connect(who=ANN)):
+def test_a_refusal_is_logged_once_and_takes_no_number(town: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    town.reload(rules=[Rule(uid=ANN.uid, publish=(b"a/",), subscribe=(b"a/",))])
+    for peer in (town.connect(who=ANN), town.connect(who=ANN)):
         peer.publish(b"a/1", b"x")
         peer.send(*[b"SUB b", b"MSG b\0x", b"SUB !/tap/"] * 10)
         peer.publish(b"a/2", b"x")
         assert len(refusals(peer.all())) == 30
-        first, second = (int(datagram.split(b":")[1]) for datagram in ruled.sent[-2:])
+        first, second = (int(datagram.split(b":")[1]) for datagram in town.sent[-2:])
         assert second == first + 1
-    (line,) = [message for message in caplog.messages if "not_permitted" in message]
-    assert f"uid {ANN.uid}" in line
-    assert ruled.bus.counters.errors.all() == {"not_permitted": 60}
-    assert len(ruled.sent) == 4
+    (record,) = [one for one in caplog.records if getattr(one, "event", "") == "not_permitted"]
+    assert vars(record)["fields"]["uid"] == ANN.uid
+    assert town.bus.counters.errors.all() == {"not_permitted": 60}
+    assert len(town.sent) == 4
 
 
 # -- reloading
@@ -247,7 +221,7 @@ def test_refused_connection_is_logged_once_and_takes_no_number(ruled: Hub, caplo
 @pytest.mark.parametrize(
     "pattern", [b"!/cred////x", b"!/cred////x*", b"!/cred////", b"!/cred/%d/%d//x" % (ANN.gid, ANN.uid)]
 )
-def test_a_secret_pattern_that_was_granted_is_not_withdrawn_by_the_same_rules(town: Hub, pattern: bytes) -> None:
+def test_the_same_rules_withdraw_no_granted_secret_pattern(town: Hub, pattern: bytes) -> None:
     rules = [Rule(uid=ANN.uid, subscribe=(pattern,))]
     town.reload(rules=rules)
     ann = town.connect(who=ANN)
@@ -260,7 +234,7 @@ def test_a_secret_pattern_that_was_granted_is_not_withdrawn_by_the_same_rules(to
     assert len(refusals(packets)) == (not held)
 
 
-def test_no_secret_key_is_got_that_the_rules_do_not_allow(town: Hub) -> None:
+def test_no_secret_key_is_received_against_the_rules(town: Hub) -> None:
     # Only keys without credentials are allowed; the pattern stands for more.
     town.reload(rules=[Rule(uid=ANN.uid, subscribe=(b"!/cred////x",))])
     ann, root = town.connect(who=ANN), town.connect()
@@ -270,7 +244,7 @@ def test_no_secret_key_is_got_that_the_rules_do_not_allow(town: Hub) -> None:
     assert messages(ann.all(), b"!/cred//%d//x" % ANN.uid) == []
 
 
-def test_rules_change_while_a_publisher_waits_and_hold_for_what_it_sends_then(town: Hub) -> None:
+def test_new_rules_hold_for_a_publisher_that_waits(town: Hub) -> None:
     blocker, ann = town.connect(b"a", b"b"), town.connect(who=ANN)
     blocker.send(b"CMSG blocking/soft/block")
     blocker.all()
@@ -279,7 +253,7 @@ def test_rules_change_while_a_publisher_waits_and_hold_for_what_it_sends_then(to
     ann.publish(b"a", b"1")
     ann.publish(b"b", b"2")
     town.settle()
-    assert ann.client.retry is not None
+    assert ann.client.published == 0
     town.reload(rules=[Rule(uid=ANN.uid, publish=(b"b",))])
     packets = blocker.all() + blocker.all()
     assert refusals(ann.all()) == [(b"not_permitted", b"a")]

@@ -6,10 +6,12 @@ import time
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import pytest
+
 from bccnd.bus.delivery.send_queues import HARD_PRESSED
 from bccnd.bus.incoming.restart_backlog import Backlog
 from bccnd.core.matching.receivers import Receivers
-from tests.support import Hub, Peer, turn_until
+from tests.support import Hub, turn_until
 
 
 @dataclass
@@ -34,7 +36,7 @@ def catch_up(hub: Hub, source: Source, patience: float) -> list[Source]:
     return done
 
 
-def test_what_has_waited_goes_out_batch_by_batch_until_there_is_no_more(hub: Hub) -> None:
+def test_a_backlog_is_read_batch_by_batch_to_its_end(hub: Hub) -> None:
     source = Source(5)
     done = catch_up(hub, source, 60.0)
     assert (len(source.taken), done) == (1, [])
@@ -43,37 +45,25 @@ def test_what_has_waited_goes_out_batch_by_batch_until_there_is_no_more(hub: Hub
     assert all(after - before >= 0.001 for before, after in pairwise(source.taken))
 
 
-def test_it_ends_when_the_patience_is_over_or_was_none(hub: Hub) -> None:
+def test_reading_ends_with_the_patience(hub: Hub) -> None:
     assert catch_up(hub, Source(5), 0.0)
-    endless = Source(10**9)
     began = time.monotonic()
-    done = catch_up(hub, endless, 0.05)
+    done = catch_up(hub, Source(10**9), 0.05)
     turn_until(hub.loop, lambda: done, "the end")
     assert time.monotonic() - began >= 0.05
 
 
-def fill(hub: Hub, peer: Peer) -> None:
-    """Until more than half of a client's queue is full."""
-    client = peer.client
+@pytest.mark.parametrize("kept_up", [True, False])
+def test_a_backlog_waits_for_a_reader_that_kept_up_only(hub: Hub, kept_up: bool) -> None:
+    client, source = hub.connect().client, Source(3)
+    backlog = Backlog(hub.loop, hub.bus.queues, 60.0, lambda _intake: None) if kept_up else None
     while client.queue.messages * 2 <= hub.bus.limits.queue.messages:
         hub.bus.fanout.send(Receivers((client.fd,)), b"MSG a\0x")
-
-
-def test_backlog_waits_for_a_reader_that_kept_up(hub: Hub) -> None:
-    peer = hub.connect()
-    source = Source(3)
-    catch = Backlog(hub.loop, hub.bus.queues, 60.0, lambda _intake: None)
-    fill(hub, peer)
-    catch.read([source])  # type: ignore[list-item]
-    # A client that reads nothing does not delay the others for long.
-    turn_until(hub.loop, lambda: not source.left, "the rest")
-    assert source.taken[0] - peer.client.progress >= HARD_PRESSED
-
-
-def test_slow_reader_does_not_delay_the_backlog(hub: Hub) -> None:
-    peer = hub.connect()
-    fill(hub, peer)
-    source = Source(3)
-    catch_up(hub, source, 60.0)
-    assert source.left == 2
-    assert peer.client.queue.messages
+    if backlog is None:
+        catch_up(hub, source, 60.0)
+        assert source.left == 2
+    else:
+        backlog.read([source])  # type: ignore[list-item]
+        # A client that reads nothing does not delay the others for long.
+        turn_until(hub.loop, lambda: not source.left, "the rest")
+        assert source.taken[0] - client.progress >= HARD_PRESSED
