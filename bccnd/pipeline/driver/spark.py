@@ -38,6 +38,8 @@ LOCAL: Final = "local[*, 3]"
 #: what to do where Spark cannot start
 EMBEDDED: Final = "use --embedded, which needs neither Java nor Spark"
 _LOOPBACK: Final = "127.0.0.1"
+#: the masters that Spark supports
+_MASTERS: Final = re.compile(r"local(\[[0-9*, ]+\])?|spark://[^:/,]+:[0-9]+(,[^:/,]+:[0-9]+)*|yarn|k8s://\S+")
 _JAVA: Final = 17
 #: the last line of a Python traceback
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
@@ -96,12 +98,12 @@ def start(
     """A session on ``master``, by default all processors of this machine. ``memory`` is what the driver's heap may grow
     to; ``conf`` are Spark's own settings. The output of Java goes to the file ``log``.
 
-    Raises PipelineError: no_java, no_master, no_workers, other_version.
+    Raises PipelineError: bad_master, no_java, no_master, no_workers, other_version.
     """
     chosen = master or os.environ.get("MASTER") or LOCAL
     own = dict(conf or {})
-    _check_java()
     _check_master(chosen)
+    _check_java()
     if re.match(r"local|spark://(127\.|localhost[:,])", chosen):
         own = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK} | own
         os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
@@ -150,7 +152,10 @@ def _raise_no_java(why: str) -> NoReturn:
 
 
 def _check_master(master: str) -> None:
-    """Check that a master answers; Spark itself would try for a minute. Raises PipelineError: no_master."""
+    """Check that a master answers; Spark itself would try for a minute. Raises PipelineError: bad_master, no_master."""
+    if not _MASTERS.fullmatch(master):
+        remedy = "write local[2], spark://host:7077, yarn or k8s://..."
+        raise PipelineError("bad_master", f"{master!r} is not a Spark master", remedy)
     why = ""
     for host, port in re.findall("([^:/,]+):([0-9]+)", master) if master.startswith("spark://") else ():
         try:
