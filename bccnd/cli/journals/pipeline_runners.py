@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bccnd.pipeline.units.work import Runner
 
 #: reasons for exit code 2: errors of the command line
-_USAGE: Final = ("bad_master", "bad_memory", "bad_conf", "keys_in_uri")
+_USAGE: Final = ("bad_master", "keys_in_uri")
 _HEAP: Final = "2g"
 
 
