@@ -52,6 +52,8 @@ MAY: dict[str, set[str]] = {
         *("bus", "client", "config", "core", "drops", "endpoint", "errors", "key_files", "log", "net", "paths"),
         *("snapshot", "version"),
     },
+    # It starts a daemon as a process.
+    "testing": {"client", "errors"},
     "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
     "cli": {
         *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
