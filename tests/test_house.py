@@ -63,6 +63,8 @@ MAY: dict[str, set[str]] = {
         *("bus", "client", "config", "core", "drop_catalog", "endpoint", "errors", "key_files", "log", "net", "paths"),
         *("snapshot", "version"),
     },
+    # It starts a daemon as a process.
+    "testing": {"client", "errors"},
     "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
     "cli": {
         *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
