@@ -1,7 +1,7 @@
 """The local bus: a SEQPACKET server, made of the parts that accept clients, serve them and stop.
 
-Invariant: a client's fault ends that client, never the fan-out. The kernel says which program a client is, the rules
-say what it may do. A publisher may be made to wait, the segment never. Source: sbus, "Protocol".
+Invariant: a client's fault ends that client, never the fan-out. The kernel identifies the program of a client, the
+rules decide its rights. A publisher may be blocked, the segment never. Source: sbus, "Protocol".
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Bus:
     ``on_quiet`` is called when the last client has left. ``recorders`` takes the reports of recorders.
     ``store`` keeps their connections.
 
-    The constructor makes the parts, each from those before it: what is known of clients, what sends to them, what
-    reads from them, and what processes their requests. When a part needs one that is made after it, the later one adds
-    a call: `ClientRegistry.on_end`, `SendQueues.on_room`.
+    The constructor makes the parts, each from those before it: the registry of clients, delivery, requests, reading
+    and accepting. If a part needs one that is made after it, the later one adds a call: `ClientRegistry.on_end`,
+    `SendQueues.on_room`.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Bus:
 
     @property
     def queue_bytes(self) -> int:
-        """Return the bytes that wait for all clients."""
+        """Return the bytes in all queues."""
         return self.queues.queue_bytes
 
     def apply_rules(self) -> None:
@@ -124,7 +124,7 @@ class Bus:
             self.backpressure.apply_limits(client)
 
     def enforce_rules(self) -> None:
-        """Take from each client what it may not have any more, and tell it."""
+        """Remove patterns and tags that clients have no right to any more, and send them refusals."""
         for client in list(self.clients.values()):
             self._enforce(client)
 
@@ -136,7 +136,7 @@ class Bus:
             client.note(frames.control(frames.TAG, b""))
             self.replies.refuse(client, "not_permitted", frames.TAG)
 
-    # -- what the daemon sends
+    # -- messages of the daemon
 
     def publish(self, identity: bytes, key: bytes, payload: bytes) -> str:
         """Publish a message of the daemon's own; see `Publisher.publish`."""
@@ -150,9 +150,9 @@ class Bus:
     # -- the end
 
     def finish(self, deadline: float) -> None:
-        """Process what clients have sent, then send what waits for them, until ``deadline`` (monotonic).
+        """Process unread packets of clients, then send their queues, until ``deadline`` (monotonic).
 
-        Clients that the next daemon takes over are left as they are, with all that waits.
+        Clients that the next daemon takes over are left as they are, with their packets and queues.
         """
         self.reader.draining = True
         unread = [client for client in self.clients.values() if client.record is None]
@@ -176,7 +176,7 @@ class Bus:
         self.acceptor.stop()
         self.registry.on_quiet = lambda: None
         for client in list(self.clients.values()):
-            if client.record is None:  # that of others is still open in the descriptor store
+            if client.record is None:  # other connections stay open in the descriptor store
                 self.registry.end(client)
                 client.sock.close()
         self.acceptor.identifier.close()

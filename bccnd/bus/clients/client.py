@@ -1,4 +1,4 @@
-"""A client of the local bus: its connection, its modes, and what it and its user may hold."""
+"""A client of the local bus: its connection, its modes, its rights and its counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bccnd.handover.descriptor_store import ClientRecord
 from bccnd.net.loop import HALF_CLOSED, READABLE, Handler, Timer
 from bccnd.net.peer import Peer
 
-#: what a client may choose for a message that its socket (soft) or its queue (hard) does not take
+#: the modes of a client for a message that its socket (soft) or its queue (hard) has no room for
 SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
 HARD_MODES: Final = (b"discard", b"block", b"error")
 
@@ -117,9 +117,9 @@ class Client:
         self.queue = SendQueue()
         self.soft, self.hard = b"queue", b"discard"
         self.echo = True
-        #: whether what it publishes stays on this host
+        #: whether its messages stay on this host
         self.local = False
-        #: whether it may still block clients that publish to it, and when it last took something (monotonic)
+        #: whether it may still block clients that publish to it, and when it last read something (monotonic)
         self.patient = True
         self.progress = 0.0
         #: when its last turn began
@@ -129,20 +129,20 @@ class Client:
         #: while it is blocked as a publisher: tries its packet again; and the packet
         self.retry: Callable[[], None] | None = None
         self.blocked_packet: bytes | None = None
-        #: what the next daemon will know of it, if it is stored
+        #: its record for the next daemon, if it is stored
         self.record: ClientRecord | None = None
         self.subscriptions = 0
         self.published = 0
         self.lost = 0
         self.open = True
-        #: events of its socket that the loop waits for, and what handles them
+        #: events of its socket that the loop waits for, and their handler
         self.watched = READABLE | HALF_CLOSED
         self.events: Handler | None = None
-        #: what is left of the listing that it has asked for; None if that was dropped
+        #: the rest of the listing that it has requested; None if that was dropped
         self.listing: Iterator[dict[str, Any] | None] | None = iter(())
 
     def grant(self, rights: Rights) -> None:
-        """Put other rights in force. What the client may publish is read for each message."""
+        """Put other rights in force. ``publishes`` is read for each message."""
         self.rights = rights
         self.publishes = rights.publish
 

@@ -77,9 +77,9 @@ class UserAccount:
         self.seconds = 0.0
 
     def left_of(self, number: int, round_seconds: float) -> float:
-        """Return what is left to the user of the seconds of this round of the loop.
+        """Return the seconds of this round of the loop that are left to the user.
 
-        What it has used beyond its share of earlier rounds is taken from this one and, up to a limit, the next ones.
+        Time used beyond its share of earlier rounds is subtracted from this one and, up to a limit, the next ones.
         """
         if self.round != number:
             debt = self.seconds - round_seconds * (number - self.round)

@@ -68,7 +68,7 @@ class SenderTable:
         if counts is None:
             if len(self._by_host) >= self._max:
                 self._evict()
-            # Differs after each eviction, so that nobody takes new counters for those from before.
+            # Differs after each eviction, so that new counters are not taken for those from before.
             counts = self._by_host[host] = SenderCounts(host, self.since_ms + self.evicted, now)
         return counts
 
