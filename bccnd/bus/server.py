@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bccnd.bus.client_acceptor import ClientAcceptor, Entrance
-from bccnd.bus.clients.client import BusLimits, BusRules, Client
+from bccnd.bus.clients.client import BusRules, Client
 from bccnd.bus.clients.client_identities import Identities
 from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.clients.subscriptions import Subscriptions
@@ -33,6 +33,9 @@ from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.native.system import sockio
 from bccnd.net.loop import Loop
 from bccnd.net.segment_sender import SegmentSender
+
+if TYPE_CHECKING:
+    from bccnd.config.schema import BusSettings
 
 
 class Bus:
@@ -71,7 +74,7 @@ class Bus:
         self._closed = False
 
         self.counters = BusCounters()
-        self.quota = Quota(rules.bus.user)
+        self.quota = Quota()
         self.identities = Identities(routes, builder, identify, tagged)
         self.registry = ClientRegistry(loop, routes, self.quota, self.identities, self.counters, store, on_quiet)
         self.clients = self.registry.by_fd
@@ -105,9 +108,10 @@ class Bus:
             self.requests,
         )
         self.acceptor = ClientAcceptor(loop, entrances, rules, self.registry, store, self.reader.watch)
+        self.apply_rules()
 
     @property
-    def limits(self) -> BusLimits:
+    def limits(self) -> BusSettings:
         return self._rules.bus
 
     @property
@@ -117,7 +121,7 @@ class Bus:
 
     def apply_rules(self) -> None:
         """Apply rules that have changed to the users and clients that are connected."""
-        self.quota.configure(self.limits.user)
+        self.quota.rate = self.limits.user.rate
         for client in list(self.clients.values()):
             client.grant(self._rules.access.rights(client.peer))
             self._enforce(client)

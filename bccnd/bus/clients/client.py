@@ -5,53 +5,29 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bccnd.bus.clients.access_rules import Access, Rights
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.send_queue import SendQueue
-from bccnd.core.sending.user_quota import UserAccount, UserLimits
+from bccnd.core.sending.user_quota import UserAccount
 from bccnd.handover.descriptor_store import ClientRecord
 from bccnd.net.loop import HALF_CLOSED, READABLE, Handler, Timer
 from bccnd.net.peer import Peer
+
+if TYPE_CHECKING:  # bccn-sbusd has a bus without a configuration
+    from bccnd.config.schema import BusSettings
 
 #: the modes of a client for a message that its socket (soft) or its queue (hard) has no room for
 SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
 HARD_MODES: Final = (b"discard", b"block", b"error")
 
 
-class QueueLimits(Protocol):
-    """Limits of the queue of one client (section ``bus.queue``)."""
-
-    @property
-    def messages(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-
-
-class BusLimits(Protocol):
-    """Limits of one client, one user and all of them (section ``bus``).
-
-    ``patience``: seconds for which a client that reads nothing may block clients that publish to it.
-    """
-
-    @property
-    def queue(self) -> QueueLimits: ...
-    @property
-    def max_clients(self) -> int: ...
-    @property
-    def max_subscriptions(self) -> int: ...
-    @property
-    def patience(self) -> float: ...
-    @property
-    def user(self) -> UserLimits: ...
-
-
 class BusRules(Protocol):
     """The rules in force on the bus. A reload replaces both: parts read them when they need them, and keep neither."""
 
     @property
-    def bus(self) -> BusLimits: ...
+    def bus(self) -> BusSettings: ...
     @property
     def access(self) -> Access: ...
 

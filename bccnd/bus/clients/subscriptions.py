@@ -30,7 +30,7 @@ class Subscriptions:
         if (
             client.subscriptions + len(patterns) > limits.max_subscriptions
             or client.account.subscriptions + len(patterns) > limits.user.subscriptions
-            or self._routes.bytes_of(client.peer.uid) > pattern_bytes(limits.user)
+            or self._routes.bytes_of(client.peer.uid) > pattern_bytes(limits.user.subscriptions)
         ):
             return "too_many_subscriptions"
         if not self._routes.has_room(client.fd, patterns, limits.user.wildcards):

@@ -11,16 +11,19 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bccnd import log
-from bccnd.bus.clients.client import BusLimits, BusRules, Client
+from bccnd.bus.clients.client import BusRules, Client
 from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.core.matching.routes import Routes
 from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.wire import frames
 from bccnd.native.system import sockio
 from bccnd.net.loop import WRITABLE, Loop
+
+if TYPE_CHECKING:
+    from bccnd.config.schema import BusSettings
 
 #: seconds since a client has last read something, within which it is expected to go on reading
 HARD_PRESSED: Final = 0.1
@@ -63,7 +66,7 @@ class SendQueues:
         self.on_room: Callable[[Client], None] = _ignore
 
     @property
-    def limits(self) -> BusLimits:
+    def limits(self) -> BusSettings:
         return self._rules.bus
 
     @property
