@@ -26,7 +26,7 @@ def tell(matrix: FleetMatrix, host: str, seq: int, now: float, *heard: tuple[str
     st.sampled_from([5, 900, 40_000]),
 )
 def test_the_findings_are_those_of_all_cells(lost: list[list[int]], received: int) -> None:
-    matrix = FleetMatrix(100, 0.0)
+    matrix = FleetMatrix(lambda: 100, 0.0)
     names = [f"host{number}" for number in range(7)]
     for host, row in zip(names, lost, strict=True):
         tell(matrix, host, 1, 1.0, *((sender, received, count) for sender, count in zip(names, row, strict=True)))
@@ -35,7 +35,7 @@ def test_the_findings_are_those_of_all_cells(lost: list[list[int]], received: in
 
 
 def test_the_worst_links_are_those_that_have_lost_in_the_last_minutes_the_worst_first() -> None:
-    matrix = FleetMatrix(100, 0.0)
+    matrix = FleetMatrix(lambda: 100, 0.0)
     tell(matrix, "a", 1, 1.0, ("b", 10, 1), ("c", 1000, 1), ("d", 50, 0))
     tell(matrix, "b", 1, 1.0, ("a", 0, 3), ("b", 10, 5))
     tell(matrix, "c", 1, 1.0, ("a", 90, 0))
@@ -54,7 +54,7 @@ def test_the_worst_links_are_those_that_have_lost_in_the_last_minutes_the_worst_
 
 def test_an_answer_about_many_hosts_is_made_in_steps_that_each_take_one_host() -> None:
     size = 60
-    matrix = FleetMatrix(100, 0.0)
+    matrix = FleetMatrix(lambda: 100, 0.0)
     names = [f"host{number:02d}" for number in range(size)]
     for host in names:
         tell(matrix, host, 1, 1.0, *((sender, 500, 100) for sender in names))

@@ -19,13 +19,13 @@ from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
 from bccnd.core.tracking.liveness import HeartbeatRules
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
+from bccnd.drop_catalog.drops import GATEWAY_REASONS
 from bccnd.drop_catalog.entry import PREFIX
 from bccnd.gateways import NAMES as GATEWAYS
-from bccnd.gateways.status import REASONS as GATEWAY_REASONS
-from bccnd.gateways.status import Peer as GatewayPeer
-from bccnd.gateways.status import Status
+from bccnd.gateways.status import GatewayStatus
 from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
+from bccnd.snapshot import GatewayPeerState
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
 from tests.rules import bus_limits
@@ -165,7 +165,7 @@ def test_counts_of_a_gateway_are_there_with_its_first_report(observed: Observed)
     """A service of its own outlives the daemon: a zero meanwhile would be taken for a reset."""
     for reported in (False, True):
         if reported:
-            assert observed.links.report(observed.hub.connect().client, Status("nng").report())
+            assert observed.links.report(observed.hub.connect().client, GatewayStatus("nng").report())
         served = {sample.name for family in observed.families().values() for sample in family.samples}
         for name in ("connects", "messages", "bytes", "dropped"):
             assert (f"bccnd_gateway_{name}_total" in served) == reported
@@ -175,7 +175,9 @@ def test_counts_of_a_gateway_are_there_with_its_first_report(observed: Observed)
 
 
 def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observed) -> None:
-    status = Status("nng", [GatewayPeer("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3})
+    status = GatewayStatus(
+        "nng", [GatewayPeerState("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3}
+    )
     teller = observed.hub.connect()
     assert observed.links.report(teller.client, status.report())
     observed.links.late = 4

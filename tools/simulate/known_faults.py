@@ -275,7 +275,7 @@ def rate_wakes_all() -> None:
         def again() -> None:
             if client.retry is not None and self._quota.publish(client.account, time.monotonic()):
                 self._queues.counters.held.add("rate")
-                self._loop.later(1 / self._quota.limits.rate, again)
+                self._loop.later(1 / self._quota.rate, again)
             elif client.retry is not None:
                 self._unblock_all([client])
 

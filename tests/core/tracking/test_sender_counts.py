@@ -11,9 +11,7 @@ from tests.rules import dedup_rules
 
 
 def table(*, deliver_late: bool = False, max_hosts: int = 1000) -> TrackerTable:
-    sources = TrackerTable(dedup_rules(deliver_late=deliver_late))
-    sources.senders.configure(max_hosts)
-    return sources
+    return TrackerTable(dedup_rules(deliver_late=deliver_late), SenderTable(lambda: max_hosts))
 
 
 def judge(sources: TrackerTable, src: bytes, seq: int, now: float) -> int:
@@ -65,11 +63,13 @@ def test_the_host_heard_least_recently_is_evicted_and_begins_anew() -> None:
 
 
 def test_hosts_beyond_a_lowered_cap_are_evicted() -> None:
-    senders = SenderTable(max_hosts=3)
+    cap = 3
+    senders = SenderTable(lambda: cap)
     for number in range(3):
         senders.of(b"host%d/x/1" % number, float(number))
-    senders.configure(2)
-    assert ([one.host for one in senders], senders.evicted) == ([b"host1", b"host2"], 1)
+    cap = 2
+    senders.of(b"host3/x/1", 3.0)
+    assert ([one.host for one in senders], senders.evicted) == ([b"host2", b"host3"], 2)
 
 
 def test_one_host_is_evicted_where_all_were_heard_since_they_were_placed() -> None:
@@ -92,7 +92,7 @@ def test_the_counters_of_a_host_are_not_held_by_sources_that_have_gone() -> None
 
 
 def test_a_flood_of_names_takes_no_more_room() -> None:
-    senders = SenderTable(max_hosts=10)
+    senders = SenderTable(lambda: 10)
     for number in range(1000):
         senders.of(b"host%d/x/1" % number, float(number))
     assert len(senders) == 10
