@@ -27,7 +27,7 @@ def every_charge_is_what_is_kept(hub: Hub) -> None:
         assert account.queue_bytes == waits + sum(one.queue.memory for one in own)
         assert account.subscriptions == sum(one.subscriptions for one in own)
         assert client.subscriptions == sum(hub.routes.patterns(client.fd).values())
-        assert set(account.waiting) <= set(own)
+        assert set(account.blocked) <= set(own)
     assert hub.bus.queue_bytes == sum(client.queue.bytes for client in here)
     assert hub.routes.subscriptions == sum(client.subscriptions for client in here)
     assert len(hub.routes) == len(hub.bus.registry.by_pid) == len(here)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bccnd.core.matching.receivers import Receivers
-from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
+from bccnd.core.sending.message_groups import LENGTH, MAX_PORTION
 from bccnd.core.wire import frames
 from tests.bus.packets import clog, from_segment, numbered, numbers, to, unbatched
 from tests.support import Hub, Peer, dropped, turn_until

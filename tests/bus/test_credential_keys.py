@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.clients.access import admit_all
+from bccnd.bus.clients.access_rules import admit_all
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.wire import frames
 from tests.rules import bus_limits

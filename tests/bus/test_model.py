@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from bccnd.bus.clients.access import Rule
+from bccnd.bus.clients.access_rules import Rule
 from bccnd.core.matching.patterns import MAX_PATTERN
 from bccnd.core.wire import frames
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left

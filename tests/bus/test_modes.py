@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from bccnd.bus.clients.access import admit_all
+from bccnd.bus.clients.access_rules import admit_all
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
 from bccnd.core.wire import frames
 from tests.bus import scenario

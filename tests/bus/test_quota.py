@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bccnd.bus.clients.access import admit_all
+from bccnd.bus.clients.access_rules import admit_all
 from bccnd.bus.clients.registry import PORTION, PORTIONS
 from bccnd.core.wire import frames
 from tests.bus.leftovers import every_charge_is_what_is_kept

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bccnd.bus.requests.control import PAGE
+from bccnd.bus.requests.client_requests import PAGE
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import ERROR_REASONS
 from bccnd.core.trust.integrity import make_checker
@@ -205,7 +205,7 @@ def test_announcement_reaches_its_subscribers_in_every_dialect(tmp_path: Path, d
 
 def test_clients_are_served_after_accepting_has_stopped(hub: Hub) -> None:
     one = hub.connect(b"a")
-    hub.bus.stop_accepting()
+    hub.bus.acceptor.stop()
     with pytest.raises(ConnectionRefusedError):
         hub.knock()
     one.publish(b"a", b"x")

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from bccnd.bus.clients.access import Allowed, Rule, admit_all
+from bccnd.bus.clients.access_rules import Allowed, Rule, admit_all
 from bccnd.bus.incoming.packet_reader import TURN
 from bccnd.core.sending.user_quota import MAX_DEBT
 from bccnd.core.wire import frames

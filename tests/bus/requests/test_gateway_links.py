@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.clients.access import Rule, admit_all
+from bccnd.bus.clients.access_rules import Rule, admit_all
 from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
@@ -28,7 +28,7 @@ class Bridge:
         self.broadcast: list[bytes] = []
         self.ingress = Ingress(make_checker("none", ()), hub.sources, AnonymousDedup(hub.sources.limits), hub.routes)
         sinks = (hub.bus.fanout, ["nng"], read_report, no_report, self.broadcast.append)
-        self.links = hub.bus.gateways.links = GatewayLinks(self.ingress, *sinks, copies=1)
+        self.links = hub.bus.requests.links = GatewayLinks(self.ingress, *sinks, copies=1)
 
     def verdicts(self) -> dict[str, int]:
         (counters,) = self.links.counters

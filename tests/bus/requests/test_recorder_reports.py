@@ -8,7 +8,7 @@ from unittest.mock import Mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.bus.clients.access import Rule, admit_all
+from bccnd.bus.clients.access_rules import Rule, admit_all
 from bccnd.bus.requests.recorder_reports import MAX_REPORT, RECORDED, RecorderReports, report_of
 from bccnd.core.observing.counters import MAX_COUNT
 from bccnd.core.wire import frames
