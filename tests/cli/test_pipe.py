@@ -211,7 +211,7 @@ def test_a_bad_line_is_reported_by_its_number_and_has_no_effect(pipe: Pipe) -> N
             read_operation(line)
 
 
-def test_the_last_line_needs_no_end_and_all_is_published_before_the_end(daemon: Daemon) -> None:
+def test_all_is_published_before_the_end(daemon: Daemon) -> None:
     lines = b"".join(b'{"op": "publish", "chan": "last/%d", "payload": "x"}\n' % number for number in range(800))
     with daemon.connect() as bus, bus.subscribe("last/", limit=1000) as last:
         bus.sync()
