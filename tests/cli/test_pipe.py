@@ -248,11 +248,8 @@ def test_the_daemon_goes_and_comes_back(tmp_path: Path) -> None:
         assert pipe.find(event="identity")["src"] == name
         daemon.kill()
         pipe.find(event="away")
-        pipe.send({"op": "publish", "chan": "a/b", "id": 3})
-        assert pipe.find(event="refused") == refused("connection_lost", "a/b", id=3)
         status, error = pipe.end()
-        assert status == 4
-        assert error
+        assert (status, bool(error)) == (4, True)
         daemon.start()
 
 
