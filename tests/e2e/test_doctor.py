@@ -138,4 +138,3 @@ def test_the_output_for_people_has_remedies(tmp_path: Path) -> None:
     assert str(daemon.bus) in done.stdout
     assert "remedy: " in done.stdout
     assert "\x1b" not in done.stdout
-    assert "\x1b[" in run(daemon, "--color", "always").stdout

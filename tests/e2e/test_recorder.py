@@ -60,7 +60,7 @@ def test_the_journal_is_what_was_on_the_wire(tmp_path: Path) -> None:
         wait(lambda: sum(daemon.verdicts().values()) == 306)
         verdicts = daemon.verdicts()
         assert not open_to_others(tmp_path / "journal")
-        assert recorder.stop() == 0
+        assert recorder.stop() == 0, recorder.output()
     assert not open_to_others(tmp_path / "journal")
     rows = table(tmp_path / "journal")
     dense(rows)
@@ -142,7 +142,7 @@ def test_a_killed_recorder_loses_only_its_absence(tmp_path: Path) -> None:
                 recorder.kill()
                 recorder.start()
                 kills.append((killed, time.time()))
-        assert recorder.stop() == 0
+        assert recorder.stop() == 0, recorder.output()
     assert 0 < accounted_for(tmp_path / "journal", traffic) < len(traffic.sent)
     # What is missing was sent while nothing was recorded, or less than a second before.
     sessions = table(tmp_path / "journal", "sessions")
@@ -163,7 +163,7 @@ def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> No
                 if number == 1:
                     daemon.kill()
                     daemon.start()
-        assert recorder.stop() == 0
+        assert recorder.stop() == 0, recorder.output()
     accounted_for(tmp_path / "journal", traffic)
     assert {row["journal_id"] for row in table(tmp_path / "journal")} >= {recorder.journals()[0]}
     sessions = table(tmp_path / "journal", "sessions")
@@ -215,7 +215,7 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
             wait(lambda: sum(metric(listen, name) for name in figures) == len(traffic.sent))
             assert daemon.metric("deliveries_dropped_total") == 0
             dropped = metric(listen, "dropped_records_total")
-            assert recorder.stop() == 0
+            assert recorder.stop() == 0, recorder.output()
         rows, sessions = table(disk / "journal"), table(disk / "journal", "sessions")
         assert accounted_for(disk / "journal", traffic) == dropped
     assert len({row["journal_id"] for row in rows}) == 1
@@ -242,7 +242,7 @@ def test_what_waits_for_a_journal_is_bounded_and_written_later(tmp_path: Path) -
             assert metric(listen, "spool_bytes") < 3 << 20
             (tmp_path / "journal").unlink()
             wait(lambda: "were not kept since" in recorder.output(), "it to go on")
-        assert recorder.stop() == 0
+        assert recorder.stop() == 0, recorder.output()
     assert 0 < accounted_for(tmp_path / "journal", traffic) < len(traffic.sent)
 
 
@@ -258,7 +258,7 @@ def test_what_must_not_be_kept_is_on_no_disk(tmp_path: Path) -> None:
         assert b"secret of open/1" in spooled(spool)
         for secret in (b"secret of door", b"secret of other", b"secret of !"):
             assert secret not in spooled(spool)
-        assert recorder.stop() == 0
+        assert recorder.stop() == 0, recorder.output()
     found = {row["chan"]: row["payload"] for row in table(tmp_path / "journal")}
     assert found["open/1"] == b"secret of open/1"
     assert (found["other"], found["!"]) == (None, None)
