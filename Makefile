@@ -14,7 +14,7 @@ CONSTRAINTS := packaging/constraints.txt
 PLAY := /tmp/bccnd-play-$(shell id -u)
 
 help:
-	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only)'
+	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only; 450 MB, no Java)'
 	@echo 'make demo-fleet  simulate an hour of 20 hosts with known faults, and show the report that finds them'
 	@echo 'make run     a daemon in the foreground to play with, no root (loopback only; INTERFACE=eth0: your own segment)'
 	@echo 'make ready-report  install what the recorder and the report need besides'
@@ -101,16 +101,16 @@ $(BUILT): $(CORE) $(SOURCES)
 
 # What is still to be installed and made, before anything is. INSTALLS: the last of the five steps that the target takes.
 INSTALLS = $(READY)
-SIZE_CORE := 80 MB
-SIZE_TESTS := 80 MB
-SIZE_RECORDER := 250 MB
-SIZE_REPORT := 450 MB
-SIZE_READY := 1.2 GB, with Spark
+SIZE_CORE := 80 MB, half a minute
+SIZE_TESTS := 80 MB, half a minute
+SIZE_RECORDER := 250 MB, a minute
+SIZE_REPORT := 450 MB, a minute
+SIZE_READY := 1.2 GB with Spark, two to five minutes
 SIZE = $(strip $(foreach step,CORE TESTS RECORDER REPORT READY,$(if $(filter $($(step)),$(INSTALLS)),$(SIZE_$(step)))))
 announce:
 	@$(HAS_PYTHON)
 	@test -e $(INSTALLS) || echo 'This installs first: system packages that are missing (apt-get; root or sudo), and Python' \
-		'packages into $(VENV) ($(SIZE)).'
+		'packages into $(VENV) ($(SIZE), beyond the download).'
 	@test -e $(BUILT) || echo 'Then it compiles the hot path, in one to three minutes.'
 
 demo: INSTALLS = $(REPORT)

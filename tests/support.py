@@ -26,11 +26,12 @@ from typing import Any, Final, NamedTuple, NoReturn, Self
 import pytest
 from hypothesis import settings
 
-from bccnd.bus.clients.access import Access, Admission, Rule, admit_all
+from bccnd.bus.client_acceptor import Entrance
+from bccnd.bus.clients.access_rules import Access, Admission, Rule, admit_all
 from bccnd.bus.clients.client import BusLimits, Client
-from bccnd.bus.requests.control import Listing
+from bccnd.bus.requests.client_requests import Listing
 from bccnd.bus.requests.recorder_reports import RecorderReports
-from bccnd.bus.server import Bus, Entrance
+from bccnd.bus.server import Bus
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.matching.routes import Routes

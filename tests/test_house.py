@@ -22,7 +22,7 @@ MAY: dict[str, set[str]] = {
     "file_modes": set(),
     "waiting_io": set(),
     "native": {"compiled_modules", "errors"},
-    "drops": set(),
+    "drop_catalog": set(),
     "snapshot": set(),
     "core": {"errors", "native"},
     "fleet": {"core"},
@@ -30,8 +30,8 @@ MAY: dict[str, set[str]] = {
     "journal": {"core", "errors", "version", "waiting_io"},
     "net": {"core", "errors", "file_modes", "log", "native"},
     "handover": {"core", "errors", "log", "native"},
-    "bus": {"core", "drops", "errors", "fleet", "handover", "log", "native", "net", "snapshot"},
-    "monitoring": {"bus", "core", "drops", "fleet", "log", "net", "snapshot", "version"},
+    "bus": {"core", "drop_catalog", "errors", "fleet", "handover", "log", "native", "net", "snapshot"},
+    "monitoring": {"bus", "core", "drop_catalog", "fleet", "log", "net", "snapshot", "version"},
     "key_files": {"core", "errors"},
     "client": {"compiled_modules", "core", "errors", "native", "paths"},
     # A program that takes part in a segment itself opens the same kind of socket as the daemon.
@@ -40,22 +40,35 @@ MAY: dict[str, set[str]] = {
     "__init__": {"aio", "client", "compiled_modules", "endpoint", "errors", "key_files"},
     "config": {"core", "errors", "key_files", "paths"},
     # Each gateway is a program of its own, and a client of the daemon.
-    "gateways": {"boot_clock", "client", "config", "core", "drops", "errors", "file_modes", "key_files", "log", "net"},
+    "gateways": {
+        "boot_clock",
+        "client",
+        "config",
+        "core",
+        "drop_catalog",
+        "errors",
+        "file_modes",
+        "key_files",
+        "log",
+        "net",
+    },
     "recorder": {"boot_clock", "bus", "core", "client", "config", "errors", "journal", "log", "net", "version"},
     "daemon": {
         *("bus", "client", "config", "core", "errors", "fleet", "gateways", "handover", "log", "monitoring", "native"),
         *("net", "version"),
     },
     "doctor": {
-        *("bus", "client", "config", "core", "drops", "endpoint", "errors", "key_files", "log", "net", "paths"),
+        *("bus", "client", "config", "core", "drop_catalog", "endpoint", "errors", "key_files", "log", "net", "paths"),
         *("snapshot", "version"),
     },
+    # It starts a daemon as a process.
+    "testing": {"client", "errors"},
     "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
     "cli": {
         *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
         *(
             "doctor",
-            "drops",
+            "drop_catalog",
             "endpoint",
             "file_modes",
             "fleet",

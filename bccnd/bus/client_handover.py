@@ -50,7 +50,7 @@ class ClientRestorer:
     def restore(self) -> None:
         """Restore all clients. To be called once, when everything else is ready."""
         bus = self._bus
-        bus.connections = self._store.last_number
+        bus.acceptor.connections = self._store.last_number
         for stored in self._store.clients:
             client = self._restore_safely(stored)
             if client is not None and client.open:
@@ -76,9 +76,9 @@ class ClientRestorer:
     def _restore(self, stored: StoredClient) -> Client:
         bus, head = self._bus, stored.head
         program = str(head.get("program", "")).encode("ascii")
-        peer = bus.identifier.restore(stored.sock, program, int(head.get("started", 0)))
+        peer = bus.acceptor.identifier.restore(stored.sock, program, int(head.get("started", 0)))
         dialect = DIALECTS[str(head.get("dialect", "path"))]
-        client = bus.admit(stored.sock, stored.number, peer, dialect, bus.quota.reopen(peer.uid))
+        client = bus.acceptor.admit(stored.sock, stored.number, peer, dialect, bus.quota.reopen(peer.uid))
         client.since = float(head.get("since", time.time()))
         for frame in stored.frames:
             if not _apply(bus, client, frame):
@@ -100,9 +100,8 @@ class ClientRestorer:
                 client.queue.add_gap(gap)
         bus.queues.restore(client)
         for packet in left.column("blocked", b"", 0):
-            bus.backpressure.charge_packet(client, packet)
-            bus.backpressure.keep_waiting(client, partial(bus.reader.process, client, packet))
-            bus.backpressure.reconsider(client)
+            bus.backpressure.block(client, packet, partial(bus.reader.process, client, packet))
+            bus.backpressure.unblock_soon(client)
 
 
 def _apply(bus: Bus, client: Client, frame: bytes) -> bool:
@@ -116,7 +115,7 @@ def _apply(bus: Bus, client: Client, frame: bytes) -> bool:
     elif verb == frames.UNSUB:
         bus.subscriptions.remove(client, [key])
     else:
-        return verb == frames.CMSG and bus.control.repeat(client, frame)
+        return verb == frames.CMSG and bus.requests.replay(client, frame)
     return True
 
 
@@ -135,4 +134,4 @@ def describe(bus: Bus, client: Any) -> tuple[dict[str, Any], list[bytes]]:
         "dialect": client.dialect.name,
         "since": client.since,
     }
-    return head, [*bus.control.requests_of(client), *bus.subscriptions.frames_of(client)]
+    return head, [*bus.requests.requests_of(client), *bus.subscriptions.frames_of(client)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from bccnd import log
-from bccnd.bus.clients.refusals import AFTER_REFUSAL
+from bccnd.bus.delivery.replies import AFTER_REFUSAL
 from bccnd.bus.server import Bus
 from bccnd.core.tracking.liveness import STATE_NAMES, Change, Liveness
 from bccnd.core.wire import frames

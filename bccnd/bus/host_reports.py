@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.clients.refusals import AFTER_REFUSAL
+from bccnd.bus.delivery.replies import AFTER_REFUSAL
 from bccnd.bus.server import Bus
 from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.dedup import TrackerTable

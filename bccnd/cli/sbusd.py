@@ -21,8 +21,8 @@ from bccnd import log
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.stream_errors import ServerCommand
 from bccnd.core.formats.bus_address import read_address, write_address
+from bccnd.core.formats.durations_and_sizes import parse_whole
 from bccnd.core.formats.quoting import quote
-from bccnd.core.formats.units import parse_whole
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.errors import BadAddress
@@ -30,8 +30,8 @@ from bccnd.version import VERSION
 
 # The bus is imported where it is used: --help needs none, and the pure package has none.
 if TYPE_CHECKING:
-    from bccnd.bus.clients.access import Access
-    from bccnd.bus.server import Entrance
+    from bccnd.bus.client_acceptor import Entrance
+    from bccnd.bus.clients.access_rules import Access
 
 DEFAULT_ADDRESS: Final = "/run/sbus.socket"
 DEFAULT_PIDFILE: Final = "/run/sbus.pid"
@@ -107,8 +107,8 @@ def main(
       bccn-sbusd -f -a /run/user/1000/bus.sock
       bccn-sbusd -fc -a /dev/unix/abstract
     """
-    from bccnd.bus.clients.access import admit_all, by_user
-    from bccnd.bus.server import Entrance
+    from bccnd.bus.client_acceptor import Entrance
+    from bccnd.bus.clients.access_rules import admit_all, by_user
 
     log.setup("bccn-sbusd")
     uids = [_uid_of(user) for user in users]
@@ -123,7 +123,7 @@ def main(
 
 
 def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], ready: Callable[[], None]) -> None:
-    from bccnd.bus.clients.access import Access
+    from bccnd.bus.clients.access_rules import Access
     from bccnd.bus.server import Bus
     from bccnd.core.matching.routes import Routes
     from bccnd.net.loop import Loop

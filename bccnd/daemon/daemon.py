@@ -17,7 +17,7 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.heartbeats import HeartbeatSender, LivenessAnnouncer
 from bccnd.bus.host_reports import HostReports
-from bccnd.bus.incoming.backlog import Backlog
+from bccnd.bus.incoming.restart_backlog import Backlog
 from bccnd.bus.incoming.segment_reader import SegmentReader
 from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.bus.requests.recorder_reports import RecorderReports
@@ -40,7 +40,7 @@ from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.core.wire import frames
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.daemon import takeover
-from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
+from bccnd.daemon.background_loader import BackgroundLoader, Outcome
 from bccnd.daemon.gateway_processes import GatewayProcesses
 from bccnd.daemon.housekeeping import Housekeeping
 from bccnd.daemon.rules import Rules, RulesInForce, make_rules, report_restart_keys
@@ -137,7 +137,7 @@ class Daemon:
         self.loop = Loop()
         self._housekeeping = Housekeeping(self.loop)
         cleanup.callback(self.loop.close)
-        self._loader = ConfigurationLoader(self.loop, partial(load, self._path, shared=shared_file), self._on_loaded)
+        self._loader = BackgroundLoader(self.loop, partial(load, self._path, shared=shared_file), self._on_loaded)
         cleanup.callback(self._loader.close)
         # From now on a signal waits for the loop to run.
         self.loop.on_signal(signal.SIGTERM, self._on_stop)
@@ -239,7 +239,7 @@ class Daemon:
             self.bus.publisher.send,
             copies=len(self.segments),
         )
-        self.bus.gateways.links = self.links
+        self.bus.requests.links = self.links
 
     def _apply(self, rules: Rules) -> None:
         """Pass the rules to the parts that keep a copy of some of them. Must not raise."""
@@ -353,7 +353,7 @@ class Daemon:
         """Process what the next daemon does not get: datagrams (passed sockets keep theirs), and without a descriptor
         store frames, clients' queues and copies."""
         deadline = time.monotonic() + STOP_TIME
-        self.bus.stop_accepting()
+        self.bus.acceptor.stop()
         for segment, reader in zip(self.segments, self._readers, strict=True):
             while not segment.passed and time.monotonic() < deadline - STOP_TIME / 2 and reader.read_available():
                 pass

@@ -19,7 +19,7 @@ from bccnd.client.session import Session
 from bccnd.client.transport import Transport
 from bccnd.core.formats.network_address import write_host_port
 from bccnd.core.wire import frames
-from bccnd.drops.catalog import BY_NAME
+from bccnd.drop_catalog.drops import BY_NAME
 from bccnd.errors import StartError
 from bccnd.gateways.status import Status
 

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from bccnd.core.observing.counters import read_count
-from bccnd.drops.catalog import DROPS
+from bccnd.drop_catalog.drops import DROPS
 from bccnd.gateways import Name
 
 #: the reasons for which gateways drop messages or connections: labels of a metric

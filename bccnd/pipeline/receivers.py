@@ -1,13 +1,12 @@
 """Which receivers there were on a day, when they were listening, and which sources they can hear at all.
 
-A receiver listens while one of its sessions lasts; where a journal has no session, from its first row of a day to its
-last. Times are moved as the clock of the session demands.
+A receiver listens while one of its sessions lasts. Times are moved as the clock of the session demands.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -82,7 +81,7 @@ def find_receivers(
     clock, and the sessions of all journals."""
     start, end = start_of(day), start_of(day) + DAY
     of_day = {file for file, (low, high) in spans.items() if high >= start and low < end}
-    listened = list(_listened(day, of_day, of_journal, clocks))
+    listened = list(_listened(day, of_journal, clocks))
     present = {host for host, low, high in listened if low < end and high >= start}
     hosts = sorted(present | {file.host for file in spans})
     ids = {host: number for number, host in enumerate(hosts)}
@@ -113,30 +112,22 @@ def find_receivers(
 def _hearers(
     journal: tuple[str, str], sessions: Sequence[JournalSession], clocks: Clocks, day: str
 ) -> Iterator[tuple[str, str, int, int, int, int]]:
-    if not sessions:
+    if not sessions:  # what it says that it has recorded is missing
         yield *journal, 0, _ENDLESS, *clocks.of((*journal, 0), day)
-        return
-    for together, first, last in record_ranges(sessions):
-        found = [clocks.of(_key(session), day) for session in together]
-        yield *journal, first, last, *max(found, key=lambda clock: abs(clock.shift))
+    for session, first, last in record_ranges(sessions):
+        yield *journal, first, last, *clocks.of(_key(session), day)
 
 
-def record_ranges(sessions: Sequence[JournalSession]) -> Iterator[tuple[Sequence[JournalSession], int, int]]:
+def record_ranges(sessions: Sequence[JournalSession]) -> Iterator[tuple[JournalSession, int, int]]:
     """Divide the records of a journal among its sessions, which are in order: each session with its first and its last
-    record; all sessions together where they have no numbers."""
-    numbered = [session for session in sessions if session.first_rec_no is not None]
-    if not numbered:
-        yield sessions, 0, _ENDLESS
-    for place, (session, following) in enumerate(zip_longest(numbered, numbered[1:])):
-        last = _ENDLESS if following is None else (following.first_rec_no or 1) - 1
-        yield [session], (session.first_rec_no or 0) if place else 0, last
+    record."""
+    for place, (session, following) in enumerate(zip_longest(sessions, sessions[1:])):
+        last = _ENDLESS if following is None else following.first_rec_no - 1
+        yield session, session.first_rec_no if place else 0, last
 
 
 def _listened(
-    day: str,
-    of_day: Collection[JournalFile],
-    of_journal: Mapping[tuple[str, str], Sequence[JournalSession]],
-    clocks: Clocks,
+    day: str, of_journal: Mapping[tuple[str, str], Sequence[JournalSession]], clocks: Clocks
 ) -> Iterator[tuple[str, int, int]]:
     """When hosts were listening, on the common clock, both ends included."""
     start = start_of(day)
@@ -146,14 +137,6 @@ def _listened(
             by = clock.shift + clock.ahead
             if session.end_us - by >= start - DAY and session.start_us - by < start + 2 * DAY:
                 yield host, session.start_us - by, session.end_us - by
-    without: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for file in of_day:
-        if file.journal not in of_journal:
-            clock = clocks.of((*file.journal, 0), day)
-            by = clock.shift + clock.ahead
-            without[file.journal] += [file.low_us - by, file.high_us - by]
-    for (host, _), times in without.items():
-        yield host, min(times), max(times)
 
 
 def _intervals(listened: Iterable[tuple[int, int, int]], low: int, high: int) -> Iterator[tuple[int, list[int]]]:

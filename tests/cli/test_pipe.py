@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bccnd
-from bccnd.cli.pipe.operations import MAX_LEVELS, MAX_LINE, BadLineError, read_operation, write_line
+from bccnd.cli.pipe.json_lines import MAX_LEVELS, MAX_LINE, BadLineError, read_operation, write_line
 from bccnd.core.formats.strict_json import nested_deeper
 from tests.e2e.harness import BIN, Daemon
 from tests.support import PATIENCE, Closing, wait

@@ -53,7 +53,8 @@ def test_a_metric_without_anything_to_do_is_an_error(monkeypatch: pytest.MonkeyP
 
 def test_a_new_figure_is_written_where_it_is_quoted() -> None:
     sections = json.loads(figures.PATH.read_text())
-    sections["bench"]["cpu_ns"]["saturated"]["nats"]["64"] = [31000, 30000, 32000]
+    sections["saturated"]["cpu_ns"]["nats"]["64"] = 31000
+    sections["saturated"]["range"]["nats"]["64"] = [30000, 32000]
     text = (site.DOCS / "comparison.md").read_text()
     filled = quotes.fill("comparison.md", text, quotes.quotes(figures.Figures(sections))["comparison.md"])
     assert "31,000 (30,000 to 32,000)" in filled

@@ -17,7 +17,7 @@ from tests.docs.pages import anchors, commands, links, named_commands, pages, re
 from tests.support import ROOT
 
 #: configurations of other programs, by a key
-_FOREIGN: Final = re.compile(r"^(?:scrape_configs|apiVersion):", re.MULTILINE)
+_FOREIGN: Final = re.compile(r"^(?:scrape_configs|apiVersion|jobs|test):", re.MULTILINE)
 
 
 def test_commands_exist() -> None:

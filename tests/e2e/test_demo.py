@@ -40,12 +40,13 @@ def test_the_demo_shows_the_job_and_leaves_nothing_behind(tmp_path: Path, short_
         "needs attention",
         "360 came through the cable, 40 were lost",
         "demo02 loses 9.8 % (39 of 399) of what relay02 sends",
+        "Two facts to remember",
         f"{page}/index.html",
     ):
         assert part in done.stdout, done.stdout
     assert list(folder.iterdir()) == []
     reported = (page / "index.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
-    assert "10 % (40 of 400 messages)" in reported
+    assert "10 % (40 of 400 messages); between all other hosts 0 %." in reported
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [command for command in running if str(folder).encode() in command]
 

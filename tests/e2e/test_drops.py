@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from bccnd.drops.catalog import DROPS
-from bccnd.drops.entry import Drop
+from bccnd.drop_catalog.drops import DROPS
+from bccnd.drop_catalog.entry import Drop
 from bccnd.gateways.broker.codec import STRING
 from tests.e2e.brokers import Broker, publication
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait

@@ -42,7 +42,7 @@ def test_of_many_peers_some_are_named_and_all_are_counted() -> None:
     assert found["peers_connected"] == MAX_NAMED + 50
 
 
-def test_reasons_and_names_that_are_not_in_the_lists_become_no_labels() -> None:
+def test_unknown_reasons_and_names_become_no_labels() -> None:
     report = json.loads(Status("nng").report())
     found = read_report(json.dumps({**report, "dropped": {"made_up": 1, "late": 2}}).encode())
     assert found is not None

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.bus.clients.access import Rule
+from bccnd.bus.clients.access_rules import Rule
 from bccnd.core.wire import bccn1, frames
 from bccnd.daemon import takeover
 from bccnd.daemon.takeover import TrackerWriter
@@ -49,7 +49,7 @@ def shown(site: Site, peer: Peer) -> dict[str, Any]:
         "meta": site.routes.wants_meta(client.fd),
         "batch": site.bus.fanout.in_batch(client),
         "box": (client.queue.order, list(client.queue), client.queue.bytes, client.queue.messages),
-        "held": client.resume is not None,
+        "held": client.retry is not None,
         "published": client.published,
         "charged": (client.account.clients, client.account.subscriptions, client.account.queue_bytes),
         "queued": client.fd in site.bus.queues.waiting,
@@ -146,9 +146,9 @@ def test_a_publisher_that_waits_goes_on_waiting_and_its_packet_is_published_once
     site.settle()
     payloads = [b"%d" % number * 100 for number in range(60)]
     publisher.publish(b"a", *payloads)
-    turn_until(site.loop, lambda: publisher.client.resume is not None)
+    turn_until(site.loop, lambda: publisher.client.retry is not None)
     site.restart()
-    assert publisher.client.resume is not None
+    assert publisher.client.retry is not None
     got: list[bytes] = []
 
     def all_there() -> bool:

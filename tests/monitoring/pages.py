@@ -24,7 +24,7 @@ from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
 from bccnd.core.trust.integrity import make_checker
 from bccnd.core.trust.integrity_algorithms import KeyUse
-from bccnd.drops.entry import PREFIX
+from bccnd.drop_catalog.entry import PREFIX
 from bccnd.fleet.matrix import FleetMatrix
 from bccnd.gateways.status import no_report, read_report
 from bccnd.log.handlers import LogLine

@@ -10,7 +10,7 @@ from bccnd import log
 from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.observing.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
-from bccnd.drops.catalog import DROPS
+from bccnd.drop_catalog.drops import DROPS
 from bccnd.fleet.report_format import REASONS as REPORT_REASONS
 from bccnd.gateways.status import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Status

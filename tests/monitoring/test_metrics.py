@@ -19,7 +19,7 @@ from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
 from bccnd.core.tracking.liveness import HeartbeatRules
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
-from bccnd.drops.entry import PREFIX
+from bccnd.drop_catalog.entry import PREFIX
 from bccnd.gateways import NAMES as GATEWAYS
 from bccnd.gateways.status import REASONS as GATEWAY_REASONS
 from bccnd.gateways.status import Peer as GatewayPeer

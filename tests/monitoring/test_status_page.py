@@ -16,7 +16,7 @@ from bccnd.core.observing.counters import DROP_REASONS
 from bccnd.core.tracking.liveness import DEAD, SILENT, Death
 from bccnd.core.tracking.losses import MAX_LOST_BY_SOURCE
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
-from bccnd.drops.catalog import DROPS
+from bccnd.drop_catalog.drops import DROPS
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.status_collector import MAX_CHANNELS, MAX_LINES, MAX_ROWS, MAX_SILENT

@@ -269,14 +269,15 @@ def rate_wakes_all() -> None:
     from bccnd.bus.incoming.backpressure import Backpressure
 
     def block_for_rate(self: Any, client: Any, packet: bytes, retry: Any) -> None:
-        self._block(client, packet, retry, "rate")
+        self._queues.counters.held.add("rate")
+        self.block(client, packet, retry)
 
         def again() -> None:
-            if client.resume is not None and self._quota.publish(client.account, time.monotonic()):
+            if client.retry is not None and self._quota.publish(client.account, time.monotonic()):
                 self._queues.counters.held.add("rate")
                 self._loop.later(1 / self._quota.limits.rate, again)
-            elif client.resume is not None:
-                self._resume_all([client])
+            elif client.retry is not None:
+                self._unblock_all([client])
 
         self._loop.later(0.0, again)
 
@@ -374,7 +375,7 @@ def reload_unsigned() -> None:
 
 @fault("a trace meets a client whose patterns are being removed, and ends its own client")
 def trace_of_gone() -> None:
-    from bccnd.bus.requests import control
+    from bccnd.bus.requests import client_requests
 
     class Blind:
         """Routes that take every receiver for one that is there."""
@@ -391,4 +392,4 @@ def trace_of_gone() -> None:
     def make(real: Any) -> Any:
         return lambda routes, clients, chan: real(Blind(routes), clients, chan)
 
-    replace(control, "describe_receivers", make)
+    replace(client_requests, "describe_receivers", make)

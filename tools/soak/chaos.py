@@ -18,7 +18,7 @@ from typing import Final
 from tests.e2e.harness import KEY, datagram, wait
 from tests.e2e.shared import gateways
 from tests.support import PATIENCE, ROOT
-from tools.fuzz.replay import kept
+from tools.fuzz import kept
 from tools.soak.stage import Stage
 
 #: sources and channels that a flood brings

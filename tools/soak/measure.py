@@ -10,7 +10,7 @@ from itertools import combinations
 from statistics import median
 from typing import Final
 
-from tools.bench.procs import kib_of
+from tools.bench.programs import kib_of
 
 #: with fewer rounds growth is not judged, since tables are not full yet
 ENOUGH: Final = 24

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from bccnd.bus.clients.access import Access, Rights
+from bccnd.bus.clients.access_rules import Access, Rights
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.send_queue import SendQueue
 from bccnd.core.sending.user_quota import UserAccount, UserLimits
@@ -85,7 +85,7 @@ class Client:
         "publishes",
         "queue",
         "record",
-        "resume",
+        "retry",
         "rights",
         "since",
         "sock",
@@ -124,10 +124,10 @@ class Client:
         self.progress = 0.0
         #: when its last turn began
         self.turn = 0.0
-        #: when that is checked next, while a publisher waits for it
+        #: when that is checked next, while it blocks a publisher
         self.patience_timer: Timer | None = None
-        #: while it is blocked as a publisher: how its packet is tried again, and the packet
-        self.resume: Callable[[], None] | None = None
+        #: while it is blocked as a publisher: tries its packet again; and the packet
+        self.retry: Callable[[], None] | None = None
         self.blocked_packet: bytes | None = None
         #: what the next daemon will know of it, if it is stored
         self.record: ClientRecord | None = None

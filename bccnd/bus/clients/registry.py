@@ -15,14 +15,14 @@ from collections.abc import Callable
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.clients.access import Rights
+from bccnd.bus.clients.access_rules import Rights
 from bccnd.bus.clients.client import Client
-from bccnd.bus.clients.identities import ClientsByPid, Identities
-from bccnd.bus.clients.refusals import log_end
+from bccnd.bus.clients.client_identities import Identities
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import BusCounters
 from bccnd.core.sending.user_quota import Quota, UserAccount
+from bccnd.drop_catalog.drops import BY_NAME
 from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.net.loop import Loop
 from bccnd.net.peer import Peer
@@ -34,6 +34,28 @@ PORTIONS: Final = 8
 BUG: Final = "a bug in this daemon; please report it"
 
 
+class ClientsByPid:
+    """Connected clients by the pid of their process, so that one that comes or goes need not be compared with all."""
+
+    def __init__(self) -> None:
+        self._by_pid: dict[int, dict[Client, None]] = {}
+
+    def of(self, pid: int) -> list[Client]:
+        return list(self._by_pid.get(pid, ()))
+
+    def add(self, client: Client) -> None:
+        self._by_pid.setdefault(client.peer.pid, {})[client] = None
+
+    def remove(self, client: Client) -> None:
+        group = self._by_pid[client.peer.pid]
+        del group[client]
+        if not group:
+            del self._by_pid[client.peer.pid]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_pid.values()))
+
+
 class ClientRegistry:
     """Holds the clients by descriptor and by process. ``on_quiet`` is called when the last one has left."""
 
@@ -42,14 +64,13 @@ class ClientRegistry:
         loop: Loop,
         routes: Routes[int],
         quota: Quota,
-        by_pid: ClientsByPid,
         identities: Identities,
         counters: BusCounters,
         store: DescriptorStore | None,
         on_quiet: Callable[[], None],
     ) -> None:
         self.by_fd: dict[int, Client] = {}
-        self.by_pid = by_pid
+        self.by_pid = ClientsByPid()
         self.quota = quota
         self.identities = identities
         self.counters = counters
@@ -98,7 +119,7 @@ class ClientRegistry:
             return
         if reason:
             self.counters.ended.add(reason)
-            log_end(client, reason, why)
+            _log_end(client, reason, why)
         client.open = False
         self._loop.unwatch(client.fd)
         client.events = None
@@ -138,3 +159,16 @@ class ClientRegistry:
     def _check_quiet(self) -> None:
         if not self.by_fd:
             self.on_quiet()
+
+
+def _log_end(client: Client, reason: str, why: str) -> None:
+    """Log that a client was disconnected."""
+    log.event(
+        "client_ended",
+        f"{client} was disconnected: {why}",
+        about=f"ended/{client.identity.decode('ascii')}",
+        remedy=BY_NAME["clients_ended", reason].explain()[1],
+        reason=reason,
+        drop=reason,
+        **log.peer_fields(client.peer, client.identity),
+    )

@@ -16,7 +16,7 @@ from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.delivery.send_queues import NO_ROOM, SendQueues, batch_packet, enlarge_send_buffer
 from bccnd.core.matching.receivers import Part, Receivers
 from bccnd.core.receiving.deliveries import Deliveries
-from bccnd.core.sending.fanout_groups import FanoutGroups, portions
+from bccnd.core.sending.message_groups import MessageGroups, portions
 from bccnd.net.loop import Loop
 
 
@@ -34,8 +34,8 @@ class Fanout:
         self._modes = 0
         #: what goes out together: for clients in batch mode in one packet when the segment was drained, for others
         #: with one call
-        self._batches = FanoutGroups()
-        self._groups = FanoutGroups()
+        self._batches = MessageGroups()
+        self._groups = MessageGroups()
         #: whether messages wait: the end of this turn or round will send them
         self.due = False
         #: whether messages that are published wait for clients not in batch mode, too: others follow in this turn
@@ -151,7 +151,7 @@ class Fanout:
             receivers.divide(self._batched, self._modes)
         return receivers
 
-    def _gather(self, groups: FanoutGroups, part: Part, frame: bytes) -> None:
+    def _gather(self, groups: MessageGroups, part: Part, frame: bytes) -> None:
         """Keep a frame for some clients until the end of this turn or round."""
         groups.put(part, frame)
         if not self.due:

@@ -1,7 +1,7 @@
 """Reads the packets of clients, each client for a turn, and publishes the messages among them.
 
 Invariant: a round of the loop spends only so much time on the packets of one user. A bug that a packet meets costs its
-client only. A publisher that has to wait is not read from.
+client only. A blocked publisher is not read from.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class ClientEvents(Handler):
 
 
 class PacketReader:
-    """Takes packets of clients from ``receiver``; ``draining`` lifts the limits of time, for the end of the process."""
+    """Takes packets of clients from ``receiver``. At the end of the process ``draining`` is set: then no publisher is
+    blocked, and no turn is limited in time."""
 
     def __init__(
         self,
@@ -92,12 +93,12 @@ class PacketReader:
                 begun = clock.monotonic()
                 self._queues.flush(client)
                 self._charge(client.account, begun)
-            if events & GONE and client.resume is not None:
+            if events & GONE and client.retry is not None:
                 # Its blocked packet is still processed; until then the kernel need not report that it left.
                 self._loop.unwatch(client.fd)
             elif events & (READABLE | HALF_CLOSED | GONE):
                 self.read(client)
-                if events & GONE and client.open and client.resume is None and not events & READABLE:
+                if events & GONE and client.open and client.retry is None and not events & READABLE:
                     begun = clock.monotonic()
                     self._registry.end(client)
                     self._charge(client.account, begun)
@@ -144,7 +145,7 @@ class PacketReader:
                 self._on_end_of_file(client)
                 return False
             self.process(client, packet)
-            if not client.open or client.resume is not None:
+            if not client.open or client.retry is not None:
                 return False
             if most > 1 and clock.monotonic() > deadline and not self.draining:
                 break
@@ -165,7 +166,7 @@ class PacketReader:
         if not plain and not self._is_message(client, packet):
             return
         quota = self._quota
-        if quota.rate and quota.must_wait(client.account, clock.monotonic()) and self._may_wait():
+        if quota.rate and quota.exceeds_rate(client.account, clock.monotonic()) and not self.draining:
             self._backpressure.block_for_rate(client, packet, partial(self.publish, client, packet, nul))
         else:
             self.publish(client, packet, nul)
@@ -199,7 +200,7 @@ class PacketReader:
                     route.permitted = client.publishes
         if not refused:
             blocker = None
-            if self._fanout.may_block() and self._may_wait():
+            if self._fanout.may_block() and not self.draining:
                 blocker = publisher.blocking_client(client, packet[KEY:nul], route, len(packet))
             if not client.open:  # sending what had gathered for it has ended it
                 return
@@ -212,7 +213,3 @@ class PacketReader:
         client.published += 1
         if refused:
             self._replies.refuse(client, refused, packet[KEY:nul])
-
-    def _may_wait(self) -> bool:
-        """Whether publishers may be blocked."""
-        return not self.draining

@@ -24,7 +24,7 @@ class Group:
 
 class Part:
     """Receivers that get their messages in the same way, and the ``groups`` that they make up as of a ``version`` of
-    `FanoutGroups`."""
+    `MessageGroups`."""
 
     __slots__ = ("__weakref__", "all", "groups", "version")
 

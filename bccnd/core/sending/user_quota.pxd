@@ -12,7 +12,7 @@ cdef class UserAccount:
     cdef public long long round
     cdef public double seconds
     cdef readonly object listings
-    cdef readonly object waiting
+    cdef readonly object blocked
     cdef public object timer
 
     @cython.locals(debt=double)
@@ -27,6 +27,6 @@ cdef class Quota:
     cdef readonly double rate
     cdef dict _accounts
 
-    cpdef bint must_wait(self, UserAccount account, double now) except -1
+    cpdef bint exceeds_rate(self, UserAccount account, double now) except -1
     @cython.locals(rate=double)
     cpdef double publish(self, UserAccount account, double now) except? -1.0

@@ -46,6 +46,7 @@ class UserAccount:
     """Current usage of one user."""
 
     __slots__ = (
+        "blocked",
         "clients",
         "listings",
         "queue_bytes",
@@ -56,7 +57,6 @@ class UserAccount:
         "timer",
         "tokens",
         "uid",
-        "waiting",
     )
 
     def __init__(self, uid: int) -> None:
@@ -69,8 +69,8 @@ class UserAccount:
         self.stamp = float("-inf")
         #: clients with an unfinished listing, the one that asked for a page longest ago first
         self.listings: OrderedDict[Any, None] = OrderedDict()
-        #: clients that wait for the rate, the longest waiting first, and the timer for the next of them
-        self.waiting: OrderedDict[Any, None] = OrderedDict()
+        #: clients that the rate blocks, the first to be unblocked first, and the timer for the next of them
+        self.blocked: OrderedDict[Any, None] = OrderedDict()
         self.timer: Any = None
         #: the latest round of the loop that served the user's clients, and the seconds spent
         self.round = -1
@@ -153,11 +153,11 @@ class Quota:
     def _has_full_bucket(self, account: UserAccount, now: float) -> bool:
         return (now - account.stamp) * self.rate >= self._burst() or not self.rate
 
-    def must_wait(self, account: UserAccount, now: float) -> bool:
-        """Whether a message has to wait for the rate, behind those that wait already; otherwise charge it."""
+    def exceeds_rate(self, account: UserAccount, now: float) -> bool:
+        """Whether the rate blocks a message, as it does while it blocks others of the user; otherwise charge it."""
         if not self.rate:
             return False
-        return len(account.waiting) > 0 or self.publish(account, now) > 0.0
+        return len(account.blocked) > 0 or self.publish(account, now) > 0.0
 
     def publish(self, account: UserAccount, now: float) -> float:
         """Charge a message to the user's rate; return 0, or the seconds until the next try."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from bccnd.core.formats.units import parse_number
+from bccnd.core.formats.durations_and_sizes import parse_number
 from bccnd.errors import PipelineError
 
 

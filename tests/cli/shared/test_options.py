@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from bccnd.cli.main import COMMANDS, main
-from bccnd.cli.shared.options import Duration, Moment, SegmentAddress
+from bccnd.cli.shared.parameter_types import Duration, Moment, SegmentAddress
 from tests.support import ROOT
 
 DAY = 1_795_219_200_000_000  # 2026-11-21, in microseconds

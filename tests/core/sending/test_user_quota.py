@@ -189,14 +189,14 @@ def test_debt_is_bounded() -> None:
 def test_a_message_waits_behind_those_that_wait_already() -> None:
     quota = Quota(user_limits(rate=2.0))
     account = opened(quota)
-    assert [quota.must_wait(account, 0.0) for _ in range(3)] == [False, False, True]
-    account.waiting["client"] = None
-    assert quota.must_wait(account, 100.0)
-    del account.waiting["client"]
-    assert [quota.must_wait(account, 100.0) for _ in range(3)] == [False, False, True]
+    assert [quota.exceeds_rate(account, 0.0) for _ in range(3)] == [False, False, True]
+    account.blocked["client"] = None
+    assert quota.exceeds_rate(account, 100.0)
+    del account.blocked["client"]
+    assert [quota.exceeds_rate(account, 100.0) for _ in range(3)] == [False, False, True]
     quota.configure(user_limits())
-    account.waiting["client"] = None
-    assert not quota.must_wait(account, 100.0)
+    account.blocked["client"] = None
+    assert not quota.exceeds_rate(account, 100.0)
 
 
 def test_clients_from_before_a_restart_are_charged_whatever_the_limit() -> None:

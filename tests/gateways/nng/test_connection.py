@@ -33,7 +33,7 @@ class Owner:
 
 
 @given(st.lists(st.integers(0, 12_000), max_size=200), st.integers(16, 64), st.booleans())
-def test_each_message_is_sent_or_dropped_and_what_was_sent_arrives(sizes: list[int], room: int, is_cut: bool) -> None:
+def test_each_message_arrives_or_is_counted_as_dropped(sizes: list[int], room: int, is_cut: bool) -> None:
     async def run() -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -117,7 +117,7 @@ def test_what_is_found_after_a_pause_may_be_as_old_as_the_pause(clock: list[floa
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=40))
-def test_nothing_is_older_than_the_age_that_is_given_nor_that_much_older_than_what_can_wait(
+def test_nothing_is_older_than_its_age(
     steps: list[tuple[int, int]],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -138,7 +138,7 @@ def test_nothing_is_older_than_the_age_that_is_given_nor_that_much_older_than_wh
                 age.mark_empty(float(moment))
 
 
-def test_an_input_that_is_never_empty_is_not_older_than_what_it_holds(clock: list[float]) -> None:
+def test_an_input_that_is_never_empty_has_a_bounded_age(clock: list[float]) -> None:
     age = InputAge(0.5, room=100)
     for second in range(1, 50):
         clock[0] = float(second)
