@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 import yaml
 
 from bccnd.config import read
@@ -40,25 +39,6 @@ def test_commands_in_messages_exist() -> None:
     found = list(quoted_in_messages())
     assert found
     assert [f"{where}: {fault}" for where, command in found if (fault := wrong(command))] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "missing"),
-    [
-        ("bccn frobnicate", "frobnicate"),
-        ("bccn pipeline build x --out y --loud", "--loud"),
-        ("make tea", "tea"),
-        ("systemctl stop 'bccnx*' 'bccnd-x*'", "bccnd-x*"),
-        ("journalctl -u bccnd BCCND_EVENT=tea", "tea"),
-        ("python -m tests.tea", "tests.tea"),
-        ("pytest tests/tea.py", "tests/tea.py"),
-        ("bccn COMMAND --help", ""),
-        ("systemctl stop 'bccnd*'", ""),
-    ],
-)
-def test_only_what_is_missing_is_found(text: str, missing: str) -> None:
-    assert missing in wrong(text)
-    assert bool(wrong(text)) == bool(missing)
 
 
 def test_links_resolve() -> None:
