@@ -81,8 +81,16 @@ class PipelineRun:
 
     def __init__(self, runner: Runner, place: Root, run: str, journal: str, carry_days: int = 7) -> None:
         self.runner, self.place = runner, place
-        size = {"memory_mb": runner.memory_mb, "threads": runner.threads}
-        self.task = Task("", run, place.where, journal, (), **size, carry_days=carry_days)
+        self.task = Task(
+            "",
+            run,
+            place.where,
+            journal,
+            (),
+            memory_mb=runner.memory_mb,
+            threads=runner.threads,
+            carry_days=carry_days,
+        )
 
     def put(self, name: str, content: Any) -> None:
         work.put(self.place, self.task, name, content)
