@@ -206,7 +206,7 @@ class _Computation:
         before: str | None = None
         for day in ordered:
             receivers = find_receivers(day, by_day[day], self._surveyed.sessions, self._surveyed.corrections)
-            running.put(f"day-{day}", receivers.to_json())
+            running.put(f"day-{day}", receivers)
             own_days = sorted({file.day for file in by_day[day]})
             running.put(f"sent-{day}", self._files_of(schema.SENT, own_days))
             last = self._nearest_kept(day, -1)
