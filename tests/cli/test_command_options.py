@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from bccnd.cli import bccnd_main, main, sbusd
 from bccnd.cli.shared.completion import JoiningBashComplete
-from bccnd.cli.shared.options import Duration, Moment, SegmentAddress, Whole
+from bccnd.cli.shared.parameter_types import Duration, Moment, SegmentAddress, Whole
 
 #: types of options that stand for numbers, and what an option is called in the help that reads them itself
 NUMBERS = (Duration, Moment, Whole, SegmentAddress)

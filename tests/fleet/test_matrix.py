@@ -119,7 +119,8 @@ def reported(words: Sequence[str]) -> Report:
     for word in words:
         if "=" in word:
             sender, counted, since = re.fullmatch(r"(\w+)=([\d/]+)(?:@(-?\d+))?", word).groups()  # type: ignore[union-attr]
-            heard.append(counts(sender, *map(int, counted.split("/")), since=SINCE + int(since or 0)))
+            received, _, lost = counted.partition("/")
+            heard.append(counts(sender, int(received), int(lost or 0), SINCE + int(since or 0)))
         elif ":" in word:
             src, _, numbers = word.partition(":")
             sent.append(SentRun(src, *map(int, numbers.split("-"))))
