@@ -1,7 +1,7 @@
 """Catalogue of everything that this host drops, under the one name used by metrics, log, status page and runbook.
 
-To add a drop, add it to `segment`, `bus`, `host` or `gateways`, and count it; then ``python -m docs`` writes its
-runbook entry.
+To add a drop, add it to `segment`, `bus`, `host` or `gateways`, and count it; then ``python -m docs --write`` writes
+its runbook entry.
 """
 
 from __future__ import annotations
