@@ -77,10 +77,9 @@ def test_three_rounds_of_everything_at_once_and_every_message_is_accounted_for(t
     # It has done what it is there for: a daemon and a recorder were killed, a file was bad, slow clients lost messages.
     for step in ("kill", "kill recorder", "bad reload", "crowd", "bad peers", "stand still", "strangers", "datagrams"):
         assert run.chaos.done[step], step
-    assert run.stage.relay.starts == 3
+    assert run.hosts.relay.starts == 3
     assert sum(one.reported for one in run.witnesses if one.slow) > 0
     assert sum(one.reported for one in run.witnesses if not one.slow) == 0
-    assert run.subscriber.got > 0
     assert "passed" in (tmp_path / "soak.txt").read_text()
 
 

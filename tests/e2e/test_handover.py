@@ -41,21 +41,6 @@ QUEUE: Final = 400
 TURN: Final = 64
 
 
-class Survivor(Witness):
-    """A client that also counts messages from the segment that came twice."""
-
-    def __init__(self, name: str, path: str, *, batch: bool, slow: bool) -> None:
-        self.doubled = 0
-        super().__init__(name, path, KINDS, batch=batch, slow=slow)
-
-    def count(self, frame: bytes) -> None:
-        payload = frame.partition(b"\0")[2]
-        if payload.startswith(MARK + b"r ") and int(payload.split(b" ", 3)[2]) == self.last["r"]:
-            self.doubled += 1
-        else:
-            super().count(frame)
-
-
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     with Supervisor(tmp_path / "a", patience=120.0) as one:  # the machine may have much else to do
@@ -71,12 +56,12 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
 
 
 @contextmanager
-def under_load(supervisor: Supervisor, seed: int) -> Iterator[tuple[list[Survivor], Counter[str], list[bytes]]]:
+def under_load(supervisor: Supervisor, seed: int) -> Iterator[tuple[list[Witness], Counter[str], list[bytes]]]:
     """Publishers and clients. Gives the clients, the numbers of messages that were sent by kind, and at the end the
     datagrams of this host."""
     path = str(supervisor.bus)
-    clients = [Survivor(f"{n}", path, batch=n % 3 == 1, slow=n % 4 == 3) for n in range(8)]
-    readers = Readers(list[Witness](clients))
+    clients = [Witness(f"{n}", path, KINDS, batch=n % 3 == 1, slow=n % 4 == 3) for n in range(8)]
+    readers = Readers(clients)
     load = Load(supervisor.port, {"l": path}, b"relay01", random.Random(seed))
     heard: list[bytes] = []
     with Wire(supervisor.port) as wire:
@@ -99,7 +84,7 @@ def under_load(supervisor: Supervisor, seed: int) -> Iterator[tuple[list[Survivo
             readers.close()
             heard += [one for one in wire.rest() if b"]relay01/" in one and b"|" + MARK in one]
     assert load.fault == ""
-    assert [(one.name, one.faults, one.again) for one in clients if one.faults or one.again or one.ended] == []
+    assert [(one.name, one.faults) for one in clients if one.faults or one.ended] == []
     assert kernel_drops(dict(supervisor.passed)["udp"]) == 0
 
 
