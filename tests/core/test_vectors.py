@@ -36,7 +36,7 @@ def test_every_verdict_occurs() -> None:
 
 
 @every_door
-def test_a_readable_vector_reads_as_its_fields_and_is_built_of_them(at: DoorVectors, found: list[Vector]) -> None:
+def test_a_readable_vector_reads_as_its_fields(at: DoorVectors, found: list[Vector]) -> None:
     for vector in found:
         if vector.fields is not None:
             assert bccn1.read(vector.datagram) == Datagram(*vector.fields), vector.name
@@ -102,7 +102,7 @@ def test_ingress_gives_the_verdict_and_delivers_what_was_accepted(at: DoorVector
         assert world.judge(vector.datagram) == (again, []), vector.name
 
 
-def test_a_directed_vector_is_delivered_to_just_the_receivers_that_it_names() -> None:
+def test_a_directed_vector_reaches_the_receivers_that_it_names() -> None:
     for vector in VECTORS:
         for name in (*vector.reaches, *vector.misses):
             assert vector.fields is not None

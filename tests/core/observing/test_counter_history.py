@@ -39,7 +39,7 @@ def test_a_rate(counts: tuple[int, ...], now: float, count: int, seconds: float,
     assert history(*counts).rate("x", T0 + now, count, seconds) == pytest.approx(rate)
 
 
-def test_new_counter_rises_from_zero_and_a_removed_one_is_forgotten() -> None:
+def test_new_counters_rise_from_zero_and_removed_ones_go() -> None:
     made = history(5, 5)
     made.sample(T0 + 10, {"new": 3})
     assert made.rise("new") == Rise(T0 + 10, T0 + 10, T0 + 10)
@@ -74,7 +74,7 @@ def test_a_rise_has_a_beginning_and_an_end(samples: list[tuple[float, int]], ris
     assert made.rise("x") == rise
 
 
-def test_chart_is_an_hour_in_slots_with_none_before_the_first_sample() -> None:
+def test_chart_is_an_hour_in_slots() -> None:
     assert History(["x"]).chart("x", T0) == [None] * SLOTS
     made = history(0, 3, step=SLOT)
     made.sample(T0 + SLOT + 5, {"x": 4})

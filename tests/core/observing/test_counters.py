@@ -21,7 +21,7 @@ def test_read_count_accepts_64_bit_integers_only(value: object) -> None:
         read_count(value)
 
 
-def test_counts_by_name_have_those_that_are_known_and_those_that_occur() -> None:
+def test_counts_by_name_have_known_and_new_names() -> None:
     counts = NamedCounts(("known",))
     counts.add("new", 2)
     counts.add("new")

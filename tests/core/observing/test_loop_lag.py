@@ -22,7 +22,7 @@ def test_a_stall_is_seen_while_it_lasts() -> None:
     assert (loop_lag.total, loop_lag.longest(1004.75)) == (4.0, 3.0)
 
 
-def test_the_longest_is_shown_for_a_minute_at_least_and_two_at_most() -> None:
+def test_the_longest_stall_is_shown_for_one_to_two_minutes() -> None:
     loop_lag = LoopLag()
     loop_lag.observe(1000.0, PAUSE)
     loop_lag.observe(1005.25, PAUSE)

@@ -47,7 +47,7 @@ def test_an_identity_is_host_program_and_pid(host: bytes, program: bytes, usual:
 
 @given(NAMES, NAMES, PIDS)
 @examples(400)
-def test_an_identity_is_a_legal_src_of_three_tokens_and_an_exact_target(host: bytes, program: bytes, pid: int) -> None:
+def test_an_identity_is_a_legal_src_and_an_exact_target(host: bytes, program: bytes, pid: int) -> None:
     usual, perl_safe = identity(host, program, pid), identity(host, program, pid, perl_safe=True)
     for name in (usual, perl_safe):
         bccn1.check_src(name)
