@@ -113,20 +113,6 @@ def test_parted_receivers_are_together_again_after_a_while(idle: bool) -> None:
     assert 1 <= together <= 10
 
 
-def test_a_reset_leaves_no_groups() -> None:
-    both = MessageGroups()
-    parts = [Part(tuple(range(number, number + 40))) for number in range(200)]
-    for part in parts:
-        both.put(part, b"x")
-        both.take()
-    assert all(part.groups for part in parts)
-    for _ in range(MERGE_AFTER):
-        both.take()
-    assert not any(part.groups for part in parts)
-    both.put(parts[0], b"x")
-    assert len(both.take()) == 1
-
-
 def test_memory_of_parts_that_come_once_is_bounded() -> None:
     both = MessageGroups()
     everybody = [*range(1000)]
