@@ -85,7 +85,8 @@ class Player:
         elif verb in self._events:
             self._events[verb](self, src, argument)
         elif "=" in word:
-            self._check(src, *word.split("="), where)
+            name, _, expected = word.partition("=")
+            self._check(src, name, expected, where)
         elif ".." in word:
             seqs, _, rate = word.partition("/")
             first, _, last = seqs.partition("..")

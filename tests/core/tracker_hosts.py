@@ -216,7 +216,8 @@ def lives(draw: st.DrawFn) -> Life:
     before: dict[int, list[int]] = {}
     # Most drawn lists are short.
     drawn = draw(st.lists(events, min_size=draw(st.sampled_from([0, 10, 30])), max_size=60))
-    return Life(rules, watch, [Act(*event, datagrams(before, arrivals)) for *event, arrivals in drawn])
+    history = [Act(pause, kind, src, datagrams(before, arrivals)) for pause, kind, src, arrivals in drawn]
+    return Life(rules, watch, history)
 
 
 def datagrams(before: dict[int, list[int]], arrivals: list[tuple[int, int, int, bool]]) -> list[bytes]:
