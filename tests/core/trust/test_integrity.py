@@ -260,7 +260,8 @@ def test_what_each_key_has_verified_is_counted_by_source() -> None:
     for src, seq, key in ((b"a/1", 1, KEY), (b"a/1", 2, KEY), (b"b/1", 9, OTHER_KEY)):
         checker.verified_body(sent_by(key, src, seq))
     checker.verified_body(bccn1.build(b"c/1:5:c|x", b""))
-    checker.verify(sent_by(KEY, b"a/1", 3), counted=False)
+    for uncounted in (sent_by(KEY, b"a/1", 3), sent_by(OTHER_KEY, b"a/1", 99)):
+        checker.verify(uncounted, counted=False)
     first, other = (fingerprint(key) for key in (KEY, OTHER_KEY))
     keys = [(one.fingerprint, one.signs, one.verified) for one in checker.list_keys()]
     assert keys == [(first, True, 2), (other, False, 1)]
