@@ -31,8 +31,7 @@ def test_histories(name: str) -> None:
 
 
 def test_the_host_heard_least_recently_is_evicted_and_begins_anew() -> None:
-    sources = TrackerTable(dedup_rules())
-    sources.senders.configure(2)
+    sources = TrackerTable(dedup_rules(), SenderTable(lambda: 2))
     for src, seq, now in ((b"a/x/1", 1, 0.0), (b"b/x/1", 1, 0.0), (b"a/x/1", 2, 10.0), (b"c/x/1", 1, 11.0)):
         receive(sources, src, seq, now)
     first = {one.host: one.since_ms for one in sources.senders}
@@ -45,20 +44,21 @@ def test_the_host_heard_least_recently_is_evicted_and_begins_anew() -> None:
 
 
 def test_one_host_is_evicted_where_all_were_heard_again() -> None:
-    sources = TrackerTable(dedup_rules())
-    sources.senders.configure(2)
+    sources = TrackerTable(dedup_rules(), SenderTable(lambda: 2))
     for number, src in enumerate((b"a/x/1", b"b/x/1", b"a/x/1", b"b/x/1", b"c/x/1")):
         receive(sources, src, number, 5.0 * number)
     assert {one.host for one in sources.senders} == {b"b", b"c"}
 
 
 def test_hosts_beyond_a_lowered_cap_are_evicted() -> None:
-    senders = SenderTable(max_hosts=10)
+    cap = 10
+    senders = SenderTable(lambda: cap)
     for number in range(1000):
         senders.of(b"host%d/x/1" % number, float(number))
     assert (len(senders), senders.evicted) == (10, 990)
-    senders.configure(2)
-    assert ([one.host for one in senders], senders.evicted) == ([b"host998", b"host999"], 998)
+    cap = 2
+    senders.of(b"new/x/1", 1000.0)
+    assert ([one.host for one in senders], senders.evicted) == ([b"host999", b"new"], 999)
 
 
 def test_sources_that_have_gone_hold_no_counters() -> None:
