@@ -119,7 +119,8 @@ def reported(words: Sequence[str]) -> Report:
     for word in words:
         if "=" in word:
             sender, counted, since = re.fullmatch(r"(\w+)=([\d/]+)(?:@(-?\d+))?", word).groups()  # type: ignore[union-attr]
-            heard.append(counts(sender, *map(int, counted.split("/")), since=SINCE + int(since or 0)))
+            received, *lost = map(int, counted.split("/"))
+            heard.append(counts(sender, received, sum(lost), SINCE + int(since or 0)))
         elif ":" in word:
             src, _, numbers = word.partition(":")
             sent.append(SentRun(src, *map(int, numbers.split("-"))))
