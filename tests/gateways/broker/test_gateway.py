@@ -22,6 +22,7 @@ from bccnd.gateways.broker.codec import MESSAGE, STRING, SUBSCRIBE, UNSUBSCRIBE
 from bccnd.gateways.broker.gateway import BrokerGateway
 from bccnd.gateways.broker.subscriber import MAX_REQUESTS, Subscriber
 from bccnd.gateways.broker.subscriber_server import listen
+from tests.client.sessions import Bare, frame
 from tests.e2e.brokers import asking, publication, took_apart
 from tests.e2e.harness import PATIENCE, wait
 from tests.gateways.logs import Events
@@ -176,6 +177,16 @@ def test_any_topic_but_not_any_number_of_wildcards_is_accepted(nowhere: Running,
         nowhere.published_until_heard(one, mine)
         nowhere.published_until_heard(two, b"z/z/z")
         assert nowhere.gateway.status.dropped["too_many_wildcards"] == 2
+
+
+def test_each_daemon_is_asked_for_what_subscribers_want(tmp_path: Path, bare: Bare) -> None:
+    with Running(tmp_path, str(bare.address)) as broker, broker.sub(b"C1", b"a/+") as one:
+        for payload in (b"1", b"2"):
+            bare.heard(b"SUB a/+")
+            bare.send(frame(b"!", b"no topic"), frame(b"a/" + b"x" * 60, b"too long"), frame(b"a/b", payload))
+            assert broker.receive(one) == payload
+            bare.restart()
+        assert broker.gateway.status.dropped["no_topic"] == 2
 
 
 def test_one_that_takes_nothing_and_loses_messages_is_ended(tmp_path: Path) -> None:
