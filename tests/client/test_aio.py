@@ -118,7 +118,7 @@ async def test_coroutines_are_awaited_one_message_after_the_other(bus: AsyncConn
     async def slow(message: Message) -> None:
         await bus.sync()  # calls work meanwhile
         got.append(b"slow " + message.payload)
-        if message.payload == b"9":
+        if message.payload == b"69":
             done.set()
 
     def quick(message: Message) -> None:
@@ -127,9 +127,9 @@ async def test_coroutines_are_awaited_one_message_after_the_other(bus: AsyncConn
     await bus.listen("a", slow)
     await bus.listen("a", quick)
     await bus.sync()
-    await asyncio.to_thread(bare.send, *(frame(b"a", b"%d" % number) for number in range(10)))
+    await asyncio.to_thread(bare.send, *(frame(b"a", b"%d" % number) for number in range(70)))
     await done.wait()
-    assert got == [word % number for number in range(10) for word in (b"quick %d", b"slow %d")]
+    assert got == [word % number for number in range(70) for word in (b"quick %d", b"slow %d")]
     assert await bus.unlisten("a", quick)
 
 

@@ -184,6 +184,8 @@ def test_the_number_of_hosts_is_bounded() -> None:
     assert len(fleet.matrix.senders) == 50
     assert fleet.matrix.cells_ignored == 250
     assert {row.host for row in fleet.matrix.rows} == {f"host{number}" for number in range(250, 300)}
+    fleet.matrix.configure(10)
+    assert len(fleet.matrix) == 10
 
 
 @given(
