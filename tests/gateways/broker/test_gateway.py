@@ -185,6 +185,8 @@ def test_each_daemon_is_asked_for_what_subscribers_want(tmp_path: Path, bare: Ba
             bare.heard(b"SUB a/+")
             bare.send(frame(b"!", b"no topic"), frame(b"a/" + b"x" * 60, b"too long"), frame(b"a/b", payload))
             assert broker.receive(one) == payload
+            broker.publish(b"c", payload)
+            bare.heard(b"MSG c\0" + payload)
             bare.restart()
         assert broker.gateway.status.dropped["no_topic"] == 2
 
