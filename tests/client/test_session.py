@@ -378,7 +378,7 @@ def test_as_much_as_a_packet_holds_is_taken_from_one(bare: Bare, bus: Connection
     many = [frames.message(b"", b"")] * 7000
     large = [frame(b"a", b"x" * 1000)] * 300  # more than the daemon makes, less than a packet may have
     bus.sync()
-    bare._connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    bare.last.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     bare.send(frames.batch(many), frames.batch(large), frame(b"end"))
     found = iter(bus)
     got = [next(found) for _ in range(7300)]
