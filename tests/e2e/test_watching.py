@@ -156,8 +156,8 @@ def test_pub_takes_files_and_sub_prints_in_any_format(tmp_path: Path) -> None:
             *(["sub", "--raw", "--json"], ["sub", "--format", "{peer}"], ["sub", "--format", "{src"]),
             *(["sub", "--format", "{src.x}"], ["pub", "x", "-f", str(tmp_path / "nosuch")]),
         ):
-            done = CliRunner().invoke(main, ["--socket", str(daemon.bus), *wrong])
-            assert (done.exit_code, done.stdout) == (2, ""), wrong
+            refused = CliRunner().invoke(main, ["--socket", str(daemon.bus), *wrong])
+            assert (refused.exit_code, refused.stdout) == (2, ""), wrong
 
 
 def test_a_user_without_the_right_gets_a_remedy(tmp_path: Path) -> None:
