@@ -79,7 +79,7 @@ class ClientAcceptor:
             self._turn_away(sock, peer, "too_many_clients", why, remedy)
             self._charge_uid(peer.uid, begun)
             return
-        account = registry.quota.open(peer.uid, time.monotonic())
+        account = registry.quota.open(peer.uid, time.monotonic(), limits.user.clients)
         if account is None:
             remedy = "find the program that opens so many ('bccn clients'), or raise bus.user.clients"
             why = f"refused {peer}: this user has {limits.user.clients} clients"

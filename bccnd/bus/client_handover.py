@@ -1,5 +1,5 @@
-"""What the next daemon needs of the clients, and how it continues with them: the records that are kept while this one
-runs, and the image of what waits for them at a clean stop."""
+"""Hands clients over to the next daemon: records that are kept while this daemon runs, and at a clean stop an image of
+their queues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLIENT: Final = "client"
 
 
 def image(clients: Iterable[Client]) -> Iterator[Section]:
-    """Yield what the records of stored clients do not have: queues, counters, and the packet that waits."""
+    """Yield the state of stored clients that is not in their records: queues, counters, and the blocked packet."""
     for client in clients:
         if client.record is not None:
             entries = list(client.queue)
@@ -38,8 +38,8 @@ def image(clients: Iterable[Client]) -> Iterator[Section]:
 
 
 class ClientRestorer:
-    """Admits the clients of the daemon before again. ``left`` are the sections of clients by number; after a crash
-    there are none, and each client is told that it may have missed messages."""
+    """Admits the clients of the previous daemon. ``left`` has the sections of clients by number; after a crash it is
+    empty, and each client receives a gap of unknown size."""
 
     def __init__(self, bus: Bus, store: DescriptorStore, left: Mapping[int, Section], *, after_crash: bool) -> None:
         self._bus = bus
@@ -105,7 +105,7 @@ class ClientRestorer:
 
 
 def _apply(bus: Bus, client: Client, frame: bytes) -> bool:
-    """Apply a frame of a client's record, whatever the client may do by now; False for an unknown one."""
+    """Apply a frame of a client's record without checking rights; return False for an unknown frame."""
     try:
         verb, key, _ = frames.read(frame)
     except BadFrame:
@@ -120,7 +120,7 @@ def _apply(bus: Bus, client: Client, frame: bytes) -> bool:
 
 
 def _flush(bus: Bus, client: Client) -> None:
-    """Send what waits: a socket that has some room left is not reported as ready before the client reads more."""
+    """Send the queue: a socket with a little room is not reported as ready before the client reads more."""
     if client.open:
         bus.queues.flush(client)
 

@@ -1,17 +1,17 @@
 """The local bus: a SEQPACKET server, made of the parts that accept clients, serve them and stop.
 
-Invariant: a client's fault ends that client, never the fan-out. The kernel says which program a client is, the rules
-say what it may do. A publisher may be made to wait, the segment never. Source: sbus, "Protocol".
+Invariant: a client's fault ends that client, never the fan-out. The kernel identifies the program of a client, the
+rules decide its rights. A publisher may be blocked, the segment never. Source: sbus, "Protocol".
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bccnd.bus.client_acceptor import ClientAcceptor, Entrance
-from bccnd.bus.clients.client import BusLimits, BusRules, Client
+from bccnd.bus.clients.client import BusRules, Client
 from bccnd.bus.clients.client_identities import Identities
 from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.clients.subscriptions import Subscriptions
@@ -34,6 +34,9 @@ from bccnd.native.system import sockio
 from bccnd.net.loop import Loop
 from bccnd.net.segment_sender import SegmentSender
 
+if TYPE_CHECKING:
+    from bccnd.config.schema import BusSettings
+
 
 class Bus:
     """Serves the clients of one or more listening sockets.
@@ -42,9 +45,9 @@ class Bus:
     ``on_quiet`` is called when the last client has left. ``recorders`` takes the reports of recorders.
     ``store`` keeps their connections.
 
-    The constructor makes the parts, each from those before it: what is known of clients, what sends to them, what
-    reads from them, and what processes their requests. When a part needs one that is made after it, the later one adds
-    a call: `ClientRegistry.on_end`, `SendQueues.on_room`.
+    The constructor makes the parts, each from those before it: the registry of clients, delivery, requests, reading
+    and accepting. If a part needs one that is made after it, the later one adds a call: `ClientRegistry.on_end`,
+    `SendQueues.on_room`.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class Bus:
         self._closed = False
 
         self.counters = BusCounters()
-        self.quota = Quota(rules.bus.user)
+        self.quota = Quota()
         self.identities = Identities(routes, builder, identify, tagged)
         self.registry = ClientRegistry(loop, routes, self.quota, self.identities, self.counters, store, on_quiet)
         self.clients = self.registry.by_fd
@@ -105,26 +108,27 @@ class Bus:
             self.requests,
         )
         self.acceptor = ClientAcceptor(loop, entrances, rules, self.registry, store, self.reader.watch)
+        self.apply_rules()
 
     @property
-    def limits(self) -> BusLimits:
+    def limits(self) -> BusSettings:
         return self._rules.bus
 
     @property
     def queue_bytes(self) -> int:
-        """Return the bytes that wait for all clients."""
+        """Return the bytes in all queues."""
         return self.queues.queue_bytes
 
     def apply_rules(self) -> None:
         """Apply rules that have changed to the users and clients that are connected."""
-        self.quota.configure(self.limits.user)
+        self.quota.rate = self.limits.user.rate
         for client in list(self.clients.values()):
             client.grant(self._rules.access.rights(client.peer))
             self._enforce(client)
             self.backpressure.apply_limits(client)
 
     def enforce_rules(self) -> None:
-        """Take from each client what it may not have any more, and tell it."""
+        """Remove patterns and tags that clients have no right to any more, and send them refusals."""
         for client in list(self.clients.values()):
             self._enforce(client)
 
@@ -136,7 +140,7 @@ class Bus:
             client.note(frames.control(frames.TAG, b""))
             self.replies.refuse(client, "not_permitted", frames.TAG)
 
-    # -- what the daemon sends
+    # -- messages of the daemon
 
     def publish(self, identity: bytes, key: bytes, payload: bytes) -> str:
         """Publish a message of the daemon's own; see `Publisher.publish`."""
@@ -150,9 +154,9 @@ class Bus:
     # -- the end
 
     def finish(self, deadline: float) -> None:
-        """Process what clients have sent, then send what waits for them, until ``deadline`` (monotonic).
+        """Process unread packets of clients, then send their queues, until ``deadline`` (monotonic).
 
-        Clients that the next daemon takes over are left as they are, with all that waits.
+        Clients that the next daemon takes over are left as they are, with their packets and queues.
         """
         self.reader.draining = True
         unread = [client for client in self.clients.values() if client.record is None]
@@ -176,7 +180,7 @@ class Bus:
         self.acceptor.stop()
         self.registry.on_quiet = lambda: None
         for client in list(self.clients.values()):
-            if client.record is None:  # that of others is still open in the descriptor store
+            if client.record is None:  # other connections stay open in the descriptor store
                 self.registry.end(client)
                 client.sock.close()
         self.acceptor.identifier.close()

@@ -80,6 +80,6 @@ def drop_counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, 
     yield "log_lines_dropped", "", log.lines_dropped()
     for family, name in RECORDED:
         yield family, "", {name: daemon.recorders.count(family, name)}
-    for report in links:
-        if links.has_reported(report["gateway"]):
-            yield "gateway_dropped", report["gateway"], report["dropped"]
+    for gateway in links:
+        if links.has_reported(gateway.gateway):
+            yield "gateway_dropped", gateway.gateway, gateway.dropped

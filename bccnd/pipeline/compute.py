@@ -81,8 +81,16 @@ class PipelineRun:
 
     def __init__(self, runner: Runner, place: Root, run: str, journal: str, carry_days: int = 7) -> None:
         self.runner, self.place = runner, place
-        size = {"memory_mb": runner.memory_mb, "threads": runner.threads}
-        self.task = Task("", run, place.where, journal, (), **size, carry_days=carry_days)
+        self.task = Task(
+            "",
+            run,
+            place.where,
+            journal,
+            (),
+            memory_mb=runner.memory_mb,
+            threads=runner.threads,
+            carry_days=carry_days,
+        )
 
     def put(self, name: str, content: Any) -> None:
         work.put(self.place, self.task, name, content)
@@ -198,7 +206,7 @@ class _Computation:
         before: str | None = None
         for day in ordered:
             receivers = find_receivers(day, by_day[day], self._surveyed.sessions, self._surveyed.corrections)
-            running.put(f"day-{day}", receivers.to_json())
+            running.put(f"day-{day}", receivers)
             own_days = sorted({file.day for file in by_day[day]})
             running.put(f"sent-{day}", self._files_of(schema.SENT, own_days))
             last = self._nearest_kept(day, -1)

@@ -294,7 +294,7 @@ class Player:
 
     def finish(self, _: str) -> None:
         """Let the bus end as it does before a restart."""
-        self.hub.bus.stop_accepting()
+        self.hub.bus.acceptor.stop()
         self.hub.bus.finish(time.monotonic() + 60)
 
     def restart(self, _: str) -> None:

@@ -168,7 +168,7 @@ def test_a_sync_gives_what_was_refused_since_the_last(one: Connection) -> None:
     assert one.receive(PATIENCE) == Refusal("bad_channel", "two words")
 
 
-def test_a_daemon_that_takes_nothing_is_waited_for_as_long_as_asked(hub: Hub, join: Join) -> None:
+def test_a_busy_daemon_is_waited_for_as_long_as_asked(hub: Hub, join: Join) -> None:
     with join(hub.path) as connection:
         for _ in range(8):
             with refused("no_answer", hub.path):

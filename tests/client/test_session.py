@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -538,16 +537,22 @@ def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, bus: Co
         assert bus.identity() == "me"
 
 
-def test_a_call_is_told_when_a_signal_handler_closes(bare: Bare) -> None:
-    before = signal.signal(signal.SIGALRM, lambda *_: bus.close())
-    try:
-        with bccnd.connect(str(bare.address)) as bus:
-            bus.sync()
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with refused("connection_lost"):
-                bus.receive(PATIENCE)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+class Ending(socket.socket):
+    """A socket whose connection is closed by a signal handler when a call is about to wait for it."""
+
+    end: Callable[[], None] = lambda: None
+
+    def fileno(self) -> int:
+        type(self).end()
+        return super().fileno()
+
+
+def test_a_call_is_told_when_a_signal_handler_closes(bare: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bccnd.client.transport.dial", lambda address: Ending(fileno=dial(address).detach()))
+    bus = bccnd.connect(str(bare.address))
+    monkeypatch.setattr(Ending, "end", bus.close)
+    with refused("connection_lost"):
+        bus.receive(PATIENCE)
 
 
 def test_a_key_or_pattern_with_a_nul_is_refused(bare: Bare, bus: Connection) -> None:

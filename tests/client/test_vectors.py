@@ -93,7 +93,7 @@ def test_a_datagram_becomes_its_message_or_its_verdict(at: DoorVectors, port: in
 
 
 @pytest.mark.parametrize(("vector", "name", "verdict"), DIRECTED, ids=vectors.name_of)
-def test_a_directed_datagram_reaches_just_the_names_of_its_vector(
+def test_a_directed_datagram_reaches_the_names_of_its_vector(
     vector: Vector, name: str, verdict: str, port: int, wire: Wire
 ) -> None:
     with endpoint(UNCHECKED, port, name) as receiver:

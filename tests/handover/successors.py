@@ -12,8 +12,9 @@ from pathlib import Path
 
 from bccnd.bus.client_acceptor import Entrance
 from bccnd.bus.clients.access_rules import Rule, admit_all
-from bccnd.bus.clients.client import BusLimits, Client
+from bccnd.bus.clients.client import Client
 from bccnd.bus.server import Bus
+from bccnd.config.schema import BusSettings
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.receiving.ingress import Ingress
@@ -69,7 +70,7 @@ class Site(Hub):
         self,
         folder: Path,
         *,
-        limits: BusLimits | None = None,
+        limits: BusSettings | None = None,
         dialect: str = "path",
         rules: Iterable[Rule] = (),
         others: Iterable[str] = (),

@@ -345,6 +345,13 @@ def test_a_new_visitor_replaces_the_oldest_without_a_request(site: Site) -> None
     assert site.refused() == {"too_many_visitors": 3}
 
 
+def test_no_visitor_that_has_asked_is_replaced(site: Site) -> None:
+    for _ in range(MAX_CONNECTIONS):
+        site.visit(get("/large"))
+    assert site.rest(site.visit(get("/"))) == b""
+    assert site.refused() == {"too_many_visitors": 1}
+
+
 @pytest.mark.parametrize("seconds", [3600.0, 1e-9])
 def test_a_request_keeps_its_place_before_it_is_read(seconds: float) -> None:
     with Site(seconds) as site:

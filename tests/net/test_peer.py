@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.clients.client import BusLimits
+from bccnd.config.schema import BusSettings
 from bccnd.core.wire import frames
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, PeerIdentifier, credentials
@@ -217,7 +217,7 @@ def test_blockers_and_blocked_clients_of_a_reused_pid_are_ended(hub: Hub) -> Non
 
 
 @pytest.mark.parametrize("limits", [bus_limits(max_clients=1), bus_limits(user={"clients": 1})])
-def test_a_client_of_a_reused_pid_makes_way_without_quiet(tmp_path: Path, limits: BusLimits) -> None:
+def test_a_client_of_a_reused_pid_makes_way_without_quiet(tmp_path: Path, limits: BusSettings) -> None:
     quiet: list[int] = []
     with Hub(tmp_path, limits=limits, on_quiet=lambda: quiet.append(1)) as hub:
         old = hub.connect()

@@ -23,6 +23,7 @@ from bccnd.net.segment_opening import (
     destination,
     grow_receive_buffer,
     grow_send_buffer,
+    interface_name,
     open_udp,
 )
 from tests.limits import descriptors
@@ -379,3 +380,9 @@ def test_an_address_without_a_route_is_refused(port: int) -> None:
     for address in ("255.255.255.255", GROUP, *(["ff05::bcc", "ff0e::bcc"] if has_ipv6() else [])):
         refused = refusal(UdpOptions("here", address, port))
         assert (refused.reason, address in refused.detail) == ("no_route", True)
+
+
+def test_an_interface_is_named_by_the_socket(opens: Opens) -> None:
+    assert interface_name(opens(), LO) == "lo"
+    with pytest.raises(OSError):
+        interface_name(opens(), 2**31 - 1)

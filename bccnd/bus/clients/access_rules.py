@@ -1,8 +1,8 @@
 """Access rules: which programs may connect, publish, subscribe, tap, bring datagrams of links and take a tag.
 
 Invariant: for each right, the first rule that mentions it and fits the client decides. If none fits, tap and link are
-for root, the daemon's own user and its own group. Any other right is every program's if no rule mentions it, and else
-only for root and the daemon's own user.
+for root, the daemon's own user and its own group. All programs have any other right that no rule mentions; if a rule
+mentions it, only root and the daemon's own user have it.
 """
 
 from __future__ import annotations
@@ -103,17 +103,17 @@ class Rights:
 
 
 class Grants(Generic[Granted]):
-    """What rules say of one right, in their order; a rule that says nothing of it is none of them."""
+    """The rules that mention one right, in their order, each with its value of the right."""
 
-    def __init__(self, said: Iterable[tuple[Rule, Granted | None]]) -> None:
-        self._said = [(rule, granted) for rule, granted in said if granted is not None]
+    def __init__(self, rules: Iterable[tuple[Rule, Granted | None]]) -> None:
+        self._rules = [(rule, granted) for rule, granted in rules if granted is not None]
 
     def __bool__(self) -> bool:
-        return bool(self._said)
+        return bool(self._rules)
 
     def to(self, peer: Peer) -> Granted | None:
-        """Return what the first rule says that fits a client; None if none fits."""
-        return next((granted for rule, granted in self._said if rule.fits(peer)), None)
+        """Return the value of the first rule that fits a client; None if none fits."""
+        return next((granted for rule, granted in self._rules if rule.fits(peer)), None)
 
 
 class Access:

@@ -1,4 +1,4 @@
-"""The clients that are connected: admits them, ends them, and removes the patterns of those that have gone.
+"""Keeps the connected clients: adds them, ends them, and removes the patterns of ended ones.
 
 Invariant: a client is ended once, at once, by whatever part of the bus finds the reason; its descriptor is closed only
 after the round, and only when no pattern is left of it. The parts that keep something of a client add a call to
@@ -27,7 +27,7 @@ from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.net.loop import Loop
 from bccnd.net.peer import Peer
 
-#: patterns of a client that has gone which are removed in one step, and steps in one round
+#: patterns of an ended client that are removed in one step, and steps in one round
 PORTION: Final = 64
 PORTIONS: Final = 8
 #: why a client is disconnected over an exception
@@ -35,7 +35,7 @@ BUG: Final = "a bug in this daemon; please report it"
 
 
 class ClientsByPid:
-    """Connected clients by the pid of their process, so that one that comes or goes need not be compared with all."""
+    """Connected clients by the pid of their process, so that a new one need not be compared with all."""
 
     def __init__(self) -> None:
         self._by_pid: dict[int, dict[Client, None]] = {}
@@ -57,7 +57,7 @@ class ClientsByPid:
 
 
 class ClientRegistry:
-    """Holds the clients by descriptor and by process. ``on_quiet`` is called when the last one has left."""
+    """The clients by descriptor and by process. ``on_quiet`` is called when the last one has ended."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ClientRegistry:
         self._loop = loop
         self._routes = routes
         self._store = store
-        #: clients that have gone, and whose patterns are being removed
+        #: ended clients whose patterns are being removed
         self._leaving: deque[Client] = deque()
 
     def admit(
@@ -134,7 +134,7 @@ class ClientRegistry:
         self.identities.close(client, now)
         if self._store is not None:
             self._store.forget(client)
-        with contextlib.suppress(OSError):  # a process that is sending to it must notice
+        with contextlib.suppress(OSError):  # a process that is sending to it gets an error
             client.sock.shutdown(socket.SHUT_RDWR)
         if self._routes.forget_some(client.fd, PORTION):
             self._loop.soon(client.sock.close)
@@ -145,7 +145,7 @@ class ClientRegistry:
         self._loop.soon(self._check_quiet)
 
     def _forget_patterns(self) -> None:
-        """Remove patterns of clients that have gone, in steps that block no other client; then close descriptors."""
+        """Remove patterns of ended clients, in steps that delay no other client; then close their descriptors."""
         for _ in range(min(PORTIONS, len(self._leaving))):
             client, begun = self._leaving.popleft(), time.monotonic()
             if self._routes.forget_some(client.fd, PORTION):

@@ -12,7 +12,7 @@ from bccnd.drop_catalog.drops import BY_NAME
 
 #: bytes of a key or pattern that are repeated in a refusal
 MAX_REPEATED: Final = 1024
-#: refusals that a program may overlook and its operator should not: what they mean, and the remedy
+#: meaning and remedy of the refusals that an operator should see, because the program may ignore them
 AFTER_REFUSAL: Final = {
     name: drop.explain() for (family, name), drop in BY_NAME.items() if family == "client_errors" and drop.serious
 }
@@ -40,10 +40,10 @@ def _log_refusal(client: Client, reason: str, key: bytes) -> None:
     """Log that a frame about ``key`` was refused, where an operator should know."""
     fields = log.peer_fields(client.peer, client.identity)
     if reason == "not_permitted":
-        what = repr(key[:MAX_REPEATED].decode("ascii", "backslashreplace"))
+        about = repr(key[:MAX_REPEATED].decode("ascii", "backslashreplace"))
         log.event(
             "not_permitted",
-            f"{client} requested {what} without the right to it",
+            f"{client} requested {about} without the right to it",
             about=f"not_permitted/{client.peer.uid}/{client.peer.program.decode('ascii')}",
             remedy="see access in the configuration",
             channel=key[:MAX_REPEATED],

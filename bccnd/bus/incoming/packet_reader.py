@@ -1,7 +1,7 @@
 """Reads the packets of clients, each client for a turn, and publishes the messages among them.
 
-Invariant: a round of the loop spends only so much time on the packets of one user. A bug that a packet meets costs its
-client only. A blocked publisher is not read from.
+Invariant: a round of the loop spends only so much time on the packets of one user. A bug triggered by a packet
+disconnects only that client. A blocked publisher is not read from.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class PacketReader:
         left = account.left_of(self._loop.rounds, self._quota.round_seconds)
         if left <= 0.0 and not self.draining:
             return True
-        # A client that sends now and then has sent one packet: asking for a second costs more than another round.
+        # A client that sends rarely has sent one packet: trying to receive a second costs more than another round.
         busy = begun - client.turn < BUSY or self.draining
         client.turn = begun
         self._fanout.gathers = busy
@@ -132,14 +132,14 @@ class PacketReader:
             try:
                 packet = receiver.receive(client.fd)
             except ConnectionResetError:
-                # The peer ended without reading all it got. Reported once; what it sent before is still there.
+                # The peer has closed with unread packets. Reported once; its last packets can still be received.
                 continue
             except OSError:
                 self._registry.end(client)
                 return False
             if packet is None:
                 return False
-            # An empty packet looks like the end, and is it only if the peer has shut down.
+            # An empty packet looks like the end of the connection; it is the end only if the peer has shut down.
             if not packet and is_shut_down(client.sock):
                 self._fanout.send_batches()
                 self._on_end_of_file(client)
@@ -172,7 +172,7 @@ class PacketReader:
             self.publish(client, packet, nul)
 
     def _is_message(self, client: Client, packet: bytes) -> bool:
-        """Process any frame but a message to be published, and refuse what is none."""
+        """Process a frame that is not published, and refuse bytes that are no frame; True for a message."""
         if len(packet) > MAX_PACKET:
             self._replies.refuse(client, "frame_too_long", packet[:64])
             return False
@@ -202,7 +202,7 @@ class PacketReader:
             blocker = None
             if self._fanout.may_block() and not self.draining:
                 blocker = publisher.blocking_client(client, packet[KEY:nul], route, len(packet))
-            if not client.open:  # sending what had gathered for it has ended it
+            if not client.open:  # sending its gathered messages has ended it
                 return
             if blocker is not None:
                 retry = partial(self.publish, client, packet, nul)

@@ -56,9 +56,9 @@ def _attribute(name: str) -> tuple[Callable[[Client], Any], Callable[[Client, An
 class ClientRequests:
     """Processes the requests of the clients in ``registry``.
 
-    ``recorders`` takes the reports of recorders. ``listings`` are what `!/bccn/stats` offers beside clients and users,
-    by name; ``trace`` explains what would become of a datagram; without it there is no tap. The daemon sets ``links``
-    as soon as it can judge datagrams of links.
+    ``recorders`` keeps the reports of recorders. ``listings`` are those of `!/bccn/stats` beside clients and users, by
+    name. ``trace`` explains the verdict that a datagram would get; without it there is no tap. The daemon sets
+    ``links`` as soon as it can judge datagrams of links.
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class ClientRequests:
         self._replies.answer(client, frames.STATS, page.encode("ascii"))
 
     def _keep_listing(self, client: Client) -> None:
-        """Keep what is left of a client's listing, in place of the one of its user that waits for longest."""
+        """Keep the rest of a client's listing, in place of the user's listing that has waited longest."""
         unfinished = client.account.listings
         unfinished[client] = None
         unfinished.move_to_end(client)
@@ -285,7 +285,7 @@ class ClientRequests:
 
     @staticmethod
     def _drop_listing(client: Client) -> None:
-        """Free what is left of a client's listing."""
+        """Free the rest of a client's listing."""
         client.listing = None
         client.account.listings.pop(client, None)
 

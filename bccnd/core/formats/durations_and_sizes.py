@@ -21,7 +21,7 @@ _HEAP: Final = re.compile(r"([1-9][0-9]{0,6})([mgMG])")
 
 
 def parse_number(text: str) -> float | None:
-    """Parse ``5``, ``0.5`` or ``1e3``; None for anything else, and for what no float can hold."""
+    """Parse ``5``, ``0.5`` or ``1e3``; None for anything else, and beyond the largest float."""
     number = float(text) if _NUMBER.fullmatch(text) else math.inf
     return number if math.isfinite(number) else None
 

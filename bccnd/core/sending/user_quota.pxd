@@ -23,8 +23,7 @@ cdef class UserAccount:
 @cython.final
 cdef class Quota:
     cdef public double round_seconds
-    cdef readonly object limits
-    cdef readonly double rate
+    cdef public double rate
     cdef dict _accounts
 
     cpdef bint exceeds_rate(self, UserAccount account, double now) except -1

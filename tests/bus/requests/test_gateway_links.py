@@ -16,7 +16,7 @@ from bccnd.core.trust.integrity import make_checker
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import build
 from bccnd.core.wire.verdicts import NAMES
-from bccnd.gateways.status import no_report, read_report
+from bccnd.gateways.status import read_report
 from tests.support import ANN, BOB, Hub, Peer, refusals
 
 
@@ -27,7 +27,7 @@ class Bridge:
         self.hub = hub
         self.broadcast: list[bytes] = []
         self.ingress = Ingress(make_checker("none", ()), hub.sources, AnonymousDedup(hub.sources.limits), hub.routes)
-        sinks = (hub.bus.fanout, ["nng"], read_report, no_report, self.broadcast.append)
+        sinks = (hub.bus.fanout, ["nng"], read_report, self.broadcast.append)
         self.links = hub.bus.requests.links = GatewayLinks(self.ingress, *sinks, copies=1)
 
     def verdicts(self) -> dict[str, int]:
@@ -151,16 +151,16 @@ def test_the_last_report_of_a_gateway_is_shown(bridge: Bridge) -> None:
     bridge.links.expected = ["nng", "broker"]
     report(gateway, received=5)
     report(gateway, received=6)
-    shown = {one["gateway"]: (one["up"], one["received"], one["pid"]) for one in bridge.links}
+    shown = {one.gateway: (one.up, one.received, one.pid) for one in bridge.links}
     assert shown == {"nng": (True, 6, gateway.client.peer.pid), "broker": (False, 0, 0)}
     bridge.links.expected = []  # of those that are not configured only what is there is shown
-    assert [one["up"] for one in bridge.links] == [True]
+    assert [one.up for one in bridge.links] == [True]
     gateway.close()
     bridge.hub.settle()
     bridge.hub.turn()
     assert list(bridge.links) == []
     bridge.links.expected = ["nng"]
-    assert [one["up"] for one in bridge.links] == [False]
+    assert [one.up for one in bridge.links] == [False]
 
 
 def test_starts_of_a_gateway_are_counted(bridge: Bridge) -> None:
@@ -175,7 +175,7 @@ def test_starts_of_a_gateway_are_counted(bridge: Bridge) -> None:
     ):
         for when in times:
             report(bridge.hub.connect(), started=when)
-        assert [one["starts"] for one in bridge.links] == [starts]
+        assert [one.starts for one in bridge.links] == [starts]
 
 
 def test_a_dialect_is_chosen_before_the_first_pattern(bridge: Bridge) -> None:

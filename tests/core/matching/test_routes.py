@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
+import gc
 from collections import Counter
 from collections.abc import Callable
 
@@ -295,15 +295,15 @@ def test_clients_and_channels_that_come_and_go_leave_nothing(meta: bool) -> None
         for number in range(20):
             routes.leave(number)
 
-    tracemalloc.start()
+    gc.disable()  # a daemon freezes its objects: what is part of a cycle would stay
     try:
         live()
-        before = tracemalloc.get_traced_memory()[0]
+        before = len(gc.get_objects())
         for _ in range(20):
             live()
-        assert tracemalloc.get_traced_memory()[0] - before < 20_000
+        assert len(gc.get_objects()) - before < 20
     finally:
-        tracemalloc.stop()
+        gc.enable()
 
 
 def test_the_receivers_of_cached_channels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 from unittest.mock import Mock
 
 import pytest
@@ -282,7 +282,7 @@ def test_bug_drops_one_datagram_only(bad: bytes, reported: bool) -> None:
         routes.subscribe(receiver, pattern)
     sources, anonymous = BrokenSources(dedup_rules()), AnonymousDedup(dedup_rules())
     sources.claim(OWN)
-    callbacks = {"on_bug": bugs.append} if reported else {}
+    callbacks: dict[str, Any] = {"on_bug": bugs.append} if reported else {}
     way_in = Ingress(OPEN, sources, anonymous, routes, **callbacks)
     counters, found = SegmentCounters("one"), Deliveries()
     # Without callbacks a conflict and a heartbeat are only counted, too.

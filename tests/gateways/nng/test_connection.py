@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from bccnd.gateways.nng import connection as module
 from bccnd.gateways.nng.connection import InputAge, LinkConnection
-from bccnd.gateways.status import Peer, Status
+from bccnd.gateways.status import GatewayStatus
+from bccnd.snapshot import GatewayPeerState
 from tests.gateways.peers import HELLO
 
 
 class Owner:
     def __init__(self) -> None:
-        self.status = Status("nng")
+        self.status = GatewayStatus("nng")
         self.messages: list[bytes] = []
         self.ended: list[str] = []
 
@@ -38,7 +39,7 @@ def test_each_message_arrives_or_is_counted_as_dropped(sizes: list[int], room: i
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        owner, report = Owner(), Peer("127.0.0.1:0")
+        owner, report = Owner(), GatewayPeerState("127.0.0.1:0")
         link = LinkConnection(ours, owner, report, accepted=True, room=room, horizon=2.0)
         theirs.send(HELLO)
         while not link.open:
@@ -79,7 +80,7 @@ def test_messages_come_out_as_they_went_in_however_they_were_cut(messages: list[
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         owner = Owner()
-        link = LinkConnection(ours, owner, Peer("127.0.0.1:0"), accepted=True, room=16, horizon=2.0)
+        link = LinkConnection(ours, owner, GatewayPeerState("127.0.0.1:0"), accepted=True, room=16, horizon=2.0)
         data = HELLO + b"".join(b"\1%b%b" % (len(one).to_bytes(8, "big"), one) for one in messages)
         for size in [*cuts, len(data)]:
             theirs.send(data[:size])

@@ -14,6 +14,7 @@ from bccnd.cli.main import main
 from bccnd.errors import PipelineError
 from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.spark import SparkRunner
+from bccnd.pipeline.units.work import Task
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import content
@@ -49,7 +50,7 @@ def test_keys_are_sent_to_no_task(spark: SparkSession, small: Path, tmp_path: Pa
 
 
 def test_an_error_of_a_task_keeps_its_reason(spark: SparkSession, tmp_path: Path) -> None:
-    task = '{"task": "verify", "journal": "nonsense://x", "files": [["obs/x.parquet", 1, 1, ""]]}'
+    task = Task("verify", "", "", "nonsense://x", (), files=(("obs/x.parquet", 1, 1, ""),)).to_text()
     runner = SparkRunner(spark)
     assert runner.run([]) == []
     with pytest.raises(PipelineError) as caught:
