@@ -154,6 +154,7 @@ def test_a_killed_recorder_loses_only_its_absence(tmp_path: Path) -> None:
     assert names(tmp_path / "journal/.spool") == ["relay01/lock", "relay01/lock.files"]
 
 
+@pytest.mark.slow
 def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> None:
     with daemon_with(tmp_path) as daemon, Recorder(daemon) as recorder:
         with traffic_of(daemon) as traffic:
