@@ -20,8 +20,8 @@ from bccnd.core.observing.counters import (
 )
 from bccnd.core.observing.latency_histogram import LatencyHistogram
 from bccnd.core.wire.verdicts import NAMES as VERDICTS
-from bccnd.drops.catalog import DROPS, LOST
-from bccnd.drops.entry import PREFIX
+from bccnd.drop_catalog.drops import DROPS, LOST
+from bccnd.drop_catalog.entry import PREFIX
 from bccnd.fleet.report_format import REASONS
 from bccnd.monitoring.metrics import families
 from bccnd.recorder.metrics import Figures

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from bccnd import log
-from bccnd.bus.clients.refusals import AFTER_REFUSAL
+from bccnd.bus.delivery.replies import AFTER_REFUSAL
 from bccnd.bus.server import Bus
 from bccnd.core.tracking.liveness import STATE_NAMES, Change, Liveness
 from bccnd.core.wire import frames
@@ -56,7 +56,7 @@ class LivenessAnnouncer:
         self._on_changes = on_changes
 
     def on_heartbeat(self, src: bytes, now: float) -> None:
-        """Take an accepted heartbeat; what it changes is announced after the batch that it came with."""
+        """Take an accepted heartbeat; a change is announced after its batch of datagrams."""
         scheduled = bool(self._liveness.changes)
         self._liveness.on_heartbeat(src, now)
         if self._liveness.changes and not scheduled:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -154,19 +155,19 @@ class CaptureSet:
             number += len(part)
 
     def packets(self) -> Iterator[Packet]:
-        """Yield all packets. A capture is open only from its first packet to its last."""
-        waiting = list(reversed(self._captures))
-        heap: list[tuple[int, int, Packet, Iterator[Packet]]] = []
-        while waiting or heap:
-            if waiting and (not heap or waiting[-1][0] <= heap[0][0]):
-                stamp, number, capture = waiting.pop()
-                packets = capture.packets(self._on_bytes)
-            else:
-                stamp, number, packet, packets = heapq.heappop(heap)
-                yield packet
-            following = next(packets, None)
-            if following is not None:  # in its place, also if its stamp goes back
-                heapq.heappush(heap, (max(following.stamp, stamp), number, following, packets))
+        """Yield all packets in the order of time; those of a capture stay in their order, also if the clock was set.
+        A capture is open only from its first packet to its last."""
+        placed = (self._placed(capture) for _, _, capture in self._captures)
+        return (packet for _, packet in heapq.merge(*placed, key=itemgetter(0)))
+
+    def _placed(self, capture: Capture) -> Iterator[tuple[int, Packet]]:
+        """Yield the packets of a capture, each behind the latest stamp so far."""
+        assert capture.first is not None  # noqa: S101 -- the others are not in the set
+        latest = capture.first.stamp
+        yield latest, capture.first
+        for packet in islice(capture.packets(self._on_bytes), 1, None):
+            latest = max(latest, packet.stamp)
+            yield latest, packet
 
     def _on_bytes(self, count: int) -> None:
         self._done += count

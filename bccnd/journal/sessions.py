@@ -17,14 +17,14 @@ Cause = Literal["start", "resumed", "suspend", "clock", ""]
 @dataclass
 class RecorderSession:
     """Times in microseconds since 1970. ``first`` is the number of its first record, ``last`` that of the last one in
-    finished files, and ``first - 1`` if there is none; both are None in files of versions up to 1.1."""
+    finished files, and ``first - 1`` if there is none."""
 
     start: int
     end: int
     socket_drops: int = 0
     tap_gaps: int = 0
-    first: int | None = None
-    last: int | None = None
+    first: int = 1
+    last: int = 0
     cause: Cause = ""
 
     def extend(self, until: int, drops: int) -> None:

@@ -26,7 +26,7 @@ HALF_CLOSED: Final = select.EPOLLRDHUP
 GONE: Final = select.EPOLLHUP | select.EPOLLERR
 #: seconds until the kernel is asked again to watch a descriptor
 RETRY: Final = 0.1
-#: what the system lacks for a while: descriptors, memory, watches (fs.epoll.max_user_watches)
+#: the system lacks descriptors, memory or watches (fs.epoll.max_user_watches) for a while
 EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC)
 
 

@@ -145,7 +145,7 @@ class ServiceManager:
         self._send_or_queue("STOPPING=1\nSTATUS=stopping")
 
     def status(self, text: str) -> None:
-        """Set what ``systemctl status`` shows, if it has changed."""
+        """Set the line that ``systemctl status`` shows, if it has changed."""
         line = _line(text)
         if line != self._status:
             self._status = line

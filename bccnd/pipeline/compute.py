@@ -13,7 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -68,13 +68,11 @@ class Survey:
 
 @dataclass
 class Computed:
-    """What was computed: the ``days``, the files ``written``, the days of each table whose former files go, and files
-    that were ``set_aside``, with the reason."""
+    """What was computed: the ``days``, the files ``written``, and the days of each table whose former files go."""
 
     days: list[str]
     written: dict[str, list[TableFile]]
     replaced: dict[str, set[str]]
-    set_aside: list[tuple[str, str]] = field(default_factory=list)
 
 
 class PipelineRun:
@@ -83,8 +81,16 @@ class PipelineRun:
 
     def __init__(self, runner: Runner, place: Root, run: str, journal: str, carry_days: int = 7) -> None:
         self.runner, self.place = runner, place
-        size = {"memory_mb": runner.memory_mb, "threads": runner.threads}
-        self.task = Task("", run, place.where, journal, (), **size, carry_days=carry_days)
+        self.task = Task(
+            "",
+            run,
+            place.where,
+            journal,
+            (),
+            memory_mb=runner.memory_mb,
+            threads=runner.threads,
+            carry_days=carry_days,
+        )
 
     def put(self, name: str, content: Any) -> None:
         work.put(self.place, self.task, name, content)
@@ -141,9 +147,9 @@ def _compare(
 ) -> list[Compared]:
     """Compare the clocks of a day by its sample."""
     spans = [
-        (*journal, sessions[0].start_us, *records)
+        (*journal, session.start_us, *records)
         for journal in sorted({file.journal for file in files} & of_journal.keys())
-        for sessions, *records in record_ranges(of_journal[journal])
+        for session, *records in record_ranges(of_journal[journal])
     ]
     with running.engine() as engine:
         duck.set_variables(engine, horizon=round(HORIZON * 1e6), day_number=start_of(sample.day) // DAY)
@@ -200,7 +206,7 @@ class _Computation:
         before: str | None = None
         for day in ordered:
             receivers = find_receivers(day, by_day[day], self._surveyed.sessions, self._surveyed.corrections)
-            running.put(f"day-{day}", receivers.to_json())
+            running.put(f"day-{day}", receivers)
             own_days = sorted({file.day for file in by_day[day]})
             running.put(f"sent-{day}", self._files_of(schema.SENT, own_days))
             last = self._nearest_kept(day, -1)
@@ -299,13 +305,7 @@ class _Computation:
             replaced[file.table] = replaced[file.table] | {file.day}
             if file.path:
                 written[file.table].append(file)
-        reason = "unknown clock: its records are dated before 2020, and no other host's show what the time was"
-        return Computed(
-            days,
-            written,
-            replaced,
-            [(file.path, reason) for file, span in self._surveyed.spans.items() if span is None],
-        )
+        return Computed(days, written, replaced)
 
     def _put_spanning(self, table: str, kept: str, more: Mapping[str, Any]) -> None:
         """Leave what a table that spans days is made of: what is kept of the days computed and of those beside them for
@@ -337,21 +337,16 @@ class _Computation:
         """When hosts were recording, by their corrected clocks, and where their data end."""
         spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
         ends: dict[str, int] = {}
-        clocks, with_sessions = self._surveyed.corrections, self._surveyed.sessions
-        for journal, sessions in with_sessions.items():
+        clocks = self._surveyed.corrections
+        for journal, sessions in self._surveyed.sessions.items():
             for session in sessions:
                 first, last = (
                     time - clocks.of((*journal, session.start_us), day_of(time)).shift
                     for time in (session.start_us, session.end_us)
                 )
                 spans[session.host].append((first, max(first, last) + 1))
-        of_journals: dict[tuple[str, str], list[int]] = defaultdict(list)
         for file, span in self._spans.items():
             ends[file.host] = max(span[1], ends.get(file.host, span[1]))
-            if file.journal not in with_sessions:
-                of_journals[file.journal] += span
-        for (host, _), times in of_journals.items():
-            spans[host].append((min(times), max(times) + 1))
         recorded = [(host, *whole) for host, of_host in sorted(spans.items()) for whole in joined(of_host)]
         for host, _, last in recorded:
             ends[host] = max(last, ends.get(host, last))

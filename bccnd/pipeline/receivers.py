@@ -1,16 +1,13 @@
-"""Which receivers there were on a day, when they were listening, and which sources they can hear at all.
+"""Which receivers there were on a day, and when they were listening: the input of receivers.sql.
 
-A receiver listens while one of its sessions lasts; where a journal has no session, from its first row of a day to its
-last. Times are moved as the clock of the session demands.
+A receiver listens while one of its sessions lasts. Times are moved as the clock of the session demands.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from bccnd.journal.file_names import DAY, start_of
 from bccnd.pipeline.clocks import Clocks
@@ -23,38 +20,6 @@ if TYPE_CHECKING:
 #: have been corrected, and copies come late
 MARGIN: Final = 90_000_000
 _ENDLESS: Final = 2**62
-
-
-class Hearer(NamedTuple):
-    """A session of a receiver: its records from ``from_rec`` to ``to_rec``, whose times are moved back by ``shift`` and
-    are then ``ahead`` of the common clock by so much."""
-
-    id: int
-    host_id: int
-    host: str
-    journal_id: str
-    from_rec: int
-    to_rec: int
-    shift: int
-    ahead: int
-
-
-@dataclass(frozen=True)
-class Receivers:
-    """The receivers of a day. ``listening``: from when on which hosts were listening, on the common clock;
-    ``reach``: the segments of which hosts have rows; ``silent``: hosts that recorded nothing; ``recorded``: when any
-    host was recording."""
-
-    hosts: list[str]
-    hearers: list[Hearer]
-    listening: list[tuple[int, list[int]]]
-    reach: list[tuple[int, str]]
-    silent: list[int]
-    recorded: list[tuple[int, int]]
-    files: list[tuple[str, bool]]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def moved(file: JournalFile, clocks: Clocks, sessions: Sequence[JournalSession]) -> tuple[int, int]:
@@ -77,66 +42,48 @@ def find_receivers(
     spans: Mapping[JournalFile, tuple[int, int]],
     of_journal: Mapping[tuple[str, str], Sequence[JournalSession]],
     clocks: Clocks,
-) -> Receivers:
+) -> dict[str, list[Any]]:
     """The receivers of a day, from the files with rows of it or of its margins, with their times by the corrected
-    clock, and the sessions of all journals."""
+    clock, and the sessions of all journals: rows of the tables that receivers.sql begins with."""
     start, end = start_of(day), start_of(day) + DAY
-    of_day = {file for file, (low, high) in spans.items() if high >= start and low < end}
-    listened = list(_listened(day, of_day, of_journal, clocks))
-    present = {host for host, low, high in listened if low < end and high >= start}
-    hosts = sorted(present | {file.host for file in spans})
-    ids = {host: number for number, host in enumerate(hosts)}
-    hearers = [
-        Hearer(number, ids[found[0]], *found)
-        for number, found in enumerate(
-            hearer
-            for journal in sorted({file.journal for file in spans})
-            for hearer in _hearers(journal, of_journal.get(journal, ()), clocks, day)
-        )
-    ]
-    with_rows = {file.host for file in of_day}
-    window = start - DAY, end + DAY
-    spans_of_day = [(ids[host], low, high) for host, low, high in listened if host in ids]
-    # What is farther away is not known to have been deaf.
-    listening = [(-_ENDLESS, list(range(len(hosts)))), (window[0], []), *_intervals(spans_of_day, *window)]
-    return Receivers(
-        hosts,
-        hearers,
-        listening,
-        sorted({(ids[file.host], segment) for file in of_day for segment in file.segments}),
-        [ids[host] for host in sorted(present - with_rows)],
-        list(joined((low, high + 1) for _, low, high in listened)),
-        sorted((file.path, file.has_share) for file in spans),
-    )
+    journals = sorted({file.journal for file in spans})
+    return {
+        "listened": list(_listened(day, of_journal, clocks)),
+        "given_hearers": [row for journal in journals for row in _hearers(journal, of_journal, clocks, day)],
+        "segments_of_hosts": sorted(
+            {
+                (file.host, segment if high >= start and low < end else None)
+                for file, (low, high) in spans.items()
+                for segment in file.segments
+            },
+            key=str,
+        ),
+        "files": sorted((file.path, file.has_share) for file in spans),
+    }
 
 
 def _hearers(
-    journal: tuple[str, str], sessions: Sequence[JournalSession], clocks: Clocks, day: str
+    journal: tuple[str, str], of_journal: Mapping[tuple[str, str], Sequence[JournalSession]], clocks: Clocks, day: str
 ) -> Iterator[tuple[str, str, int, int, int, int]]:
-    if not sessions:
+    """The sessions of a journal: their first and last record, by how much the times of these are moved back, and by how
+    much they are ahead of the common clock then."""
+    sessions = of_journal.get(journal, ())
+    if not sessions:  # what it says that it has recorded is missing
         yield *journal, 0, _ENDLESS, *clocks.of((*journal, 0), day)
-        return
-    for together, first, last in record_ranges(sessions):
-        found = [clocks.of(_key(session), day) for session in together]
-        yield *journal, first, last, *max(found, key=lambda clock: abs(clock.shift))
+    for session, first, last in record_ranges(sessions):
+        yield *journal, first, last, *clocks.of(_key(session), day)
 
 
-def record_ranges(sessions: Sequence[JournalSession]) -> Iterator[tuple[Sequence[JournalSession], int, int]]:
+def record_ranges(sessions: Sequence[JournalSession]) -> Iterator[tuple[JournalSession, int, int]]:
     """Divide the records of a journal among its sessions, which are in order: each session with its first and its last
-    record; all sessions together where they have no numbers."""
-    numbered = [session for session in sessions if session.first_rec_no is not None]
-    if not numbered:
-        yield sessions, 0, _ENDLESS
-    for place, (session, following) in enumerate(zip_longest(numbered, numbered[1:])):
-        last = _ENDLESS if following is None else (following.first_rec_no or 1) - 1
-        yield [session], (session.first_rec_no or 0) if place else 0, last
+    record."""
+    for place, (session, following) in enumerate(zip_longest(sessions, sessions[1:])):
+        last = _ENDLESS if following is None else following.first_rec_no - 1
+        yield session, session.first_rec_no if place else 0, last
 
 
 def _listened(
-    day: str,
-    of_day: Collection[JournalFile],
-    of_journal: Mapping[tuple[str, str], Sequence[JournalSession]],
-    clocks: Clocks,
+    day: str, of_journal: Mapping[tuple[str, str], Sequence[JournalSession]], clocks: Clocks
 ) -> Iterator[tuple[str, int, int]]:
     """When hosts were listening, on the common clock, both ends included."""
     start = start_of(day)
@@ -146,29 +93,6 @@ def _listened(
             by = clock.shift + clock.ahead
             if session.end_us - by >= start - DAY and session.start_us - by < start + 2 * DAY:
                 yield host, session.start_us - by, session.end_us - by
-    without: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for file in of_day:
-        if file.journal not in of_journal:
-            clock = clocks.of((*file.journal, 0), day)
-            by = clock.shift + clock.ahead
-            without[file.journal] += [file.low_us - by, file.high_us - by]
-    for (host, _), times in without.items():
-        yield host, min(times), max(times)
-
-
-def _intervals(listened: Iterable[tuple[int, int, int]], low: int, high: int) -> Iterator[tuple[int, list[int]]]:
-    """From when on which hosts were listening, within a window."""
-    changes: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for host, first, last in listened:
-        begins, ends = max(first, low), min(last + 1, high)
-        if begins < ends:
-            changes[begins].append((host, 1))
-            changes[ends].append((host, -1))
-    counts: dict[int, int] = defaultdict(int)
-    for moment in sorted(changes):
-        for host, step in changes[moment]:
-            counts[host] += step
-        yield moment, sorted(host for host, count in counts.items() if count)
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

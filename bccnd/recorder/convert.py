@@ -105,7 +105,7 @@ def update_sessions(filesystem: pafs.FileSystem, root: str, head: Head) -> None:
         written = read_sessions(filesystem, root, head.host, head.journal)
     except DamagedFileError:
         written = []
-    if written and head.sessions and (written[-1].last or 0) > (head.sessions[-1].last or 0):
+    if written and head.sessions and written[-1].last > head.sessions[-1].last:
         return  # a later log of this journal has been converted already
     sessions = without_removed(head.sessions, written)
     if sessions and sessions != written:

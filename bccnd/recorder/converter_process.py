@@ -38,19 +38,20 @@ class ConverterProcess:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> None:
+        """Start the process, unless it runs."""
         if self._process is None:
             code = f"import sys; sys.path[:] = {sys.path!r}; from bccnd.recorder.converter_process import main; main()"
             # As isolated from a user's environment as this process.
             flags = ["-I"] * sys.flags.isolated + ["-S"] * sys.flags.no_site
             command = [sys.executable, *flags, "-c", code, self._folder]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- our own
-        return self._process
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer. Raises OSError, as it does; BrokenPipeError if it has died."""
-        process = self.start()
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 -- as started above
+        self.start()
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None  # noqa: S101, PT018
         answer = b""
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -59,10 +60,7 @@ class ConverterProcess:
         if not answer.endswith(b"\n"):
             self.end()
             raise BrokenPipeError("the process that writes files has died")
-        answered: dict[str, Any] = json.loads(answer)
-        if "errno" in answered:
-            raise OSError(answered["errno"], answered["text"])
-        return answered
+        return checked(json.loads(answer))
 
     def end(self) -> None:
         """Close its input; a running request completes."""
@@ -70,6 +68,13 @@ class ConverterProcess:
         if process is not None:
             with contextlib.suppress(BrokenPipeError), process:
                 pass
+
+
+def checked(answered: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer, unless it is an OSError: that is raised."""
+    if "errno" in answered:
+        raise OSError(answered["errno"], answered["text"])
+    return answered
 
 
 # -- the process
@@ -83,20 +88,25 @@ def main() -> None:
     lock = os.open(f"{sys.argv[1]}/lock.files", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     for line in sys.stdin.buffer:
-        try:
-            answered = answer(json.loads(line))
-        except JournalError as error:
-            answered = {"bad": error.detail}
-        except OSError as error:
-            answered = {"errno": error.errno or 0, "text": error.strerror or str(error).partition("\n")[0]}
-        except Exception:  # noqa: BLE001 -- whatever is wrong with one log, there are others
-            answered = {"bug": traceback.format_exc()}
+        answered = answer(json.loads(line))
         with contextlib.suppress(BrokenPipeError):  # the parent was killed, and so the input ends
             os.write(1, json.dumps(answered).encode() + b"\n")
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Do what is asked. Raises OSError, JournalError."""
+    """Do what is asked; an error is an answer too."""
+    try:
+        return _fulfil(request)
+    except JournalError as error:
+        return {"bad": error.detail}
+    except OSError as error:
+        return {"errno": error.errno or 0, "text": error.strerror or str(error).partition("\n")[0]}
+    except Exception:  # noqa: BLE001 -- whatever is wrong with one log, there are others
+        return {"bug": traceback.format_exc()}
+
+
+def _fulfil(request: dict[str, Any]) -> dict[str, Any]:
+    """Raises OSError, JournalError."""
     # What takes long to load is loaded here, and only here.
     from bccnd.journal import files
     from bccnd.recorder.convert import convert

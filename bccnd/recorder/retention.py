@@ -8,7 +8,6 @@ from the newest record of the journal, not from a clock: one that is ahead makes
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -86,12 +85,11 @@ def _forget(
     except DamagedFileError:
         return
     for session in sessions:
-        low, high = session.first or 0, math.inf if session.last is None else session.last
+        low, high = session.first, session.last
         times = [latest for number, latest in gone.items() if low <= number <= high]
         if times:
             session.start = max(session.start, max(times) + 1)
-            after = None if session.last is None else session.last + 1
-            session.first = min((number for number in staying if low <= number <= high), default=after)
+            session.first = min((number for number in staying if low <= number <= high), default=high + 1)
     # The last one stays: the next file of this journal lists its sessions again, and must learn what was removed.
     left = [session for session in sessions if session.start < session.end or session is sessions[-1]]
     for session in left:

@@ -7,17 +7,15 @@ listening.
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final, Literal
 
-from bccnd.core.formats.strict_json import parse_json
+from pydantic import TypeAdapter, ValidationError
+
 from bccnd.errors import JournalError
 from bccnd.journal.sessions import RecorderSession
 
-#: the version of the first record of a log
-_FORM: Final = 1
 #: sessions of one journal; then another journal begins, or the logs of a full disk would grow without end
 MAX_SESSIONS: Final = 500
 
@@ -26,38 +24,28 @@ _ALIVE: Final = struct.Struct("<qq")
 
 @dataclass
 class Head:
-    """The first record of a log. Its last session is the current one."""
+    """The first record of a log, as JSON. Its last session is the current one; ``form`` is the version of this
+    record."""
 
     host: str
     journal: str
     first: int
     version: str
     sessions: list[RecorderSession] = field(default_factory=list)
+    form: Literal[2] = 2
 
     def pack(self) -> bytes:
-        sessions = [[session.start, session.end, session.socket_drops, session.tap_gaps] for session in self.sessions]
-        head = {"form": _FORM, "host": self.host, "journal": self.journal, "first": self.first}
-        causes = [session.cause for session in self.sessions]
-        numbers = [[session.first, session.last] for session in self.sessions]
-        more = {"version": self.version, "stretches": sessions, "causes": causes, "numbers": numbers}
-        return json.dumps(head | more).encode()
+        return _HEAD.dump_json(self)
+
+
+_HEAD: Final = TypeAdapter(Head)
 
 
 def read_head(data: bytes) -> Head:
     """Raises JournalError: bad_log."""
     try:
-        head: dict[str, Any] = parse_json(data)
-        if head["form"] != _FORM:
-            raise ValueError("form")
-        numbers = head.get("numbers", [(None, None)] * len(head["causes"]))  # versions up to 1.1 wrote none
-        sessions = [
-            RecorderSession(int(start), int(end), int(drops), int(gaps), _number(first), _number(last), cause)
-            for (start, end, drops, gaps), (first, last), cause in zip(
-                head["stretches"], numbers, head["causes"], strict=True
-            )
-        ]
-        return Head(str(head["host"]), str(head["journal"]), int(head["first"]), str(head["version"]), sessions)
-    except (ValueError, TypeError, KeyError) as error:
+        return _HEAD.validate_json(data, strict=True)
+    except ValidationError as error:
         raise bad_log() from error
 
 
@@ -66,18 +54,14 @@ def bad_log() -> JournalError:
     return JournalError("bad_log", "a log whose beginning cannot be read", remedy)
 
 
-def _number(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
 def without_removed(sessions: list[RecorderSession], written: list[RecorderSession]) -> list[RecorderSession]:
     """Return sessions without what retention has removed of them from those written before."""
-    floor, start = (written[0].first or 0, written[0].start) if written else (0, 0)
+    floor, start = (written[0].first, written[0].start) if written else (0, 0)
     kept = []
     for session in sessions:
-        if session.first is None or session.first >= floor:
+        if session.first >= floor:
             kept.append(session)
-        elif session.last is not None and session.last >= floor - 1:
+        elif session.last >= floor - 1:
             kept.append(replace(session, first=floor, start=max(session.start, start)))
     return kept
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,7 +55,8 @@ def test_a_metric_without_anything_to_do_is_an_error(monkeypatch: pytest.MonkeyP
 
 def test_a_new_figure_is_written_where_it_is_quoted() -> None:
     sections = json.loads(figures.PATH.read_text())
-    sections["bench"]["cpu_ns"]["saturated"]["nats"]["64"] = [31000, 30000, 32000]
+    sections["saturated"]["cpu_ns"]["nats"]["64"] = 31000
+    sections["saturated"]["range"]["nats"]["64"] = [30000, 32000]
     text = (site.DOCS / "comparison.md").read_text()
     filled = quotes.fill("comparison.md", text, quotes.quotes(figures.Figures(sections))["comparison.md"])
     assert "31,000 (30,000 to 32,000)" in filled
@@ -65,6 +68,15 @@ def test_a_quote_that_a_page_lacks_or_has_twice_is_an_error() -> None:
             quotes.fill("a.md", text, ["takes «1.3» us here"])
 
 
+def test_the_site_is_laid_out_without_the_package(tmp_path: Path) -> None:
+    without = "import sys, pathlib; sys.modules['bccnd'] = None; from docs import site"
+    code = f"{without}; site.stage(pathlib.Path({str(tmp_path / 'source')!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=site.ROOT, check=True)
+    readme = (tmp_path / "source/index.md").read_text()
+    assert readme.startswith("# bccnd\n")
+    assert "(docs/" not in readme
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_site_is_whole_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
@@ -73,7 +85,10 @@ def test_the_site_is_whole_and_fetches_nothing_from_elsewhere(tmp_path: Path) ->
     assert site.build(built, tmp_path / "source") == 0
     pages = sorted(built.rglob("*.html"))
     assert {name.replace(".md", ".html") for name in site.documents()} <= {page.name for page in pages}
+    assert "Try it" in (built / "index.html").read_text()
     for page in pages:
+        for edited in re.findall(r'href="([^"]*)" rel="edit"', page.read_text()):
+            assert (site.ROOT / edited.partition("/edit/main/")[2]).exists(), edited
         for tag, attributes in HtmlReader(page.read_text()).found:
             sources = [attributes.get("src", ""), attributes.get("href", "") if tag == "link" else ""]
             for target in filter(None, (*sources, attributes.get("href", ""))):

@@ -109,7 +109,7 @@ def test_gateways(gateways: dict[str, Any], rows: list[GatewayState], state: str
     assert_found(check_bus.check_gateways(made), state, text)
 
 
-def test_without_a_daemon_nothing_is_known_of_traffic_and_gateways() -> None:
+def test_without_a_daemon_traffic_and_gateways_are_unknown() -> None:
     silent = probe({"gateways": NNG}, daemon=DaemonAnswer("no_daemon"))
     assert [one.state for one in check_bus.check_traffic(silent)] == ["not checked"]
     assert [one.state for one in check_bus.check_gateways(silent)] == ["not checked"]

@@ -54,7 +54,7 @@ def test_keys(changes: dict[str, Any], state: str, text: str, remedy: str) -> No
     assert_found(check_files.check_keys(made), state, text, remedy)
 
 
-def test_public_keys_may_be_read_and_services_get_keys_from_their_folder_only() -> None:
+def test_public_keys_may_be_read_by_others() -> None:
     signed = {"algorithm": "sig", "signers": {"relay02": ["relay02.pub"]}}
     made = probe({"integrity": signed}, stat=file(0o644))
     found = list(check_files.check_keys(made))

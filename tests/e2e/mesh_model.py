@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -22,7 +22,6 @@ from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
-from tests.e2e.mesh_topology import Topology
 from tests.rules import dedup_rules
 
 #: receivers on each host: its client, and its gateway where it is a bridge
@@ -36,6 +35,26 @@ CHANNEL: Final = b"mesh/x"
 #: begins frames for links
 _FORWARDED: Final = b"MSG %b\0" % frames.LINK
 _OPEN: Final = IntegrityChecker()
+
+
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """``homes[b]`` is the segment that bridge ``b`` stands on; ``links`` are pairs of bridges."""
+
+    segments: int
+    homes: tuple[int, ...]
+    links: tuple[Edge, ...]
+
+
+def planes(segments: int, edges: Iterable[Edge], bridges: int) -> Topology:
+    """The graph once for each bridge of a segment; bridge ``i`` of segment ``s`` has the number ``s * bridges + i``."""
+    homes = tuple(segment for segment in range(segments) for _ in range(bridges))
+    return Topology(
+        segments, homes, tuple((a * bridges + i, b * bridges + i) for a, b in edges for i in range(bridges))
+    )
 
 
 @dataclass(frozen=True)
@@ -138,20 +157,13 @@ class Host:
 class Outcome:
     """What came of some messages."""
 
-    topology: Topology
-    messages: int
-    #: by segment
+    #: messages published and datagrams sent, by segment
+    published: list[int]
     datagrams: list[int]
     #: how often each client got each message: (host, payload) -> times
-    got: Counter[tuple[int, bytes]]
-    clients: int
+    got: Counter[tuple[int, bytes]] = field(default_factory=Counter)
+    #: messages over links
     links: int = 0
-    #: by message: hops to the last client, and seconds
-    hops: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))
-    seconds: dict[bytes, float] = field(default_factory=lambda: defaultdict(float))
-    #: messages over links, by bridge: received and sent
-    received: list[int] = field(default_factory=list)
-    sent: list[int] = field(default_factory=list)
     #: verdicts, of what came by segments and by links
     by_segment: Counter[str] = field(default_factory=Counter)
     by_link: Counter[str] = field(default_factory=Counter)
@@ -162,21 +174,15 @@ class Outcome:
     def twice(self) -> list[tuple[int, bytes]]:
         return [one for one, times in self.got.items() if times > 1]
 
-    @property
-    def never(self) -> int:
-        """Deliveries that did not take place."""
-        return self.clients * self.messages - len(self.got)
-
 
 class Mesh:
     """A topology at work."""
 
     def __init__(self, topology: Topology, world: World | None = None, seed: int = 1) -> None:
         self.world = world or World()
-        self.topology = topology
         self.now = 0.0
         self._dice = random.Random(seed)
-        self._calendar: list[tuple[float, int, Host, int, bytes, str, int]] = []
+        self._calendar: list[tuple[float, int, Host, int, bytes, str]] = []
         self._serial = 0
         self._actions: list[tuple[float, int, Callable[[], None]]] = []
         rules = self.world.rules
@@ -191,10 +197,7 @@ class Mesh:
             self._join(self.bridges[one], self.bridges[other])
         #: when the last thing was heard: by receiver where a segment has one order, else by sender and receiver
         self._last: dict[int | tuple[int, int], float] = {}
-        self._sent_at: dict[bytes, float] = {}
-        self.outcome = Outcome(topology, 0, [0] * topology.segments, Counter(), len(self.hosts))
-        self.outcome.received = [0] * first
-        self.outcome.sent = [0] * first
+        self.outcome = Outcome([0] * topology.segments, [0] * topology.segments)
 
     def _join(self, one: Host, other: Host) -> None:
         here, there = len(one.ways) + 1, len(other.ways) + 1
@@ -208,7 +211,7 @@ class Mesh:
 
     def say(self, host: Host, payload: bytes, when: float) -> None:
         """A program of a host publishes something then."""
-        self.outcome.messages += 1
+        self.outcome.published[host.segment] += 1
         self.at(when, lambda: self._publish(host, payload))
 
     def run(self) -> Outcome:
@@ -219,8 +222,8 @@ class Mesh:
                 self.now, _, action = heappop(actions)
                 action()
             else:
-                self.now, _, host, way, datagram, peer, hops = heappop(calendar)
-                self._take(host, way, datagram, peer, hops)
+                self.now, _, host, way, datagram, peer = heappop(calendar)
+                self._take(host, way, datagram, peer)
         found = self.outcome
         for host in self.hosts:
             for counted, counters in ((found.by_segment, host.heard), (found.by_link, host.brought)):
@@ -231,46 +234,39 @@ class Mesh:
         host.busy = host.start(self.now)
         clock_us = (BEGIN + int(self.now * 1e9)) // 1000
         datagram = host.builder.build(host.identity, frames.message(CHANNEL, payload), clock_us)
-        self._sent_at[payload] = self.now
         # The daemon gives it to its own programs at once.
-        self._note(host, frames.message(CHANNEL, payload), datagram, 0, self.now)
+        self._note(host, frames.message(CHANNEL, payload), datagram)
         if host.routes.links.all:
-            self._pass_on(host, 0, datagram, 0)
-        self._broadcast(host, datagram, 0)
+            self._pass_on(host, 0, datagram)
+        self._broadcast(host, datagram)
 
-    def _take(self, host: Host, way: int, datagram: bytes, peer: str, hops: int) -> None:
+    def _take(self, host: Host, way: int, datagram: bytes, peer: str) -> None:
         costs = self.world.costs
         host.busy = host.start(self.now)
         now = host.spend(costs.brought if way else costs.heard)
         stamp = BEGIN + int(self.now * 1e9)
         deliveries = Deliveries()
         if way:
-            self.outcome.received[host.number] += 1
             late = now - self.now > self.world.rules.horizon
             arrival = arrival_from_link(host.brought, way, peer, now, stamp, late=late)
             accepted = host.ingress.feed_link(deliveries, arrival, datagram, copies=1)
             if accepted and not late:
-                self._broadcast(host, datagram, hops)
+                self._broadcast(host, datagram)
         else:
             host.ingress.feed(deliveries, Arrival(host.heard, [peer], now, stamp), [datagram])
         for _, frame in deliveries:
             if frame.startswith(_FORWARDED):
                 origin, raw = frames.read_forwarded(frame[len(_FORWARDED) :])
-                self._pass_on(host, origin, raw, hops)
+                self._pass_on(host, origin, raw)
             else:
-                self._note(host, frame, datagram, hops, now)
+                self._note(host, frame, datagram)
 
-    def _note(self, host: Host, frame: bytes, datagram: bytes, hops: int, now: float) -> None:
-        payload = frame[len(b"MSG %b\0" % CHANNEL) :]
-        found = self.outcome
-        found.got[host.number, payload] += 1
-        if hops > found.hops[payload]:
-            found.hops[payload] = hops
-        found.seconds[payload] = max(found.seconds[payload], now - self._sent_at.get(payload, now))
+    def _note(self, host: Host, frame: bytes, datagram: bytes) -> None:
+        self.outcome.got[host.number, frame[len(b"MSG %b\0" % CHANNEL) :]] += 1
         src, seq, _ = datagram[datagram.index(b"]") + 1 :].split(b":", 2)
-        found.order.setdefault((host.number, src), []).append(int(seq))
+        self.outcome.order.setdefault((host.number, src), []).append(int(seq))
 
-    def _pass_on(self, host: Host, origin: int, datagram: bytes, hops: int) -> None:
+    def _pass_on(self, host: Host, origin: int, datagram: bytes) -> None:
         world, dice = self.world, self._dice
         host.spend(world.costs.passed)
         for number, way in enumerate(host.ways, start=1):
@@ -278,11 +274,10 @@ class Mesh:
                 continue
             now = host.spend(world.costs.linked)
             self.outcome.links += 1
-            self.outcome.sent[host.number] += 1
             jitter = dice.expovariate(1.0 / world.link_jitter) if world.link_jitter else 0.0
-            self._enter(way.arrival(now, world, jitter), way.to, way.back, datagram, host.peer, hops + 1)
+            self._enter(way.arrival(now, world, jitter), way.to, way.back, datagram, host.peer)
 
-    def _broadcast(self, host: Host, datagram: bytes, hops: int) -> None:
+    def _broadcast(self, host: Host, datagram: bytes) -> None:
         world, dice = self.world, self._dice
         now = host.spend(world.costs.broadcast)
         self.outcome.datagrams[host.segment] += 1
@@ -294,23 +289,8 @@ class Mesh:
                 delay += dice.expovariate(1.0 / world.segment_jitter)
             line = other.number if world.one_order else (host.number, other.number)
             when = self._last[line] = max(now + delay, self._last.get(line, 0.0))
-            self._enter(when, other, 0, datagram, host.peer, hops)
+            self._enter(when, other, 0, datagram, host.peer)
 
-    def _enter(self, when: float, host: Host, way: int, datagram: bytes, peer: str, hops: int) -> None:
+    def _enter(self, when: float, host: Host, way: int, datagram: bytes, peer: str) -> None:
         self._serial += 1
-        heappush(self._calendar, (when, self._serial, host, way, datagram, peer, hops))
-
-
-def run_through(
-    topology: Topology,
-    world: World | None = None,
-    seed: int = 1,
-    *,
-    origins: Iterable[int] = (0,),
-    spacing: float = 1.0,
-) -> Outcome:
-    """One message of the plain host of each of some segments, one after the other."""
-    mesh = Mesh(topology, world, seed)
-    for number, segment in enumerate(origins):
-        mesh.say(mesh.plain[segment], b"%d" % number, number * spacing)
-    return mesh.run()
+        heappush(self._calendar, (when, self._serial, host, way, datagram, peer))

@@ -63,25 +63,6 @@ class Net:
         """Delete that interface."""
         ip("-n", self.names[host], "link", "delete", f"lan{number}")
 
-    def lose(self, percent: int, *, to: str = "", by: str = "") -> None:
-        """So many of a hundred datagrams to one host, or by one host, do not pass the switch of ``lan0``; 0: all pass.
-
-        By chance, with nft: not every kernel has netem.
-        """
-        device, hook = (f"to{to}0", "egress") if to else (f"to{by}0", "ingress")
-        lines = [f"table netdev {device}", f"delete table netdev {device}"]
-        if percent:
-            chance = f"numgen random mod 100 < {percent}" if percent < 100 else ""
-            rule = f"ether type ip udp dport {PORT} {chance} drop"
-            chain = f"type filter hook {hook} device {device} priority 0; policy accept;"
-            lines.append(f"table netdev {device} {{ chain loss {{ {chain} {rule}; }}; }}")
-        command = ["ip", "netns", "exec", self.switch, "nft", "-f", "-"]
-        subprocess.run(command, input="\n".join(lines).encode(), check=True, capture_output=True)
-
-    def delay(self, host: str, rate: str) -> None:
-        """What a host sends waits at its interface while it is more than a rate."""
-        self.run(host, *f"tc qdisc add dev lan0 root tbf rate {rate} burst 2kb latency 2s".split())
-
     def run(self, host: str, *command: str) -> str:
         """Run a command on a host and return what it says."""
         return subprocess.run([*self.on(host), *command], check=True, capture_output=True, text=True).stdout

@@ -15,7 +15,7 @@ def by_hmac(key: bytes) -> Callable[[int], bytes]:
     return lambda seq: datagram(SRC, seq, "x/y", b"%d" % seq, key)
 
 
-def test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_key_rotation_under_load_loses_and_repeats_nothing(tmp_path: Path) -> None:
     # A test machine may hold it up for a moment without anything being lost for want of room.
     daemon = Daemon(tmp_path / "a", {"bus": {"queue": {"messages": 200_000, "bytes": "256MiB"}}}, start=False)
     daemon.settings["segments"][0]["receive_buffer"] = "16MiB"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from bccnd.core.wire.frames import LINKS
-from bccnd.drops.catalog import DROPS
+from bccnd.drop_catalog.drops import DROPS
 from tests.docs.lookup import wrong
 from tests.etc.promql import named
 from tests.etc.rulebook import DASHBOARD, FOLDER, RULES, alerts, records, rules

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.bus.clients.access import Rule
+from bccnd.bus.clients.access_rules import Rule
 from bccnd.core.wire import bccn1, frames
 from bccnd.daemon import takeover
 from bccnd.daemon.takeover import TrackerWriter
@@ -49,7 +49,7 @@ def shown(site: Site, peer: Peer) -> dict[str, Any]:
         "meta": site.routes.wants_meta(client.fd),
         "batch": site.bus.fanout.in_batch(client),
         "box": (client.queue.order, list(client.queue), client.queue.bytes, client.queue.messages),
-        "held": client.resume is not None,
+        "held": client.retry is not None,
         "published": client.published,
         "charged": (client.account.clients, client.account.subscriptions, client.account.queue_bytes),
         "queued": client.fd in site.bus.queues.waiting,
@@ -86,7 +86,7 @@ def test_a_clean_stop_keeps_all_that_is_known_of_a_client(site: Site) -> None:
     assert unbatched(one.waiting())[-1].endswith(b"|later")
 
 
-def test_a_crash_keeps_connections_with_identity_subscriptions_and_modes(site: Site) -> None:
+def test_a_crash_keeps_connections_with_their_settings(site: Site) -> None:
     one, other = with_modes(site)
     kept = ("identity", "patterns", "meta", "batch", "echo", "local", "soft", "hard", "dialect", "subscriptions")
     before = [{name: shown(site, peer)[name] for name in kept} for peer in (one, other)]
@@ -98,7 +98,7 @@ def test_a_crash_keeps_connections_with_identity_subscriptions_and_modes(site: S
             assert peer.waiting() == [frames.gap(0)]
 
 
-def test_what_waits_for_a_client_is_sent_by_the_next_daemon_in_order(site: Site) -> None:
+def test_what_waits_is_sent_by_the_next_daemon_in_order(site: Site) -> None:
     reader, publisher = slow(site, b"a"), site.connect()
     payloads = [b"%d" % number * 100 for number in range(60)]
     publisher.publish(b"a", *payloads)
@@ -110,7 +110,7 @@ def test_what_waits_for_a_client_is_sent_by_the_next_daemon_in_order(site: Site)
     assert gaps(packets) == 0
 
 
-def test_what_waits_for_a_client_is_gone_after_a_crash_and_it_is_told(site: Site) -> None:
+def test_what_waits_is_gone_after_a_crash_and_that_is_told(site: Site) -> None:
     reader, publisher = slow(site, b"a"), site.connect()
     publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
     site.settle()
@@ -140,15 +140,15 @@ def test_an_unknown_loss_is_told_apart_from_a_known_one(tmp_path: Path, order: b
         assert sorted(told) == sorted([frames.gap(0), frames.gap(lost)])
 
 
-def test_a_publisher_that_waits_goes_on_waiting_and_its_packet_is_published_once(site: Site) -> None:
+def test_the_packet_of_a_blocked_publisher_is_published_once(site: Site) -> None:
     reader, publisher = slow(site, b"a"), site.connect()
     reader.send(frames.request(b"blocking/soft/block"))
     site.settle()
     payloads = [b"%d" % number * 100 for number in range(60)]
     publisher.publish(b"a", *payloads)
-    turn_until(site.loop, lambda: publisher.client.resume is not None)
+    turn_until(site.loop, lambda: publisher.client.retry is not None)
     site.restart()
-    assert publisher.client.resume is not None
+    assert publisher.client.retry is not None
     got: list[bytes] = []
 
     def all_there() -> bool:
@@ -176,9 +176,7 @@ def test_numbers_go_on_after_a_stop_and_never_back_after_a_crash(site: Site, mon
     assert publish() > first + 1
 
 
-def test_messages_are_numbered_also_while_their_numbers_cannot_be_recorded(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_rise_also_while_they_cannot_be_recorded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     publisher = site.connect()
     with no_file_larger_than(0):
         for _ in range(2):
@@ -205,7 +203,7 @@ def test_the_image_is_read_once(site: Site) -> None:
 @pytest.mark.parametrize(
     ("error", "after_crash"), [(StartError("not_started", "no interface", "wait"), False), (ValueError(), True)]
 )
-def test_starts_that_are_refused_keep_the_image_and_those_that_fail_with_it_do_not_go_on_failing(
+def test_a_refused_start_keeps_the_image_a_failing_one_does_not(
     site: Site, error: Exception, after_crash: bool
 ) -> None:
     site.stop()
@@ -251,7 +249,7 @@ def test_rules_of_today_are_enforced_on_clients_of_before(site: Site) -> None:
     assert peer.client.identity == peer.client.base
 
 
-def test_a_client_that_is_not_stored_loses_its_connection_and_is_counted(site: Site) -> None:
+def test_a_client_that_is_not_stored_is_counted(site: Site) -> None:
     kept = site.connect(b"a")
     site.store.full = True
     lost = site.connect(b"a")
@@ -263,7 +261,7 @@ def test_a_client_that_is_not_stored_loses_its_connection_and_is_counted(site: S
     assert kept.all() == []
 
 
-def test_a_record_that_cannot_grow_ends_the_keeping_of_its_client_only(site: Site) -> None:
+def test_a_record_that_cannot_grow_costs_its_client_only(site: Site) -> None:
     peer, other = site.connect(b"a"), site.connect(b"a")
     with no_file_larger_than(16):
         peer.send(frames.subscribe(b"b" * 100))
@@ -288,7 +286,7 @@ def test_records_that_are_not_understood_cost_their_client_only(site: Site) -> N
     assert peer.sock.recv(100) == b""
 
 
-def test_a_client_that_comes_after_a_restart_has_a_number_of_its_own(site: Site) -> None:
+def test_clients_after_a_restart_have_numbers_of_their_own(site: Site) -> None:
     numbers = [site.connect().client.number]
     for end in (site.crash, site.restart):
         end()
@@ -344,7 +342,7 @@ def test_a_record_that_was_cut_has_the_frames_before(lines: list[bytes], cut: in
 
 @given(FRAMES, FRAMES, st.floats(0, 1))
 @examples(100)
-def test_a_record_whose_daemon_was_killed_while_it_wrote_it_anew_is_the_one_before(
+def test_a_record_that_was_half_replaced_is_the_one_before(
     lines: list[bytes], others: list[bytes], share: float
 ) -> None:
     with closing(ClientRecord(os.memfd_create("test", os.MFD_CLOEXEC))) as record:
@@ -363,7 +361,7 @@ def test_a_record_whose_daemon_was_killed_while_it_wrote_it_anew_is_the_one_befo
             assert ClientRecord(record.fd).read() == ({"program": "x"}, [*lines, b"SUB after"])
 
 
-def test_a_record_that_has_grown_is_written_anew_and_frees_its_memory(site: Site) -> None:
+def test_a_record_that_has_grown_is_written_anew(site: Site) -> None:
     peer = site.connect(b"a")
     pattern = b"p" * 400
     for _ in range(3000):

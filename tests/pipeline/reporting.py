@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from bccnd.pipeline.lake.delta import BUILDS, FORMAT
+from bccnd.pipeline.driver.recorded_inputs import KEPT
+from bccnd.pipeline.lake.delta import BUILDS, DAMAGED, FORMAT, MISSING, SESSIONS
 from bccnd.pipeline.report.facts import (
     Channel,
     Clock,
@@ -23,6 +24,7 @@ from bccnd.pipeline.report.facts import (
     Silence,
     Start,
 )
+from bccnd.pipeline.schema import TABLES
 
 #: a Saturday, 10:00 UTC, in microseconds
 START: Final = 1_795_255_200_000_000
@@ -31,38 +33,10 @@ DAY: Final = "2026-11-21"
 HOUR: Final = 60 * MINUTE
 #: a name that would be markup if it were not escaped
 EVIL: Final = '<script>alert("1")</script>$x$&amp;'
-_TYPES: Final[Mapping[str, pa.DataType]] = {
-    "text": pa.string(),
-    "names": pa.list_(pa.string()),
-    "time": pa.timestamp("us", tz="UTC"),
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-}
 #: tables that the report reads; the pipeline makes more of them
 COLUMNS: Final[Mapping[str, pa.Schema]] = {
-    table: pa.schema([(name, _TYPES[kind]) for name, kind in (column.split() for column in columns.split(", "))])
-    for table, columns in {
-        "receiver_sets": "set_id long, hosts names",
-        "epochs": "src text, epoch long, program text, first_ts time, last_ts time, first_key long, last_key long, "
-        "hosts integer, cause text, skipped long",
-        "link_loss": "host text, src text, epoch long, win time, expected long, any_seen long, seen long, "
-        "lost_here long, lost_everywhere long, not_listening long, dup long, late long, loss_ratio double",
-        "delivery": "src text, epoch long, set_id long, n long, example_key long",
-        "channel_loss": "host text, chan text, win time, expected long, seen long, lost_here long, "
-        "lost_everywhere long",
-        "liveness": "host text, src text, from_ts time, to_ts time, kind text, basis text",
-        "channel_traffic": "win time, chan text, src text, msgs long, bytes long, p50_len integer, p99_len integer, "
-        "directed boolean",
-        "integrity": "win time, host text, peer_ip text, claimed_src text, algo text, verdict text, n long, "
-        "first_ts time, last_ts time",
-        "skew": "host text, ref_host text, p05_us long, p50_us long, p95_us long, n long",
-        "_state/sessions": "host text, journal_id text, start_ts time, end_ts time, socket_drops long, tap_gaps long, "
-        "version text",
-        "_state/missing": "host text, journal_id text, first_rec long, last_rec long, low_us long, high_us long",
-        "_state/damaged": "path text, size long, mtime_ns long, tag text, why text, host text",
-    }.items()
+    **{name: columns for name, columns in TABLES.items() if name not in ("messages", "missed")},
+    **{name: KEPT[name][0] for name in (SESSIONS, MISSING, DAMAGED)},
 }
 
 

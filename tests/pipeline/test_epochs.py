@@ -9,131 +9,91 @@ from bccnd.pipeline.restarts import GUARD, Restart, Step, find_restarts
 
 S = 1_000_000
 ALWAYS = [(-(2**62), 2**62)]
-
-
-def block(low: int, high: int, start: float, end: float, era: int = 0) -> SeqBlock:
-    return SeqBlock(era, low, high, round(start * S), round(end * S))
-
-
-def restart(at: float, noticed: bool = True, number: int = 1) -> Restart:
-    return Restart(0, number, round(at * S) - 1, round(at * S), 100, 1, noticed)
-
-
 #: ten numbers a second for ten seconds
-STEADY = block(1, 100, 1000, 1010)
+STEADY = "1-100@1000-1010"
 CARRIED = Carried(500, "jump", 990 * S, 90, 100, 10 * S)
 
 
-@pytest.mark.parametrize(
-    ("blocks", "restarts", "carried", "recorded", "expected"),
-    [
-        pytest.param([STEADY], [], None, ALWAYS, [(1000, "first")], id="one block"),
-        pytest.param(
-            [STEADY, block(1, 50, 1020, 1025, era=1)],
-            [restart(1020)],
-            None,
-            ALWAYS,
-            [(1000, "first"), (1020, "restart")],
-            id="a restart",
-        ),
-        pytest.param(
-            [STEADY, block(1, 50, 1020, 1025, era=1)],
-            [restart(1020, noticed=False)],
-            None,
-            ALWAYS,
-            [(1000, "first"), (1020, "masked")],
-            id="a restart that no daemon noticed",
-        ),
-        pytest.param(
-            [STEADY, block(5000, 5100, 1011, 1021)],
-            [],
-            None,
-            ALWAYS,
-            [(1000, "first"), (1011, "jump")],
-            id="more numbers than can have been sent",
-        ),
-        pytest.param(
-            [STEADY, block(2000, 2100, 1210, 1220)],
-            [],
-            None,
-            ALWAYS,
-            [(1000, "first")],
-            id="as many as can have been sent while all were silent",
-        ),
-        pytest.param(
-            [STEADY, block(2000, 2100, 1210, 1220)],
-            [],
-            None,
-            [(0, 1020 * S), (1200 * S, 2000 * S)],
-            [(1000, "first"), (1210, "jump")],
-            id="but nobody recorded",
-        ),
-        pytest.param(
-            [STEADY, block(5000, 5100, 1010.1, 1021)],
-            [],
-            None,
-            ALWAYS,
-            [(1000, "first"), (1010, "jump")],
-            id="two in one second",
-        ),
-        pytest.param([block(80, 190, 985, 1010)], [], CARRIED, ALWAYS, [(500, "jump")], id="goes on over midnight"),
-        pytest.param(
-            [block(90, 90, 990, 990), block(1, 50, 1020, 1025, era=1)],
-            [restart(1020)],
-            CARRIED,
-            ALWAYS,
-            [(500, "jump"), (1020, "restart")],
-            id="restarts behind midnight",
-        ),
-        pytest.param(
-            [block(1, 80, 900, 980), block(1, 90, 981, 990, era=1)],
-            [restart(981)],
-            CARRIED,
-            ALWAYS,
-            [(900, "first"), (500, "jump")],
-            id="had restarted before midnight",
-        ),
-    ],
-)
-def test_epochs(
-    blocks: list[SeqBlock],
-    restarts: list[Restart],
-    carried: Carried | None,
-    recorded: list[tuple[int, int]],
-    expected: list[tuple[int, str]],
-) -> None:
-    epochs, _ = find_epochs(blocks, restarts, (), carried, recorded)
-    assert [(epoch.epoch, epoch.cause) for epoch in epochs] == expected
+def block(text: str, era: int) -> SeqBlock:
+    """A block of numbers, from when to when in seconds: ``1-100@1000-1010``."""
+    (low, high), (start, end) = (part.split("-") for part in text.split("@"))
+    return SeqBlock(era, int(low), int(high), round(float(start) * S), round(float(end) * S))
+
+
+def blocks_of(history: str) -> tuple[list[SeqBlock], list[Restart]]:
+    """Blocks in their order, with restarts between them: ``restart@1020`` that a daemon noticed, or ``masked@1020``."""
+    blocks: list[SeqBlock] = []
+    restarts: list[Restart] = []
+    for part in history.split():
+        word, _, at = part.partition("@")
+        if word in ("restart", "masked"):
+            moment = round(float(at) * S)
+            restarts.append(Restart(0, len(restarts) + 1, moment - 1, moment, 100, 1, word == "restart"))
+        else:
+            blocks.append(block(part, len(restarts)))
+    return blocks, restarts
+
+
+#: what happened, what is carried from the day before, when anything was recorded -> the epochs
+HISTORIES: dict[str, tuple[str, Carried | None, list[tuple[int, int]], str]] = {
+    "one block": (STEADY, None, ALWAYS, "first@1000"),
+    "a restart": (f"{STEADY} restart@1020 1-50@1020-1025", None, ALWAYS, "first@1000 restart@1020"),
+    "one that no daemon noticed": (f"{STEADY} masked@1020 1-50@1020-1025", None, ALWAYS, "first@1000 masked@1020"),
+    "more than can have been sent": (f"{STEADY} 5000-5100@1011-1021", None, ALWAYS, "first@1000 jump@1011"),
+    "as many as can have been sent": (f"{STEADY} 2000-2100@1210-1220", None, ALWAYS, "first@1000"),
+    "but nothing was recorded": (
+        f"{STEADY} 2000-2100@1210-1220",
+        None,
+        [(0, 1020 * S), (1200 * S, 2000 * S)],
+        "first@1000 jump@1210",
+    ),
+    "two in one second": (f"{STEADY} 5000-5100@1010.1-1021", None, ALWAYS, "first@1000 jump@1010"),
+    "over midnight": ("80-190@985-1010", CARRIED, ALWAYS, "jump@500"),
+    "a restart behind midnight": (
+        "90-90@990-990 restart@1020 1-50@1020-1025",
+        CARRIED,
+        ALWAYS,
+        "jump@500 restart@1020",
+    ),
+    "a restart before midnight": ("1-80@900-980 restart@981 1-90@981-990", CARRIED, ALWAYS, "first@900 jump@500"),
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_epochs_follow_from_blocks_restarts_and_the_day_before(name: str) -> None:
+    history, carried, recorded, expected = HISTORIES[name]
+    epochs, _ = find_epochs(*blocks_of(history), (), carried, recorded)
+    assert " ".join(f"{epoch.cause}@{epoch.epoch}" for epoch in epochs) == expected
     assert [epoch.era for epoch in epochs] == sorted(epoch.era for epoch in epochs)
 
 
-def sent(last: int, at: float, first: int = 1) -> Sent:
-    return Sent(first, last, round(at * S), round(at * S))
+OUTAGE = f"{STEADY} 20000-20100@1012-1022"
+#: blocks, reports (from, to, at) -> how many epochs, and the last number that was reported
+REPORTS: dict[str, tuple[str, list[tuple[int, int, int]], int, list[int]]] = {
+    "a tail": (STEADY, [(1, 150, 1015)], 1, [150]),
+    "the farther one": (STEADY, [(1, 150, 1015), (1, 170, 1020)], 1, [170]),
+    "not behind what was received": (STEADY, [(1, 50, 1015)], 1, [50]),
+    "of which nothing was received": (STEADY, [(500, 900, 1015)], 1, []),
+    "that cannot have been sent": (STEADY, [(1, 2**62, 1015)], 1, []),
+    "an outage that is reported": (OUTAGE, [(1, 20_100, 1030)], 1, [20_100]),
+    "one that is not": (OUTAGE, [], 2, []),
+}
 
 
-@pytest.mark.parametrize(
-    ("blocks", "reports", "epochs", "reported"),
-    [
-        pytest.param([STEADY], [sent(150, 1015)], 1, [150], id="a tail"),
-        pytest.param([STEADY], [sent(150, 1015), sent(170, 1020)], 1, [170], id="the farther one"),
-        pytest.param([STEADY], [sent(50, 1015)], 1, [50], id="not behind what was received"),
-        pytest.param([STEADY], [sent(900, 1015, first=500)], 1, [], id="of which nothing was received"),
-        pytest.param([STEADY], [sent(2**62, 1015)], 1, [], id="that nobody can have sent"),
-        pytest.param(
-            [STEADY, block(20_000, 20_100, 1012, 1022)], [sent(20_100, 1030)], 1, [20_100], id="an outage that is told"
-        ),
-        pytest.param([STEADY, block(20_000, 20_100, 1012, 1022)], [], 2, [], id="one that is not"),
-    ],
-)
-def test_what_reports_tell(blocks: list[SeqBlock], reports: list[Sent], epochs: int, reported: list[int]) -> None:
-    found, ends = find_epochs(blocks, [], reports, None, ALWAYS)
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_makes_a_tail_and_explains_an_outage(name: str) -> None:
+    history, told, epochs, reported = REPORTS[name]
+    reports = [Sent(first, last, at * S, at * S) for first, last, at in told]
+    found, ends = find_epochs(blocks_of(history)[0], [], reports, None, ALWAYS)
     assert len(found) == epochs
     assert [end.key for end in ends] == reported
     assert all(end.epoch == found[-1].epoch for end in ends)
 
 
 def test_numbers_without_order_are_few_epochs() -> None:
-    found, _ = find_epochs([block(n * 5000, n * 5000, n, n) for n in range(3 * MOST)], [], (), None, ALWAYS)
+    found, _ = find_epochs(
+        [SeqBlock(0, n * 5000, n * 5000, n * S, n * S) for n in range(3 * MOST)], [], (), None, ALWAYS
+    )
     assert len(found) == MOST
     assert [epoch.cause for epoch in found[-2:]] == ["jump", "unordered"]
 

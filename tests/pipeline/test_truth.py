@@ -7,16 +7,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.pipeline.driver.build import build
-from bccnd.pipeline.driver.embedded import EmbeddedRunner
-from bccnd.pipeline.schema import TABLES
 from examples.fleet_model import Burst, Down, Fleet, Forged, Late, Loss, Recording, Restart, Source
-from examples.simulation import write
 from tests.pipeline.fleets import causes, check
 from tests.pipeline.threedays import DAY, START
 from tests.pipeline.truth import Truth
@@ -220,21 +215,6 @@ def test_lost_tails_and_outages_are_counted_exactly(tmp_path: Path) -> None:
             of_link = [row for row in rows["link_loss"] if (row["host"], row["src"]) == (host, source.src)]
             assert sum(row["seen"] + row["lost_here"] + row["lost_everywhere"] for row in of_link) == sent
     assert set(causes(rows).values()) == {"first"}
-
-
-def test_files_are_the_same_for_any_number_of_threads(tmp_path: Path) -> None:
-    write(at_random(5), str(tmp_path / "journal"))
-    made = []
-    for threads in (1, 4):
-        runner = EmbeddedRunner()
-        runner.threads = threads
-        build(runner, str(tmp_path / "journal"), str(tmp_path / f"tables{threads}"))
-        files = (path for path in sorted((tmp_path / f"tables{threads}").glob("[!_]*/day=*/*")))
-        made.append([(path.parent, pq.read_table(path, partitioning=None)) for path in files])
-    assert len(made[0]) > len(TABLES)
-    for (folder, one), (other_folder, other) in zip(*made, strict=True):
-        assert folder.relative_to(tmp_path / "tables1") == other_folder.relative_to(tmp_path / "tables4")
-        assert one.equals(other), folder
 
 
 @st.composite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bccnd.recorder.clock_steps import SETTLED, Cause, Clocks, ClockTrust, cause_of_step, is_synchronised, read_clocks
+from bccnd.recorder.clock_steps import SETTLED, Cause, Clocks, ClockTrust, cause_of_step, is_synchronised
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -29,13 +29,6 @@ HOUR = 3600 * SECOND
 def test_the_cause_of_a_step(wall: int, awake: int, boot: int, cause: Cause | None) -> None:
     before = Clocks(1_700_000_000 * SECOND, 5 * HOUR, 6 * HOUR)
     assert cause_of_step(before, Clocks(before.wall + wall, before.awake + awake, before.boot + boot)) == cause
-
-
-def test_clocks_that_are_read_now_have_made_no_step() -> None:
-    before = read_clocks()
-    after = read_clocks()
-    assert cause_of_step(before, after) is None
-    assert before.awake <= after.awake
 
 
 def test_a_clock_is_trusted_while_it_is_synchronised_and_was_not_set_lately() -> None:

@@ -129,14 +129,3 @@ def test_nobody_says_less_than_was_said_before(tmp_path: Path) -> None:
     (session,) = table(journal, "sessions")
     assert session["end_ts"] == moment(NOON + 20)
     assert [row["rec_no"] for row in table(journal)] == [1, 2]
-
-
-def test_many_rows_are_many_groups_and_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bccnd.journal.files._GROUP", 1000)
-    monkeypatch.setattr("bccnd.recorder.convert._CHUNK", 300)
-    log, journal = tmp_path / "a.log", tmp_path / "journal"
-    write_log(log, [packet(range(start, start + 100), NOON) for start in range(0, 5000, 100)])
-    convert_log(log, journal)
-    (name,) = [name for name in names(journal) if name.startswith("obs/")]
-    assert pq.read_metadata(journal / name).num_row_groups == 5
-    assert [row["rec_no"] for row in table(journal)] == list(range(1, 5001))

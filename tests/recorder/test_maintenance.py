@@ -66,7 +66,7 @@ def with_bug(path: Path) -> None:
     log.close()
 
 
-@pytest.mark.parametrize("way", [str, pytest.param(lambda path: f"file://{path}", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", [str, lambda path: f"file://{path}"])
 def test_what_was_left_is_put_into_the_journal_and_bad_logs_hold_up_nothing(
     spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, way: Callable[[Path], str]
 ) -> None:
@@ -88,7 +88,7 @@ def test_what_was_left_is_put_into_the_journal_and_bad_logs_hold_up_nothing(
     assert (worker.logs, worker.trouble) == (0, "")
     assert [row["rec_no"] for row in table(tmp_path / "journal")] == list(range(1, 41))
     kept = [f"{path.name}.bad" for path in (damaged, foreign, bug)]
-    assert names(spool) == [*kept, "lock", "lock.files", "other.file"]
+    assert names(spool) == [*kept, "lock", "other.file"]
     assert (spool / kept[0]).read_bytes() == data
     assert not [name for name in names(tmp_path / "journal") if "/." in name]
     for words, count in (("was set aside", 3), (f"{gone} was removed", 1), ("a bug met with the log", 1)):
@@ -117,7 +117,7 @@ def test_a_journal_that_is_away_is_waited_for(
     assert caplog.text.count("can be written to again") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("real_process")
 def test_a_log_over_which_processes_die_is_set_aside(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +158,6 @@ def test_a_converting_process_ignores_signals_and_waits_for_an_earlier_one(spool
     assert json.loads(process.communicate()[0])["rows"] == 10
 
 
-@pytest.mark.slow
 def test_old_files_go_after_new_ones_have_come(spool: Path, tmp_path: Path) -> None:
     log_in(spool, 1)
     log_in(spool, 2, first=11)

@@ -195,7 +195,6 @@ def test_a_log_ends_when_it_is_due(
     assert (recording.recording.log is not before) == bool(logs)
 
 
-@pytest.mark.slow
 def test_a_journal_with_too_many_sessions_goes_on_as_another_one(
     history: Callable[..., History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,4 +213,4 @@ def test_what_is_not_of_the_tap_is_nothing(history: Callable[..., History], tmp_
         played.recording.on_packet(raw)
     history(("finish",))
     assert [(row["rec_no"], row["payload"]) for row in table(tmp_path / "journal")] == [(1, None), (2, b"hello")]
-    assert names(tmp_path / "spool") == ["lock", "lock.files"]
+    assert names(tmp_path / "spool") == ["lock"]

@@ -163,12 +163,11 @@ class Hosts:
         self.all: dict[str, Host] = {}
         self._programs: list[load.Program] = []
 
-    def wire(self, letters: str, *, bridged: bool = True) -> Segment:
-        """The segment, for so many hosts; without a bridge it is for a hub."""
+    def wire(self, letters: str) -> Segment:
+        """The segment, for so many hosts."""
         self.segment = Segment(letters)
         self.segment.open()
-        if bridged:
-            self.segment.bridge()
+        self.segment.bridge()
         return self.segment
 
     def host(self, letter: str, *, bare: bool = False, room: str = "") -> Host:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from tests.e2e.harness import KEY, datagram, wait
+from tests.e2e.harness import KEY, datagram
 from tests.e2e.shared import gateways
 from tests.support import PATIENCE, ROOT
-from tools.fuzz.replay import kept
-from tools.soak.stage import Stage
+from tools.fuzz import kept
+from tools.soak.hosts import Hosts
 
 #: sources and channels that a flood brings
 FLOOD: Final = 600
@@ -73,18 +73,22 @@ def streams(place: str, pieces: Iterable[bytes], hello: bytes = b"") -> int:
 class Chaos:
     """Done step by step, each counted by name."""
 
-    def __init__(self, stage: Stage, chance: random.Random) -> None:
-        self.stage, self.chance = stage, chance
+    def __init__(self, hosts: Hosts, chance: random.Random) -> None:
+        self.hosts, self.chance = hosts, chance
         self.done: Counter[str] = Counter()
         #: rounds in which the daemon or a gateway was ended, and in which the daemon had no time to leave its state
         self.kills: list[int] = []
         self.crashes: list[int] = []
-        self._churn: list[subprocess.Popen[bytes]] = []
         self._datagrams = corpus("datagram")
 
     def round(self, number: int) -> None:
-        """Everything that this round has, in some order, between the coming and the going of the crowd."""
-        self.churn_begins()
+        """Do all that this round has, in some order, while hostile programs come and go."""
+        churn = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tools.hostile", str(daemon.bus), str(self.chance.random())], cwd=ROOT
+            )
+            for daemon in (self.hosts.relay, self.hosts.near)
+        ]
         steps: list[Callable[[int], None]] = [
             *(self.datagrams, self.strangers, self.visitors, self.good_reload),
             *([self.kill] if number % 3 != 0 else []),
@@ -99,23 +103,10 @@ class Chaos:
             step(number)
             self.done[step.__name__.replace("_", " ")] += 1
             time.sleep(self.chance.random() * 0.3)
-        self.churn_ends()
-        self.stage.linked()
-
-    # -- clients
-
-    def churn_begins(self) -> None:
-        for daemon in (self.stage.relay, self.stage.near):
-            command = [sys.executable, "-m", "tools.hostile", str(daemon.bus), str(self.chance.random())]
-            self._churn.append(subprocess.Popen(command, cwd=ROOT))
-
-    def churn_ends(self) -> None:
-        """One way or another: killed, or told to end."""
-        for process in self._churn:
+        for process in churn:
             process.send_signal(self.chance.choice((signal.SIGKILL, signal.SIGTERM)))
             process.wait(PATIENCE)
-            self.done["programs killed"] += 1
-        self._churn.clear()
+        self.hosts.wait_for_links()
 
     def crowd(self, _number: int) -> None:
         """More connections than are allowed; who is here stays."""
@@ -124,7 +115,7 @@ class Chaos:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             sock.settimeout(5)
             with suppress(OSError):
-                sock.connect(str(self.stage.near.bus))
+                sock.connect(str(self.hosts.near.bus))
                 sock.send(b"SUB crowd/")
             found.append(sock)
         for sock in found:
@@ -139,7 +130,7 @@ class Chaos:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             for count, one in enumerate(datagrams, 1):
                 with suppress(OSError):
-                    sock.sendto(one, ("127.255.255.255", self.stage.port))
+                    sock.sendto(one, ("127.255.255.255", self.hosts.port))
                 if count % 100 == 0:
                     time.sleep(0.01)
         return count
@@ -154,7 +145,7 @@ class Chaos:
 
     def visitors(self, _number: int) -> None:
         requests = corpus("http")
-        for daemon in (self.stage.near, self.stage.far):
+        for daemon in (self.hosts.near, self.hosts.far):
             place = daemon.settings["metrics"]["listen"]
             self.done["bad visitors"] += streams(place, self.chance.sample(requests, 5))
 
@@ -162,15 +153,15 @@ class Chaos:
         """Garbage, endless lengths, what is not signed; to the broker also a subscriber that never reads."""
         some = [struct.pack(">Q", len(one)) + one for one in self.chance.sample(self._datagrams, 5)]
         garbage = [struct.pack(">Q", 1 << 62), b"\xff" * 100, *some]
-        sent = streams(self.stage.link, garbage, HELLO) + streams(self.stage.link, garbage)
+        sent = streams(self.hosts.link, garbage, HELLO) + streams(self.hosts.link, garbage)
         ids = [one for one in corpus("broker") if b"soak" not in one]
-        sent += streams(f"127.0.0.1:{self.stage.tcp}", [one * 3 for one in self.chance.sample(ids, 6)])
-        with suppress(OSError), connect(f"127.0.0.1:{self.stage.tcp}") as deaf:
+        sent += streams(f"127.0.0.1:{self.hosts.tcp}", [one * 3 for one in self.chance.sample(ids, 6)])
+        with suppress(OSError), connect(f"127.0.0.1:{self.hosts.tcp}") as deaf:
             deaf.sendall(b"deaf".ljust(11, b"\0") + b"\0*".ljust(52, b"\0"))
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as publisher:
                 for one in ids:
                     if not one.startswith(b"!"):
-                        publisher.sendto(one[:1500], ("127.0.0.1", self.stage.udp))
+                        publisher.sendto(one[:1500], ("127.0.0.1", self.hosts.udp))
                         sent += 1
             time.sleep(0.3)
         self.done["bad peers and values"] += sent
@@ -183,44 +174,37 @@ class Chaos:
         how = self.chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGABRT))
         if how != signal.SIGTERM:
             self.crashes.append(number)
-        self.stage.relay.again(how)
+        self.hosts.relay.again(how)
 
     def kill_recorder(self, _number: int) -> None:
-        self.stage.recorder.kill()
-        self.stage.recorder.start()
+        self.hosts.recorder.kill()
+        self.hosts.recorder.start()
 
     def kill_gateway(self, number: int) -> None:
         self.kills.append(number)
-        for pid in gateways(self.stage.relay, self.chance.choice(("nng", "broker"))):
+        for pid in gateways(self.hosts.relay, self.chance.choice(("nng", "broker"))):
             os.kill(pid, signal.SIGKILL)
         time.sleep(1.5)  # it is started again a second later
 
     def stand_still(self, _number: int) -> None:
         """A host that does not come to anything for a while finds all in its socket."""
-        self.stage.near.signal(signal.SIGSTOP)
+        self.hosts.near.signal(signal.SIGSTOP)
         time.sleep(0.5)
-        self.stage.near.signal(signal.SIGCONT)
+        self.hosts.near.signal(signal.SIGCONT)
 
     # -- reloads
 
     def good_reload(self, number: int) -> None:
-        for daemon in (self.stage.near, self.stage.relay):
+        for daemon in (self.hosts.near, self.hosts.relay):
             daemon.settings["metrics"]["groups"] = {"a": "soak/a/", f"g{number % 5}": "churn/"}
             daemon.configure({})
             daemon.reload()
 
     def bad_reload(self, _number: int) -> None:
         """A file that makes no sense changes nothing."""
-        for daemon in (self.stage.near, self.stage.relay):
+        for daemon in (self.hosts.near, self.hosts.relay):
             daemon.config.write_bytes(self.chance.choice((b"\xff\xfe", b"{", b"bus: 7", b"no_such_key: 1", b"- x\n")))
             try:
                 daemon.reload()
             finally:
                 daemon.configure({})
-
-
-def rests(stage: Stage, clients: dict[str, int]) -> None:
-    """Wait until all who came have left: only who belongs here is still connected."""
-    for name, daemon in stage.daemons.items():
-        most = clients[name]
-        wait(lambda: daemon.metric("clients") <= most, f"{name} to have no more than {most} clients", daemon.patience)  # noqa: B023

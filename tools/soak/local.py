@@ -20,7 +20,7 @@ from typing import Final
 from bccnd.core.wire import frames
 from tests.e2e.harness import Daemon
 from tests.support import BROADCAST, PATIENCE, ROOT, free_port
-from tools.bench.procs import kib_of
+from tools.bench.programs import kib_of
 
 #: programs of the hostile user
 PROGRAMS: Final = 2

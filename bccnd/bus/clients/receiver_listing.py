@@ -35,7 +35,7 @@ def describe_client(client: Client, patterns: Iterable[bytes]) -> snapshot.Clien
         subscriptions=client.subscriptions,
         patterns=_texts(patterns),
         published=client.published,
-        waits=client.resume is not None,
+        waits=client.retry is not None,
         queued=client.queue.messages,
         queued_bytes=client.queue.bytes,
         lost=client.lost,

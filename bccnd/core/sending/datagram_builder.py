@@ -2,7 +2,7 @@
 
 Invariant: each identity has one counter, which starts at the clock in microseconds, so that receivers never take a
 restart of a program or daemon for old seqs, and no number is used twice, even if the clock was set back before a crash:
-what may have been used is reserved before. No datagram exceeds the protocol's ceiling. Source: BCCN, SEQUENCE NUMBERS
+numbers are reserved before they are used. No datagram exceeds the protocol's ceiling. Source: BCCN, SEQUENCE NUMBERS
 AND DEDUP and "Working datagram size limit".
 """
 

@@ -31,7 +31,7 @@ class TrackerLimits:
         max_sources: int = MAX_SOURCES,
         linked: bool = False,
     ) -> None:
-        """Change the limits, with times in seconds. Trackers stay; sweeps evict what exceeds a lowered cap."""
+        """Change the limits, with times in seconds. Trackers stay; sweeps evict those beyond a lowered cap."""
         self.sanity = sanity
         #: the bits of a window
         self.mask = (1 << sanity) - 1

@@ -39,7 +39,7 @@ class IntegrityChecker:
         self, verifiers: Sequence[Algorithm] = (), *, required: bool = False, accept_unverifiable: bool = False
     ) -> None:
         self._verifiers = tuple(verifiers)
-        #: signs what this host sends, if there are verifiers
+        #: signs the datagrams of this host, if there are verifiers
         self.signer = self._verifiers[0] if self._verifiers else None
         #: verifies the usual datagram without parsing it, if this begins with the prefix for its length; without
         #: prefixes every datagram is parsed

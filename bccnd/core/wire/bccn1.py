@@ -51,8 +51,8 @@ class Datagram(NamedTuple):
 
 
 def sum_prefixes(algo: bytes, sum_size: int) -> tuple[bytes | None, ...]:
-    """Return what precedes the sum of an algorithm (empty: none), by length of the datagram; None for a length that no
-    datagram with such a sum has."""
+    """Return the bytes before the sum of an algorithm (empty: none), by length of the datagram; None for a length that
+    no datagram with such a sum has."""
     found: list[bytes | None] = []
     for size in range(MAX_RECEIVE):
         prefix = b"%b[%d:%b=" % (MAGIC, size, algo) if algo else b"%b[%d" % (MAGIC, size)

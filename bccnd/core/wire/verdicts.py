@@ -58,10 +58,10 @@ NUMBERS: Final = {name: number for number, name in enumerate(NAMES)}
 
 #: the last verdict with which a datagram is delivered
 LAST_ACCEPTED: Final = RESTART
-#: the last verdict that depends on what was received of the source before
+#: the last verdict that depends on earlier datagrams of the source
 LAST_OF_SOURCE: Final = NOT_ADDRESSED
 
 
 def was_accepted(verdict: int) -> bool:
-    """Whether a datagram goes to other segments; one for no local client is among them."""
+    """Whether a datagram is passed on to other segments, as one that is addressed to no local client is, too."""
     return verdict <= LAST_ACCEPTED or verdict == NOT_ADDRESSED

@@ -22,7 +22,7 @@ from bccnd.journal import file_names
 from bccnd.pipeline import compute, schema
 from bccnd.pipeline.driver.recorded_inputs import KEPT, RecordedInputs
 from bccnd.pipeline.inputs import input_history, journal
-from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
+from bccnd.pipeline.inputs.coverage import DamagedFile, Missing, covered
 from bccnd.pipeline.inputs.file_checks import CHANGED
 from bccnd.pipeline.inputs.input_history import FINAL_AFTER, Used
 from bccnd.pipeline.inputs.journal import Journal
@@ -173,7 +173,7 @@ class _Pass:
         asked: Collection[str] = (),
     ) -> Outcome:
         """Compute what is due. ``known`` are the sessions of the journal and those that retention took from it."""
-        listening = journal.listening(known, found.missing, found.damaged, found.files)
+        listening = covered(known, found.missing, found.damaged)
         before = recorded.listening()
         self._progress("comparing clocks")
         running = compute.PipelineRun(self._runner, changes.lake.root, changes.run, self._root.where)
@@ -198,8 +198,7 @@ class _Pass:
             written = [File(*file[1:]) for file in computed.written.get(table, ())]
             changes.add(table, written, computed.replaced.get(table, ()))
         changes.put(schema.CLOCKS, survey.clocks)
-        by_path = {file.path: file for file in found.files}
-        found.damaged += [journal.unknown_clock(self._root, by_path[path], why) for path, why in computed.set_aside]
+        found.damaged += [journal.unknown_clock(self._root, file) for file in survey.spans if file not in used]
         recorded.record(changes, found, known, due, computed.days)
         self._progress("committing the tables")
         rows = {table: sum(file.rows for file in computed.written.get(table, ())) for table in schema.TABLES}

@@ -14,7 +14,7 @@ from bccnd.pipeline import schema
 from bccnd.pipeline.inputs import coverage, input_history, sessions
 from bccnd.pipeline.inputs.coverage import DamagedFile, Missing
 from bccnd.pipeline.inputs.input_history import Due, Used, find_due
-from bccnd.pipeline.inputs.journal import Journal, Known, listening
+from bccnd.pipeline.inputs.journal import Journal, Known
 from bccnd.pipeline.inputs.journal_listing import NONE, FinalDays
 from bccnd.pipeline.inputs.sessions import JournalSession
 from bccnd.pipeline.inputs.verification import JournalFile
@@ -87,7 +87,7 @@ class RecordedInputs(Known):
 
     def listening(self) -> list[JournalSession]:
         """The sessions that the last run went by."""
-        return listening(self.sessions, self.missing, self.damaged, self.files.values())
+        return coverage.covered(self.sessions, self.missing, self.damaged)
 
     def clocks(self) -> pa.Table:
         """What was known of clocks."""
@@ -110,7 +110,7 @@ class RecordedInputs(Known):
             due.days
             or due.left
             or set(found.damaged) != set(self.damaged)
-            or listening(known, found.missing, found.damaged, found.files) != self.listening()
+            or coverage.covered(known, found.missing, found.damaged) != self.listening()
             or {*late, *due.late} != self.late
         )
 

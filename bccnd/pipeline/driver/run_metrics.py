@@ -6,6 +6,8 @@ import os
 import time
 from typing import Final
 
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
 from bccnd.pipeline.driver.build import Outcome
 
 _HELP: Final = {
@@ -32,19 +34,8 @@ def write_metrics(path: str, outcome: Outcome) -> None:
     }
     if outcome.newest_us:
         values["lag_seconds"] = max(0.0, now - outcome.newest_us / 1e6)
-    lines = []
+    registry = CollectorRegistry()
     for name, value in values.items():
-        metric = f"bccnd_pipeline_{name}"
-        lines += [f"# HELP {metric} {_HELP[name]}", f"# TYPE {metric} gauge", f"{metric} {value:.3f}"]
-    # The collector takes only names that end in .prom.
-    unfinished = f"{path}.{os.getpid()}"
-    try:
-        with open(unfinished, "w", encoding="utf-8") as file:
-            # The collector runs as another user.
-            os.fchmod(file.fileno(), 0o644)
-            file.write("\n".join([*lines, ""]))
-        os.replace(unfinished, path)
-    except OSError:
-        if os.path.exists(unfinished):
-            os.unlink(unfinished)
-        raise
+        Gauge(f"bccnd_pipeline_{name}", _HELP[name], registry=registry).set(value)
+    write_to_textfile(path, registry)
+    os.chmod(path, 0o644)  # the collector runs as another user

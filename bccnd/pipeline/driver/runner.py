@@ -8,21 +8,10 @@ from typing import Any, Final
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.inputs.file_checks import changed
+from bccnd.pipeline.units import run_task
 
 _JOURNAL_FILE: Final = re.compile(r"obs/host=[^/\s]+/day=[^/\s]+/[^/\s]+\.parquet")
 _NOT_THERE: Final = re.compile("No files found|No such file|does not exist|Path does not exist")
-
-
-def run_task(text: str) -> str:
-    """Run a task, here. Raises PipelineError."""
-    from bccnd.pipeline.inputs import verification_task
-
-    task = json.loads(text)
-    if task.get("task") == verification_task.KIND:
-        return verification_task.run(task)
-    from bccnd.pipeline import units
-
-    return units.run_task(text)
 
 
 def run_enclosed(text: str) -> str:

@@ -24,13 +24,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import bccnd
-from bccnd.core.formats.units import parse_heap
+from bccnd.core.formats.durations_and_sizes import parse_heap
 from bccnd.errors import PipelineError
 from bccnd.pipeline.driver.runner import opened, run_enclosed
 
@@ -40,11 +39,8 @@ LOCAL: Final = "local[*, 3]"
 EMBEDDED: Final = "use --embedded, which needs neither Java nor Spark"
 _LOOPBACK: Final = "127.0.0.1"
 #: the masters that Spark supports
-_MASTERS: Final = re.compile(
-    r"local(\[(\*|[1-9][0-9]*)(\s*,\s*[1-9][0-9]*)?\])?|spark://[^:/,]+:[0-9]+(,[^:/,]+:[0-9]+)*|yarn|k8s://\S+"
-)
+_MASTERS: Final = re.compile(r"local(\[[0-9*, ]+\])?|spark://[^:/,]+:[0-9]+(,[^:/,]+:[0-9]+)*|yarn|k8s://\S+")
 _JAVA: Final = 17
-_TIME_ZONE: Final = "spark.sql.session.timeZone"
 #: the last line of a Python traceback
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 _OTHER_PYTHON: Final = re.compile(r"PYTHON_VERSION_MISMATCH|Cannot run program|Python in worker has different version")
@@ -102,14 +98,12 @@ def start(
     """A session on ``master``, by default all processors of this machine. ``memory`` is what the driver's heap may grow
     to; ``conf`` are Spark's own settings. The output of Java goes to the file ``log``.
 
-    Raises PipelineError: bad_master, bad_memory, bad_conf, no_java, no_localhost, no_master, no_workers,
-    other_version.
+    Raises PipelineError: bad_master, no_java, no_master, no_workers, other_version.
     """
     chosen = master or os.environ.get("MASTER") or LOCAL
     own = dict(conf or {})
-    _check_options(chosen, memory, own)
-    _check_versions(chosen)
-    _check_network(chosen)
+    _check_master(chosen)
+    _check_java()
     if re.match(r"local|spark://(127\.|localhost[:,])", chosen):
         own = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK} | own
         os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
@@ -128,7 +122,8 @@ def start(
         # else a file named like a module of Python's library would take its place
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **own,
-        _TIME_ZONE: "UTC",
+        # days of the tables are days of UTC
+        "spark.sql.session.timeZone": "UTC",
     }
     session = _start(chosen, wanted, log)
     try:
@@ -139,24 +134,8 @@ def start(
     return session
 
 
-def _check_options(master: str, memory: str, conf: Mapping[str, str]) -> None:
-    """Raises PipelineError: bad_master, bad_memory, bad_conf."""
-    if master.startswith("sc://"):
-        # Spark Connect sends plans, not files: it has no way to give this package to workers.
-        why = f"{master} is a server of Spark Connect, which cannot send the package to the workers"
-        raise PipelineError("bad_master", why, "name the cluster itself: spark://host:7077, yarn or k8s://...")
-    if not _MASTERS.fullmatch(master):
-        remedy = "write local[2], spark://host:7077, yarn or k8s://..."
-        raise PipelineError("bad_master", f"{master!r} is not a Spark master", remedy)
-    if parse_heap(memory) is None:
-        raise PipelineError("bad_memory", f"{memory!r} is not a size of memory", "write 512m or 2g")
-    if conf.get(_TIME_ZONE, "UTC").upper() not in ("UTC", "ETC/UTC", "Z"):
-        why = f"{_TIME_ZONE} cannot be {conf[_TIME_ZONE]}: days of the tables are days of UTC"
-        raise PipelineError("bad_conf", why, "leave it out; show local times in your own queries")
-
-
-def _check_versions(master: str) -> None:
-    """Check that Java, Spark and Python belong together. Raises PipelineError: no_java, other_version."""
+def _check_java() -> None:
+    """Check that there is a Java that Spark can use. Raises PipelineError: no_java."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
@@ -165,19 +144,6 @@ def _check_versions(master: str) -> None:
     version = re.search(r'version "(\d+)', output.stderr)
     if version is None or int(version[1]) < _JAVA:
         _raise_no_java(f"{java} is {output.stderr.splitlines()[0] if output.stderr else f'status {output.returncode}'}")
-    spark_home = os.environ.get("SPARK_HOME")
-    if spark_home and not list(Path(spark_home, "jars").glob(f"spark-core_*-{pyspark.__version__}.jar")):
-        why = f"SPARK_HOME is {spark_home}, which is not Spark {pyspark.__version__}"
-        raise PipelineError("other_version", why, f"unset SPARK_HOME, or {EMBEDDED}")
-    python = os.environ.get("PYSPARK_PYTHON")
-    if python and master.startswith("local"):
-        command = [python, "-c", "import sys; print(*sys.version_info[:2], sep='.')"]
-        try:
-            found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
-        except OSError as error:
-            found = str(error.strerror)
-        if found != f"{sys.version_info.major}.{sys.version_info.minor}":
-            _raise_other_python(f"PYSPARK_PYTHON is {python} ({found})")
 
 
 def _raise_no_java(why: str) -> NoReturn:
@@ -185,20 +151,11 @@ def _raise_no_java(why: str) -> NoReturn:
     raise PipelineError("no_java", f"Spark needs Java {_JAVA} or later; {why}", remedy)
 
 
-def _raise_other_python(why: str) -> NoReturn:
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    remedy = f"set PYSPARK_PYTHON to a Python {own} with pyarrow and duckdb that all workers have, or {EMBEDDED}"
-    raise PipelineError("other_version", f"Spark's workers need Python {own}: {why}", remedy)
-
-
-def _check_network(master: str) -> None:
-    """Check what Spark's processes connect to; Spark itself would try for a minute. Raises PipelineError: no_localhost,
-    no_master."""
-    try:
-        socket.getaddrinfo("localhost", None)
-    except OSError as error:
-        why = f"Spark needs localhost, and this system cannot resolve it: {error.strerror}"
-        raise PipelineError("no_localhost", why, "add the line '127.0.0.1 localhost' to /etc/hosts") from error
+def _check_master(master: str) -> None:
+    """Check that a master answers; Spark itself would try for a minute. Raises PipelineError: bad_master, no_master."""
+    if not _MASTERS.fullmatch(master):
+        remedy = "write local[2], spark://host:7077, yarn or k8s://..."
+        raise PipelineError("bad_master", f"{master!r} is not a Spark master", remedy)
     why = ""
     for host, port in re.findall("([^:/,]+):([0-9]+)", master) if master.startswith("spark://") else ():
         try:
@@ -256,7 +213,10 @@ def _prepare(session: SparkSession, master: str) -> None:
             raise PipelineError("no_workers", why, remedy) from None
         except (PySparkException, Py4JError) as error:
             if _OTHER_PYTHON.search(str(error)):
-                _raise_other_python(f"PYSPARK_PYTHON is {os.environ.get('PYSPARK_PYTHON', 'not set')}")
+                own = f"{sys.version_info.major}.{sys.version_info.minor}"
+                why = f"Spark's workers need Python {own}, and PYSPARK_PYTHON is {os.environ.get('PYSPARK_PYTHON')}"
+                remedy = f"set it to a Python {own} with pyarrow and duckdb that all workers have, or {EMBEDDED}"
+                raise PipelineError("other_version", why, remedy) from error
             raise
     if not master.startswith("local"):
         # How much is done side by side follows from how many there are: those that were started together come together.

@@ -1,14 +1,14 @@
 """Finds out which records a journal lacks, and cuts sessions so that none covers them: they are not known, not lost.
 
 The records of a journal are numbered without a hole, and sessions say which numbers they have. A number that is in no
-usable file is missing, or in a damaged file. Records that are in two files say nothing of which are right: their host
-is left out of a run.
+usable file is missing, or in a damaged file. Of two files with the same records the second one is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -68,12 +68,16 @@ class _Hole(NamedTuple):
     behind: JournalFile | None
 
 
-def twice(files: Iterable[JournalFile]) -> dict[str, str]:
-    """The hosts of which records are in two files, and in which."""
-    found = {}
-    for file, following in pairwise(sorted(files, key=lambda file: (*file.journal, file.first_rec, file.path))):
-        if file.journal == following.journal and following.first_rec < file.end_rec:
-            found[file.host] = f"{following.path} holds the same records as {file.path}"
+def repeated(files: Iterable[JournalFile]) -> dict[JournalFile, JournalFile]:
+    """The files with records that another file has as well, which comes before it by its number, or has the name that
+    a recorder gives it: with a number of twelve digits."""
+    found: dict[JournalFile, JournalFile] = {}
+    before: JournalFile | None = None
+    for file in sorted(files, key=lambda file: (*file.journal, file.first_rec, -len(file.path))):
+        if before is not None and before.journal == file.journal and file.first_rec < before.end_rec:
+            found[file] = before
+        else:
+            before = file
     return found
 
 
@@ -109,10 +113,10 @@ def find_missing(
         recent = [session for session in own_sessions if session.start_us >= before.open_us]
         known = _last(sessions_before.get(journal, [])) if before.open_us else None
         own_files = sorted(files_of.get(journal, []), key=lambda file: file.first_rec)
-        number = _first([*own_files[:1], *bad[:1]], recent, known)
-        number = _first([], own_sessions, None) if number is None else number
-        if number is None:
-            continue
+        # The first number that files must have, if those up to the last one known were there before.
+        numbers = [*(file.first_rec for file in own_files[:1]), *(file.first_rec for file in bad[:1])]
+        numbers += [session.first_rec_no for session in recent] + ([] if known is None else [known + 1])
+        number = min(numbers or [session.first_rec_no for session in own_sessions])
         if before.open_us:
             missing += [row for row in missing_before.get(journal, []) if row.last_rec < number]
         for hole in _holes(number, own_files, bad, _last(own_sessions)):
@@ -136,17 +140,7 @@ def _by_journal(rows: Iterable[_Row]) -> dict[tuple[str, str], list[_Row]]:
 
 def _last(sessions: Iterable[JournalSession]) -> int | None:
     """The last number that sessions have."""
-    return max((session.last_rec_no for session in sessions if session.last_rec_no is not None), default=None)
-
-
-def _first(
-    files: Iterable[JournalFile | DamagedFile], sessions: Iterable[JournalSession], known: int | None
-) -> int | None:
-    """The first number that files must have, if those up to ``known`` were there before."""
-    numbers = [file.first_rec for file in files]
-    numbers += [session.first_rec_no for session in sessions if session.first_rec_no is not None]
-    numbers += [] if known is None else [known + 1]
-    return min(numbers, default=None)
+    return max((session.last_rec_no for session in sessions), default=None)
 
 
 def _holes(number: int, files: Sequence[JournalFile], bad: Sequence[DamagedFile], last: int | None) -> Iterator[_Hole]:
@@ -167,26 +161,19 @@ def _in_sessions(
 ) -> Iterator[Missing]:
     """What of a hole each session has: the clock of a host can be set between two of them."""
     # By numbers, since the clock can have been set back.
-    numbered = sorted(
-        ((session.first_rec_no, session) for session in sessions if session.first_rec_no is not None),
-        key=lambda pair: pair[0],
-    )
-    for start, session in numbered:
-        last = session.last_rec_no
+    numbered = sorted(sessions, key=attrgetter("first_rec_no"))
+    for session in numbered:
+        start, last = session.first_rec_no, session.last_rec_no
         # The last session may go on behind the last number that it knows.
-        stop = end if last is None or session is numbered[-1][1] else min(end, last + 1)
+        stop = end if session is numbered[-1] else min(end, last + 1)
         if max(first, start) >= stop:
             continue
         low, high = session.start_us, session.end_us
         if hole.before is not None and hole.before.first_rec >= start:
             low = hole.before.high_us + 1
-        if hole.behind is not None and (last is None or hole.behind.end_rec - 1 <= last):
+        if hole.behind is not None and hole.behind.end_rec - 1 <= last:
             high = hole.behind.low_us - 1
         yield Missing(*journal, max(first, start), stop - 1, min(low, high), max(low, high))
-    if not numbered and (sessions or (hole.before and hole.behind)):
-        low = hole.before.high_us + 1 if hole.before else min(session.start_us for session in sessions)
-        high = hole.behind.low_us - 1 if hole.behind else max(session.end_us for session in sessions)
-        yield Missing(*journal, first, end - 1, min(low, high), max(low, high))
 
 
 def _with_span(file: DamagedFile, rows: Sequence[Missing]) -> DamagedFile:
@@ -195,44 +182,18 @@ def _with_span(file: DamagedFile, rows: Sequence[Missing]) -> DamagedFile:
     return file._replace(low_us=min(row.low_us for row in rows), high_us=max(row.high_us for row in rows))
 
 
-def supposed(
-    sessions: Iterable[JournalSession],
-    missing: Iterable[Missing],
-    damaged: Iterable[DamagedFile],
-    files: Iterable[JournalFile],
-) -> Iterator[JournalSession]:
-    """Sessions of journals that have none and lack records: one for files whose numbers have no hole between them."""
-    lacking = {(row.host, row.journal_id) for row in missing} | {(file.host, file.journal_id) for file in damaged}
-    lacking -= {session.journal for session in sessions}
-    for journal, of_journal in _by_journal(file for file in files if file.journal in lacking).items():
-        run: list[JournalFile] = []
-        for file in [*sorted(of_journal, key=lambda file: file.first_rec), None]:
-            if run and (file is None or file.first_rec != run[-1].end_rec):
-                low, high = min(one.low_us for one in run), max(one.high_us for one in run)
-                numbers = run[0].first_rec, run[-1].end_rec - 1
-                yield JournalSession(*journal, low, high, first_rec_no=numbers[0], last_rec_no=numbers[1])
-                run = []
-            if file is not None:
-                run.append(file)
-
-
 def covered(
-    sessions: Iterable[JournalSession],
-    missing: Iterable[Missing],
-    damaged: Iterable[DamagedFile],
-    aside: Collection[str],
+    sessions: Iterable[JournalSession], missing: Iterable[Missing], damaged: Iterable[DamagedFile]
 ) -> list[JournalSession]:
-    """The sessions without the time of missing and damaged records, and without the hosts that are left out."""
-    left = [session for session in sessions if session.host not in aside]
+    """The sessions without the time of missing and damaged records."""
     gaps: list[Missing | DamagedFile] = [*missing, *damaged]
     gaps_of = _by_journal(gap for gap in gaps if gap.low_us <= gap.high_us)
-    for journal, of_journal in gaps_of.items():
-        for gap in of_journal:
-            left = [
-                part
-                for session in left
-                for part in (_without(session, gap) if session.journal == journal else [session])
-            ]
+    left: list[JournalSession] = []
+    for session in sessions:
+        parts = [session]
+        for gap in gaps_of.get(session.journal, ()):
+            parts = [part for whole in parts for part in _without(whole, gap)]
+        left += parts
     return left
 
 
@@ -241,9 +202,8 @@ def _without(session: JournalSession, gap: Missing | DamagedFile) -> Iterator[Jo
         yield session
         return
     # In between there are no rows, so that any number there divides them.
-    first = session.first_rec_no
-    border = None if first is None else max(first, gap.first_rec)
+    border = max(session.first_rec_no, gap.first_rec)
     if session.start_us < gap.low_us:
-        yield session._replace(end_us=gap.low_us - 1, last_rec_no=None if border is None else border - 1)
+        yield session._replace(end_us=gap.low_us - 1, last_rec_no=border - 1)
     if gap.high_us < session.end_us:
         yield session._replace(start_us=gap.high_us + 1, first_rec_no=border)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 import pyarrow.fs as pafs
 
@@ -17,8 +18,9 @@ from bccnd.pipeline.inputs.sessions import JournalSession
 from bccnd.pipeline.inputs.verification import JournalFile
 from bccnd.pipeline.lake.place import Root, usable
 
-#: how the reason begins why a file with an unknown clock is not used; another file may tell its clock
-UNKNOWN_CLOCK = "unknown clock"
+#: how the reason begins why a file is not used now: with others that come or go, it may be
+UNKNOWN_CLOCK: Final = "unknown clock: "
+REPEATED: Final = "records that are there twice: "
 
 Verify = Callable[[Sequence[ListedFile]], list[JournalFile | str | None]]
 
@@ -36,7 +38,7 @@ class Known:
 @dataclass
 class Journal:
     """``files`` can be used; ``listed`` are the paths of all that are there, usable or not, ``final`` those of final
-    days that may be new. ``sessions`` are as the journal has them; ``aside`` are hosts that are left out."""
+    days that may be new. ``sessions`` are as the journal has them, with numbers."""
 
     files: list[JournalFile] = field(default_factory=list)
     listed: set[str] = field(default_factory=set)
@@ -57,16 +59,13 @@ def read_journal(
     ``lost`` names hosts at which retention is at work, and the day up to which it takes their files. Raises
     PipelineError: no_place, no_journal, changed."""
     with usable(root.where):
-        early = sessions.read(root, list_sessions(root))
+        found = Journal()
+        found.sessions, unreadable = sessions.read(root, list_sessions(root))
         listing = list_records(root, final)
-        now = {file.path: file for file in list_sessions(root)}
-        late = sessions.read(root, now.values() - early.keys())
-        found = Journal(final=listing.final)
-        found.sessions, damaged = sessions.settled(early, now, late)
-        found.damaged = [_damaged(root, file, why) for file, why in damaged.items()]
-        if lost:
-            _leave_out(listing, found, lost)
+        found.final = listing.final
+        _leave_out(listing, found, lost)
         found.listed = {file.path for file in listing.files}
+        found.damaged = [_damaged(root, file, why) for file, why in unreadable.items()]
         found.damaged += [_damaged(root, file, "its name is not that of a recorder's file") for file in listing.unknown]
         found.damaged += [
             DamagedFile(f"{file_names.OBS}/host={host}", 0, 0, "", f"{host} is left out: {why}", host)
@@ -77,15 +76,15 @@ def read_journal(
 
 
 def _leave_out(listing: Listing, found: Journal, lost: Mapping[str, str]) -> None:
+    """Leave out hosts that cannot be read, and the days of those at which retention is at work."""
     days = ((file, file_names.read_path(file.path)) for file in listing.files)
     listing.files = [file for file, name in days if name is not None and name.day > lost.get(name.host, "")]
-    firsts = {
-        host: JournalSession(host, "", file_names.start_of(day) + file_names.DAY, 0) for host, day in lost.items()
-    }
+    ends = {host: file_names.start_of(day) + file_names.DAY for host, day in lost.items()}
     found.sessions = [
         part
         for session in found.sessions
-        for part in (sessions.clipped([session], firsts[session.host]) if session.host in firsts else [session])
+        if session.host not in listing.unreadable
+        for part in (sessions.clipped([session], ends[session.host]) if session.host in ends else [session])
     ]
 
 
@@ -99,12 +98,12 @@ def _check_files(
 ) -> None:
     """Verify what is not known, and find what is missing."""
     remembered = {ListedFile(*file[:4]): file for file in known.damaged if file.journal_id}
-    usable_files = [known.files[file] for file in listed if file in known.files]
-    new = [file for file in listed if file not in known.files and file not in remembered]
-    if new:
-        # They may tell what the time was.
+    # Other files may make up for these.
+    remembered = {file: row for file, row in remembered.items() if not row.why.startswith(REPEATED)}
+    if any(file not in known.files and file not in remembered for file in listed):
         remembered = {file: row for file, row in remembered.items() if not row.why.startswith(UNKNOWN_CLOCK)}
-        new = [file for file in listed if file not in known.files and file not in remembered]
+    new = [file for file in listed if file not in known.files and file not in remembered]
+    usable_files = [known.files[file] for file in listed if file in known.files]
     damaged = [remembered[file] for file in listed if file in remembered and file not in known.files]
     for file, seen in zip(new, verify(new), strict=True):
         if isinstance(seen, JournalFile):
@@ -113,18 +112,13 @@ def _check_files(
             raise changed(root.at(file.path))
         else:
             damaged.append(_damaged(root, file, seen))
-    aside = coverage.twice(usable_files)
-    for host, why in aside.items():
-        path = why.partition(" ")[0]
-        found.damaged.append(DamagedFile(path, 0, 0, "", f"{host} is left out: {root.at(why)}", host))
-    out = hosts_aside(found.damaged)
-    found.files = sorted(file for file in usable_files if file.host not in out)
-    found.missing, damaged = coverage.find_missing(
-        found.files,
-        [file for file in damaged if file.host not in out],
-        [session for session in found.sessions if session.host not in out],
-        Before(known.sessions, known.missing, file_names.start_of(final.end) if final.end else 0),
-    )
+    twins = coverage.repeated(usable_files)
+    for twin, other in twins.items():
+        damaged.append(_damaged(root, twin.listed, f"it has the same records as {root.at(other.path)}", REPEATED))
+    found.files = sorted(file for file in usable_files if file not in twins)
+    found.sessions = sessions.number(found.sessions, found.files)
+    before = Before(known.sessions, known.missing, file_names.start_of(final.end) if final.end else 0)
+    found.missing, damaged = coverage.find_missing(found.files, damaged, found.sessions, before)
     found.damaged = sorted({*found.damaged, *damaged, *_of_final_days(root, known.damaged, final)})
 
 
@@ -136,30 +130,13 @@ def _of_final_days(root: Root, damaged: Iterable[DamagedFile], final: FinalDays)
     return [file for file, info in zip(kept, infos, strict=True) if info.type == pafs.FileType.File]
 
 
-def hosts_aside(damaged: Iterable[DamagedFile]) -> set[str]:
-    """The hosts that are left out as a whole."""
-    return {file.host for file in damaged if file.host and not file.journal_id}
-
-
-def listening(
-    known: Sequence[JournalSession],
-    missing: Sequence[Missing],
-    damaged: Sequence[DamagedFile],
-    files: Iterable[JournalFile],
-) -> list[JournalSession]:
-    """The sessions of a journal without what is missing, damaged, or of hosts that are left out."""
-    return coverage.covered(
-        [*known, *coverage.supposed(known, missing, damaged, files)], missing, damaged, hosts_aside(damaged)
-    )
-
-
-def _damaged(root: Root, file: ListedFile, why: str) -> DamagedFile:
+def _damaged(root: Root, file: ListedFile, why: str, cause: str = "") -> DamagedFile:
     name = file_names.read_path(file.path)
     parts = ("", "", 0) if name is None else (*name.journal, name.first)
-    return DamagedFile(*file, f"{root.at(file.path)} is left out: {why}", *parts)
+    return DamagedFile(*file, f"{cause}{root.at(file.path)} is left out: {why}", *parts)
 
 
-def unknown_clock(root: Root, file: JournalFile, why: str) -> DamagedFile:
+def unknown_clock(root: Root, file: JournalFile) -> DamagedFile:
     """A file that is left out because nothing tells how far its clock is off."""
-    text = f"{UNKNOWN_CLOCK}: {root.at(file.path)} is left out: {why.removeprefix(f'{UNKNOWN_CLOCK}: ')}"
-    return DamagedFile(*file.listed, text, *file.journal, file.first_rec)
+    why = "its records are dated before 2020, and no other host's show what the time was"
+    return _damaged(root, file.listed, why, UNKNOWN_CLOCK)

@@ -1,14 +1,14 @@
 """Reads when the recorders of a journal were listening.
 
-Invariant: no session covers a record that is in none of the files listed. A recorder finishes the files of a time
-before it extends the session, and takes the time from the session before it removes them; so sessions are read before
-files are listed, and looked at again afterwards.
+Invariant: no session covers a record that no file has, without `coverage` noticing it. A recorder finishes the files of
+a time before it extends the session, so sessions are read before files are listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,10 +20,17 @@ from bccnd.pipeline.inputs.file_checks import check_columns, look_into
 from bccnd.pipeline.inputs.journal_listing import ListedFile
 from bccnd.pipeline.lake.place import Root
 
+if TYPE_CHECKING:
+    from bccnd.pipeline.inputs.verification import JournalFile
+
+
+#: number of a record that a file of sessions does not tell
+UNKNOWN: Final = -1
+
 
 class JournalSession(NamedTuple):
     """A period in which a receiver was listening without a break: times in microseconds since 1970 by its own clock,
-    and the numbers of its first and last record, as far as they are known."""
+    and the numbers of its first and last record, which `number` adds where other writers leave them out."""
 
     host: str
     journal_id: str
@@ -33,8 +40,8 @@ class JournalSession(NamedTuple):
     tap_gaps: int = 0
     version: str = ""
     cause: str | None = None
-    first_rec_no: int | None = None
-    last_rec_no: int | None = None
+    first_rec_no: int = UNKNOWN
+    last_rec_no: int = UNKNOWN
 
     @property
     def journal(self) -> tuple[str, str]:
@@ -65,6 +72,7 @@ def by_journal(sessions: Iterable[JournalSession]) -> dict[tuple[str, str], list
 
 def from_table(table: pa.Table) -> list[JournalSession]:
     columns = table.select(COLUMNS.names).cast(COLUMNS).cast(_NUMBERS).columns
+    columns[-2:] = [column.fill_null(UNKNOWN) for column in columns[-2:]]
     return list(map(JournalSession, *(column.to_pylist() for column in columns)))
 
 
@@ -73,15 +81,17 @@ def to_table(sessions: Iterable[JournalSession]) -> pa.Table:
     return pa.Table.from_pylist(rows, _NUMBERS).cast(COLUMNS)
 
 
-#: what is known of files of sessions: those of a journal, or why a file cannot be used
-Found = dict[ListedFile, list[JournalSession] | str]
-
-
-def read(root: Root, files: Iterable[ListedFile]) -> Found:
-    """Read files of sessions; one that is gone by now is left out."""
+def read(root: Root, files: Iterable[ListedFile]) -> tuple[list[JournalSession], dict[ListedFile, str]]:
+    """Read files of sessions: the sessions, and the files that cannot be used, with the reason."""
     listed = list(files)
-    results = look_into(listed, lambda file: _read_file(root, file.path))
-    return {file: result for file, result in zip(listed, results, strict=True) if result is not None}
+    sessions: list[JournalSession] = []
+    damaged: dict[ListedFile, str] = {}
+    for file, result in zip(listed, look_into(listed, lambda file: _read_file(root, file.path)), strict=True):
+        if isinstance(result, str):
+            damaged[file] = result
+        else:
+            sessions += result or ()
+    return sorted(sessions, key=in_time), damaged
 
 
 def _read_file(root: Root, path: str) -> list[JournalSession]:
@@ -95,33 +105,35 @@ def _read_file(root: Root, path: str) -> list[JournalSession]:
     return sessions
 
 
-def settled(
-    before: Found, after: Mapping[str, ListedFile], changed: Found
-) -> tuple[list[JournalSession], dict[ListedFile, str]]:
-    """The sessions that were read ``before`` files were listed, without what retention took meanwhile; and the files
-    that cannot be used, with the reason. ``after`` are all files of sessions by then, ``changed`` those with another
-    content."""
-    sessions: list[JournalSession] = []
-    damaged: dict[ListedFile, str] = {}
-    for file, early in before.items():
-        now = after.get(file.path)
-        if now is None:
-            continue
-        late = changed.get(now, early)
-        if isinstance(early, str) or isinstance(late, str):
-            damaged[now] = late if isinstance(late, str) else str(early)
-        elif late:
-            sessions += clipped(early, min(late, key=in_time))
-    return sorted(sessions, key=in_time), damaged
+def number(sessions: Iterable[JournalSession], files: Iterable[JournalFile]) -> list[JournalSession]:
+    """The sessions, each with numbers; and one for each journal that has none, which lasts as long as its files."""
+    of_journal = by_journal(sessions)
+    files_of: dict[tuple[str, str], list[JournalFile]] = {}
+    for file in sorted(files, key=attrgetter("first_rec")):
+        files_of.setdefault(file.journal, []).append(file)
+    for journal, own in files_of.items():
+        low, high = min(file.low_us for file in own), max(file.high_us for file in own)
+        of_journal.setdefault(journal, [JournalSession(*journal, low, high)])
+    return [
+        session
+        for journal in sorted(of_journal)
+        for session in _numbered(of_journal[journal], files_of.get(journal, ()))
+    ]
 
 
-def clipped(sessions: Iterable[JournalSession], first: JournalSession) -> Iterator[JournalSession]:
-    """What sessions cover from a time and number on: those with which ``first`` begins."""
-    floor, number = first.start_us, first.first_rec_no
+def _numbered(sessions: Sequence[JournalSession], files: Sequence[JournalFile]) -> Iterator[JournalSession]:
+    following = files[0].first_rec if files else 0
     for session in sessions:
-        if session.start_us >= floor:
-            yield session
-        elif session.end_us > floor:
-            numbered = session.first_rec_no is not None and number is not None
-            first_rec = max(session.first_rec_no, number) if numbered else session.first_rec_no  # type: ignore[type-var]
-            yield session._replace(start_us=floor, first_rec_no=first_rec)
+        first = following if session.first_rec_no == UNKNOWN else session.first_rec_no
+        begun = (file.end_rec - 1 for file in files if file.low_us <= session.end_us)
+        last = max(begun, default=UNKNOWN) if session.last_rec_no == UNKNOWN else session.last_rec_no
+        last = max(first - 1, last)
+        following = last + 1
+        yield session._replace(first_rec_no=first, last_rec_no=last)
+
+
+def clipped(sessions: Iterable[JournalSession], start_us: int) -> Iterator[JournalSession]:
+    """What sessions cover from a time on."""
+    for session in sessions:
+        if session.end_us > start_us:
+            yield session._replace(start_us=max(session.start_us, start_us))

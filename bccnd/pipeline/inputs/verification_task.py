@@ -9,8 +9,8 @@ from typing import Any, Final
 from bccnd.pipeline.inputs.journal_listing import ListedFile
 from bccnd.pipeline.inputs.verification import JournalFile, verify
 from bccnd.pipeline.lake.place import Root, usable
+from bccnd.pipeline.units.work import Task
 
-KIND: Final = "verify"
 #: bytes of files that a task is worth
 _WORTH: Final = 256 << 20
 
@@ -29,14 +29,14 @@ def verify_files(root: Root, files: Sequence[ListedFile], run: Callable[[Sequenc
         size += file.size
     if len(parts) == 1:
         return verify(root, files)
-    results = run([json.dumps({"task": KIND, "journal": root.where, "files": part}) for part in parts])
+    results = run([Task("verify", "", "", root.where, (), files=tuple(part)).to_text() for part in parts])
     return [_read(found) for result in results for found in json.loads(result)]
 
 
-def run(task: dict[str, Any]) -> str:
-    """Raises PipelineError: no_place."""
-    with usable(task["journal"]):
-        return json.dumps(verify(Root(task["journal"]), [ListedFile(*file) for file in task["files"]]))
+def run_verify(task: Task) -> Found:
+    """Verify the files of a task. Raises PipelineError: no_place."""
+    with usable(task.journal):
+        return verify(Root(task.journal), [ListedFile(*file) for file in task.files])
 
 
 def _read(found: Any) -> JournalFile | str | None:

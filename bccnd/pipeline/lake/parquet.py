@@ -7,18 +7,16 @@ folder of the table.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from bccnd.pipeline.lake.place import Root
 
 #: the column by which tables are divided, and the prefix of its folders
 DAY: Final = "day"
-#: files read side by side: waiting for a disk or a store, not computing
-_THREADS: Final = 8
 
 
 class File(NamedTuple):
@@ -49,20 +47,7 @@ def write(root: Root, table: str, name: str, rows: pa.Table, day: str = "") -> F
 def load(root: Root, table: str, paths: Iterable[str], columns: pa.Schema) -> pa.Table:
     """The rows of files with these columns. A column that a file does not have is null; ``day``, where files do not
     have it, is that of their folder."""
-
-    def read(path: str) -> pa.Table:
-        place = f"{root.path}/{table}/{path}"
-        with pq.ParquetFile(place, filesystem=root.filesystem) as file:
-            names = [name for name in columns.names if name in file.schema_arrow.names]
-            rows = file.read(columns=names)
-        missing = {DAY: pa.scalar(day_of(path))}
-        arrays = [
-            rows[field.name].cast(field.type)
-            if field.name in names
-            else pa.repeat(missing.get(field.name, pa.scalar(None, field.type)).cast(field.type), len(rows))
-            for field in columns
-        ]
-        return pa.Table.from_arrays(arrays, schema=columns)
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return pa.concat_tables([columns.empty_table(), *pool.map(read, paths)])
+    folder = f"{root.path}/{table}"
+    whole = [f"{folder}/{path}" for path in paths]
+    options = {"filesystem": root.filesystem, "format": "parquet", "partitioning": "hive", "partition_base_dir": folder}
+    return ds.dataset(whole, schema=columns, **options).to_table() if whole else columns.empty_table()

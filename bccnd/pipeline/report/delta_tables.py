@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-import re
 from dataclasses import dataclass
 from typing import Final
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from bccnd.errors import PipelineError
@@ -17,15 +14,10 @@ from bccnd.journal import file_names
 from bccnd.pipeline.lake.delta import Lake
 from bccnd.pipeline.lake.place import Root, usable
 from bccnd.pipeline.report import formatting as fmt
+from bccnd.pipeline.units import engine
 
 #: the table without which there is nothing to report
 NEEDED: Final = "link_loss"
-#: the folder of what runs keep for later ones
-STATE: Final = "_state"
-
-
-def midnight(day: str) -> int:
-    return int(datetime.datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()) * fmt.SECOND
 
 
 @dataclass(frozen=True)
@@ -36,7 +28,7 @@ class TimeRange:
     end: int | None = None
 
     def has_day(self, day: str) -> bool:
-        first = midnight(day)
+        first = file_names.start_of(day)
         return (self.start is None or first + fmt.DAY > self.start) and (self.end is None or first < self.end)
 
 
@@ -65,14 +57,6 @@ class Tables:
     def open(self, table: str, time: TimeRange, database: duckdb.DuckDBPyConnection) -> None:
         """Make a view of a table, by its name without folder, with all rows of the days that a range touches."""
         files = [file.path for file in self._lake.files(table) if not file.day or time.has_day(file.day)]
-        paths = [f"{self._root.path}/{table}/{path}" for path in files]
-        if self._root.is_local and paths:
-            # DuckDB takes a path for a pattern.
-            literally = [re.sub(r"[*?\[]", r"[\g<0>]", path) for path in paths]
-            rows = database.read_parquet(literally, hive_partitioning=False)
-        else:
-            # DuckDB itself reads no object store without extensions, which it would have to download.
-            columns = pa.schema([column for column in self._lake.columns(table) if column.name != "day"])
-            dataset = pads.dataset(paths, columns, "parquet", self._root.filesystem)
-            rows = database.from_arrow(dataset)
-        rows.create_view(table.rpartition("/")[2])
+        columns = pa.schema([column for column in self._lake.columns(table) if column.name != "day"])
+        name, paths = table.rpartition("/")[2], [f"{table}/{path}" for path in files]
+        engine.read(database, name, self._root, paths, engine.types(columns))

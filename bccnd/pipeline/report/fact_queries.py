@@ -6,7 +6,7 @@ are. What a page does not list is counted.
 
 from __future__ import annotations
 
-import tempfile
+import os
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any, Final, TypeVar
@@ -16,8 +16,10 @@ import duckdb
 from bccnd.errors import PipelineError
 from bccnd.pipeline.report import facts
 from bccnd.pipeline.report import formatting as fmt
-from bccnd.pipeline.report.delta_tables import NEEDED, STATE, Tables, TimeRange
+from bccnd.pipeline.report.delta_tables import NEEDED, Tables, TimeRange
 from bccnd.pipeline.report.facts import Course, Facts, Link
+from bccnd.pipeline.schema import STATE
+from bccnd.pipeline.units import engine
 
 #: steps of the courses over the period
 STEPS: Final = 120
@@ -36,12 +38,8 @@ _TABLES: Final = (
     *("receiver_sets", "link_loss", "epochs", "delivery", "channel_loss", "liveness", "channel_traffic", "integrity"),
     *("skew", f"{STATE}/sessions", f"{STATE}/missing", f"{STATE}/damaged"),
 )
-#: no extension is loaded but those that DuckDB brings along, and what does not fit into this memory goes to a disk
-_SETTINGS: Final = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "memory_limit": "1GB",
-}
+#: megabytes that DuckDB may use; the rest is on a disk
+_MEMORY: Final = 1024
 
 #: what DuckDB and pyarrow report of a file that was removed
 _GONE: Final = ("No files found", "No such file", "does not exist")
@@ -56,10 +54,7 @@ def query_facts(
     if NEEDED not in tables.names:
         remedy = "make them with: bccn pipeline build JOURNAL --out TABLES"
         raise PipelineError("no_tables", f"{tables.where}: no tables here: {NEEDED} does not exist", remedy)
-    with (
-        tempfile.TemporaryDirectory(prefix="bccn-report-") as spill,
-        duckdb.connect(config={**_SETTINGS, "temp_directory": spill}) as database,
-    ):
+    with engine.opened(_MEMORY, os.cpu_count() or 1) as database:
         try:
             return _Queries(tables, time or TimeRange(), database).collect(progress)
         except duckdb.Error as error:
@@ -80,9 +75,8 @@ class _Queries:
         for table in tables.names.intersection(_TABLES):
             # A program's runs before the period tell which of its silences is none.
             tables.open(table, TimeRange(None, time.end) if table == "epochs" else time, database)
-        self._set("start", -(2**62) if time.start is None else time.start)
-        self._set("stop", 2**62 if time.end is None else time.end)
-        database.execute("SET enable_progress_bar = false")
+        start, stop = -(2**62) if time.start is None else time.start, 2**62 if time.end is None else time.end
+        engine.set_variables(database, start=start, stop=stop)
         database.execute(files("bccnd.pipeline.report").joinpath("facts.sql").read_text("utf-8"))
         first, last = self._row("period")
         if first is None:
@@ -93,12 +87,7 @@ class _Queries:
         self.start = first if time.start is None else max(first, time.start)
         self.end = last + fmt.MINUTE if time.end is None else min(last + fmt.MINUTE, time.end)
         self.step = max(fmt.MINUTE, -(-(self.end - self.start) // STEPS // fmt.MINUTE) * fmt.MINUTE)
-        self._set("start", self.start)
-        self._set("stop", self.end)
-        self._set("step", self.step)
-
-    def _set(self, variable: str, value: int) -> None:
-        self._database.execute(f"SET VARIABLE {variable} = {value}::BIGINT")
+        engine.set_variables(database, start=self.start, stop=self.end, step=self.step)
 
     def _row(self, view: str) -> tuple[Any, ...]:
         return self._database.view(view).fetchall()[0]
@@ -166,6 +155,5 @@ class _Queries:
         """Return loss over the same hours of the day before by receiving host. Queries behind this one are about that
         time."""
         self._tables.open(NEEDED, TimeRange(self.start - fmt.DAY, self.end - fmt.DAY), self._database)
-        self._set("start", self.start - fmt.DAY)
-        self._set("stop", self.end - fmt.DAY)
+        engine.set_variables(self._database, start=self.start - fmt.DAY, stop=self.end - fmt.DAY)
         return self._courses()[0]

@@ -14,13 +14,15 @@ import pyarrow as pa
 
 from bccnd.core.formats.strict_json import parse_json
 from bccnd.errors import PipelineError
+from bccnd.journal.file_names import start_of
 from bccnd.pipeline.lake import place
 from bccnd.pipeline.report import formatting as fmt
-from bccnd.pipeline.report.delta_tables import NEEDED, STATE, Tables, TimeRange, midnight
+from bccnd.pipeline.report.delta_tables import NEEDED, Tables, TimeRange
 from bccnd.pipeline.report.fact_queries import query_facts
 from bccnd.pipeline.report.facts import Facts
 from bccnd.pipeline.report.finding_checks import run_checks
 from bccnd.pipeline.report.findings import SEVERITIES, ReportFinding
+from bccnd.pipeline.schema import STATE
 
 #: what was published, below the tables
 PUBLISHED: Final = f"{STATE}/published.json"
@@ -40,7 +42,7 @@ def look(where: str, severity: int, days: int) -> tuple[Facts, list[ReportFindin
     """The findings of at least this severity on the latest days. Raises PipelineError."""
     tables = Tables(where)
     latest = tables.days(NEEDED)[-days:]
-    facts = query_facts(tables, TimeRange(midnight(latest[0])) if latest else TimeRange())
+    facts = query_facts(tables, TimeRange(start_of(latest[0])) if latest else TimeRange())
     return facts, [finding for finding in run_checks(facts) if finding.severity <= severity]
 
 

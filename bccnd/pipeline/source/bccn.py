@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from bccnd.pipeline.source.options import Options, bad_option
-from bccnd.pipeline.source.sink import OPTIONS, SinkSettings, Writer, read_settings
+from bccnd.pipeline.source.sink import SinkSettings, Writer, bad_option, read_settings
 
 
 class BccnSource(DataSource):
@@ -25,4 +24,4 @@ class BccnSource(DataSource):
     def _sink(self, schema: StructType, overwrite: bool, *more_options: str) -> SinkSettings:
         if overwrite:
             raise bad_option("messages cannot be overwritten", 'write .mode("append")')
-        return read_settings(Options(self.options, (*more_options, *OPTIONS)), schema)
+        return read_settings(self.options, schema, *more_options)

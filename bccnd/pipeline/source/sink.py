@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Final
@@ -25,9 +25,9 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from bccnd.client import bus
 from bccnd.client.transport import usual_path
+from bccnd.core.formats.durations_and_sizes import parse_number
 from bccnd.core.wire.bccn1 import MAX_SEND, check_chan
 from bccnd.errors import BadDatagram, PipelineError
-from bccnd.pipeline.source.options import Options
 
 OPTIONS: Final = ("socket", "key", "rate", "dryRun", "checkBytes", "job")
 #: bytes of a partition that are kept in memory while it is checked; the rest is on disk
@@ -64,22 +64,43 @@ class Published(WriterCommitMessage):
     bytes: int = 0
 
 
-def read_settings(options: Options, columns: StructType) -> SinkSettings:
-    """Read the options. Raises PipelineError: bad_option, bad_columns."""
+def read_settings(given: Mapping[str, str], columns: StructType, *more_options: str) -> SinkSettings:
+    """Read the options, by name regardless of case. Raises PipelineError: bad_option, bad_columns."""
     kinds = {field.name: type(field.dataType) for field in columns}
     allowed = {"chan": (StringType,), "payload": (StringType, BinaryType), "key": (StringType,)}
     if not {"chan", "payload"} <= set(kinds) or any(kind not in allowed.get(name, ()) for name, kind in kinds.items()):
         detail = f"these columns cannot be published: {', '.join(columns.names)}"
         remedy = "select chan (a string), payload (a string or binary) and, if there are keys, key (a string)"
         raise PipelineError("bad_columns", detail, remedy)
+    options = {str(name).lower(): str(value) for name, value in given.items()}
+    supported = sorted([*OPTIONS, *more_options])
+    for name in sorted(options.keys() - {name.lower() for name in supported}):
+        raise bad_option(f"the option {name} does not exist", f"take {', '.join(supported)}")
+
+    def choose(name: str, default: str, other: str) -> bool:
+        value = options.get(name, default)
+        if value not in (default, other):
+            raise bad_option(f"the option {name} is {value!r}", f"use {default} or {other}")
+        return value == "header" or value == "true"
+
+    def number(name: str, default: float, least: float, most: float) -> float:
+        value = parse_number(options[name]) if name in options else default
+        if value is None or (name in options and not least <= value <= most):
+            raise bad_option(f"the option {name} is {options[name]!r}", f"use a number from {least:g} to {most:g}")
+        return value
+
     return SinkSettings(
-        options.text("socket") or usual_path(),
-        options.text("job") or uuid.uuid4().hex,
-        options.one_of("key", ("header", "none"), "header" if "key" in kinds else "none") == "header",
-        options.number("rate", 0.0, 0.001, 1e9),
-        options.flag("dryRun"),
-        int(options.number("checkBytes", CHECK, 0, 200)),
+        options.get("socket") or usual_path(),
+        options.get("job") or uuid.uuid4().hex,
+        choose("key", "header", "none") if "key" in kinds else choose("key", "none", "header"),
+        number("rate", 0.0, 0.001, 1e9),
+        choose("dryrun", "false", "true"),
+        int(number("checkbytes", CHECK, 0, 200)),
     )
+
+
+def bad_option(detail: str, remedy: str) -> PipelineError:
+    return PipelineError("bad_option", detail, remedy)
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[str, bytes, str | None]]:

@@ -167,7 +167,9 @@ def _arrow(columns: Mapping[str, str]) -> pa.Schema:
 def types(columns: pa.Schema) -> dict[str, str]:
     """The columns of a table with the engine's types."""
     names = {kind: name for name, kind in _ARROW.items()}
-    return {field.name: names[field.type] for field in columns}
+    # Writers name the element of a list as they like.
+    kinds = ((field.name, pa.list_(pa.string()) if pa.types.is_list(field.type) else field.type) for field in columns)
+    return {name: names[kind] for name, kind in kinds}
 
 
 def give(

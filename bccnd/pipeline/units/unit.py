@@ -13,9 +13,9 @@ import pyarrow as pa
 from bccnd.core.tracking.tracker_limits import HORIZON, SANITY
 from bccnd.journal.file_names import DAY, start_of
 from bccnd.pipeline import schema
-from bccnd.pipeline.epochs import Carried, Epoch, Reported, Sent, SeqBlock, find_epochs
+from bccnd.pipeline.epochs import Carried, Epoch, Reported, Sent, SeqBlock, Spans, find_epochs
 from bccnd.pipeline.lake.place import Root
-from bccnd.pipeline.receivers import MARGIN
+from bccnd.pipeline.receivers import MARGIN, joined
 from bccnd.pipeline.restarts import PlacedStep, Restart, Step, find_restarts
 from bccnd.pipeline.schema import TableFile
 from bccnd.pipeline.units import engine as duck
@@ -94,7 +94,8 @@ class _Day:
             restarts = _find_restarts(engine)
             engine.execute(duck.sql("placed"))
             engine.execute(duck.sql("numbers"))
-            _find_epochs(engine, restarts, self._receivers["recorded"])
+            recorded = joined((low, high + 1) for _, low, high in self._receivers["listened"])
+            _find_epochs(engine, restarts, list(recorded))
             engine.execute(duck.sql("messages"))
             return self._write(engine)
 
@@ -110,28 +111,16 @@ class _Day:
             sanity=SANITY,
             horizon=round(HORIZON * 1e6),
         )
-        receivers = self._receivers
-        duck.define_sets(engine, receivers["hosts"])
+        spans = {"host": "VARCHAR", "low": "BIGINT", "high": "BIGINT"}
+        duck.give(engine, "listened", spans, self._receivers["listened"])
+        numbers = dict.fromkeys(("from_rec", "to_rec", "shift", "ahead"), "BIGINT")
+        hearers = {"host": "VARCHAR", "journal_id": "VARCHAR", **numbers}
+        duck.give(engine, "given_hearers", hearers, self._receivers["given_hearers"])
+        segments = {"host": "VARCHAR", "segment": "VARCHAR"}
+        duck.give(engine, "segments_of_hosts", segments, self._receivers["segments_of_hosts"])
+        duck.define_sets(engine, [host for (host,) in engine.execute(duck.sql("hosts")).fetchall()])
+        engine.execute(duck.sql("receivers"))
         self._read_obs(engine)
-        hearers = {"id": "INTEGER", "host_id": "INTEGER", "host": "VARCHAR", "journal_id": "VARCHAR"}
-        numbers = ("from_rec", "to_rec", "shift", "ahead")
-        duck.give(engine, "given_hearers", {**hearers, **dict.fromkeys(numbers, "BIGINT")}, receivers["hearers"])
-        engine.execute("CREATE TABLE hearers AS SELECT g.*, mask FROM given_hearers g JOIN hosts ON hosts.id = host_id")
-        names = sorted({segment for _, segment in receivers["reach"]})
-        segments = {name: number for number, name in enumerate(names)}
-        duck.give(
-            engine, "segments", {"id": "INTEGER", "segment": "VARCHAR"}, [(segments[name], name) for name in names]
-        )
-        reach = [(host, segments[name]) for host, name in receivers["reach"]]
-        duck.give(engine, "reach", {"host_id": "INTEGER", "segment": "INTEGER"}, reach)
-        duck.give(engine, "silent_hosts", {"host_id": "INTEGER"}, [(host,) for host in receivers["silent"]])
-        listening = [(since, host) for since, hosts in receivers["listening"] for host in hosts or [None]]
-        duck.give(engine, "listening_hosts", {"since": "BIGINT", "host_id": "INTEGER"}, listening)
-        engine.execute(
-            "CREATE TABLE listening AS SELECT since, coalesce(bit_or(mask), no_hosts()) AS hosts, "
-            "lead(since, 1, 4611686018427387904) OVER (ORDER BY since) AS until "
-            "FROM listening_hosts LEFT JOIN hosts ON hosts.id = host_id GROUP BY since"
-        )
         share = f"{_SHARE} BETWEEN {task.low} AND {task.high}" if not task.whole else "true"
         duck.read(engine, "all_carried", self._root, self._carried, duck.types(schema.STATES[schema.EPOCHS]))
         share_of_src = share.replace("coalesce(src, host)", "src")
@@ -193,7 +182,7 @@ def _give_restarts(
     duck.give(engine, "placed_steps", columns, placed)
 
 
-def _find_epochs(engine: duckdb.DuckDBPyConnection, restarts: Sequence[Restart], recorded: Sequence[list[int]]) -> None:
+def _find_epochs(engine: duckdb.DuckDBPyConnection, restarts: Sequence[Restart], spans: Spans) -> None:
     """Make the tables ``epochs_found`` and ``reported``."""
     by_source: dict[int, list[Restart]] = {}
     for restart in restarts:
@@ -212,7 +201,6 @@ def _find_epochs(engine: duckdb.DuckDBPyConnection, restarts: Sequence[Restart],
             "SELECT s.id, epoch, cause, last_us, last_key, pace, pace_us FROM carried JOIN sources s USING (src)"
         ).fetchall()
     }
-    spans = [(low, high) for low, high in recorded]
     epochs: list[tuple[int, *tuple[Any, ...]]] = []
     reported: list[tuple[int, *tuple[Any, ...]]] = []
     blocks = engine.execute(

@@ -28,6 +28,8 @@ class Task:
     threads: int = 1
     #: days for which an epoch or a silence that nothing follows is carried on
     carry_days: int = 7
+    #: of the journal, to be verified
+    files: tuple[tuple[str, int, int, str], ...] = ()
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core.sending import send_queue
-from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
+from bccnd.core.sending.message_groups import LENGTH, MAX_PORTION
 from bccnd.core.sending.send_queue import ORDERS, QUEUE, RANDOM, STACK, Entry, SendQueue
 from tests.core.material import examples
 

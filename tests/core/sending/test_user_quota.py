@@ -19,11 +19,10 @@ from bccnd.core.sending.user_quota import (
     pattern_bytes,
 )
 from tests.core.material import examples
-from tests.rules import user_limits
 
 
 def opened(quota: Quota, uid: int = 1000, now: float = 0.0) -> UserAccount:
-    account = quota.open(uid, now)
+    account = quota.open(uid, now, 100)
     assert account is not None
     return account
 
@@ -51,19 +50,18 @@ ACTS = st.lists(st.builds(Act, WHATS, UIDS, st.sampled_from([0, 0, 1, 4, 40]), s
 @examples(300)
 def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
     limit, now = 2, 0.0
-    quota = Quota(user_limits(clients=limit, rate=rate))
+    quota = Quota(rate)
     held: Counter[int] = Counter()
     kept: dict[int, UserAccount] = {}
     for act in history:
         now += act.quarters / 4
         account = quota.account(act.uid)
         if act.what == "open":
-            got = quota.open(act.uid, now)
+            got = quota.open(act.uid, now, limit)
             assert (got is not None) == (held[act.uid] < limit)
             held[act.uid] += got is not None
         elif act.what == "limit":
             limit = act.limit
-            quota.configure(user_limits(clients=limit, rate=rate))
         elif held[act.uid]:
             assert account is not None
             if act.what == "close":
@@ -89,7 +87,7 @@ def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
 )
 @examples(400)
 def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list[tuple[int, str]]) -> None:
-    quota = Quota(user_limits(rate=rate))
+    quota = Quota(rate)
     account, now = opened(quota), 0.0
     when: list[float] = []
     for quarters, what in history:
@@ -109,7 +107,7 @@ def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list
 @given(st.sampled_from([0.25, 1.0, 3.0, 7.0, 1000.0, 1e9]), st.lists(st.floats(0, 3), min_size=1, max_size=30))
 @examples(300)
 def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[float]) -> None:
-    quota = Quota(user_limits(rate=rate))
+    quota = Quota(rate)
     account, now = opened(quota), 1000.0
     for pause in pauses:
         now += pause
@@ -123,24 +121,24 @@ def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[f
 
 @pytest.mark.parametrize(("rate", "burst"), [(0.25, 1), (1.0, 1), (1.5, 1), (10.0, 10), (1000.0, 1000)])
 def test_one_second_of_the_rate_may_come_at_once_and_at_least_one_message(rate: float, burst: int) -> None:
-    quota = Quota(user_limits(rate=rate))
+    quota = Quota(rate)
     account = opened(quota)
     for now in (0.0, 1e6):  # after a long silence, too
         assert passed(quota, account, now, 2 * burst) == burst
 
 
 def test_all_clients_of_a_user_share_a_rate_and_keeping_to_it_never_waits() -> None:
-    quota = Quota(user_limits(rate=4.0))
+    quota = Quota(4.0)
     one, two, other = opened(quota), opened(quota), opened(quota, 1001)
     assert passed(quota, one, 0.0, 3) + passed(quota, two, 0.0, 3) == 4
     assert passed(quota, other, 0.0, 9) == 4
     assert [quota.publish(one, tick / 4) for tick in range(1, 100)] == [0.0] * 99
-    unlimited = Quota(user_limits())
+    unlimited = Quota()
     assert passed(unlimited, opened(unlimited), 0.0, 10_000) == 10_000
 
 
 def test_account_stays_until_its_rate_has_recovered() -> None:
-    quota = Quota(user_limits(rate=4.0))
+    quota = Quota(4.0)
     account = opened(quota)
     passed(quota, account, 10.0, 9)
     quota.close(account, 10.0)
@@ -158,10 +156,10 @@ def test_account_stays_until_its_rate_has_recovered() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(0.0, 4.0), (4.0, 16.0), (16.0, 4.0), (4.0, 0.0)])
 def test_another_rate_holds_at_once(before: float, after: float) -> None:
-    quota = Quota(user_limits(rate=before))
+    quota = Quota(before)
     account = opened(quota)
     passed(quota, account, 0.0, 100)
-    quota.configure(user_limits(rate=after))
+    quota.rate = after
     assert passed(quota, account, 100.0, 100) == (after or 100)
     quota.close(account, 1000.0)
     assert len(quota) == 0
@@ -187,25 +185,25 @@ def test_debt_is_bounded() -> None:
 
 
 def test_a_message_waits_behind_those_that_wait_already() -> None:
-    quota = Quota(user_limits(rate=2.0))
+    quota = Quota(2.0)
     account = opened(quota)
-    assert [quota.must_wait(account, 0.0) for _ in range(3)] == [False, False, True]
-    account.waiting["client"] = None
-    assert quota.must_wait(account, 100.0)
-    del account.waiting["client"]
-    assert [quota.must_wait(account, 100.0) for _ in range(3)] == [False, False, True]
-    quota.configure(user_limits())
-    account.waiting["client"] = None
-    assert not quota.must_wait(account, 100.0)
+    assert [quota.exceeds_rate(account, 0.0) for _ in range(3)] == [False, False, True]
+    account.blocked["client"] = None
+    assert quota.exceeds_rate(account, 100.0)
+    del account.blocked["client"]
+    assert [quota.exceeds_rate(account, 100.0) for _ in range(3)] == [False, False, True]
+    quota.rate = 0.0
+    account.blocked["client"] = None
+    assert not quota.exceeds_rate(account, 100.0)
 
 
 def test_clients_from_before_a_restart_are_charged_whatever_the_limit() -> None:
-    quota = Quota(user_limits(clients=1))
+    quota = Quota()
     assert [quota.reopen(1000).clients for _ in range(3)] == [1, 2, 3]
     assert [account.uid for account in quota] == [1000]
-    assert quota.open(1000, 0.0) is None
+    assert quota.open(1000, 0.0, 1) is None
 
 
 def test_the_memory_for_patterns_follows_their_number() -> None:
-    assert pattern_bytes(user_limits(subscriptions=65_536)) == 65_536 * PATTERN_BYTES
-    assert pattern_bytes(user_limits(subscriptions=1)) == LEAST_PATTERN_BYTES
+    assert pattern_bytes(65_536) == 65_536 * PATTERN_BYTES
+    assert pattern_bytes(1) == LEAST_PATTERN_BYTES

@@ -170,34 +170,30 @@ def test_histories(name: str) -> None:
 ONE_MISSED = RULES._replace(dead_after=1)
 
 
-@pytest.mark.parametrize("keep_dead", [False, True])
-def test_only_the_latest_deaths_are_remembered(keep_dead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_deaths_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "MAX_DEAD", 3)
-    world = World(dedup=dedup_rules(monotonic=keep_dead))
+    world = World()
     srcs = [b"host/p/%d" % number for number in range(6)]
     for number, src in enumerate(srcs):
         world.until(float(number))
         world.beat(src)
     world.until(30.0)
-    assert [(src, death.heard) for src, death in world.liveness.dead.items()] == [
-        (srcs[number], float(number)) for number in (3, 4, 5)
-    ]
+    assert {src: death.heard for src, death in world.liveness.dead.items()} == {srcs[n]: float(n) for n in (3, 4, 5)}
     assert (world.liveness.counted["deaths"], world.liveness.counted["dead_evicted"]) == (6, 3)
     assert [src for src, name in world.changes() if name == "dead"] == srcs
 
 
-@pytest.mark.parametrize(
-    ("due", "more"),
-    [(STEP - 1, [False]), (STEP, [False]), (STEP + 1, [True, False]), (2 * STEP + 10, [True] * 2 + [False])],
-)
-def test_sweep_checks_at_most_a_step_and_the_next_continues(due: int, more: list[bool]) -> None:
-    world = World(ONE_MISSED)
+@pytest.mark.parametrize("due", [STEP - 1, STEP, STEP + 1, 2 * STEP + 10])
+def test_a_sweep_checks_a_step_and_the_next_one_continues(due: int) -> None:
+    world, dead = World(ONE_MISSED), list[int]()
     world.beat(*(b"host/p/%d" % number for number in range(due)))
     world.until(6.0)
     world.changes()
-    swept = [(world.liveness.sweep(6.25), len(world.changes())) for _ in more]
-    assert swept == [*((True, STEP) for _ in more[1:]), (False, due - STEP * (len(more) - 1))]
-    assert len(world.liveness.dead) == due <= liveness.MAX_DEAD
+    more = True
+    while more:
+        more = world.liveness.sweep(6.25)
+        dead.append(len(world.changes()))
+    assert dead == [STEP] * ((due - 1) // STEP) + [(due - 1) % STEP + 1]
 
 
 def test_heartbeat_between_two_steps_of_a_sweep_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,11 +204,9 @@ def test_heartbeat_between_two_steps_of_a_sweep_counts(monkeypatch: pytest.Monke
     world.until(6.0)
     world.now = 6.25
     assert world.liveness.sweep(world.now)
-    left = [source.src for source in world.standing()]
-    assert left == srcs[:3]
-    world.beat(*left)
+    world.beat(*srcs[:3])
     world.sweep()
-    assert [src for src, name in world.changes() if name == "dead"] == [srcs[4], srcs[3]]
+    assert {src for src, name in world.changes() if name == "dead"} == set(srcs[3:])
 
 
 # -- for all histories

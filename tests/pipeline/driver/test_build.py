@@ -90,7 +90,7 @@ def test_what_cannot_be_used_costs_itself_and_is_named_until_it_is_put_right(
     outcome = build(HERE, *where)
     assert [(file.host, file.low_us > 0) for file in outcome.damaged] == [("h1", True), ("h3", False)]
     assert [(row.host, row.first_rec <= row.last_rec) for row in outcome.missing] == [("h2", True)]
-    assert {row[0] for row in content(where[1])["link_loss"]} == {"h1", "h2"}
+    assert {row[0] for row in content(where[1])["link_loss"]} == {"h1", "h2", "h3"}
     # What is left out is not lost.
     lost, expected = (sum(sums(place, "link_loss", "lost_here", "lost_everywhere")) for place in (where[1], built))
     assert 0 < lost <= expected

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bccnd.pipeline.inputs.coverage import Before, DamagedFile, Missing, covered, find_missing, supposed, twice
-from bccnd.pipeline.inputs.sessions import JournalSession
+from bccnd.pipeline.inputs.coverage import Before, DamagedFile, Missing, covered, find_missing, repeated
+from bccnd.pipeline.inputs.sessions import UNKNOWN, JournalSession, number
 from bccnd.pipeline.inputs.verification import JournalFile
 
 
@@ -14,7 +14,7 @@ def file(first: int, rows: int, low: int, high: int, host: str = "h", journal: s
     return JournalFile(path, host, journal, "2026-03-01", first, rows, low, high, ("lan",), 9, 9, "", True, True)
 
 
-def session(start: int, end: int, first: int | None, last: int | None) -> JournalSession:
+def session(start: int, end: int, first: int = UNKNOWN, last: int = UNKNOWN) -> JournalSession:
     return JournalSession("h", "j", start, end, first_rec_no=first, last_rec_no=last)
 
 
@@ -59,13 +59,21 @@ CASES = {
         [(11, 12, 110, 112), (13, 20, 5, 19)],
         [(20, 40), (95, 109)],
     ),
-    "sessions without numbers": (
+    "a session without numbers": (
         [A, C],
         [],
-        [session(95, 140, None, None)],
+        [session(95, 140)],
         [(11, 20, 110, 119)],
         [(95, 109), (120, 140)],
     ),
+    "two sessions without numbers": (
+        [A, B, C],
+        [],
+        [session(95, 112), session(118, 140)],
+        [],
+        [(95, 112), (118, 140)],
+    ),
+    "no session": ([A, C], [], [], [(11, 20, 110, 119)], [(100, 109), (120, 129)]),
     "rows of the same moment": (
         [A, file(21, 10, 109, 129)],
         [],
@@ -79,14 +87,15 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_sessions_do_not_cover_what_is_missing(name: str) -> None:
     files, bad, sessions, expected, left = CASES[name]
+    sessions = number(sessions, files)
     missing, with_times = find_missing(files, [damaged(first) for first in bad], sessions)
     assert [row[2:] for row in missing] == expected
-    parts = covered(sessions, missing, with_times, ())
+    parts = covered(sessions, missing, with_times)
     assert sorted((part.start_us, part.end_us) for part in parts) == left
     for part in parts:
         # A file stays with the part that has its rows.
         for one in files:
-            if part.start_us <= one.low_us and one.high_us <= part.end_us and part.first_rec_no is not None:
+            if part.start_us <= one.low_us and one.high_us <= part.end_us:
                 assert part.first_rec_no <= one.first_rec
 
 
@@ -113,15 +122,8 @@ def test_what_is_not_looked_at_any_more_is_as_it_was(name: str) -> None:
     assert [(row.first_rec, row.last_rec) for row in missing] == expected
 
 
-def test_a_journal_without_sessions_is_listening_where_its_files_have_no_hole() -> None:
-    missing, _ = find_missing([A, C], [], [])
-    assert [row[2:] for row in missing] == [(11, 20, 110, 119)]
-    assert [(one.start_us, one.end_us) for one in supposed([], missing, [], [A, C])] == [(100, 109), (120, 129)]
-    assert list(supposed([], [], [], [A, B, C])) == []
-
-
-def test_records_in_two_files_set_their_host_aside() -> None:
-    assert twice([A, B, C]) == twice([A, file(5, 3, 0, 9, journal="k")]) == {}
-    assert list(twice([A, file(5, 3, 0, 9), file(1, 10, 0, 9, host="g")])) == ["h"]
-    # of two journals that swap in time no record is there twice
-    assert covered([session(1, 2, 1, 2)], [], [], {"h"}) == []
+def test_of_two_files_with_the_same_records_one_is_used() -> None:
+    other_journal, other_host = file(5, 3, 0, 9, journal="k"), file(1, 10, 0, 9, host="g")
+    copy, part = file(1, 9, 100, 108), file(15, 3, 114, 116)
+    assert repeated([part, A, B, C, other_journal, other_host]) == {part: B}
+    assert len(repeated([A, copy])) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from bccnd.journal.session_files import write_sessions
 from bccnd.journal.sessions import RecorderSession as Stretch
 from bccnd.pipeline.inputs import journal as journals
-from bccnd.pipeline.inputs.journal import Journal, Known, hosts_aside, read_journal
+from bccnd.pipeline.inputs.journal import Journal, Known, read_journal
 from bccnd.pipeline.inputs.journal_listing import FinalDays, ListedFile, Listing, list_records
 from bccnd.pipeline.inputs.verification import verify
 from bccnd.pipeline.lake.place import Root
@@ -84,7 +83,8 @@ def test_a_user_who_is_not_root_reads_beside_what_he_may_not(full: Path) -> None
     if not child:
         os.setuid(65_534)
         found = read(full)
-        os.write(end, repr(([file.host for file in found.files], hosts_aside(found.damaged))).encode())
+        named = {file.host for file in found.damaged}
+        os.write(end, repr(([file.host for file in found.files], named)).encode())
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(seen, 1000).decode() == repr((["h1", "h1"], {"h2"}))
@@ -117,12 +117,13 @@ def test_a_file_is_read_once_unless_it_is_written_again(full: Path) -> None:
     assert (repaired.damaged, len(repaired.files)) == ([], 4)
 
 
-def test_a_host_with_records_in_two_files_is_left_out_and_named(full: Path) -> None:
-    put(full, "h2", "j1", 2, rows(2, 2))
+def test_of_records_in_two_files_one_is_used_until_it_goes(full: Path) -> None:
+    twin = put(full, "h2", "j1", 2, rows(2, 2))
     found = read(full)
-    assert {file.host for file in found.files} == {"h1"}
-    assert ["h2 is left out" in file.why for file in found.damaged] == [True]
-    assert hosts_aside(found.damaged) == {"h2"}
+    assert len(found.files) == 4
+    assert [str(full / file.path) for file in found.damaged] == [str(twin)]
+    next((full / "obs/host=h2").rglob("*-000000000001.parquet")).unlink()
+    assert [file.first_rec for file in read(full, found).files if file.host == "h2"] == [2, 4]
 
 
 @pytest.mark.parametrize("place", ["disk", "s3"])
@@ -171,19 +172,10 @@ def test_what_is_finished_meanwhile_waits_for_the_next_pass(tmp_path: Path, monk
     assert meanwhile(tmp_path, monkeypatch, lambda: None) == [(10, 50), (60, 70)]
 
 
-def test_what_retention_takes_meanwhile_is_not_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, "h1", "j1", 1, rows(1, 3))
-    recorded(tmp_path, (10, 20, 1, 1), (30, 40, 2, 2), (50, 60, 3, 3))
-    left = ((35, 40, 2, 2), (50, 70, 3, 3))
-    assert meanwhile(tmp_path, monkeypatch, lambda: recorded(tmp_path, *left)) == [(35, 40), (50, 60)]
-    assert meanwhile(tmp_path, monkeypatch, lambda: shutil.rmtree(tmp_path / "sessions")) == []
-
-
 @pytest.mark.parametrize("content", [b"", b"PAR1"])
 def test_sessions_that_cannot_be_read_are_named(full: Path, content: bytes) -> None:
     recorded(full, (10, 20, 1, 6))
     path = next((full / "sessions").rglob("*.parquet"))
     path.write_bytes(content)
     found = read(full)
-    assert found.sessions == []
     assert [file.path for file in found.damaged] == [str(path.relative_to(full))]

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -104,27 +103,3 @@ def test_nothing_is_fetched_and_links_lead_to_folded_rows_and_files(
     browser.go(strict.as_uri())
     assert sorted(browser.forbidden) == ["http://192.0.2.1/", "http://192.0.2.1/y.png"]
     browser.go(made.as_uri())
-
-
-def light(colour: str) -> float:
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    r, g, b = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
-def contrast(colour: str, background: str) -> float:
-    first, second = sorted((light(colour), light(background)))
-    return (second + 0.05) / (first + 0.05)
-
-
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_figures_can_be_read_on_their_cells_and_cells_differ(theme: int) -> None:
-    style = render(full(), [])["index.html"].split("<style>")[1]
-    part = style.split("prefers-color-scheme: dark")[theme].split("* {")[0]
-    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", part))
-    for level in range(6):
-        assert contrast(colours[f"t{level}"], colours[f"h{level}"]) >= 4.4, level
-    # adjacent levels differ by lightness alone, for readers who see no colours and on a grey printer
-    steps = [contrast(colours["paper"], colours[f"h{level}"]) for level in range(6)]
-    assert steps[1:] == sorted(steps[1:])
-    assert all(later / earlier > 1.2 for earlier, later in pairwise(steps[1:]))

@@ -278,20 +278,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         assert caught.value.remedy
 
 
-def test_files_of_no_build_are_left_out(tables: Path) -> None:
-    whole = query(tables)
-    for name in ("part-00009.parquet", ".part.parquet", "_SUCCESS"):
-        (tables / "link_loss" / f"day={DAY}" / name).write_bytes(b"half a file")
-    assert query(tables) == whole
-
-
 def test_a_path_is_no_pattern(tmp_path: Path) -> None:
     for name in ("a*b?c", "axbyc"):
         write(tmp_path / name, HOSTS, SENDERS, minutes=1)
     assert query(tmp_path / "a*b?c").messages == 180
-
-
-def test_a_journal_is_distinguished_from_tables(tmp_path: Path, tables: Path) -> None:
-    assert not Tables(str(tables)).is_journal
-    (tmp_path / "journal" / "obs").mkdir(parents=True)
-    assert Tables(str(tmp_path / "journal")).is_journal

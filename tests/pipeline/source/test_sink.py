@@ -18,7 +18,6 @@ from bccnd.core.wire.bccn1 import MAX_SEND
 from bccnd.errors import PipelineError
 from bccnd.pipeline.source import sink
 from bccnd.pipeline.source.bccn import BccnSource
-from bccnd.pipeline.source.options import Options
 from bccnd.pipeline.source.sink import Pace, SinkSettings, key_of, publish, read_settings
 from tests.e2e.harness import Daemon, Wire
 from tests.pipeline.journals import heard, put, rows
@@ -41,7 +40,7 @@ def listener(daemon: Daemon) -> Iterator[bccnd.Connection]:
 
 
 def options(columns: StructType = PLAIN, **given: str) -> SinkSettings:
-    return read_settings(Options(given, sink.OPTIONS), columns)
+    return read_settings(given, columns)
 
 
 def batch(*rows: tuple[str | None, bytes | None], keys: list[str | None] | None = None) -> pa.RecordBatch:
