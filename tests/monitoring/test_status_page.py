@@ -185,11 +185,13 @@ def test_many_requests_within_a_second_gather_once(daemon: Daemon) -> None:
     assert accepted() == 7
 
 
-def test_the_page_is_one_file_that_names_no_other(daemon: Daemon) -> None:
+def test_pages_name_no_other_files(daemon: Daemon) -> None:
     pages = StatusPage(cast(DaemonState, daemon)).pages()
     html = finished(pages["/"](""))[2].decode()
     assert finished(pages["/fleet"](""))[2].decode() == html
-    addresses = [attributes.get(name) for _, attributes in HtmlReader(html).found for name in ("src", "href")]
+    runbook = finished(pages["/runbook"](""))[2].decode()
+    found = [*HtmlReader(html).found, *HtmlReader(runbook).found]
+    addresses = [attributes.get(name) for _, attributes in found for name in ("src", "href")]
     for address in filter(None, addresses):
         assert address.startswith(("#", "data:")) or f"/{address}" in {*pages, "/metrics", "/healthz"}
 
