@@ -226,7 +226,7 @@ coverage: $(READY) $(BUILT)
 # Where no hosts can be booted, the tests say why and are skipped; BCCND_REQUIRE_SYSTEMD=1 has them fail instead.
 test-systemd: $(READY) $(BUILT)
 	@packaging/need.sh systemd-nspawn:systemd-container debootstrap:debootstrap zstd:zstd ip:iproute2 \
-		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
+		nft:nftables nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
 	$(BIN)/python -m pytest --host-network --durations=5 tests/systemd $(ARGS)
 
 # Pages that are followed command by command, and the site.
