@@ -14,7 +14,7 @@ CONSTRAINTS := packaging/constraints.txt
 PLAY := /tmp/bccnd-play-$(shell id -u)
 
 help:
-	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only; 450 MB, no Java)'
+	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only; 540 MB, no Java)'
 	@echo 'make demo-fleet  simulate an hour of 20 hosts with known faults, and show the report that finds them'
 	@echo 'make run     a daemon in the foreground to play with, no root (loopback only; INTERFACE=eth0: your own segment)'
 	@echo 'make ready-report  install what the recorder and the report need besides'
@@ -44,8 +44,8 @@ help:
 	@echo 'make pin     write the versions in use to $(CONSTRAINTS), and the hashes of the wheels that make deb takes'
 	@echo 'make clean   remove what make has made here'
 
-# Five steps, each with all before it: what the daemon and its tools need; what most tests do; the recorder; the tables
-# and their report; all the rest, which is Spark and the tools of style, types and documents.
+# Five steps: what the daemon and its tools need; what most tests do besides; the recorder; the tables and their report;
+# all the rest, which is Spark and the tools of style, types and documents.
 CORE := $(VENV)/.core
 TESTS := $(VENV)/.tests
 RECORDER := $(VENV)/.recorder
@@ -63,7 +63,7 @@ BUILD_PACKAGES = cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha
 $(CORE): pyproject.toml $(CONSTRAINTS)
 	@$(HAS_PYTHON)
 	@packaging/need.sh $(CORE_PACKAGES)
-	@echo '+ pip install -e .    into $(VENV): the daemon'"'"'s Python packages, 60 MB, half a minute'
+	@echo '+ pip install -e .    into $(VENV): the daemon'"'"'s Python packages, 90 MB, half a minute'
 	@'$(PYTHON)' -m venv --clear $(VENV)
 	@$(GROUP) build >$(VENV)/build.txt
 	@$(PIP) --use-pep517 -e . -r $(VENV)/build.txt
@@ -75,21 +75,21 @@ $(TESTS): $(CORE)
 	@$(PIP) -r $(VENV)/test.txt
 	@touch $@
 
-$(RECORDER): $(TESTS)
-	@echo '+ pip install -e .[recorder]    into $(VENV): Arrow, 150 MB'
+$(RECORDER): $(CORE)
+	@echo '+ pip install -e .[recorder]    into $(VENV): Arrow, 170 MB'
 	@$(PIP) -e '.[recorder]'
 	@touch $@
 
 $(REPORT): $(RECORDER)
-	@echo '+ pip install -e .[report]    into $(VENV): DuckDB, Delta tables; 200 MB'
+	@echo '+ pip install -e .[report]    into $(VENV): DuckDB, Delta tables; 280 MB'
 	@$(PIP) -e '.[report]'
 	@touch $@
 
 $(READY): $(REPORT)
-	@echo '+ pip install -e .[all]    into $(VENV): Spark, pandas, tools for tests and documents; 1.2 GB, two to five minutes'
+	@echo '+ pip install -e .[all]    into $(VENV): Spark, pandas, tools for tests and documents; 1.4 GB, two to five minutes'
 	@$(GROUP) dev docs >$(VENV)/dev.txt
 	@$(PIP) -e '.[all]' -r $(VENV)/dev.txt
-	@touch $(VENV)/.docs $@
+	@touch $(TESTS) $(VENV)/.docs $@
 
 # The library of the compiled modules: see setup.py.
 SOURCES := setup.py $(wildcard $(foreach folder,bccnd bccnd/* bccnd/*/*,$(addprefix $(folder)/*,.py .pxd .pyx)))
@@ -102,11 +102,11 @@ $(BUILT): $(CORE) $(SOURCES)
 
 # What is still to be installed and made, before anything is. INSTALLS: the last of the five steps that the target takes.
 INSTALLS = $(READY)
-SIZE_CORE := 80 MB, half a minute
-SIZE_TESTS := 80 MB, half a minute
-SIZE_RECORDER := 250 MB, a minute
-SIZE_REPORT := 450 MB, a minute
-SIZE_READY := 1.2 GB with Spark, two to five minutes
+SIZE_CORE := 90 MB, half a minute
+SIZE_TESTS := 110 MB, half a minute
+SIZE_RECORDER := 260 MB, a minute
+SIZE_REPORT := 540 MB, a minute
+SIZE_READY := 1.4 GB with Spark, two to five minutes
 SIZE = $(strip $(foreach step,CORE TESTS RECORDER REPORT READY,$(if $(filter $($(step)),$(INSTALLS)),$(SIZE_$(step)))))
 announce:
 	@$(HAS_PYTHON)
@@ -120,7 +120,7 @@ demo: announce $(REPORT) $(BUILT)
 	@$(BIN)/python examples/demo.py
 
 # Pictures of what the demo prints, for the documents.
-stills: $(TESTS) $(BUILT)
+stills: $(CORE) $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat
 	@DEMO_PAUSE=0 $(BIN)/python -m docs.stills
 
@@ -175,11 +175,11 @@ ifeq ($(NAMED),)
 else ifeq ($(filter-out $(call part,$(LIGHT)),$(NAMED)),)
 PART := $(TESTS)
 else ifeq ($(filter-out $(call part,$(LIGHT) $(ARROW)),$(NAMED)),)
-PART := $(RECORDER)
+PART := $(TESTS) $(RECORDER)
 endif
 
 .PHONY: more-tools test-packages test-suite
-test: INSTALLS = $(or $(PART),$(READY))
+test: INSTALLS = $(or $(lastword $(PART)),$(READY))
 test: announce test-packages $(or $(PART),$(READY)) $(BUILT)
 ifdef ARGS
 	@$(PYTEST) -m 'not slow' $(ARGS)
@@ -291,7 +291,7 @@ scale: $(READY) $(BUILT)
 	$(BIN)/python -m tools.bench.charts
 	$(BIN)/python -m docs --write
 
-fuzz: $(RECORDER) $(BUILT)
+fuzz: $(TESTS) $(RECORDER) $(BUILT)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || { echo '+ pip install atheris    the fuzzer; 40 MB'; \
 		$(GROUP) fuzz >$(VENV)/fuzz.txt && $(PIP) -r $(VENV)/fuzz.txt; }
 	$(BIN)/python -m tools.fuzz $(ARGS)
