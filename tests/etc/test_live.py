@@ -8,12 +8,14 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bccnd.fleet.report_format import HeardHost, head_line, heard_line
 from bccnd.pipeline.driver.build import Outcome
 from bccnd.pipeline.driver.run_metrics import write_metrics
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, wait
@@ -27,6 +29,8 @@ from tests.support import cannot_here, free_port
 MAYBE_EMPTY: Final = ("count(ALERTS", "> 0")
 #: labels that rules give themselves
 GIVEN: Final = {"alertname", "alertstate", "severity", "where"}
+#: numbers of reports
+_REPORTS: Final = count(1)
 
 
 class Live(NamedTuple):
@@ -55,7 +59,8 @@ def origins(metric: str) -> set[str]:
 
 
 def trouble(daemon: Daemon) -> None:
-    """Forgeries, messages of which a third does not arrive, and a client whose messages cannot be sent."""
+    """Forgeries, messages of which a third does not arrive, a client whose messages cannot be sent, and reports of a
+    host that has lost some."""
     src, lost = f"a/b/{time.time_ns()}", daemon.metric("messages_lost_total")
     with Wire(daemon.port) as wire, daemon.connect("cards/") as client:
         client.publish("cards/own", b"x")
@@ -63,6 +68,9 @@ def trouble(daemon: Daemon) -> None:
             wire.send(datagram(src, seq, "cards/tx", b"x", KEY))
             wire.send(datagram(src, 1000 + seq, "cards/tx", b"x", b"not the key of this segment"))
         wire.send(*(datagram(src, seq, "cards/tx", b"x", KEY) for seq in range(60, 91)))
+        for number in islice(_REPORTS, 2):
+            text = head_line("1.0.0", 10_000, 1, 1) + heard_line(HeardHost("relay01", 1, 100 * number, number, 0, 0))
+            wire.send(datagram("relay02/bccnd/1", number, "bccn/report/relay02", text, KEY))
         wait(lambda: daemon.metric("messages_lost_total") == lost + 29, "the loss to be counted")
 
 
@@ -211,7 +219,7 @@ def test_real_trouble_raises_its_alerts_and_no_others(live: Live, prometheus: Pr
     integrity = found["BccndIntegrity warning"]
     assert (integrity["verdict"], integrity["segment"]) == ("integrity_failed", "lan")
     assert instance in integrity["description"]
-    assert f"{instance} loses 32" in found["BccndLoss warning"]["summary"]  # 29 of 90
+    assert f"{instance} loses 31.5" in found["BccndLoss warning"]["summary"]  # 29 of 92
     assert found["BccndSendErrors warning"]["error"] == "ENETUNREACH"
     # More fails on that segment than goes out, clients get errors, a third of all is lost, and the link has no peer.
     also = {"BccndSendErrors critical", "BccndLoss critical", "BccndLinkPeers critical", "BccndClientErrors warning"}
