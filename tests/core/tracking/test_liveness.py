@@ -165,6 +165,10 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
         {},
         "beat b.beat @5 b.message @7 restart silent=1 =alive,silent b.=alive @30 =dead b.=silent,dead deaths=2",
     ),
+    "the next daemon knows the dead, and learns an interval longer than their lives": (
+        {},
+        "beat @20 restart beat @40 restart beat interval=20 =alive,silent,dead,alive,silent,dead,alive deaths=0",
+    ),
     "a silent source stays silent after a restart until it is heard": (
         {},
         "beat @8 beat @16 beat @29 interval=8 =alive,silent,alive,silent,alive,silent restart @31 = message @36 =alive",
