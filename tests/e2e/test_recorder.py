@@ -228,6 +228,7 @@ def metric(listen: str, name: str) -> float:
         return support.metric(answer.read().decode(), f"recorder_{name}")
 
 
+@pytest.mark.slow
 def test_what_must_not_be_kept_is_on_no_disk(tmp_path: Path) -> None:
     """recorder.payload, with channels, while it is in the log as later in the journal."""
     rules = [{"channels": "door/", "payload": "hash"}, {"channels": "open/", "payload": "record"}, {"payload": "omit"}]
