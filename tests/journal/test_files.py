@@ -27,7 +27,7 @@ def test_rows_are_a_table_with_the_columns_of_the_journal() -> None:
 
 
 @pytest.mark.parametrize("inside", ["", "deep/below"])
-def test_any_file_system_of_pyarrow_will_do_and_a_file_that_is_there_is_replaced(tmp_path: Path, inside: str) -> None:
+def test_any_file_system_of_pyarrow_holds_a_journal(tmp_path: Path, inside: str) -> None:
     filesystem = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
     for rows in (ROWS, ROWS[:1]):
         files.write(filesystem, inside, "obs/x.parquet", files.obs_table("h", "j", 1, rows))

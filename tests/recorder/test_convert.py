@@ -119,7 +119,7 @@ def test_rows_that_were_written_as_rows(tmp_path: Path) -> None:
     assert [row["payload"] for row in table(journal)] == [b"hello", b"hello"]
 
 
-def test_nobody_says_less_than_was_said_before(tmp_path: Path) -> None:
+def test_an_earlier_log_does_not_shorten_a_session(tmp_path: Path) -> None:
     """An earlier log whose removal did not happen tells of an earlier end."""
     early, late, journal = tmp_path / "1.log", tmp_path / "2.log", tmp_path / "journal"
     write_log(early, [packet([1], NOON)], alive=[NOON + 10])
