@@ -1,5 +1,8 @@
-"""The tables of a simulated fleet, from what was sent and what each receiver got. No verdict of a receiver decides where a row
-belongs, and nothing of the pipeline is used; what a row is counted as (a copy, late) is what its receiver said."""
+"""The tables of a simulated fleet, from what was sent and what each receiver got.
+
+No verdict of a receiver decides where a row belongs, and nothing of the pipeline is used; a row counts as a copy or as
+late if its receiver says so.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Invariant: the table ``builds`` is written last, and its newest row names the version of every other table. A run that
 fails, is killed or loses against another one changes no version that is named there, and deletes no file of one. A
-commit succeeds only if no other run has committed to its table since this one began, so that of two runs one is refused.
+commit succeeds only if no other run has committed to its table since this one began: of two runs one is refused.
 Source: the Delta transaction protocol (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
 """
 
