@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from bccnd.errors import PipelineError
 from bccnd.journal.files import open_root
 from bccnd.pipeline.report import svg_charts
 from bccnd.pipeline.report.facts import BusTraffic, Course, Facts, Link, Silence
@@ -139,19 +138,6 @@ def test_weeks_fit_on_a_time_axis() -> None:
     for days in (1, 3, 30, 400):
         facts = replace(full(), end=START + days * 24 * HOUR)
         assert 2 <= len(svg_charts.ticks(facts, 0)) <= 9
-
-
-def test_an_earlier_page_survives_what_goes_wrong(tmp_path: Path) -> None:
-    (tmp_path / "index.html").write_text("earlier")
-    with pytest.raises(PipelineError):
-        report(str(tmp_path / "nowhere"), str(tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
-    assert (tmp_path / "index.html").read_text() == "earlier"
-    reporting.write(tmp_path / "tables", ["h1", "h2"], ["h1/a"], minutes=1)
-    with pytest.raises(PipelineError, match="cannot be used"):
-        report(str(tmp_path / "tables"), str(tmp_path / "index.html" / "below"))
-    path, _ = report(str(tmp_path / "tables"), str(tmp_path))
-    assert Path(path).read_text().startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.slow
