@@ -153,3 +153,11 @@ def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
     convert_log(log, journal)
     keep(journal, 0, 1, NOW)
     assert not day.exists()
+
+
+def test_sessions_of_an_older_version_have_all_of_their_journal(journal: Path) -> None:
+    place = journal / file_names.sessions_path("relay01", JOURNAL)
+    written = pq.read_table(place, partitioning=None)
+    pq.write_table(written.drop_columns(["first_rec_no", "last_rec_no"]), place)
+    assert keep(journal, 50, 0, NOW, JOURNAL)[0] == 2
+    assert session_left(journal) == (100 + PAST, 250, 21, None)
