@@ -19,6 +19,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -72,14 +73,15 @@ class Build(NamedTuple):
     versions: Mapping[str, int]
 
 
-class Change(NamedTuple):
-    """What a run does to a table: its columns without the day, the files written, the days whose old files go, and
-    whether the table is divided by days; the day of a table that is not is empty."""
+@dataclass
+class Change:
+    """What a run does to a table: its columns without the day, whether it is divided by days (the day of a table that
+    is not is empty), the files written, and the days whose old files go."""
 
     columns: pa.Schema
-    written: Collection[File]
-    gone: Collection[str]
     divided: bool = True
+    written: list[File] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
 
 
 class Lake:

@@ -54,7 +54,7 @@ def forget(tables: Path, *days: str) -> None:
     """Have the tables of these days be made of no files: all files that there are came later."""
     lake = Lake(str(tables))
     lake.begin([FILES])
-    lake.commit({FILES: Change(COLUMNS, [], days)})
+    lake.commit({FILES: Change(COLUMNS, gone=set(days))})
 
 
 @pytest.mark.slow
