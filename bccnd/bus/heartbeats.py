@@ -1,4 +1,4 @@
-"""Heartbeats: sends this daemon's own, and announces to clients when a source comes alive, falls silent or dies."""
+"""Sends this daemon's heartbeats, and announces to clients when a source becomes alive, silent or dead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports: publishes what this host has sent and received, and takes the reports of others into the fleet's matrix.
+"""Publishes reports on the messages of this host, and puts the reports of other hosts into the fleet's matrix.
 
 Invariant: a report changes no delivery.
 """

@@ -60,6 +60,9 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
         "or queues from now on": "s.here r.modes:block r.clog p.send:1 r.modes:queue p.goes lost=0",
         "or discards": "s.here r.modes:block r.clog p.send:1 r.modes:discard p.goes lost=1",
         "or ends rather": "s.here r.modes:block r.clog p.send:1 r.modes:error r.ended p.goes",
+        "a publisher that its own message ends is read no more": (
+            "s.modes:queue/error r.modes:block r.clog s.send:1 s.waits s.clog:20 r.read s.ended ended=1"
+        ),
         "one that still blocks lets none go on": (
             "r.modes:block r.clog p.send:100 r.modes:block p.waits r.modes:/block p.waits r.modes:/error p.waits"
             " r.modes://stack p.waits r.ask:1 p.waits r.queued=1 r.modes:queue/block p.waits r.queued=20"

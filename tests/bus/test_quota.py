@@ -119,13 +119,14 @@ def test_too_many_wildcards_of_a_user_are_refused(tmp_path: Path) -> None:
 
 def test_patterns_of_all_that_leave_go_in_bounded_steps(tmp_path: Path) -> None:
     with limited(tmp_path) as hub:
-        crowd = [hub.connect(*(b"%d/*" % number for number in range(2 * PORTION))) for _ in range(PORTIONS + 4)]
+        patterns = [b"%d/*" % number for number in range(3 * PORTION)]
+        crowd = [hub.connect(*patterns[PORTION:]) for _ in range(PORTIONS + 4)] + [hub.connect(*patterns)]
         publisher, fds = hub.connect(), {one.client.fd for one in crowd}
         for one in crowd:
             hub.bus.registry.end(one.client)
         left = [hub.routes.subscriptions]
-        assert left == [len(crowd) * PORTION]
-        publisher.publish(b"%d/x" % (2 * PORTION - 1), b"")  # reaches none of them
+        assert left == [(len(crowd) + 1) * PORTION]
+        publisher.publish(b"%d/x" % (3 * PORTION - 1), b"")  # reaches none of them
         while left[-1]:
             hub.turn(1)
             left.append(hub.routes.subscriptions)

@@ -8,6 +8,7 @@
 - ``sweep``, ``drop``, ``forget``, ``claim``, ``release:30``: the method of `TrackerTable`, with the expiry of a release
 - ``report:9``: the sender reports that it has sent its run from 1 to 8; ``report:9:5``: its run from 5; ``refused:9``:
   such a report is refused
+- ``restart``: the next daemon goes on; its counters begin at 0
 - ``uses:5:9``: the local identity has used the seqs from 5 to 8; ``used:5``: this seq is one of them; ``foreign:9``: it
   is that of another sender
 - ``limits:late=deliver``: this limit from now on
@@ -26,7 +27,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+from bccnd.core.formats.image_sections import Section, pack_section, unpack_sections
+from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
+from bccnd.core.tracking.tracker_image import (
+    identity_section,
+    resume_identities,
+    resume_trackers,
+    tracker_sections,
+)
 from bccnd.core.wire.verdicts import DUPLICATE, LAST_ACCEPTED, NAMES
 
 SRC = b"host/program/1"
@@ -102,6 +112,20 @@ class Player:
             self.counts[name] = 0 if name in hosts else int(expected)
         assert (where, found) == (where, expected)
 
+    def _restart(self, _src: bytes, _: str) -> None:
+        self._sources, _liveness = successor(self._sources, Liveness(self._sources, HeartbeatRules(), 0.0), self._now)
+        self.counts, self.accepted = dict.fromkeys(COUNTERS, 0), 0
+
+    def end(self, received: int) -> None:
+        """Compare the counters; so much was received before the first word."""
+        assert self.totals()[:2] == (received + self.accepted, self._sources.counted["lost"])
+        for name in COUNTERS:
+            assert (name, counter(self._sources, name)) == (name, self.counts[name])
+
+    def totals(self) -> tuple[int, int, int]:
+        """Return what all sending hosts together have: received, lost, late."""
+        return hosts_totals(self._sources)
+
     def _forget(self, src: bytes, _: str) -> None:
         source = self._sources.get(src)
         assert source is not None
@@ -129,6 +153,7 @@ class Player:
         "sweep": lambda self, _src, _: self._sources.sweep(self._now),
         "claim": lambda self, src, _: self._sources.claim(src),
         "release": lambda self, src, expiry: self._sources.local.release(src, float(expiry)),
+        "restart": _restart,
         "drop": lambda self, src, _: self._sources.drop(src),
         "forget": _forget,
         "report": _report,
@@ -146,15 +171,28 @@ def hosts_totals(sources: TrackerTable) -> tuple[int, int, int]:
     return sum(host.received for host in hosts), sum(host.lost for host in hosts), sum(host.late for host in hosts)
 
 
+def successor(left: TrackerTable, liveness: Liveness, now: float) -> tuple[TrackerTable, Liveness]:
+    """Return the trackers of the next daemon, and their liveness."""
+    sections: dict[str, list[Section]] = {}
+    for written in (*tracker_sections(left, AnonymousDedup(left.limits), liveness), identity_section(left)):
+        (section,) = unpack_sections(pack_section(written))
+        sections.setdefault(section.kind, []).append(section)
+    sources = TrackerTable(left.limits)
+    heir = Liveness(sources, liveness.rules, now)
+    resume_trackers(sections, sources, AnonymousDedup(left.limits), heir, now, ordered=True)
+    resume_identities(sections, sources, now)
+    return sources, heir
+
+
 def play(sources: TrackerTable, scenario: str) -> None:
     """Play a scenario; at its end each of COUNTERS has the value given last, or 0, and the hosts have all of it."""
-    player, before = Player(sources), hosts_totals(sources)
-    received = before[0]
+    player = Player(sources)
+    before = begun = player.totals()
     for number, word in enumerate(scenario.split()):
         player.play(word, f"word {number}, {word}")
-        totals = hosts_totals(sources)
+        if word == "restart":
+            before = begun = player.totals()
+        totals = player.totals()
         assert all(now >= earlier for now, earlier in zip(totals, before, strict=True)), word
         before = totals
-    assert before[:2] == (received + player.accepted, sources.counted["lost"])
-    for name in COUNTERS:
-        assert (name, counter(sources, name)) == (name, player.counts[name])
+    player.end(begun[0])

@@ -143,28 +143,6 @@ def stored(broker: Broker) -> dict[bytes, tuple[bytes, ...]]:
 
 
 @pytest.mark.slow
-def test_a_broker_that_stands_still_counts_what_it_misses(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", {"bus": {"queue": {"messages": 16}}}, queue="16MiB") as broker:
-        one = broker.ready(b"C1", b"a")
-        with broker.daemon.connect("a") as bus:
-            pid, total = broker.pid(), 2000
-            os.kill(pid, signal.SIGSTOP)
-            try:
-                for number in range(total):
-                    bus.publish("a", b"%d" % number)
-                    assert payloads(bus, 1) == [b"%d" % number]
-            finally:
-                os.kill(pid, signal.SIGCONT)
-            wait(lambda: broker.row()["queued"] == 0, "it to take what was kept for it")
-            bus.publish("a", "last")
-            heard = [one.receive().data]
-            while heard[-1] != b"last":
-                heard.append(one.receive().data)
-        wait(lambda: broker.dropped("queue_full") == total + 1 - len(heard), "the count")
-        assert 16 < len(heard) < total
-
-
-@pytest.mark.slow
 def test_rubbish_of_subscribers_is_counted_and_harmless(tmp_path: Path) -> None:
     """So is one that is silent; and what counts outlives a broker that is killed."""
     with Broker(tmp_path / "a", idle="1s", hello="500ms") as broker:

@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.e2e.mesh_model import Costs, Mesh, Outcome, Topology, World, planes
+from tests.e2e.mesh_model import Mesh, Outcome, Topology, World, planes
 from tests.rules import dedup_rules
 from tests.support import examples
-
-#: takes no time, so that orders depend on delays alone
-FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @st.composite
@@ -40,7 +37,6 @@ def worlds(draw: st.DrawFn) -> World:
         link_delay=draw(delays()),
         link_jitter=draw(st.sampled_from([0.0, 0.001, 0.02])),
         link_rate=draw(st.sampled_from([1e3, 1e6])),
-        costs=draw(st.sampled_from([FREE, Costs()])),
     )
 
 

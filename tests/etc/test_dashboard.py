@@ -29,7 +29,7 @@ def test_a_panel_has_a_unit_and_a_link_into_the_runbook() -> None:
         assert panel["fieldConfig"]["defaults"]["unit"]
         assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][0]["value"] is None
         (link,) = panel["links"]
-        assert link["url"].removeprefix("${runbook}#") in entries, panel["title"]
+        assert link["url"].removeprefix("http://${runbook}/runbook#") in entries, panel["title"]
         letters = [target["refId"] for target in panel["targets"]]
         assert len(set(letters)) == len(letters) > 0
 

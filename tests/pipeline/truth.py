@@ -67,7 +67,8 @@ class Truth:
         self.messages: dict[Place, Message] = {}
         self.dup: Counter[tuple[str, str, int, int]] = Counter()
         self.hosts: dict[str, set[str]] = defaultdict(set)
-        self._rows: dict[tuple[str, str, str], list[int]] = {}
+        self._recorded: set[tuple[str, str]] = set()
+        self._spans: dict[tuple[str, str], tuple[int, int]] = {}
         heard = self._listen()
         self.number = self._number(heard)
         self._settle(heard)
@@ -83,8 +84,9 @@ class Truth:
                 ts = row.ts - self._wrong(host)
                 day = day_of(ts)
                 self.hosts[day].add(host)
-                spans = self._rows.setdefault((day, host, observed.journal_id), [ts, ts])
-                spans[:] = [min(spans[0], ts), max(spans[1], ts)]
+                self._recorded.add((day, host))
+                low, high = self._spans.get((host, observed.journal_id), (ts, ts))
+                self._spans[host, observed.journal_id] = min(low, ts), max(high, ts)
                 if observed.message < 0 or row.verdict not in ARRIVED or row.src == "?":
                     continue
                 sent = simulation.sent[observed.message]
@@ -205,8 +207,9 @@ class Truth:
         """Who can hear a source: who is on its segment, and who has recorded nothing at all."""
         simulation = self.simulation
         segment = simulation.segment(simulation.fleet.sources[source].host)
-        recorded = {host for its_day, host, _ in self._rows if its_day == day}
-        return {host for host in self.hosts[day] if simulation.segment(host) == segment or host not in recorded}
+        return {
+            host for host in self.hosts[day] if simulation.segment(host) == segment or (day, host) not in self._recorded
+        }
 
     def _listens(self, host: str, day: str, source: int, at: int) -> bool:
         simulation = self.simulation
@@ -214,7 +217,7 @@ class Truth:
             return False
         if host in simulation.fleet.sessionless:
             clock = simulation.fleet.start * SECOND + at + self._ahead(host) - self._wrong(host)
-            return any(low <= clock <= high for key, (low, high) in self._rows.items() if key[:2] == (day, host))
+            return any(low <= clock <= high for (its_host, _), (low, high) in self._spans.items() if its_host == host)
         return any(recording.start * SECOND <= at < recording.end * SECOND for recording in simulation.recordings(host))
 
     def table(self, name: str) -> set[tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -242,6 +243,18 @@ def test_no_secret_key_is_received_against_the_rules(town: Hub) -> None:
     ann.all()
     root.publish(b"!/cred//%d//x" % ANN.uid, b"for ann")
     assert messages(ann.all(), b"!/cred//%d//x" % ANN.uid) == []
+
+
+def test_a_client_without_a_pid_is_named_by_no_pid(hub: Hub) -> None:
+    one, other = hub.connect(), hub.connect()
+    hub.bus.registry.by_pid.remove(one.client)
+    one.client.peer = one.client.peer._replace(pid=0, started=0)
+    hub.bus.registry.by_pid.add(one.client)
+    one.send(b"SUB !/cred////x")
+    one.all()
+    other.publish(b"!/cred///%d/x" % os.getpid(), b"secret")
+    other.all()
+    assert one.all() == []
 
 
 def test_new_rules_hold_for_a_publisher_that_waits(town: Hub) -> None:

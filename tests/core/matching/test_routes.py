@@ -280,6 +280,14 @@ def test_a_channel_seen_before_is_one_look_up() -> None:
     assert len(routes.known) == 2
 
 
+@pytest.mark.parametrize(("form", "most"), [(b"%d", 8), (b"!%d", 4)])
+def test_no_more_channels_are_cached_than_may_be(form: bytes, most: int) -> None:
+    routes = routes_of("path", b"", cache=4)
+    for number in range(100):
+        routes.find(form % number).carried += 1
+    assert len(routes.carried()) == most
+
+
 @pytest.mark.parametrize("meta", [False, True])
 def test_clients_and_channels_that_come_and_go_leave_nothing(meta: bool) -> None:
     routes: Routes[int] = Routes(DIALECTS["path"], 16)

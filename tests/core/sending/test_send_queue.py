@@ -166,7 +166,7 @@ def test_the_orders_are_called_as_sbus_calls_them() -> None:
 
 @pytest.mark.parametrize("order", ORDERS.values())
 @pytest.mark.parametrize("size", [0, 30, 1000])
-def test_what_waits_is_charged_within_a_factor_of_two_of_the_memory_it_takes(order: int, size: int) -> None:
+def test_a_queue_is_charged_for_the_memory_it_takes(order: int, size: int) -> None:
     queue = SendQueue()
     queue.set_order(order)
     tracemalloc.start()

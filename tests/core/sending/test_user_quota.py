@@ -119,53 +119,49 @@ def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[f
             assert quota.publish(account, now) == 0.0
 
 
-@pytest.mark.parametrize(("rate", "burst"), [(0.25, 1), (1.0, 1), (1.5, 1), (10.0, 10), (1000.0, 1000)])
-def test_one_second_of_the_rate_may_come_at_once_and_at_least_one_message(rate: float, burst: int) -> None:
-    quota = Quota(rate)
-    account = opened(quota)
-    for now in (0.0, 1e6):  # after a long silence, too
-        assert passed(quota, account, now, 2 * burst) == burst
+#: by the rate: ``a+``: a client of user a opens, ``a-``: it closes; ``a:9/4``: of 9 messages 4 may be published;
+#: ``@2``: the time; ``rate:8``: another rate; ``users=1``: users with an account
+HISTORIES = [
+    # One second of the rate may come at once, also after a long silence, and at least one message.
+    *[(rate, f"a+ a:{2 * burst}/{burst} @1000000 a:{2 * burst}/{burst}") for rate, burst in ((10.0, 10), (1.5, 1))],
+    (0.25, "a+ a:2/1 @4 a:2/1"),
+    (0.0, "a+ a:10000/10000 a- users=0"),
+    # All clients of a user share a rate, and keeping to it never waits.
+    (4.0, f"a+ a+ b+ a:3/3 a:3/1 b:9/4 {' '.join(f'@{tick / 4} a:1/1' for tick in range(1, 100))}"),
+    # An account stays until its rate has recovered.
+    (4.0, "a+ @10 a:9/4 a- users=1 @10.5 a+ a:9/2 a- @11.25 b+ users=2 @11.5 c+ users=2 a+ a:9/4"),
+    # Another rate holds at once.
+    *[
+        (before, f"a+ a:100/{before or 100:g} rate:{after} @100 a:100/{after or 100:g} @1000 a- users=0")
+        for before, after in ((0.0, 4.0), (4.0, 16.0), (16.0, 4.0), (4.0, 0.0))
+    ],
+]
 
 
-def test_all_clients_of_a_user_share_a_rate_and_keeping_to_it_never_waits() -> None:
-    quota = Quota(4.0)
-    one, two, other = opened(quota), opened(quota), opened(quota, 1001)
-    assert passed(quota, one, 0.0, 3) + passed(quota, two, 0.0, 3) == 4
-    assert passed(quota, other, 0.0, 9) == 4
-    assert [quota.publish(one, tick / 4) for tick in range(1, 100)] == [0.0] * 99
-    unlimited = Quota()
-    assert passed(unlimited, opened(unlimited), 0.0, 10_000) == 10_000
+@pytest.mark.parametrize(("rate", "history"), HISTORIES)
+def test_histories(rate: float, history: str) -> None:
+    quota, now = Quota(rate), 0.0
+    for word in history.split():
+        uid = ord(word[0])
+        account = quota.account(uid)
+        if word[0] == "@":
+            now = float(word[1:])
+        elif word.startswith("rate:"):
+            quota.rate = float(word[5:])
+        elif word.startswith("users="):
+            assert (word, len(quota)) == (word, int(word[6:]))
+        elif word[1] == "+":
+            opened(quota, uid, now)
+        else:
+            assert account is not None
+            if word[1] == "-":
+                quota.close(account, now)
+            else:
+                tries, _, expected = word[2:].partition("/")
+                assert (word, passed(quota, account, now, int(tries))) == (word, int(expected))
 
 
-def test_account_stays_until_its_rate_has_recovered() -> None:
-    quota = Quota(4.0)
-    account = opened(quota)
-    passed(quota, account, 10.0, 9)
-    quota.close(account, 10.0)
-    assert len(quota) == 1
-    again = opened(quota, now=10.5)
-    assert passed(quota, again, 10.5, 9) == 2
-    quota.close(again, 10.5)
-    opened(quota, 1001, 11.25)
-    assert len(quota) == 2
-    opened(quota, 1002, 11.5)
-    assert quota.account(1000) is None
-    assert len(quota) == 2
-    assert passed(quota, opened(quota, now=11.5), 11.5, 9) == 4
-
-
-@pytest.mark.parametrize(("before", "after"), [(0.0, 4.0), (4.0, 16.0), (16.0, 4.0), (4.0, 0.0)])
-def test_another_rate_holds_at_once(before: float, after: float) -> None:
-    quota = Quota(before)
-    account = opened(quota)
-    passed(quota, account, 0.0, 100)
-    quota.rate = after
-    assert passed(quota, account, 100.0, 100) == (after or 100)
-    quota.close(account, 1000.0)
-    assert len(quota) == 0
-
-
-def test_time_beyond_the_share_of_a_round_is_taken_from_the_next_rounds() -> None:
+def test_time_beyond_a_round_is_taken_from_the_next_rounds() -> None:
     account = UserAccount(1000)
     assert account.left_of(7, 5.0) == 5.0
     account.seconds += 13.0
@@ -175,13 +171,9 @@ def test_time_beyond_the_share_of_a_round_is_taken_from_the_next_rounds() -> Non
     account.charge(20, 5.0, 2.0)
     account.charge(20, 5.0, 2.0)
     assert (account.left_of(20, 5.0), account.left_of(21, 5.0)) == (1.0, 5.0)  # what is not used is not saved
-
-
-def test_debt_is_bounded() -> None:
-    account = UserAccount(1000)
-    account.charge(1, 5.0, 1e9)
-    served = [number for number in range(1, 100) if account.left_of(number, 5.0) > 0.0]
-    assert served[0] == 1 + MAX_DEBT + 1
+    account.charge(21, 5.0, 1e9)
+    served = [number for number in range(21, 100) if account.left_of(number, 5.0) > 0.0]
+    assert served[0] == 21 + MAX_DEBT + 1
 
 
 def test_a_message_waits_behind_those_that_wait_already() -> None:
@@ -197,7 +189,7 @@ def test_a_message_waits_behind_those_that_wait_already() -> None:
     assert not quota.exceeds_rate(account, 100.0)
 
 
-def test_clients_from_before_a_restart_are_charged_whatever_the_limit() -> None:
+def test_clients_from_before_a_restart_are_always_charged() -> None:
     quota = Quota()
     assert [quota.reopen(1000).clients for _ in range(3)] == [1, 2, 3]
     assert [account.uid for account in quota] == [1000]

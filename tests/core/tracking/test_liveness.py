@@ -17,7 +17,7 @@ from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.verdicts import ACCEPTED
 from tests.core.material import examples
-from tests.core.scenario import receive
+from tests.core.scenario import receive, successor
 from tests.rules import dedup_rules
 
 STEP = liveness.STEP
@@ -112,6 +112,9 @@ class World:
                 self.sources.sweep(self.now)
             elif verb == "claim":
                 self.sources.claim(src)
+            elif verb == "restart":
+                changes += self.changes()
+                self.sources, self.liveness = successor(self.sources, self.liveness, self.now)
             elif verb[0] == "#":
                 assert self.sources.judge(src, int(verb[1:]), self.now) == ACCEPTED
             elif ":" in verb:
@@ -155,6 +158,18 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
     "a new interval holds for new sources, a longer one for all": (
         {},
         "beat @4 beat interval:20 @24 beat b.beat =alive b.=alive @54 = b.= @54.25 =silent b.=silent",
+    ),
+    "the next daemon goes on with silent and living sources": (
+        {},
+        "beat b.beat @5 b.message @7 restart silent=1 =alive,silent b.=alive @30 =dead b.=silent,dead deaths=2",
+    ),
+    "a silent source stays silent after a restart until it is heard": (
+        {},
+        "beat @8 beat @16 beat @29 interval=8 =alive,silent,alive,silent,alive,silent restart @31 = message @36 =alive",
+    ),
+    "and is taken for alive after a sleep behind a restart": (
+        {},
+        "beat @8 beat @16 beat @29 =alive,silent,alive,silent,alive,silent restart !89 =alive",
     ),
     "a shorter expected interval is learned": ({"interval": 10.0}, "beat interval:2 @2 beat @4 beat interval=2"),
 }

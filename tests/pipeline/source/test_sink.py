@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -164,6 +166,7 @@ def test_a_table_is_published_once_by_every_task(
     frame = spark.range(40, numPartitions=2).selectExpr("'a/b' AS chan", "CAST(id AS STRING) AS payload")
     write = frame.write.format("bccn").mode("append").option("socket", str(daemon.bus)).option("key", "header")
     write.option("job", "one").option("rate", "5000").save()
+    Path(tempfile.gettempdir(), f"bccnd-rate-{os.geteuid()}-{key_of('one', 0)}").unlink()
     messages = heard(listener)
     assert {payload.split(b"|")[1] for _, payload in messages} == {b"%d" % number for number in range(40)}
     assert {payload.split(b"|")[0] for _, payload in messages} == {
