@@ -210,13 +210,11 @@ test-slow: $(READY) $(BUILT) more-tools deb
 test-mutants: $(READY) $(BUILT)
 	$(BIN)/python -m tools.mutation bccnd/core --sample 60 $(ARGS)
 
-# Without the tests that fork from threads: the tracer of coverage may hold a lock then.
 coverage: $(READY) $(BUILT)
 	@mkdir -p build/coverage
 	@rm -f build/coverage/data*
 	@COVERAGE_FILE=build/coverage/data BCCND_CORE=python \
 		$(BIN)/python -m coverage run --branch --source=bccnd -m pytest -q -m 'not slow' \
-		--ignore=tests/client/test_endpoint_forks.py \
 		tests/core tests/net tests/client tests/gateways tests/recorder tests/journal
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage html -q -d build/coverage
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage report --skip-covered --include='bccnd/core/*' \

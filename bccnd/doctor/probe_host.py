@@ -32,6 +32,8 @@ _FOLDERS: Final = "/usr/sbin:/sbin:/usr/bin:/bin"
 #: columns of ``ss``: processes, size of the receive buffer, drops
 _PROCESS: Final = re.compile(r'\("([^"]*)",pid=(\d+)')
 _MEMORY: Final = re.compile(r"\brb(\d+)\b.*\bd(\d+)\)")
+#: what separates a log message from its remedy, on one line or on several
+_REMEDY: Final = re.compile(r"\. Remedy: |\n  remedy: ")
 
 
 class ProbeError(Exception):
@@ -210,6 +212,11 @@ class Warned(NamedTuple):
     remedy: str = ""
 
 
+def without_remedy(message: str) -> str:
+    """Cut a log message before its remedy; of several faults in one message, only the first stays."""
+    return _REMEDY.split(message, maxsplit=1)[0]
+
+
 def recent_warnings(units: Sequence[str]) -> list[Warned]:
     """What these units have logged as warning or worse, and systemd about them; the latest event first.
 
@@ -233,5 +240,5 @@ def recent_warnings(units: Sequence[str]) -> list[Warned]:
             message = str(entry.get("MESSAGE", ""))
             event = str(entry.get("MESSAGE_ID", message))
             times = found.pop(event, Warned(0, "")).times + 1
-            found[event] = Warned(times, message.split(". Remedy: ")[0], str(entry.get("BCCND_REMEDY", "")))
+            found[event] = Warned(times, without_remedy(message), str(entry.get("BCCND_REMEDY", "")))
     return list(found.values())[::-1]

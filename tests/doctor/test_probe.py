@@ -111,6 +111,11 @@ def test_a_log_that_cannot_be_read_is_no_log_without_warnings(monkeypatch: pytes
         probe_host.recent_warnings(["bccnd.service"])
 
 
+@pytest.mark.parametrize("message", ["no key. Remedy: make it", "no key\n  remedy: make it\nno host\n  remedy: set it"])
+def test_a_remedy_is_shown_apart_from_its_message(message: str) -> None:
+    assert probe_host.without_remedy(message) == "no key"
+
+
 def test_without_systemd_remedies_do_without_it() -> None:
     made = Probe(Target())
     made.systemd = True

@@ -80,7 +80,7 @@ class World:
 
 
 class Way:
-    """One direction of a link: a line in which nobody overtakes."""
+    """One direction of a link: its messages keep their order."""
 
     __slots__ = ("_free", "_last", "back", "stalls", "to")
 

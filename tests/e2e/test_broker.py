@@ -139,7 +139,7 @@ def stored(broker: Broker) -> dict[bytes, tuple[bytes, ...]]:
     return {record.name: record.topics for record in load(str(broker.state), "", 0.0)[0]}
 
 
-# -- those who mean no good
+# -- hostile subscribers
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_rubbish_of_subscribers_is_counted_and_harmless(tmp_path: Path) -> None:
         one = broker.ready(b"C1")
         broker.publish(b"a/x", 3, b"again")
         assert one.receive().data == b"again"
-        # Nothing is kept of who has subscribed to nothing.
+        # No id without subscriptions is kept.
         broker.daemon.stop()
         wait(lambda: list(stored(broker)) == [b"C1"], "the gateway to store what it must")
 

@@ -60,7 +60,7 @@ def test_without_losses_each_message_arrives_once_in_order(
     assert len(found.got) == len(mesh.hosts) * total
     for who, seqs in found.order.items():
         assert all(before < after for before, after in pairwise(seqs)), who
-    # Each end of each link is used once: by a link message, or by the broadcast of who got it there first.
+    # Each end of each link is used once: by a link message, or by the broadcast of what arrived there first.
     relayed = sum(found.datagrams) - total
     assert found.links + relayed == 2 * len(topology.links) * total
     # A message from elsewhere is broadcast by one bridge of a segment at least, and by each of them at most.

@@ -196,7 +196,7 @@ def fill(place: Path) -> None:
 @pytest.mark.root
 @pytest.mark.slow
 def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
-    """The disk of log and journal both; somebody else fills it, and clears it again."""
+    """The disk of log and journal both; another program fills it, and clears it again."""
     listen = f"127.0.0.1:{free_port()}"
     disk = tmp_path / "disk"
     with small_disk(disk, "4m"):
@@ -228,6 +228,7 @@ def metric(listen: str, name: str) -> float:
         return support.metric(answer.read().decode(), f"recorder_{name}")
 
 
+@pytest.mark.slow
 def test_what_must_not_be_kept_is_on_no_disk(tmp_path: Path) -> None:
     """recorder.payload, with channels, while it is in the log as later in the journal."""
     rules = [{"channels": "door/", "payload": "hash"}, {"channels": "open/", "payload": "record"}, {"payload": "omit"}]

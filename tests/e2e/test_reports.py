@@ -145,6 +145,7 @@ def test_a_loss_is_known_on_every_host_with_its_place(fleet: list[Daemon]) -> No
     wait(lambda: silent() == {"relay03"}, "the silence")
 
 
+@pytest.mark.slow
 def test_the_hosts_that_sign_with_each_key_are_known(healthy: list[Daemon]) -> None:
     second = b"another key, as long as it has to be"
     old, new = fingerprint(KEY), fingerprint(second)
@@ -185,6 +186,7 @@ def test_a_forged_report_changes_nothing_and_is_counted(signed: Daemon) -> None:
     assert not any(one["lost"] > 2 for one in found["links"])
 
 
+@pytest.mark.slow
 def test_without_an_interval_none_is_sent_and_others_are_read(healthy: list[Daemon]) -> None:
     quiet = healthy[0]
     with in_force(quiet, reports={"interval": 0}):

@@ -14,7 +14,7 @@ from tests.prometheus import promtool
 PANELS: Final = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
-def test_it_belongs_to_no_server_and_uses_the_variables_that_it_has() -> None:
+def test_it_belongs_to_no_server_and_uses_its_variables() -> None:
     assert (dashboard["uid"], dashboard["id"]) == ("bccnd", None)
     sources = {json.dumps(panel["datasource"]) for panel in PANELS}
     sources |= {json.dumps(target["datasource"]) for panel in PANELS for target in panel["targets"]}

@@ -37,7 +37,7 @@ LASTING: Final = {
 }  # fmt: skip
 
 
-def test_promtool_has_nothing_to_say_against_rules_and_configuration() -> None:
+def test_promtool_accepts_rules_and_configuration() -> None:
     for words in (("rules", "--lint=all", "--lint-fatal", RULES), ("config", FOLDER / "scrape.yml")):
         done = promtool("check", *words)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -87,7 +87,7 @@ def seconds(duration: str) -> int:
     return int(duration[:-1]) * SECONDS[duration[-1]]
 
 
-def test_an_alert_does_not_wait_longer_than_it_sees_a_burst_between_two_scrapes() -> None:
+def test_an_alert_waits_no_longer_than_it_sees_a_burst() -> None:
     """A window shows what happened between two scrapes for its length less a scrape, and less an evaluation."""
     for rule in alerts:
         if (rule["alert"], rule["labels"]["severity"]) in LASTING:
