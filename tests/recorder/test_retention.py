@@ -54,7 +54,7 @@ def numbers(journal: Path) -> list[int]:
     return [file.name.first for file in list_files(HERE, str(journal), hosts=["relay01"])]
 
 
-def session_left(journal: Path) -> tuple[float, ...]:
+def session_left(journal: Path) -> tuple[float | None, ...]:
     """Start and end in seconds after noon, first and last number."""
     (session,) = table(journal, "sessions")
     times = (round(session[name].timestamp() - NOON / 1e6, 6) for name in ("start_ts", "end_ts"))
