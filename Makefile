@@ -1,7 +1,7 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need, and print it first.
 .DEFAULT_GOAL := help
 .PHONY: help announce demo demo-fleet stills run ready ready-report test test-all test-slow test-systemd test-docs test-mutants coverage \
-	wheel deb man docs bench bench-pipeline scale fuzz simulate test-faults soak lint format pin clean
+	wheel deb man docs docs-parts bench bench-pipeline scale fuzz simulate test-faults soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -14,7 +14,7 @@ CONSTRAINTS := packaging/constraints.txt
 PLAY := /tmp/bccnd-play-$(shell id -u)
 
 help:
-	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only)'
+	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only; 450 MB, no Java)'
 	@echo 'make demo-fleet  simulate an hour of 20 hosts with known faults, and show the report that finds them'
 	@echo 'make run     a daemon in the foreground to play with, no root (loopback only; INTERFACE=eth0: your own segment)'
 	@echo 'make ready-report  install what the recorder and the report need besides'
@@ -31,7 +31,8 @@ help:
 	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=1.0.0+test2: its version; RELEASE=trixie: for Debian 13)'
 	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
 	@echo 'make stills  make the pictures of what `make demo` prints in a terminal (a few seconds)'
-	@echo 'make docs    make the site of the documents in build/docs/ (and write what they take from elsewhere)'
+	@echo 'make docs    make the site of the documents as they are in build/docs/ (100 MB, no compiler)'
+	@echo 'make docs-parts  write the generated parts of documents and manual pages'
 	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
 	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
 	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes)'
@@ -88,7 +89,7 @@ $(READY): $(REPORT)
 	@echo '+ pip install -e .[all]    into $(VENV): Spark, pandas, tools for tests and documents; 1.2 GB, two to five minutes'
 	@$(GROUP) dev docs >$(VENV)/dev.txt
 	@$(PIP) -e '.[all]' -r $(VENV)/dev.txt
-	@touch $@
+	@touch $(VENV)/.docs $@
 
 # The library of the compiled modules: see setup.py.
 SOURCES := setup.py $(wildcard $(foreach folder,bccnd bccnd/* bccnd/*/*,$(addprefix $(folder)/*,.py .pxd .pyx)))
@@ -101,16 +102,16 @@ $(BUILT): $(CORE) $(SOURCES)
 
 # What is still to be installed and made, before anything is. INSTALLS: the last of the five steps that the target takes.
 INSTALLS = $(READY)
-SIZE_CORE := 80 MB
-SIZE_TESTS := 80 MB
-SIZE_RECORDER := 250 MB
-SIZE_REPORT := 450 MB
-SIZE_READY := 1.2 GB, with Spark
+SIZE_CORE := 80 MB, half a minute
+SIZE_TESTS := 80 MB, half a minute
+SIZE_RECORDER := 250 MB, a minute
+SIZE_REPORT := 450 MB, a minute
+SIZE_READY := 1.2 GB with Spark, two to five minutes
 SIZE = $(strip $(foreach step,CORE TESTS RECORDER REPORT READY,$(if $(filter $($(step)),$(INSTALLS)),$(SIZE_$(step)))))
 announce:
 	@$(HAS_PYTHON)
 	@test -e $(INSTALLS) || echo 'This installs first: system packages that are missing (apt-get; root or sudo), and Python' \
-		'packages into $(VENV) ($(SIZE)).'
+		'packages into $(VENV) ($(SIZE), beyond the download).'
 	@test -e $(BUILT) || echo 'Then it compiles the hot path, in one to three minutes.'
 
 demo: INSTALLS = $(REPORT)
@@ -209,13 +210,11 @@ test-slow: $(READY) $(BUILT) more-tools deb
 test-mutants: $(READY) $(BUILT)
 	$(BIN)/python -m tools.mutation bccnd/core --sample 60 $(ARGS)
 
-# Without the tests that fork from threads: the tracer of coverage may hold a lock then.
 coverage: $(READY) $(BUILT)
 	@mkdir -p build/coverage
 	@rm -f build/coverage/data*
 	@COVERAGE_FILE=build/coverage/data BCCND_CORE=python \
 		$(BIN)/python -m coverage run --branch --source=bccnd -m pytest -q -m 'not slow' \
-		--ignore=tests/client/test_endpoint_forks.py \
 		tests/core tests/net tests/client tests/gateways tests/recorder tests/journal
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage html -q -d build/coverage
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage report --skip-covered --include='bccnd/core/*' \
@@ -225,7 +224,7 @@ coverage: $(READY) $(BUILT)
 # Where no hosts can be booted, the tests say why and are skipped; BCCND_REQUIRE_SYSTEMD=1 has them fail instead.
 test-systemd: $(READY) $(BUILT)
 	@packaging/need.sh systemd-nspawn:systemd-container debootstrap:debootstrap zstd:zstd ip:iproute2 \
-		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
+		nft:nftables nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
 	$(BIN)/python -m pytest --host-network --durations=5 tests/systemd $(ARGS)
 
 # Pages that are followed command by command, and the site.
@@ -253,8 +252,22 @@ man:
 		test -z "$$complaints" || { echo "$$complaints"; exit 1; }; done
 	@ls build/man
 
-docs: $(READY) $(BUILT)
+# The site of the documents as they are: without the package, and without what it needs.
+DOCS := $(VENV)/.docs
+$(DOCS): pyproject.toml $(CONSTRAINTS)
+	@$(HAS_PYTHON)
+	@packaging/need.sh $(VENV_PACKAGE)
+	@test -e $(BIN)/python || '$(PYTHON)' -m venv $(VENV)
+	@echo '+ pip install sphinx, furo, myst-parser    into $(VENV): 100 MB, half a minute'
+	@$(GROUP) docs >$(VENV)/docs.txt
+	@$(PIP) -r $(VENV)/docs.txt
+	@touch $@
+
+docs: $(DOCS)
 	@$(BIN)/python -m docs
+
+docs-parts: $(READY) $(BUILT)
+	@$(BIN)/python -m docs --write
 
 MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo '+ pip install matplotlib    for the charts; 50 MB'; \
 	$(GROUP) bench >$(VENV)/bench.txt && $(PIP) -r $(VENV)/bench.txt; }

@@ -25,7 +25,7 @@ COMPILED: Final = (
     "bccnd.native.system.packet_batch",
     "bccnd.native.system.poller",
     "bccnd.native.system.sockio",
-    "bccnd.core.sending.fanout_groups",
+    "bccnd.core.sending.message_groups",
     "bccnd.core.trust.integrity_algorithms",
     "bccnd.core.observing.counters",
     "bccnd.core.receiving.deliveries",

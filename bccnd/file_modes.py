@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 
 @contextmanager
@@ -16,3 +16,9 @@ def stricter_umask(bits: int) -> Iterator[None]:
         yield
     finally:
         os.umask(before)
+
+
+def private_files() -> AbstractContextManager[None]:
+    """Make new files and folders of this process and its children unreadable for others, as the units do: files of a
+    journal or of tables may hold payloads and names. A stricter umask stays in force."""
+    return stricter_umask(0o027)

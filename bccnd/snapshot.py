@@ -91,22 +91,24 @@ class Latency:
     sum: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class GatewayPeerState:
-    """A connection of a gateway; ``queued`` is in bytes."""
+    """A connection of a gateway. ``peer`` is an address, ``name`` an id or URL, ``since`` in seconds of the wall clock;
+    numbers are of messages, except ``queued``, which is of bytes."""
 
     peer: str
-    name: str
-    since: float
-    received: int
-    sent: int
-    dropped: int
-    queued: int
+    name: str = ""
+    since: float = 0.0
+    received: int = 0
+    sent: int = 0
+    dropped: int = 0
+    queued: int = 0
 
 
-@dataclass(frozen=True)
-class GatewayState:
-    """A gateway process, as it last reported; ``pid`` is 0 if it has never reported."""
+@dataclass
+class GatewayCounts:
+    """Figures that a gateway reports, which only grow while its process lives. ``connects`` counts connections made,
+    and those that were refused or ended for a reason, which is in ``dropped`` too."""
 
     gateway: str
     peers: list[GatewayPeerState] = field(default_factory=list, metadata={"rows": GatewayPeerState})
@@ -117,8 +119,14 @@ class GatewayState:
     connects: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     peers_connected: int = 0
-    #: when its process started, in seconds of the monotonic clock
+    #: when its process started, in seconds of the monotonic clock; 0 if its version does not report it
     started: float = 0.0
+
+
+@dataclass
+class GatewayState(GatewayCounts):
+    """A gateway process, as it last reported; ``pid`` is 0 if it has never reported."""
+
     up: bool = False
     pid: int = 0
     starts: int = 0

@@ -1,3 +1,3 @@
 """Which version this is; the one place where it is written."""
 
-VERSION = "1.2.0.dev0"
+VERSION = "2.0.0.dev0"

@@ -1,6 +1,7 @@
-"""`python -m docs`: writes the generated parts of documents, and makes the site.
+"""`python -m docs`: makes the site of the documents as they are. This takes only the packages of the group docs.
 
-`--write` only writes them. `--check` only names those that are out of date, with status 1 if there are any.
+`--write` writes the generated parts of the documents. `--check` names those that are out of date, with status 1 if
+there are any. Both take the package and all that it needs.
 """
 
 from __future__ import annotations
@@ -13,14 +14,23 @@ OUT = site.ROOT / "build/docs"
 
 
 def main(arguments: list[str]) -> int:
-    if arguments == ["--check"]:
-        return check()
-    if arguments not in ([], ["--write"]):
+    if not arguments:
+        return build()
+    if arguments not in (["--write"], ["--check"]):
         print("usage: python -m docs [--write | --check]", file=sys.stderr)
         return 2
-    site.write()
-    if arguments:
+    from docs import generated  # it imports the package
+
+    if arguments == ["--write"]:
+        generated.write()
         return 0
+    outdated = generated.outdated()
+    for path in outdated:
+        print(f"{path.relative_to(site.ROOT)} is out of date: run make docs-parts", file=sys.stderr)
+    return 1 if outdated else 0
+
+
+def build() -> int:
     try:
         status = site.build(OUT, site.ROOT / "build/docs-source")
     except site.BrokenLink as broken:
@@ -29,13 +39,6 @@ def main(arguments: list[str]) -> int:
     if not status:
         print(f"the documents are in {OUT}: open {OUT / 'index.html'}")
     return status
-
-
-def check() -> int:
-    outdated = site.outdated()
-    for path in outdated:
-        print(f"{path.relative_to(site.ROOT)} is out of date: run make docs", file=sys.stderr)
-    return 1 if outdated else 0
 
 
 if __name__ == "__main__":

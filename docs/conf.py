@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import runpy
+import tomllib
 from typing import Final
 
-from bccnd.version import VERSION
+from sphinx.application import Sphinx
+
+from docs import site
+
+# Without the package, which needs more than the site does.
+VERSION: Final = runpy.run_path(str(site.ROOT / "bccnd/version.py"))["VERSION"]
+REPOSITORY: Final = tomllib.loads((site.ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 
 project: Final = "bccnd"
 # Sphinx asks for it by this name
@@ -27,3 +35,14 @@ html_static_path: Final = ["site.css"]
 html_css_files: Final = ["site.css"]
 #: nothing that would be fetched from elsewhere
 html_theme_options: Final[dict[str, object]] = {"footer_icons": []}
+if ".dev" in VERSION:
+    html_theme_options["announcement"] = f"Version {VERSION} is in development; no version is published yet."
+
+
+def link_source(_app: Sphinx, page: str, _template: str, context: dict[str, object], _tree: object) -> None:
+    """Link a page to where its file can be edited."""
+    context["theme_source_edit_link"] = f"{REPOSITORY}/edit/main/{site.source_of(page)}"
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("html-page-context", link_source)

@@ -1,7 +1,7 @@
 """The measured figures that documents quote: docs/figures.json, as it is read, and how a page writes them.
 
-`make bench`, `make scale` and `python -m tools.bench.idle` write the file; each section says when and where it was
-measured. docs/quotes.py says which sentence quotes which figure.
+`make bench` and `make scale` write the file. A section has the figures of one axis, `{figure: {line: {x: value}}}`, and
+says when and where they were measured. docs/quotes.py says which sentence quotes which figure.
 """
 
 from __future__ import annotations
@@ -39,29 +39,32 @@ class Figures:
         found: dict[str, Any] = self.sections[section]["about"]
         return found
 
+    def value(self, axis: str, figure: str, line: str, x: int) -> float:
+        return float(self.sections[axis][figure][line][str(x)])
+
     def spread(self, case: str, clients: int, mode: str = "saturated") -> tuple[float, float, float]:
         """Return the median, the least and the most ns of `make bench` for a message."""
-        median, least, most = self.sections["bench"]["cpu_ns"][mode][case][str(clients)]
-        return median, least, most
+        least, most = self.sections[mode]["range"][case][str(clients)]
+        return self.cpu(case, clients, mode), least, most
 
     def cpu(self, case: str, clients: int, mode: str = "saturated") -> float:
-        return self.spread(case, clients, mode)[0]
+        return self.value(mode, "cpu_ns", case, clients)
 
     def latency(self, case: str, clients: int) -> float:
         """Return the median latency in us at 2,000 messages a second."""
-        return float(self.sections["bench"]["p50_us"][case][str(clients)])
+        return self.value("paced", "p50_us", case, clients)
 
     def scale(self, axis: str, line: str, x: int) -> float:
         """Return the ns of `make scale` for a message."""
-        return float(self.sections[f"scale {axis}"]["cpu_ns"][line][str(x)])
+        return self.value(axis, "cpu_ns", line, x)
 
-    def constant(self, axis: str, name: str) -> float:
-        """Return a figure of an axis of `make scale` that is not a cost of a message."""
-        return float(self.sections[f"scale {axis}"]["constants"][name])
+    def client(self, name: str) -> float:
+        """Return what each further client adds."""
+        return float(self.sections["clients"]["constants"][name])
 
-    def idle(self, name: str) -> float:
+    def idle(self, name: str, sources: int = 0) -> float:
         """Return a figure of a daemon without traffic."""
-        return float(self.sections["idle"][name])
+        return self.value("idle", name, "bccnd", sources)
 
 
 def thousands(value: float) -> str:

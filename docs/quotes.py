@@ -60,25 +60,25 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
     """Return the quotes of each page."""
     cpu = figures.cpu
     quiet = cpu("bccnd", 1, "paced")
-    about = figures.about("bench")
+    about = figures.about("saturated")
     nats = fraction(cpu("nats", 1) / cpu("bccnd", 1))
     nats_64, redis_64 = (fraction(cpu(case, 64) / cpu("bccnd", 64)) for case in ("nats", "redis"))
     core = percent(2000 * quiet / 1e9)
     at_1, at_8, at_64 = (per_second(figures.scale("clients", "bccnd", clients)) for clients in FAN_OUTS)
     batch_64 = per_second(figures.scale("clients", "bccnd_batch", 64))
-    slope = figures.constant("clients", "bccnd_each_ns")
+    slope = figures.client("bccnd_each_ns")
     unwanted = us(figures.scale("clients", "bccnd", 0))
     turns, many = (figures.scale("channels", "one_alternating", count) for count in (16, 10_000))
     all_turns, all_many = (figures.scale("channels", "all_alternating", count) for count in (16, 10_000))
-    source = figures.constant("sources", "source_bytes")
+    source = figures.value("sources", "source_bytes", "bccnd", 100_000)
     sources_mb = f"«{source * 100_000 / 1e6:.0f}» MB"
-    client = f"«{figures.constant('clients', 'client_kib'):.0f}» KiB"
+    client = f"«{figures.client('client_kib'):.0f}» KiB"
     shares = [
         figures.scale("direct", "bccnd_own", count) / figures.scale("direct", "listeners", count) for count in (8, 64)
     ]
-    burst = two_digits(figures.constant("burst", "held_150") * CHARGED_150 / CHARGED_NIC)
-    more_idle = figures.idle("core_100_000") - figures.idle("core")
-    idle_many = f"«{figures.idle('resident_mb_100_000'):.0f}»"
+    burst = two_digits(figures.value("burst", "held", "bccnd", 150) * CHARGED_150 / CHARGED_NIC)
+    more_idle = figures.idle("core", 100_000) - figures.idle("core")
+    idle_many = f"«{figures.idle('resident_mb', 100_000):.0f}»"
     idle = f"«{percent(figures.idle('core'), 2)}»"
     resident = f"«{figures.idle('resident_mb'):.0f}»"
     lower = 1 - min(
@@ -136,7 +136,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
             f"Times of a later version are up to «{percent(lower)}» lower than here",
             f"that takes about «{unwanted}» us in the daemon",
             f"`b` is one send to the kernel («{us(slope)}» us here)",
-            f"`b` some «{two_digits(slope / figures.constant('clients', 'batch_each_ns'))}» times smaller.",
+            f"`b` some «{two_digits(slope / figures.client('batch_each_ns'))}» times smaller.",
             f"A source takes some «{two_digits(source)}» bytes, a client that reads its messages {client}.",
             f"not used lately costs some «{us(many - turns)}» us more.",
             f"So 100,000 sources add some {sources_mb} to the daemon.",
@@ -146,7 +146,7 @@ def quotes(figures: Figures) -> dict[str, list[str]]:
             ),
             f"64 MiB then hold some «{burst}» datagrams of any size",
             (
-                f"took {idle} of a core in three minutes, and «{percent(figures.idle('core_100_000'), 2)}» "
+                f"took {idle} of a core in three minutes, and «{percent(figures.idle('core', 100_000), 2)}» "
                 f"with 100,000 sources known; it had {resident} and {idle_many} MB resident "
                 f"(«{figures.about('idle')['date']}»;"
             ),

@@ -1,4 +1,4 @@
-"""Writes the entries of docs/runbook.md about drops, from the catalog (bccnd/drops/catalog.py)."""
+"""Writes the entries of docs/runbook.md about drops, from the catalog (bccnd/drop_catalog/drops.py)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from bccnd.drops.catalog import DROPS, LOST
-from bccnd.drops.entry import PREFIX, Drop
+from bccnd.drop_catalog.drops import DROPS, LOST
+from bccnd.drop_catalog.entry import PREFIX, Drop
 from docs.manual import wrapped
 from docs.metrics import alerts_by_metric
 

@@ -1,7 +1,8 @@
 """Makes the site of the documents: `python -m docs` (or `make docs`).
 
 The documents themselves are not touched. They are copied, the way from one to another is put right for the place
-where they come to lie, and whatever else of the repository they point to becomes a page that shows it.
+where they come to lie, and whatever else of the repository they point to becomes a page that shows it. README.md is the
+first page.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from docs import api, commands, defaults, excerpts, metrics, quotes, reference, runbook
-
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
-#: the page that README.md becomes
-README: Final = "readme.md"
+#: the page that README.md becomes: the first one
+README: Final = "index.md"
 #: what says which documents there are, in which order and under which headings
 INDEX: Final = "index.md"
+#: the page that the index becomes
+LIST: Final = "documents.md"
 #: seconds for Sphinx, which takes a minute
 _PATIENCE: Final = 1800
 #: where pages that show files of the repository lie
@@ -71,6 +72,8 @@ def _placed(target: str, home: Path, shown: set[PurePosixPath]) -> str:
         raise BrokenLink(f"{home.relative_to(ROOT)}/{target} is not there")
     if path == ROOT / "README.md":
         return README
+    if path == DOCS / INDEX:
+        return LIST
     if path.parent == DOCS and path.suffix != ".py":
         return path.name
     inside = PurePosixPath(path.relative_to(ROOT))
@@ -90,11 +93,19 @@ def copied(text: str, home: Path, shown: set[PurePosixPath]) -> str:
     return "".join((*pieces, text[at:]))
 
 
+def source_of(page: str) -> str:
+    """The file of the repository that a page of the site is made of."""
+    if page.startswith(f"{SHOWN}/"):
+        return page.removeprefix(f"{SHOWN}/")
+    named = {README: "README.md", LIST: f"docs/{INDEX}"}
+    return named.get(f"{page}.md", f"docs/{page}.md")
+
+
 def _tree(navigation: list[tuple[str, list[tuple[str, str]]]]) -> str:
-    """What Sphinx makes the navigation of; the index itself stays plain Markdown."""
-    parts = []
+    """What Sphinx makes the navigation of, which belongs to the first page."""
+    parts = [f"```{{toctree}}\n:hidden:\n\nAll documents <{LIST.removesuffix('.md')}>\n```"]
     for caption, pages in navigation:
-        listed = "\n".join(f"{title} <{name.removesuffix('.md')}>" for title, name in pages)
+        listed = "\n".join(f"{title} <{name.removesuffix('.md')}>" for title, name in pages if name != README)
         if listed:
             parts.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```")
     return "\n\n".join(("", *parts, ""))
@@ -123,42 +134,16 @@ def stage(into: Path) -> None:
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     shown: set[PurePosixPath] = set()
-    (into / README).write_text(copied((ROOT / "README.md").read_text(), ROOT, shown))
+    first = copied((ROOT / "README.md").read_text(), ROOT, shown)
+    (into / README).write_text(first + _tree(navigation((DOCS / INDEX).read_text())))
     for path in sorted(DOCS.iterdir()):
         if path.suffix == ".md":
-            text = path.read_text()
-            tree = _tree(navigation(text)) if path.name == INDEX else ""
-            (into / path.name).write_text(copied(text, DOCS, shown) + tree)
+            name = LIST if path.name == INDEX else path.name
+            (into / name).write_text(copied(path.read_text(), DOCS, shown))
         elif path.suffix in (".svg", ".png"):
             shutil.copy(path, into)
     for inside in sorted(shown):
         _show(inside, into)
-
-
-def generated() -> dict[Path, str]:
-    """The files that hold something from elsewhere, as they should be: the manual page of the configuration with its
-    defaults, the documents with their tables, excerpts and measured figures."""
-    manual = defaults.filled(reference.MANUAL.read_text())
-    texts = {path: path.read_text() for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
-    texts[DOCS / "python.md"] = api.page()
-    texts[DOCS / "configuration.md"] = reference.page(manual)
-    texts[DOCS / "commands.md"] = commands.page()
-    texts[DOCS / "metrics.md"] = metrics.page()
-    texts[DOCS / "runbook.md"] = runbook.filled(texts[DOCS / "runbook.md"])
-    filled = {path: quotes.filled(path.name, excerpts.filled(text)) for path, text in texts.items()}
-    return {reference.MANUAL: manual, **filled}
-
-
-def outdated() -> list[Path]:
-    """The files that `write` would change."""
-    return [path for path, text in generated().items() if not path.exists() or path.read_text() != text]
-
-
-def write() -> None:
-    """Write anew what stands in documents and comes from elsewhere."""
-    texts = generated()
-    for path in outdated():
-        path.write_text(texts[path])
 
 
 def build(into: Path, staged: Path) -> int:

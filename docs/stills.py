@@ -1,7 +1,7 @@
 """`python -m docs.stills` (`make stills`): runs the demo and writes what it shows in a terminal as pictures.
 
 Each still is what one or several steps of `make demo` have printed, as docs/demo-NAME.svg. The demo ends before its
-last step, which takes Spark.
+last step, the report.
 """
 
 from __future__ import annotations

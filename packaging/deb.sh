@@ -9,7 +9,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 version=${1:-}
-# What Python calls 1.2.0.dev0 comes before 1.2.0 here, too.
+# What Python calls 2.0.0.dev0 comes before 2.0.0 here, too.
 [ -n "$version" ] || version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' bccnd/version.py | sed 's/\.dev/~dev/')
 python=/usr/bin/python3
 
@@ -69,13 +69,13 @@ built=.cache/built/$(packaging/built-name.sh "$system" "$tag" "$stage")
 
 [ -n "${SOURCE_DATE_EPOCH:-}" ] || SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 export SOURCE_DATE_EPOCH
-# The written changelog has the releases; any other version gets an entry of its own before them.
-released=$(sed -n '1s/^bccnd (\(.*\)) .*/\1/p' packaging/debian/changelog)
-if [ "$version" != "$released" ]; then
+# The written changelog has complete versions; any other one gets an entry of its own before them.
+complete=$(sed -n '1s/^bccnd (\(.*\)) .*/\1/p' packaging/debian/changelog)
+if [ "$version" != "$complete" ]; then
     cat - packaging/debian/changelog > "$stage/debian/changelog" << END
 bccnd ($version) unstable; urgency=medium
 
-  * Built between releases; "Unreleased" in changelog.gz says what is new.
+  * A version in development; the first section of changelog.gz says what is new.
 
  -- $(sed -n "s/^Maintainer: //p" packaging/debian/control)  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 

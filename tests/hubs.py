@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.clients.access import admit_all
+from bccnd.bus.clients.access_rules import admit_all
 from bccnd.core.observing.counters import DROP_REASONS
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES

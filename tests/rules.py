@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bccnd.bus.clients.access import Access
-from bccnd.bus.clients.client import BusLimits
+from bccnd.bus.clients.access_rules import Access
 from bccnd.config.schema import BusSettings, QueueSettings, UserSettings
 from bccnd.core.tracking.tracker_limits import TrackerLimits
 
@@ -34,5 +33,5 @@ def bus_limits(
 class BusRules:
     """What is in force on a bus."""
 
-    bus: BusLimits
+    bus: BusSettings
     access: Access

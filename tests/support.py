@@ -26,11 +26,13 @@ from typing import Any, Final, NamedTuple, NoReturn, Self
 import pytest
 from hypothesis import settings
 
-from bccnd.bus.clients.access import Access, Admission, Rule, admit_all
-from bccnd.bus.clients.client import BusLimits, Client
-from bccnd.bus.requests.control import Listing
+from bccnd.bus.client_acceptor import Entrance
+from bccnd.bus.clients.access_rules import Access, Admission, Rule, admit_all
+from bccnd.bus.clients.client import Client
+from bccnd.bus.requests.client_requests import Listing
 from bccnd.bus.requests.recorder_reports import RecorderReports
-from bccnd.bus.server import Bus, Entrance
+from bccnd.bus.server import Bus
+from bccnd.config.schema import BusSettings
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.matching.routes import Routes
@@ -325,7 +327,7 @@ class Hub(Closing):
         self,
         folder: Path,
         *,
-        limits: BusLimits | None = None,
+        limits: BusSettings | None = None,
         dialect: str = "path",
         rules: Iterable[Rule] = (),
         bridged: bool = True,
@@ -368,7 +370,7 @@ class Hub(Closing):
         """Rules, as this daemon has them in force."""
         return Access(rules, self.dialect, os.geteuid(), os.getegid())
 
-    def reload(self, limits: BusLimits | None = None, rules: Iterable[Rule] = ()) -> None:
+    def reload(self, limits: BusSettings | None = None, rules: Iterable[Rule] = ()) -> None:
         """What SIGHUP does; without ``limits`` those in force stay."""
         self.in_force.bus = limits or self.in_force.bus
         self.in_force.access = self.access(rules)

@@ -23,7 +23,7 @@ def file(folder: Path, content: bytes, mode: int) -> str:
     return str(path)
 
 
-def test_a_secret_is_the_file_without_its_line_end_and_a_pair_is_read_half_by_half(tmp_path: Path) -> None:
+def test_a_secret_is_the_file_without_its_line_end(tmp_path: Path) -> None:
     for end in (b"", b"\n", b"\r\n"):
         assert bccnd.read_key(file(tmp_path, KEY + end, 0o600)) == KEY
     private = signatures.generate()
@@ -46,7 +46,7 @@ def test_a_secret_is_the_file_without_its_line_end_and_a_pair_is_read_half_by_ha
         *((key, 0o600, "sig", "private key") for key in (KEY, signatures.public_of(PRIVATE))),
     ],
 )
-def test_a_secret_that_protects_nothing_is_refused_with_a_remedy(
+def test_a_secret_that_protects_nothing_is_refused(
     tmp_path: Path, content: bytes, mode: int, algorithm: str, output: str
 ) -> None:
     path = file(tmp_path, content, mode)

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ from bccnd.cli.shared.lazy_group import LazyGroup
 from bccnd.config import BrokerSettings, NngSettings, RecorderSettings, SegmentSettings, Settings, read
 from bccnd.config.schema import RESTART_KEYS
 from bccnd.paths import DEFAULT_PATH
-from bccnd.recorder import recorder, service
+from bccnd.recorder import service
 from bccnd.version import VERSION
 from tests.support import ROOT, cannot_here
 
@@ -94,7 +93,7 @@ def verified(folder: Path) -> str:
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    for name in ("systemd.md", "containers.md"):
+    for name in ("systemd.md", "containers.md", "network.md"):
         text = (ROOT / "docs" / name).read_text()
         found = EXAMPLE.findall(text)
         assert len(found) == text.count("```ini") > 0
@@ -102,7 +101,7 @@ def examples() -> Iterator[tuple[str, str]]:
             yield path, re.sub(rf"^{blanks}", "", inside, flags=re.MULTILINE)
 
 
-def test_the_units_and_the_examples_of_the_documents_are_good_units(tmp_path: Path) -> None:
+def test_units_and_the_examples_in_documents_are_good(tmp_path: Path) -> None:
     installed = tmp_path / "units"
     installed.mkdir()
     for unit_file in UNITS:
@@ -128,42 +127,25 @@ def exposure(path: Path) -> float:
     return float(found[1])
 
 
-NETWORK: Final = "AF_UNIX AF_INET AF_INET6"
-
-
 @pytest.mark.parametrize(
-    ("name", "most", "families", "without"),
-    [
-        ("bccnd", 0.5, "AF_UNIX", {"StateDirectory"}),
-        # It asks whether the clock is synchronised, which ProtectClock= forbids.
-        ("bccnd-recorder", 0.8, "AF_UNIX", {"LoadCredential"}),
-        ("bccnd-broker", 1.5, NETWORK, {"LoadCredential", "PrivateNetwork"}),
-        ("bccnd-nng", 1.5, NETWORK, {"StateDirectory", "PrivateNetwork"}),
-    ],
+    ("name", "most"),
+    # The recorder asks whether the clock is synchronised, which ProtectClock= forbids.
+    [("bccnd", 0.5), ("bccnd-recorder", 0.8), ("bccnd-broker", 1.5), ("bccnd-nng", 1.5)],
 )
-def test_a_service_can_do_no_more_than_it_must(name: str, most: float, families: str, without: set[str]) -> None:
+def test_a_service_can_do_no_more_than_it_must(name: str, most: float) -> None:
     assert exposure(ROOT / f"systemd/{name}.service") <= most
     settings = unit(f"{name}.service")
-    assert settings["ProtectSystem"] == ["strict"]
-    assert settings["RestrictAddressFamilies"] == [families]
     assert settings["CapabilityBoundingSet"] == [""]
-    assert settings["Restart"] == ["always"]
-    assert not {"ReadWritePaths", *without} & set(settings)
-    if name == "bccnd":
-        # It has to see which processes its clients are.
-        assert not {"PrivateUsers", "ProtectProc", "ProcSubset", "PrivatePIDs", "Group"} & set(settings)
-        return
-    # The group of the daemon may tap and link; the user is another one.
-    assert settings["Group"] == unit("bccnd.service")["User"] != settings["User"]
-    assert settings["SupplementaryGroups"] == [one("bccnd-bus.socket", "SocketGroup")]
+    if name != "bccnd":
+        # The group of the daemon may tap and link; the user is another one.
+        assert settings["Group"] == unit("bccnd.service")["User"] != settings["User"]
+        assert settings["SupplementaryGroups"] == [one("bccnd-bus.socket", "SocketGroup")]
 
 
 def test_services_agree_with_the_defaults_of_the_settings() -> None:
     folder = f"/var/lib/{one('bccnd-recorder.service', 'StateDirectory')}/"
     assert RecorderSettings().journal.startswith(folder)
     assert service.SPOOL.startswith(folder)
-    assert number(one("bccnd-recorder.service", "TimeoutStopSec")) > recorder._FAREWELL + recorder._LAST_WORDS
-    assert one("bccnd-broker.service", "StateDirectory") == "bccnd-broker"
     for name, words, peers in (
         ("bccnd-recorder.service", "record", 0),
         ("bccnd-broker.service", "--gateway broker", BrokerSettings.model_fields["max_connections"].default),
@@ -185,7 +167,7 @@ def test_services_agree_with_the_defaults_of_the_settings() -> None:
     assert one("bccnd.service", "LoadCredential") == f"keys:{os.path.dirname(DEFAULT_PATH)}/keys"
 
 
-def test_sockets_listen_where_the_defaults_and_the_shipped_configuration_say() -> None:
+def test_sockets_listen_where_the_configuration_says() -> None:
     shipped = read((ROOT / "etc/bccnd.yaml").read_text(), "etc/bccnd.yaml", resolve=False).settings
     for settings in (Settings(), shipped):
         (segment,) = settings.segments or (SegmentSettings(),)
@@ -203,26 +185,10 @@ def test_sockets_listen_where_the_defaults_and_the_shipped_configuration_say() -
     assert made == [shipped.bus.group] != [one("bccnd.service", "User")]
 
 
-def test_sockets_outlive_the_daemon_which_always_starts_again() -> None:
-    for path in UNITS:
-        if path.suffix == ".socket":
-            settings = unit(path.name)
-            assert settings["Service"] == ["bccnd.service"]
-            assert settings["FileDescriptorName"] == [path.stem.removeprefix("bccnd-")]
-            assert settings["TriggerLimitIntervalSec"] == ["0"]
-            assert settings["WantedBy"] == ["sockets.target bccnd.service"]
-            assert not {"PartOf", "BindsTo", "StopWhenUnneeded", "Accept"} & set(settings)
-    service = unit("bccnd.service")
-    assert (service["Type"], service["StartLimitIntervalSec"]) == (["notify"], ["0"])
-    assert not {"RestartPreventExitStatus", "Requires", "Requisite", "BindsTo", "PartOf"} & set(service)
-    assert not [key for key in service if key.startswith(("Condition", "Assert"))]
-    assert int(one("bccnd.service", "WatchdogSec")) > 0
-
-
 # -- manual pages
 
 
-def test_pages_are_laid_out_without_complaints_and_refer_to_pages_that_exist() -> None:
+def test_pages_are_laid_out_without_complaints() -> None:
     man = need("man", "man-db")
     ours = {(path.stem, path.suffix[1:]) for path in PAGES.values()}
     for path in PAGES.values():
@@ -233,7 +199,7 @@ def test_pages_are_laid_out_without_complaints_and_refer_to_pages_that_exist() -
         assert {pair for pair in named if pair[0].startswith("bccn")} <= ours, path.name
 
 
-def test_the_page_of_the_header_has_every_function_and_each_has_a_link() -> None:
+def test_the_page_of_the_header_has_every_function() -> None:
     page = PAGES["bccn.h"].read_text()
     header = (ROOT / "examples/c/bccn.h").read_text()
     functions = set(re.findall(r"^static inline [^(]*?\b(bccn_\w+[a-z])\(", header, re.MULTILINE))
@@ -292,12 +258,12 @@ def test_commands_and_their_pages_have_the_same_options() -> None:
                 assert f"({default})" in text or f".Cm {default}\n(the default)" in text, (name, param.name)
 
 
-def test_what_takes_a_restart_is_marked_in_the_page_of_the_configuration() -> None:
+def test_keys_that_take_a_restart_are_marked() -> None:
     parts = re.split(r"^\.It Cm ", PAGES["bccnd.yaml"].read_text(), flags=re.MULTILINE)[1:]
     assert {part.split(maxsplit=1)[0] for part in parts if "[restart]" in part.split(".El")[0]} == set(RESTART_KEYS)
 
 
-def test_completions_are_made_for_every_command_and_complete(tmp_path: Path) -> None:
+def test_completions_complete_every_command(tmp_path: Path) -> None:
     bash = need("bash", "bash")
     spec = importlib.util.spec_from_file_location("generate", ROOT / "packaging/completions/generate.py")
     assert spec is not None
@@ -327,7 +293,7 @@ def test_completions_are_made_for_every_command_and_complete(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_packaged_command_loads_nothing_from_a_users_environment(tmp_path: Path, name: str) -> None:
+def test_a_packaged_command_ignores_a_users_environment(tmp_path: Path, name: str) -> None:
     path = DEBIAN / "bin" / name
     assert os.access(path, os.X_OK)
     first, _, rest = path.read_text().partition("\n")
@@ -354,49 +320,23 @@ def test_a_packaged_command_loads_nothing_from_a_users_environment(tmp_path: Pat
 PIN: Final = re.compile(r"^(\S+==\S+) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 
 
-def test_wheels_of_the_package_are_those_that_are_pinned_and_no_others(tmp_path: Path) -> None:
+def test_wheels_of_the_package_are_those_that_are_pinned() -> None:
     constraints = (ROOT / "packaging/constraints.txt").read_text().splitlines()
     for path in (ROOT / "packaging/wheels").iterdir():
         first, _, rest = path.read_text().partition("\n")
         assert (first[0], PIN.sub("", rest)) == ("#", ""), path.name
         assert {pin for pin, _ in PIN.findall(rest)} <= set(constraints), path.name
-    for pin in (line for line in constraints if line.startswith(("Cython=", "packaging=", "setuptools="))):
-        name, _, version = pin.lower().partition("==")
-        with zipfile.ZipFile(tmp_path / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-            metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-            wheel.writestr(f"{name}-{version}.dist-info/METADATA", metadata)
-    fetch, folder = ROOT / "packaging/fetch-wheels.sh", tmp_path / "fetched"
-    # With the pip of this environment: to make another takes longer than all else.
-    make = '/usr/bin/python3 -m venv "$folder/venv"'
-    ours = f'mkdir -p "$folder/venv/bin" && ln -s {Path(sys.executable).parent}/pip "$folder/venv/bin"'
-    script = fetch.read_text()
-    assert make in script
-    places: Any = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
-    done = run("sh", "-c", script.replace(make, ours), fetch, folder, "tools", **places)
-    assert done.returncode
-    assert "do not match the hashes" in done.stderr.lower()
-    assert not (folder / ".complete").exists()
+    text = (DEBIAN / "copyright").read_text()
+    for pin, _ in PIN.findall((ROOT / "packaging/wheels/carried.txt").read_text().partition("\n")[2]):
+        # The licence of every package that is carried is given.
+        name = pin.partition("==")[0].replace("-", "_")
+        assert re.search(rf"^(Files:)? debian/carried/{name}[/*-]", text, re.MULTILINE), name
 
 
 def test_the_changelog_of_the_package_has_this_release() -> None:
     done = run(need("dpkg-parsechangelog", "dpkg-dev"), "-l", DEBIAN / "changelog", "-S", "Version")
     assert (done.returncode, done.stderr) == (0, "")
     assert ".dev" in VERSION or done.stdout.strip() == VERSION
-
-
-def test_the_licence_of_every_package_that_is_carried_is_given() -> None:
-    text = (DEBIAN / "copyright").read_text()
-    for pin, _ in PIN.findall((ROOT / "packaging/wheels/carried.txt").read_text().partition("\n")[2]):
-        name = pin.partition("==")[0].replace("-", "_")
-        assert re.search(rf"^(Files:)? debian/carried/{name}[/*-]", text, re.MULTILINE), name
-
-
-def test_lintian_is_overridden_for_the_folders_of_keys_alone() -> None:
-    lines = (DEBIAN / "bccnd.lintian-overrides").read_text().splitlines()
-    folder = r"bccnd: non-standard-dir-perm 0700 != 0755 \[(etc/bccnd/\w+)/\]"
-    matched = [re.fullmatch(folder, line) for line in lines if not line.startswith("#")]
-    assert [found and found[1] for found in matched] == ["etc/bccnd/keys", "etc/bccnd/tls"]
-    assert not list(DEBIAN.glob("bccnd-dev.lintian-overrides")) + list(DEBIAN.glob("source/lintian-overrides"))
 
 
 def listing(package: Path) -> dict[str, str]:
@@ -407,7 +347,7 @@ def listing(package: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_packages_build_and_hold_units_commands_pages_and_folders(tmp_path: Path) -> None:
+def test_packages_build_and_hold_what_they_must(tmp_path: Path) -> None:
     need("dh", "debhelper dh-python")
     if not list((ROOT / ".cache/wheels").glob("*/.complete")):
         # Tests have no network to fetch it from.
@@ -429,9 +369,7 @@ def test_the_packages_build_and_hold_units_commands_pages_and_folders(tmp_path: 
     held, for_programs = listing(packages["bccnd"]), listing(packages["bccnd-dev"])
     assert {name for name in held.keys() & for_programs if not name.endswith("/")} == set()
     names = {name.rpartition("/")[2] for name in held}
-    assert {path.name for path in UNITS} <= names
     assert {f"{path.name}.gz" for path in PAGES.values() if path.suffix != ".3"} <= names
-    assert {name for name in held if name.startswith("/usr/bin/b")} == {f"/usr/bin/{name}" for name in COMMANDS}
     for folder in ("/etc/bccnd/keys/", one("bccnd-nng.service", "LoadCredential").removeprefix("keys:") + "/"):
         assert held[folder] == "drwx------"
 

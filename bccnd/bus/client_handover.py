@@ -1,5 +1,5 @@
-"""What the next daemon needs of the clients, and how it continues with them: the records that are kept while this one
-runs, and the image of what waits for them at a clean stop."""
+"""Hands clients over to the next daemon: records that are kept while this daemon runs, and at a clean stop an image of
+their queues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLIENT: Final = "client"
 
 
 def image(clients: Iterable[Client]) -> Iterator[Section]:
-    """Yield what the records of stored clients do not have: queues, counters, and the packet that waits."""
+    """Yield the state of stored clients that is not in their records: queues, counters, and the blocked packet."""
     for client in clients:
         if client.record is not None:
             entries = list(client.queue)
@@ -38,8 +38,8 @@ def image(clients: Iterable[Client]) -> Iterator[Section]:
 
 
 class ClientRestorer:
-    """Admits the clients of the daemon before again. ``left`` are the sections of clients by number; after a crash
-    there are none, and each client is told that it may have missed messages."""
+    """Admits the clients of the previous daemon. ``left`` has the sections of clients by number; after a crash it is
+    empty, and each client receives a gap of unknown size."""
 
     def __init__(self, bus: Bus, store: DescriptorStore, left: Mapping[int, Section], *, after_crash: bool) -> None:
         self._bus = bus
@@ -50,7 +50,7 @@ class ClientRestorer:
     def restore(self) -> None:
         """Restore all clients. To be called once, when everything else is ready."""
         bus = self._bus
-        bus.connections = self._store.last_number
+        bus.acceptor.connections = self._store.last_number
         for stored in self._store.clients:
             client = self._restore_safely(stored)
             if client is not None and client.open:
@@ -76,9 +76,9 @@ class ClientRestorer:
     def _restore(self, stored: StoredClient) -> Client:
         bus, head = self._bus, stored.head
         program = str(head.get("program", "")).encode("ascii")
-        peer = bus.identifier.restore(stored.sock, program, int(head.get("started", 0)))
+        peer = bus.acceptor.identifier.restore(stored.sock, program, int(head.get("started", 0)))
         dialect = DIALECTS[str(head.get("dialect", "path"))]
-        client = bus.admit(stored.sock, stored.number, peer, dialect, bus.quota.reopen(peer.uid))
+        client = bus.acceptor.admit(stored.sock, stored.number, peer, dialect, bus.quota.reopen(peer.uid))
         client.since = float(head.get("since", time.time()))
         for frame in stored.frames:
             if not _apply(bus, client, frame):
@@ -100,13 +100,12 @@ class ClientRestorer:
                 client.queue.add_gap(gap)
         bus.queues.restore(client)
         for packet in left.column("blocked", b"", 0):
-            bus.backpressure.charge_packet(client, packet)
-            bus.backpressure.keep_waiting(client, partial(bus.reader.process, client, packet))
-            bus.backpressure.reconsider(client)
+            bus.backpressure.block(client, packet, partial(bus.reader.process, client, packet))
+            bus.backpressure.unblock_soon(client)
 
 
 def _apply(bus: Bus, client: Client, frame: bytes) -> bool:
-    """Apply a frame of a client's record, whatever the client may do by now; False for an unknown one."""
+    """Apply a frame of a client's record without checking rights; return False for an unknown frame."""
     try:
         verb, key, _ = frames.read(frame)
     except BadFrame:
@@ -116,12 +115,12 @@ def _apply(bus: Bus, client: Client, frame: bytes) -> bool:
     elif verb == frames.UNSUB:
         bus.subscriptions.remove(client, [key])
     else:
-        return verb == frames.CMSG and bus.control.repeat(client, frame)
+        return verb == frames.CMSG and bus.requests.replay(client, frame)
     return True
 
 
 def _flush(bus: Bus, client: Client) -> None:
-    """Send what waits: a socket that has some room left is not reported as ready before the client reads more."""
+    """Send the queue: a socket with a little room is not reported as ready before the client reads more."""
     if client.open:
         bus.queues.flush(client)
 
@@ -135,4 +134,4 @@ def describe(bus: Bus, client: Any) -> tuple[dict[str, Any], list[bytes]]:
         "dialect": client.dialect.name,
         "since": client.since,
     }
-    return head, [*bus.control.requests_of(client), *bus.subscriptions.frames_of(client)]
+    return head, [*bus.requests.requests_of(client), *bus.subscriptions.frames_of(client)]

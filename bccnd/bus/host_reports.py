@@ -1,6 +1,6 @@
-"""Reports: publishes what this host has sent and received, and takes the reports of others into the fleet's matrix.
+"""Publishes reports on the messages of this host, and puts the reports of other hosts into the fleet's matrix.
 
-Invariant: a report changes nothing of what is delivered.
+Invariant: a report changes no delivery.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.clients.refusals import AFTER_REFUSAL
+from bccnd.bus.delivery.replies import count_own_refusal
 from bccnd.bus.server import Bus
 from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.dedup import TrackerTable
@@ -24,9 +24,9 @@ from bccnd.net.loop import Loop, Timer
 
 #: an interval is longer or shorter by up to this part, so that a fleet does not report at once
 SPREAD: Final = 0.2
-#: reports in which the numbers of a client that has left are told
+#: reports that still include the numbers of a client that has left
 TOLD_AFTER_END: Final = 6
-#: clients that have left whose numbers are told
+#: clients that have left whose numbers are included
 MAX_ENDED: Final = 1024
 
 Keys = tuple[str, tuple[str, ...]]
@@ -56,20 +56,20 @@ class HostReports:
         self._interval = 0.0
         self._timer: Timer | None = None
         self._number = 0
-        #: runs of clients that have left, and in how many reports they are still told
+        #: runs of clients that have left, and the number of reports that will still include them
         self._ended: dict[str, tuple[SentRun, int]] = {}
         self.matrix = matrix
         self.host = identity.partition(b"/")[0].decode("ascii")
         self.sent = self.received = 0
         self.refused = dict.fromkeys(REASONS, 0)
-        #: what arrived and what was lost, by direction: `sent` of what this host sends, summed over receivers
+        #: messages that arrived and that were lost, by direction: `sent` by this host, summed over receivers
         self.messages = {"sent": 0, "received": 0}
         self.lost = {"sent": 0, "received": 0}
 
     # -- this host's own
 
     def set_interval(self, interval: float) -> None:
-        """Change the interval; 0 ends the reports, which is told once."""
+        """Change the interval; 0 ends the reports with a last one."""
         if interval == self._interval:
             return
         if self._timer is not None:
@@ -83,7 +83,7 @@ class HostReports:
             self._schedule()
 
     def end(self) -> None:
-        """Send a last report, which says that no other follows."""
+        """Send a last report, marked as the last."""
         if self._interval:
             self._interval = 0.0
             self._publish()
@@ -122,10 +122,7 @@ class HostReports:
                 self.sent += 1
 
     def _count_refused(self, refused: str) -> None:
-        self._bus.counters.errors.add(refused)
-        remedy = AFTER_REFUSAL[refused][1] if refused in AFTER_REFUSAL else "set reports.interval: 0"
-        text = "this daemon's own reports cannot be sent"
-        log.event("dropped", text, about=("report", refused), remedy=remedy, drop=refused)
+        count_own_refusal(self._bus.counters, refused, "reports", "set reports.interval: 0")
 
     def _sent_runs(self) -> Iterable[SentRun]:
         runs = [SentRun(src.decode("ascii"), first, following) for src, first, following in self._builder.runs()]
@@ -147,7 +144,7 @@ class HostReports:
                 yield HeardHost(one.host.decode("ascii"), one.since_ms, *counts)
 
     def _keys(self) -> Keys:
-        """Return the algorithm and the fingerprints that reports tell; the signing key is the first."""
+        """Return the algorithm and the fingerprints for reports, that of the signing key first."""
         checker = self._builder.checker
         uses = sorted(checker.list_keys(), key=lambda key: not key.signs)
         # Where each host has a key of its own, the keys of all others would fill the report.
@@ -177,7 +174,7 @@ class HostReports:
         self.refresh()
         self.matrix.sweep(time.monotonic())
 
-    # -- those of others
+    # -- reports of other hosts
 
     def on_report(self, src: bytes, seq: int, chan: bytes, payload: bytes, now: float) -> None:
         """Take one accepted datagram on a channel of reports."""
@@ -198,6 +195,6 @@ class HostReports:
                     self.refused["impossible"] += 1
 
     def is_reported(self, src: bytes) -> bool:
-        """Whether the daemon of a source's host tells what its programs send, and has done so lately."""
+        """Whether the daemon of a source's host reports the messages of its programs, and has done so lately."""
         row = self.matrix.get(sending_host(src).decode("ascii"))
         return row is not None and row.reports(time.monotonic())

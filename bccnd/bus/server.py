@@ -1,57 +1,41 @@
-"""The local bus: a SEQPACKET server that accepts clients, made of the parts that serve them.
+"""The local bus: a SEQPACKET server, made of the parts that accept clients, serve them and stop.
 
-Invariant: a client's fault ends that client, never the fan-out. The kernel says which program a client is, the rules
-say what it may do. A publisher may be made to wait, the segment never. Source: sbus, "Protocol".
+Invariant: a client's fault ends that client, never the fan-out. The kernel identifies the program of a client, the
+rules decide its rights. A publisher may be blocked, the segment never. Source: sbus, "Protocol".
 """
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bccnd import log
-from bccnd.bus.clients.access import Admission
-from bccnd.bus.clients.client import BusLimits, BusRules, Client
-from bccnd.bus.clients.identities import ClientsByPid, Identities
-from bccnd.bus.clients.registry import BUG, ClientRegistry
+from bccnd.bus.client_acceptor import ClientAcceptor, Entrance
+from bccnd.bus.clients.client import BusRules, Client
+from bccnd.bus.clients.client_identities import Identities
+from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.clients.subscriptions import Subscriptions
 from bccnd.bus.delivery.fanout import Fanout
 from bccnd.bus.delivery.replies import Replies
 from bccnd.bus.delivery.send_queues import SendQueues
 from bccnd.bus.incoming.backpressure import Backpressure
-from bccnd.bus.incoming.packet_reader import TURN, PacketReader
+from bccnd.bus.incoming.packet_reader import PacketReader
 from bccnd.bus.incoming.publisher import Publisher
-from bccnd.bus.requests.control import Control, Listing
-from bccnd.bus.requests.dispatcher import RequestDispatcher
-from bccnd.bus.requests.gateway_requests import GatewayRequests
+from bccnd.bus.requests.client_requests import ClientRequests, Listing
 from bccnd.bus.requests.recorder_reports import RecorderReports
-from bccnd.core.matching.patterns import Dialect
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import BusCounters
 from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.sending.redundancy import Repeater
-from bccnd.core.sending.user_quota import Quota, UserAccount
+from bccnd.core.sending.user_quota import Quota
 from bccnd.core.wire import frames
 from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.native.system import sockio
-from bccnd.net.listen import Acceptor
 from bccnd.net.loop import Loop
-from bccnd.net.peer import Peer, PeerIdentifier
 from bccnd.net.segment_sender import SegmentSender
 
-
-@dataclass(frozen=True)
-class Entrance:
-    """A listening socket, the dialect spoken behind it, and the programs that it admits."""
-
-    listener: socket.socket
-    dialect: Dialect
-    admits: Admission
+if TYPE_CHECKING:
+    from bccnd.config.schema import BusSettings
 
 
 class Bus:
@@ -61,9 +45,9 @@ class Bus:
     ``on_quiet`` is called when the last client has left. ``recorders`` takes the reports of recorders.
     ``store`` keeps their connections.
 
-    The constructor makes the parts, each from those before it: what is known of clients, what sends to them, what
-    reads from them, and what processes their requests. When a part needs one that is made after it, the later one adds
-    a call: `ClientRegistry.on_end`, `SendQueues.on_room`.
+    The constructor makes the parts, each from those before it: the registry of clients, delivery, requests, reading
+    and accepting. If a part needs one that is made after it, the later one adds a call: `ClientRegistry.on_end`,
+    `SendQueues.on_room`.
     """
 
     def __init__(
@@ -87,19 +71,12 @@ class Bus:
         self.loop = loop
         self._routes = routes
         self._rules = rules
-        self._store = store
         self._closed = False
-        #: clients that there ever were
-        self.connections = 0
-        self.identifier = PeerIdentifier()
 
         self.counters = BusCounters()
-        self.quota = Quota(rules.bus.user)
-        by_pid = ClientsByPid()
+        self.quota = Quota()
         self.identities = Identities(routes, builder, identify, tagged)
-        self.registry = ClientRegistry(
-            loop, routes, self.quota, by_pid, self.identities, self.counters, store, on_quiet
-        )
+        self.registry = ClientRegistry(loop, routes, self.quota, self.identities, self.counters, store, on_quiet)
         self.clients = self.registry.by_fd
         self.subscriptions = Subscriptions(routes, rules)
 
@@ -110,9 +87,15 @@ class Bus:
         self.publisher = Publisher(loop, routes, self.fanout, builder, segments, repeater)
         self.backpressure = Backpressure(loop, self.registry, self.queues)
 
-        self.gateways = GatewayRequests(self.replies)
-        self.control = Control(
-            routes, self.registry, self.fanout, self.replies, self.gateways, recorders, listings or {}, trace
+        self.requests = ClientRequests(
+            routes,
+            self.registry,
+            self.subscriptions,
+            self.fanout,
+            self.replies,
+            recorders,
+            listings or {},
+            trace,
         )
         self.reader = PacketReader(
             loop,
@@ -122,29 +105,30 @@ class Bus:
             self.publisher,
             self.backpressure,
             self.replies,
-            RequestDispatcher(self.subscriptions, self.gateways, self.control, self.replies),
+            self.requests,
         )
-        self._acceptors = [Acceptor(loop, one.listener, "clients", partial(self._on_connect, one)) for one in entrances]
+        self.acceptor = ClientAcceptor(loop, entrances, rules, self.registry, store, self.reader.watch)
+        self.apply_rules()
 
     @property
-    def limits(self) -> BusLimits:
+    def limits(self) -> BusSettings:
         return self._rules.bus
 
     @property
     def queue_bytes(self) -> int:
-        """Return the bytes that wait for all clients."""
+        """Return the bytes in all queues."""
         return self.queues.queue_bytes
 
     def apply_rules(self) -> None:
         """Apply rules that have changed to the users and clients that are connected."""
-        self.quota.configure(self.limits.user)
+        self.quota.rate = self.limits.user.rate
         for client in list(self.clients.values()):
             client.grant(self._rules.access.rights(client.peer))
             self._enforce(client)
-            self.backpressure.reconsider(client)
+            self.backpressure.apply_limits(client)
 
     def enforce_rules(self) -> None:
-        """Take from each client what it may not have any more, and tell it."""
+        """Remove patterns and tags that clients have no right to any more, and send them refusals."""
         for client in list(self.clients.values()):
             self._enforce(client)
 
@@ -156,76 +140,7 @@ class Bus:
             client.note(frames.control(frames.TAG, b""))
             self.replies.refuse(client, "not_permitted", frames.TAG)
 
-    # -- clients connect
-
-    def _on_connect(self, entrance: Entrance, sock: socket.socket) -> None:
-        try:
-            self._accept(entrance, sock)
-        except Exception:  # noqa: BLE001 - no connection is worth the others
-            log.bug("a client could not be accepted, because of a bug in this daemon", drop="bug")
-            client = self.clients.get(sock.fileno())
-            if client is not None:
-                self.registry.end(client, "bug", BUG)
-            else:
-                self.counters.refused.add("bug")
-                sock.close()
-
-    def _accept(self, entrance: Entrance, sock: socket.socket) -> None:
-        begun = time.monotonic()
-        peer = self.identifier.identify(sock)
-        if not entrance.admits(peer):
-            self._turn_away(sock, peer, "not_admitted", f"{peer} may not connect", "see mode and group of the socket")
-            return
-        self.registry.end_predecessors(peer)
-        if len(self.clients) >= self.limits.max_clients:
-            remedy = "find the program that opens so many ('bccn clients'), or raise bus.max_clients"
-            why = f"refused {peer}: {len(self.clients)} clients are connected"
-            self._turn_away(sock, peer, "too_many_clients", why, remedy)
-            self._charge_uid(peer.uid, begun)
-            return
-        account = self.quota.open(peer.uid, time.monotonic())
-        if account is None:
-            remedy = "find the program that opens so many ('bccn clients'), or raise bus.user.clients"
-            why = f"refused {peer}: this user has {self.limits.user.clients} clients"
-            self._turn_away(sock, peer, "too_many_clients_of_user", why, remedy)
-            self._charge_uid(peer.uid, begun)
-            return
-        self.connections += 1
-        client = self.admit(sock, self.connections, peer, entrance.dialect, account)
-        if self._store is not None:
-            self._store.keep(client)
-        self.reader.watch(client)
-        self.registry.charge(account, begun)
-
-    def _charge_uid(self, uid: int, begun: float) -> None:
-        """Charge a user that was refused a client, if it has others."""
-        account = self.quota.account(uid)
-        if account is not None:
-            self.registry.charge(account, begun)
-
-    def admit(self, sock: socket.socket, number: int, peer: Peer, dialect: Dialect, account: UserAccount) -> Client:
-        """Add a client, which is not yet read from."""
-        return self.registry.admit(sock, number, peer, dialect, account, self._rules.access.rights(peer))
-
-    def _turn_away(self, sock: socket.socket, peer: Peer, reason: str, why: str, remedy: str) -> None:
-        self.counters.refused.add(reason)
-        log.event(
-            "client_refused",
-            why,
-            about=(reason, peer.uid),
-            remedy=remedy,
-            reason=reason,
-            drop=reason,
-            **log.peer_fields(peer),
-        )
-        with contextlib.suppress(OSError):
-            sock.send(frames.error(reason, b""))
-            # Closing with unread data would give the peer an error before it has read this one.
-            for _ in range(TURN):
-                sock.recv(1)
-        sock.close()
-
-    # -- what the daemon sends
+    # -- messages of the daemon
 
     def publish(self, identity: bytes, key: bytes, payload: bytes) -> str:
         """Publish a message of the daemon's own; see `Publisher.publish`."""
@@ -238,19 +153,15 @@ class Bus:
 
     # -- the end
 
-    def stop_accepting(self) -> None:
-        for acceptor in self._acceptors:
-            acceptor.close()
-
     def finish(self, deadline: float) -> None:
-        """Process what clients have sent, then send what waits for them, until ``deadline`` (monotonic).
+        """Process unread packets of clients, then send their queues, until ``deadline`` (monotonic).
 
-        Clients that the next daemon takes over are left as they are, with all that waits.
+        Clients that the next daemon takes over are left as they are, with their packets and queues.
         """
         self.reader.draining = True
         unread = [client for client in self.clients.values() if client.record is None]
         for client in unread:
-            self.backpressure.resume(client)
+            self.backpressure.unblock(client)
         while unread and time.monotonic() < deadline:
             unread = [client for client in unread if client.open and self.reader.read(client)]
         self.fanout.send_batches()
@@ -266,10 +177,10 @@ class Bus:
         if self._closed:
             return
         self._closed = True
-        self.stop_accepting()
+        self.acceptor.stop()
         self.registry.on_quiet = lambda: None
         for client in list(self.clients.values()):
-            if client.record is None:  # that of others is still open in the descriptor store
+            if client.record is None:  # other connections stay open in the descriptor store
                 self.registry.end(client)
                 client.sock.close()
-        self.identifier.close()
+        self.acceptor.identifier.close()

@@ -32,7 +32,7 @@ from bccnd.version import VERSION
 @click.option("--check", is_flag=True, help="Check the configuration, print its faults, and exit.")
 @click.option("--no-gateways", is_flag=True, help="Do not start gateways; they are separate services.")
 @click.option("--gateway", metavar="NAME", type=click.Choice(NAMES), help="Run this gateway instead: nng or broker.")
-@click.option("--bound", is_flag=True, hidden=True)
+@click.option("--bound", is_flag=True, hidden=True, help="End when standard input ends.")
 @click.version_option(VERSION, message="bccnd %(version)s")
 def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, bound: bool) -> None:
     """Carry messages between the BCCN broadcast segment and the programs of this host.
@@ -74,6 +74,7 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
         sys.exit(run(gateway, configuration.settings, path, bound=bound))
     from bccnd.daemon import Daemon
     from bccnd.handover.descriptor_store import is_stored
+    from bccnd.net.loop import READABLE
     from bccnd.net.service_manager import ServiceManager, take_sockets
     from bccnd.net.socket_activation import ActivatedSockets
 
@@ -85,6 +86,8 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
     except StartError as error:
         _refuse(f"cannot start: {error}", error.remedy, error.reason, str(error))
         sys.exit(2)
+    if bound:
+        daemon.loop.watch(sys.stdin.fileno(), READABLE, lambda _events: daemon.loop.stop())
     daemon.run()
 
 

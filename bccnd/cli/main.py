@@ -26,7 +26,7 @@ from bccnd.version import VERSION
 COMMANDS: Final = {
     "pub": Entry("messages.pub:pub", "Publish a message, or each line of standard input"),
     "sub": Entry("messages.sub:sub", "Print the messages whose channel matches"),
-    "pipe": Entry("pipe.command:pipe", "Carry messages for another program, as lines of JSON"),
+    "pipe": Entry("pipe.pipe:pipe", "Carry messages for another program, as lines of JSON"),
     "direct": Entry("messages.direct:direct", "Publish and subscribe without a daemon", socket=False),
     "tap": Entry("diagnosis.tap:tap", "Show every datagram that arrives, its verdict and its receivers"),
     "trace": Entry("diagnosis.trace:trace", "Explain how the daemon would treat a datagram"),

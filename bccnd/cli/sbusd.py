@@ -13,7 +13,8 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 import click
 
@@ -21,8 +22,8 @@ from bccnd import log
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.stream_errors import ServerCommand
 from bccnd.core.formats.bus_address import read_address, write_address
+from bccnd.core.formats.durations_and_sizes import parse_whole
 from bccnd.core.formats.quoting import quote
-from bccnd.core.formats.units import parse_whole
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.errors import BadAddress
@@ -30,8 +31,9 @@ from bccnd.version import VERSION
 
 # The bus is imported where it is used: --help needs none, and the pure package has none.
 if TYPE_CHECKING:
-    from bccnd.bus.clients.access import Access
-    from bccnd.bus.server import Entrance
+    from bccnd.bus.client_acceptor import Entrance
+    from bccnd.bus.clients.access_rules import Access
+    from bccnd.config.schema import BusSettings
 
 DEFAULT_ADDRESS: Final = "/run/sbus.socket"
 DEFAULT_PIDFILE: Final = "/run/sbus.pid"
@@ -39,35 +41,19 @@ DEFAULT_PIDFILE: Final = "/run/sbus.pid"
 _GENERATED: Final = "/dev/unix/abstract"
 
 
-class _QueueLimits(NamedTuple):
-    messages: int = 65_536
-    bytes: int = 16 << 20
-
-
-class _UserLimits(NamedTuple):
-    clients: int = 65_536
-    subscriptions: int = 1_000_000
-    wildcards: int = 1_000_000
-    queue_bytes: int = 256 << 20
-    rate: float = 0.0
-
-
-class _Limits(NamedTuple):
-    """sbusd has no limits; these are far beyond its uses, and bound the memory that a client can take."""
-
-    queue: _QueueLimits = _QueueLimits()
-    max_clients: int = 65_536
-    max_subscriptions: int = 65_536
-    patience: float = 5.0
-    user: _UserLimits = _UserLimits()
-
-
-LIMITS: Final = _Limits()
+#: sbusd has no limits; these are far beyond its uses, and bound the memory that a client can take
+_LIMITS: Final = SimpleNamespace(
+    queue=SimpleNamespace(messages=65_536, bytes=16 << 20),
+    max_clients=65_536,
+    max_subscriptions=65_536,
+    patience=5.0,
+    user=SimpleNamespace(clients=65_536, subscriptions=1_000_000, wildcards=1_000_000, queue_bytes=256 << 20, rate=0.0),
+)
 
 
 class _Rules(NamedTuple):
     access: Access
-    bus: _Limits = LIMITS
+    bus: BusSettings = cast("BusSettings", _LIMITS)
 
 
 @click.command(cls=ServerCommand, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -107,8 +93,8 @@ def main(
       bccn-sbusd -f -a /run/user/1000/bus.sock
       bccn-sbusd -fc -a /dev/unix/abstract
     """
-    from bccnd.bus.clients.access import admit_all, by_user
-    from bccnd.bus.server import Entrance
+    from bccnd.bus.client_acceptor import Entrance
+    from bccnd.bus.clients.access_rules import admit_all, by_user
 
     log.setup("bccn-sbusd")
     uids = [_uid_of(user) for user in users]
@@ -123,7 +109,7 @@ def main(
 
 
 def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], ready: Callable[[], None]) -> None:
-    from bccnd.bus.clients.access import Access
+    from bccnd.bus.clients.access_rules import Access
     from bccnd.bus.server import Bus
     from bccnd.core.matching.routes import Routes
     from bccnd.net.loop import Loop

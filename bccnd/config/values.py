@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
-from bccnd.core.formats import units
+from bccnd.core.formats import durations_and_sizes
 from bccnd.core.formats.bus_address import is_descriptor_path, read_address
 from bccnd.core.formats.network_address import INTERFACE, check_host, parse_ip, parse_ip_port, parse_link_url
 from bccnd.core.formats.quoting import quote
@@ -48,8 +48,8 @@ def check_text(value: str) -> str:
 
 def parse_duration(value: object) -> float:
     """Parse a number of seconds, or ``200ms``, ``5s``, ``10m``, ``24h``, ``7d``."""
-    seconds = units.parse_duration(value) if isinstance(value, str) else None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= units.MAX_SECONDS:
+    seconds = durations_and_sizes.parse_duration(value) if isinstance(value, str) else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= durations_and_sizes.MAX_SECONDS:
         seconds = float(value)
     if seconds is None:
         raise refuse(
@@ -60,9 +60,9 @@ def parse_duration(value: object) -> float:
 
 def parse_size(value: object) -> int:
     """Parse a number of bytes, or ``64KiB``, ``4MiB``, ``1GiB``."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= units.MAX_SIZE:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= durations_and_sizes.MAX_SIZE:
         return value
-    size = units.parse_size(value) if isinstance(value, str) else None
+    size = durations_and_sizes.parse_size(value) if isinstance(value, str) else None
     if size is None:
         raise refuse(f"{quote(value)} is not a size", "write a number of bytes, or a whole number with KiB, MiB or GiB")
     return size

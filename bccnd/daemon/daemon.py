@@ -17,7 +17,7 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.heartbeats import HeartbeatSender, LivenessAnnouncer
 from bccnd.bus.host_reports import HostReports
-from bccnd.bus.incoming.backlog import Backlog
+from bccnd.bus.incoming.restart_backlog import Backlog
 from bccnd.bus.incoming.segment_reader import SegmentReader
 from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.bus.requests.recorder_reports import RecorderReports
@@ -35,12 +35,13 @@ from bccnd.core.sending.redundancy import Repeater
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import Liveness
+from bccnd.core.tracking.sender_counts import SenderTable
 from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity_algorithms import KeyUse
 from bccnd.core.wire import frames
 from bccnd.core.wire.identity_format import identity, tagged
 from bccnd.daemon import takeover
-from bccnd.daemon.configuration_loader import ConfigurationLoader, Outcome
+from bccnd.daemon.background_loader import BackgroundLoader, Outcome
 from bccnd.daemon.gateway_processes import GatewayProcesses
 from bccnd.daemon.housekeeping import Housekeeping
 from bccnd.daemon.rules import Rules, RulesInForce, make_rules, report_restart_keys
@@ -48,7 +49,7 @@ from bccnd.daemon.sockets import explain_exhaustion, open_entrances, open_segmen
 from bccnd.daemon.start_summary import integrity_summary, start_summary
 from bccnd.errors import ConfigError
 from bccnd.fleet.matrix import FleetMatrix
-from bccnd.gateways.status import no_report, read_report
+from bccnd.gateways.status import read_report
 from bccnd.monitoring import metrics
 from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
 from bccnd.monitoring.listings import Listings
@@ -137,7 +138,7 @@ class Daemon:
         self.loop = Loop()
         self._housekeeping = Housekeeping(self.loop)
         cleanup.callback(self.loop.close)
-        self._loader = ConfigurationLoader(self.loop, partial(load, self._path, shared=shared_file), self._on_loaded)
+        self._loader = BackgroundLoader(self.loop, partial(load, self._path, shared=shared_file), self._on_loaded)
         cleanup.callback(self._loader.close)
         # From now on a signal waits for the loop to run.
         self.loop.on_signal(signal.SIGTERM, self._on_stop)
@@ -156,8 +157,8 @@ class Daemon:
     def _receive(self, cleanup: ExitStack) -> None:
         """Open the segments, and make the parts that judge their datagrams."""
         settings, rules = self._settings, self.rules.current
-        self.sources = TrackerTable(TrackerLimits(**rules.dedup))
-        self.sources.senders.since_ms = round(self.started * 1000)
+        senders = SenderTable(self._max_hosts, round(self.started * 1000))
+        self.sources = TrackerTable(TrackerLimits(**rules.dedup), senders)
         self.anonymous = AnonymousDedup(self.sources.limits)
         self.liveness = Liveness(self.sources, rules.heartbeat, time.monotonic())
         self.routes: Routes[int] = Routes(self._dialect)
@@ -223,7 +224,7 @@ class Daemon:
         )
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
-        matrix = FleetMatrix(self._settings.reports.max_hosts, time.monotonic())
+        matrix = FleetMatrix(self._max_hosts, time.monotonic())
         self.reports: HostReports = HostReports(
             self.loop, self.bus, self._builder, self.sources, matrix, self.identity, VERSION
         )
@@ -235,29 +236,29 @@ class Daemon:
             self.bus.fanout,
             frames.LINKS,
             read_report,
-            no_report,
             self.bus.publisher.send,
             copies=len(self.segments),
         )
-        self.bus.gateways.links = self.links
+        self.bus.requests.links = self.links
 
     def _apply(self, rules: Rules) -> None:
         """Pass the rules to the parts that keep a copy of some of them. Must not raise."""
-        rules.checker.adopt_counts(self.ingress.checker)
         self.ingress.checker = self._builder.checker = rules.checker
         self.keys_since = time.monotonic()
         self.sources.limits.refresh(**rules.dedup)
         self.liveness.rules = rules.heartbeat
         self.repeater.rules = rules.repeat
         self.bus.apply_rules()
-        self.sources.senders.configure(rules.settings.reports.max_hosts)
-        self.reports.matrix.configure(rules.settings.reports.max_hosts)
         groups = rules.settings.metrics.groups
         if groups != self._groups:
             self._groups = groups
             counters = GroupCounters(groups)
             counters.adopt(self.ingress.groups)
             self.ingress.set_groups([pattern.encode() for pattern in groups.values()], counters)
+
+    def _max_hosts(self) -> int:
+        """Return the cap on hosts that are counted as senders, and on hosts that report."""
+        return self.rules.current.settings.reports.max_hosts
 
     def _apply_to_services(self, rules: Rules) -> None:
         """Start, change or end heartbeats, reports and gateways. Must not raise."""
@@ -353,7 +354,7 @@ class Daemon:
         """Process what the next daemon does not get: datagrams (passed sockets keep theirs), and without a descriptor
         store frames, clients' queues and copies."""
         deadline = time.monotonic() + STOP_TIME
-        self.bus.stop_accepting()
+        self.bus.acceptor.stop()
         for segment, reader in zip(self.segments, self._readers, strict=True):
             while not segment.passed and time.monotonic() < deadline - STOP_TIME / 2 and reader.read_available():
                 pass
@@ -392,6 +393,7 @@ class Daemon:
         report_restart_keys(self._settings, rules.settings)
         if not rules.report_interval:  # the last report is signed with the key that other hosts know
             self.reports.set_interval(0.0)
+        rules.checker.adopt_counts(self.ingress.checker)
         self.rules.replace(rules)
         self._apply(rules)
         self._apply_to_services(rules)

@@ -44,7 +44,7 @@ class GatewayProcesses:
                     process.start()
 
     def _report_missing(self) -> None:
-        for name in [report["gateway"] for report in self._links if not report["up"]]:
+        for name in [one.gateway for one in self._links if not one.up]:
             log.event(
                 "doubtful_setting",
                 f"gateways.{name} is configured, but no such gateway is running",

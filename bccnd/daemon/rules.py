@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from bccnd import log
-from bccnd.bus.clients.access import Access, Rule
+from bccnd.bus.clients.access_rules import Access, Rule
 from bccnd.config import Configuration, Settings
 from bccnd.config.schema import RESTART_KEYS
 from bccnd.core.matching.patterns import Dialect

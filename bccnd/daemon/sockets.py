@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from bccnd import log
-from bccnd.bus.clients.access import Admission, admit_all, by_mode
-from bccnd.bus.server import Entrance
+from bccnd.bus.client_acceptor import Entrance
+from bccnd.bus.clients.access_rules import Admission, admit_all, by_mode
 from bccnd.config import Configuration, Settings
 from bccnd.core.formats.bus_address import read_address
 from bccnd.core.matching.patterns import DIALECTS

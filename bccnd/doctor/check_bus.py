@@ -10,7 +10,7 @@ from typing import Final
 from bccnd.doctor.probe import Probe
 from bccnd.doctor.probe_host import group_name
 from bccnd.doctor.result import CheckFinding, look, not_checked, ok, wrong
-from bccnd.drops.catalog import BY_NAME
+from bccnd.drop_catalog.drops import BY_NAME
 from bccnd.version import VERSION
 
 #: seconds from which on an answer is slow

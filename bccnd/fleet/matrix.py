@@ -6,7 +6,7 @@ only what is shown of its own host, and only if its numbers can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add
 from typing import Final, NamedTuple
 
@@ -117,10 +117,10 @@ class HostRow:
 
 
 class FleetMatrix:
-    """All hosts that report, the one heard least recently first."""
+    """All hosts that report, at most ``max_hosts()``, the one heard least recently first."""
 
-    def __init__(self, max_hosts: int, now: float) -> None:
-        self._max = max_hosts
+    def __init__(self, max_hosts: Callable[[], int], now: float) -> None:
+        self._max_hosts = max_hosts
         self._rows: dict[str, HostRow] = {}
         #: columns by sender, and when each was last reported
         self._columns: dict[str, int] = {}
@@ -134,12 +134,6 @@ class FleetMatrix:
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def configure(self, max_hosts: int) -> None:
-        """Change the cap; what exceeds it is evicted."""
-        self._max = max_hosts
-        while len(self._rows) > max_hosts:
-            self._evict()
 
     @property
     def rows(self) -> list[HostRow]:
@@ -236,7 +230,7 @@ class FleetMatrix:
             raise BadReport("impossible")
 
     def _add(self, host: str, now: float) -> HostRow:
-        if len(self._rows) >= self._max:
+        while len(self._rows) >= self._max_hosts():
             self._evict()
         row = self._rows[host] = HostRow(host, now)
         return row
@@ -274,7 +268,7 @@ class FleetMatrix:
     def _find_column(self, sender: str, now: float) -> bool:
         """Give a sender a column, if it has none; False if all are in use."""
         if sender not in self._columns:
-            if len(self._columns) >= self._max and not self._free_column(now):
+            if len(self._columns) >= self._max_hosts() and not self._free_column(now):
                 return False
             self._columns[sender] = self._free.pop() if self._free else len(self._columns)
             self._updated[sender] = now

@@ -19,9 +19,9 @@ from bccnd.client.session import Session
 from bccnd.client.transport import Transport
 from bccnd.core.formats.network_address import write_host_port
 from bccnd.core.wire import frames
-from bccnd.drops.catalog import BY_NAME
+from bccnd.drop_catalog.drops import BY_NAME
 from bccnd.errors import StartError
-from bccnd.gateways.status import Status
+from bccnd.gateways.status import GatewayStatus
 
 #: seconds between reports of a gateway to the daemon
 REPORT: Final = 1.0
@@ -114,7 +114,7 @@ class AwayReporter:
             log.event("daemon_away", text, about=self._gateway, remedy=self._remedy, reason=reason or "no_daemon")
 
 
-def log_drops(status: Status, reasons: Iterable[str]) -> None:
+def log_drops(status: GatewayStatus, reasons: Iterable[str]) -> None:
     """Log drops for ``reasons`` whose count has grown since the last call."""
     name = status.gateway
     for reason in reasons:
@@ -125,7 +125,7 @@ def log_drops(status: Status, reasons: Iterable[str]) -> None:
 
 
 def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "") -> None:
-    """Log that a peer has come or gone, or was refused or ended: for one of `REASONS`, with its meaning and remedy."""
+    """Log that a peer has connected or disconnected, or was refused or ended for a ``reason``, with its remedy."""
     fields: dict[str, Any] = {"gateway": gateway, "peer": peer}
     if reason:
         means, fields["remedy"] = BY_NAME["gateway_dropped", reason].explain()
@@ -134,18 +134,18 @@ def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "") -
     log.event(event, f"{peer} {what}", about=peer, **fields)
 
 
-def report_failure(status: Status, error: Exception, what: str) -> None:
+def report_failure(status: GatewayStatus, error: Exception, what: str) -> None:
     """Log and count the exception being handled, unless it is the fault of a peer or of the network: an OSError."""
     if not isinstance(error, OSError):
         _report_bug(status, what)
 
 
-def _report_bug(status: Status, what: str) -> None:
+def _report_bug(status: GatewayStatus, what: str) -> None:
     status.drop("bug")
     log.bug(f"{what} failed because of a bug in this gateway", gateway=status.gateway, drop="bug")
 
 
-def handle_loop_errors(status: Status) -> None:
+def handle_loop_errors(status: GatewayStatus) -> None:
     """Log and count exceptions that reach the running event loop; everything else goes on."""
 
     def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

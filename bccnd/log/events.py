@@ -47,7 +47,7 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("accept_failed", "ec73222410844de7a943a2e25cefc549", logging.ERROR, ("error",)),
         Event("internal_error", "17c15c081bde47e2b719b94d6d6b5ab6", logging.ERROR),
         Event("lines_lost", "c052df9a616c44dfb9c967021177ef8c", logging.WARNING, ("count", "drop")),
-        # drops that have no event of their own, see `drops.catalog`
+        # drops that have no event of their own, see `drop_catalog`
         Event("dropped", "e3f80035add14e3cb2dde33494ee7858", logging.WARNING, ("drop", "count")),
     ),
     "segment": (

@@ -9,8 +9,8 @@ from bccnd import log
 from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.observing.counters import ERROR_REASONS, SegmentCounters
 from bccnd.core.wire.verdicts import NAMES as VERDICTS
-from bccnd.drops.catalog import BY_NAME, DROPS
-from bccnd.drops.entry import Drop
+from bccnd.drop_catalog.drops import BY_NAME, DROPS
+from bccnd.drop_catalog.entry import Drop
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.snapshot import DropFamily
 
@@ -80,6 +80,6 @@ def drop_counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, 
     yield "log_lines_dropped", "", log.lines_dropped()
     for family, name in RECORDED:
         yield family, "", {name: daemon.recorders.count(family, name)}
-    for report in links:
-        if links.has_reported(report["gateway"]):
-            yield "gateway_dropped", report["gateway"], report["dropped"]
+    for gateway in links:
+        if links.has_reported(gateway.gateway):
+            yield "gateway_dropped", gateway.gateway, gateway.dropped

@@ -7,8 +7,8 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.wire.verdicts import INTERNAL_ERROR, NAMES
-from bccnd.drops.catalog import DROPS
-from bccnd.drops.entry import Drop
+from bccnd.drop_catalog.drops import DROPS
+from bccnd.drop_catalog.entry import Drop
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_counts import drop_counters
 

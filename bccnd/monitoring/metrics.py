@@ -21,8 +21,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from bccnd.core.observing.latency_histogram import LATENCY_BOUNDS
-from bccnd.drops.catalog import DROPS
-from bccnd.drops.entry import PREFIX
+from bccnd.drop_catalog.drops import DROPS
+from bccnd.drop_catalog.entry import PREFIX
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.take_snapshot import take_snapshot
 from bccnd.net.http import Page

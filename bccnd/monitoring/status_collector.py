@@ -17,7 +17,7 @@ from bccnd.core.observing.counter_history import SLOT, History, Rise
 from bccnd.core.observing.top_channels import WINDOW, TopChannels
 from bccnd.core.tracking.liveness import ALIVE, SILENT, STATE_NAMES, Change
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
-from bccnd.drops.catalog import LOST
+from bccnd.drop_catalog.drops import LOST
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_counts import DropCount, count_drops
 from bccnd.monitoring.status_findings import ONGOING, RECENT, find_problems, state_of

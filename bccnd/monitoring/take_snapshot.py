@@ -25,7 +25,6 @@ from bccnd.snapshot import (
     SegmentState,
     Snapshot,
     SourceCounts,
-    read_rows,
 )
 from bccnd.version import VERSION
 
@@ -108,9 +107,9 @@ def _bus(daemon: DaemonState) -> BusCounts:
 
 def list_gateways(daemon: DaemonState) -> Iterator[GatewayState]:
     """Yield the gateways that are configured or connected. Starts are those by this daemon, or else as reported."""
-    for report in read_rows(GatewayState, daemon.links):
-        process = daemon.gateway_processes.get(report.gateway)
-        yield report if process is None else replace(report, starts=process.starts)
+    for gateway in daemon.links:
+        process = daemon.gateway_processes.get(gateway.gateway)
+        yield gateway if process is None else replace(gateway, starts=process.starts)
 
 
 def _fleet(daemon: DaemonState) -> FleetCounts:

@@ -1,7 +1,7 @@
-"""A small HTTP server on the daemon's event loop: GET and HEAD of a few pages, one request per connection.
+"""Serves HTTP on the daemon's event loop: GET and HEAD of a few pages, one request per connection.
 
 A page is rendered between two batches of datagrams, so that its numbers are consistent, and a response proves that the
-loop runs. Invariant: connections, header sizes and times are bounded, and so is what all requests together take of a
+loop runs. Invariant: connections, header sizes and times are bounded, and so is the time of all requests together in a
 round of the loop, so that no client can stall the daemon.
 """
 
@@ -28,9 +28,9 @@ TIMEOUT: Final = 10.0
 #: seconds of a job in one round of the loop
 WORK_SECONDS: Final = 0.001
 
-#: what no page may do: load anything, send forms, be framed
+#: no page may load anything, send forms or be framed
 _POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-#: a page is what its type says, cannot be framed, and sends no referrer
+#: the type of a page is not guessed, it cannot be framed, and sends no referrer
 _SECURITY_HEADERS: Final = (
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
@@ -90,7 +90,7 @@ class HttpServer:
         #: the oldest first
         self._connections: dict[HttpConnection, None] = {}
         self._count_refused = count_refused
-        #: what requests share of a round of the loop, as the clients of one user of the bus do
+        #: the share of all requests in a round of the loop, like that of one user of the bus
         self._account = UserAccount(-1)
         self._round_seconds = round_seconds
         #: pages rendered in this round, by path and Accept header
@@ -170,7 +170,7 @@ class HttpConnection:
         self._loop.watch(sock.fileno(), READABLE, self._on_event)
 
     def has_request(self) -> bool:
-        """Whether a whole request has arrived, or may have; what has arrived is read, if there is time."""
+        """Whether a whole request may have arrived; unread bytes are processed, if there is time."""
         if not self._out and self._job is None and self._has_unread():
             self._on_event(READABLE)
         return bool(self._out) or self._job is not None or self._has_unread()

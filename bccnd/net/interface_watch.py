@@ -25,7 +25,7 @@ class Reader(Protocol):
     """Reads a segment."""
 
     def read_available(self) -> bool:
-        """Process some of what the socket holds; return whether there may be more."""
+        """Process some datagrams in the socket; return whether there may be more."""
 
 
 ReaderT = TypeVar("ReaderT", bound=Reader)
@@ -41,7 +41,7 @@ def watch_interfaces(
 
 
 class Interface(Enum):
-    """What has become of the interface that a socket is bound to."""
+    """The state of the interface that a socket is bound to."""
 
     PRESENT = auto()
     RENAMED = auto()
@@ -70,7 +70,7 @@ class InterfaceWatch:
         self._segment = segment
         self._read_available = read_available
         self._watch = watch
-        #: what was logged last, if it still holds
+        #: the last state that was logged, if it still holds
         self._logged = ""
 
     def check(self) -> None:
@@ -107,7 +107,7 @@ class InterfaceWatch:
         segment = self._segment
         name, interface = segment.options.name, segment.interface
         if not self._loop.watches(segment.fileno()) or self._read_available():
-            return  # what the old socket holds comes first
+            return  # datagrams in the old socket come first
         self._loop.unwatch(segment.fileno())
         try:
             segment.reopen()

@@ -26,7 +26,7 @@ HALF_CLOSED: Final = select.EPOLLRDHUP
 GONE: Final = select.EPOLLHUP | select.EPOLLERR
 #: seconds until the kernel is asked again to watch a descriptor
 RETRY: Final = 0.1
-#: what the system lacks for a while: descriptors, memory, watches (fs.epoll.max_user_watches)
+#: the system lacks descriptors, memory or watches (fs.epoll.max_user_watches) for a while
 EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC)
 
 
@@ -220,7 +220,7 @@ class Loop:
         timer = self._timers[0]
         if timer.when > now:
             return
-        # Those that they arm wait for a later round, whatever the clock says then.
+        # Timers that they arm wait for a later round, whatever the time is then.
         due = []
         while self._timers and self._timers[0].when <= now:
             due.append(heapq.heappop(self._timers))

@@ -134,7 +134,7 @@ def _is_same_process(sock: socket.socket) -> bool:
 
 def is_shut_down(sock: socket.socket) -> bool:
     """Whether the peer will send no more and all that it sent has been read."""
-    # In this order: what came before the end is there once the end is.
+    # In this order: once the end is there, all packets before it are.
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
     return bool(poll.poll(0)) and not int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, b"\0" * 4), sys.byteorder)

@@ -94,7 +94,7 @@ class SegmentOptions(UdpOptions):
 
 
 class Segment:
-    """An open segment. ``warnings`` lists what limits it; ``interface`` is that of its socket, empty for none."""
+    """An open segment. ``warnings`` lists its limitations; ``interface`` is that of its socket, empty for none."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Segment:
     def reopen(self) -> None:
         """Bind to the interface that has the name now; the descriptor stays, but no loop may watch it meanwhile.
 
-        What the old socket still holds is lost. Raises StartError and OSError.
+        Datagrams in the old socket are lost. Raises StartError and OSError.
         """
         if self.passed:
             rebind_udp(self.sock, replace(self.options, interface=self.interface))

@@ -12,8 +12,8 @@ from bccnd.native.system.sockio import send_to
 
 
 class SegmentSender:
-    """Sends from the socket ``fd`` to ``address``, packed as the kernel takes it; ``sent`` holds what has not come
-    back."""
+    """Sends from the socket ``fd`` to ``address``, packed as the kernel takes it; ``sent`` has the datagrams that have
+    not come back."""
 
     def __init__(self, counters: SegmentCounters, fd: int, address: bytes) -> None:
         self.counters = counters

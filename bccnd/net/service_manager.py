@@ -1,4 +1,4 @@
-"""The service manager (systemd): receives passed sockets, sends notifications and descriptors to store.
+"""Receives sockets from the service manager (systemd), and sends it notifications and descriptors to store.
 
 Invariant: nothing here raises or blocks. systemd-python holds the interpreter's lock while its `notify` waits for a
 stalled manager, so only the passed sockets are taken with it. Notifications that were not sent wait in a bounded queue,
@@ -145,7 +145,7 @@ class ServiceManager:
         self._send_or_queue("STOPPING=1\nSTATUS=stopping")
 
     def status(self, text: str) -> None:
-        """Set what ``systemctl status`` shows, if it has changed."""
+        """Set the line that ``systemctl status`` shows, if it has changed."""
         line = _line(text)
         if line != self._status:
             self._status = line

@@ -1,8 +1,8 @@
-"""Socket activation: matches sockets passed by systemd's socket units with the configuration.
+"""Matches the sockets passed by systemd's socket units with the configuration.
 
 A socket is matched by its type and address, not by its position. Each must serve something that is configured, else
-the start is refused; what is configured and not passed is opened here. A passed socket's file and mode belong to its
-unit.
+the start is refused; a configured socket that is not passed is opened here. A passed socket's file and mode belong to
+its unit.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class _PassedSocket(NamedTuple):
 
 
 class ActivatedSockets:
-    """The passed sockets, and what each serves.
+    """The passed sockets, each with its use.
 
     ``stored`` holds the descriptors that the previous daemon stored: those with a name that ``is_stored`` accepts, and
-    those on which nothing can listen. ``served`` lists in words what passed sockets serve. ``service`` is whether a
+    those on which nothing can listen. ``served`` lists their uses in words. ``service`` is whether a
     service manager started this process; remedies depend on it.
     """
 

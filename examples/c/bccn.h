@@ -43,8 +43,8 @@
 #define BCCN_H
 
 /* the version of bccnd that this header came with, and the same as a number: 1.2.3 is 10203 */
-#define BCCN_VERSION "1.2.0"
-#define BCCN_VERSION_NUMBER 10200
+#define BCCN_VERSION "2.0.0"
+#define BCCN_VERSION_NUMBER 20000
 
 #if defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
 #define _POSIX_C_SOURCE 200809L

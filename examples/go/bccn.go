@@ -25,7 +25,7 @@ import (
 )
 
 // Version is that of bccnd with which this came.
-const Version = "1.2.0"
+const Version = "2.0.0"
 
 // The largest packet of the bus, and one that comes with some more.
 const (

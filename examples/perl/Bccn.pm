@@ -20,7 +20,7 @@ use IO::Select;
 use Socket;
 use Time::HiRes qw(sleep time);
 
-our $VERSION = '1.2.0';
+our $VERSION = '2.0.0';
 
 # The largest packet of the bus, and some more for what comes with it.
 use constant { PACKET => 409_600, ROOM => 409_600 + 4096 };

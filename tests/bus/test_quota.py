@@ -1,60 +1,50 @@
-"""Limits of users: what their clients may take up together, and that every charge is taken back."""
+"""Limits of users: clients, memory of queues, patterns and time; histories with them are in test_modes.py."""
 
 from __future__ import annotations
 
-import gc
 import itertools
-import os
-import random
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bccnd.bus.clients.access import admit_all
-from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES, Client
+from bccnd.bus.clients.access_rules import admit_all
 from bccnd.bus.clients.registry import PORTION, PORTIONS
 from bccnd.core.wire import frames
-from bccnd.net.loop import READABLE
-from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
+from tests.bus.leftovers import every_charge_is_what_is_kept
 from tests.limits import descriptors
 from tests.rules import bus_limits
-from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, slow, turn_until
-
-#: how long the randomised tests go on
-STEPS = int(os.environ.get("BCCND_STEPS", "400"))
+from tests.support import ANN, BOB, Hub, dropped, gaps, messages, refusals, slow, turn_until
 
 
-def limited(folder: Path, *, queue_messages: int = 1000, **user: float) -> Hub:
-    limits = bus_limits(queue={"messages": queue_messages}, user=user)
-    return Hub(folder, limits=limits, others=[("path", admit_all)])
+def limited(folder: Path, **user: float) -> Hub:
+    return Hub(folder, limits=bus_limits(queue={"messages": 1000}, user=user), others=[("path", admit_all)])
 
 
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [({"user": {"clients": 2}}, "too_many_clients_of_user"), ({"max_clients": 2}, "too_many_clients")],
 )
-def test_one_client_more_than_may_be_is_refused_until_another_leaves(
+def test_a_client_too_many_is_refused_until_another_leaves(
     tmp_path: Path, limits: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Hub(tmp_path, limits=bus_limits(**limits), others=[("path", admit_all)]) as hub:
         mine = [hub.connect(b"a", who=ANN) for _ in range(2)]
-        before = descriptors()
+        before, account = descriptors(), mine[0].client.account
         for _ in range(3):
+            account.seconds = 0.0
             third = hub.knock(ANN)
             hub.turn()
             assert third.receive() == b"CMSG !/bccn/error\0%b " % reason.encode()
             assert third.ended()
+            assert account.seconds > 0.0  # refusing takes time, too
             third.close()
         assert descriptors() == before
         assert len(hub.bus.quota) == 1
         every_charge_is_what_is_kept(hub)
         assert hub.bus.counters.refused[reason] == sum(hub.bus.counters.refused.all().values()) == 3
-        (record,) = [one for one in caplog.records if "refused" in one.getMessage()]
-        assert "ann" in record.getMessage()
-        assert "clients" in vars(record)["remedy"]
+        (record,) = [one for one in caplog.records if getattr(one, "event", "") == "client_refused"]
+        assert vars(record)["remedy"]
         if "user" in limits:
             assert hub.connect(who=BOB).all() == hub.connect().all() == []
         clients = len(hub.bus.clients)
@@ -65,10 +55,9 @@ def test_one_client_more_than_may_be_is_refused_until_another_leaves(
         every_charge_is_what_is_kept(hub)
 
 
-def test_all_queues_of_a_user_share_one_limit_and_other_users_have_their_own(tmp_path: Path) -> None:
+def test_all_queues_of_a_user_share_one_limit(tmp_path: Path) -> None:
     with limited(tmp_path, queue_bytes=20_000) as hub:
-        mine = [slow(hub, b"a", who=ANN) for _ in range(3)]
-        other = slow(hub, b"a", who=BOB)
+        mine, other = [slow(hub, b"a", who=ANN) for _ in range(3)], slow(hub, b"a", who=BOB)
         publisher = hub.connect()
         for _ in range(25):
             publisher.publish(b"a", b"x" * 1000)
@@ -81,11 +70,10 @@ def test_all_queues_of_a_user_share_one_limit_and_other_users_have_their_own(tmp
             packets = peer.all()
             assert len(messages(packets, b"a")) + gaps(packets) == 25
             assert gaps(packets) == peer.client.lost
-        every_charge_is_what_is_kept(hub)
         assert hub.bus.queue_bytes == 0
 
 
-def test_answers_are_charged_too_and_what_does_not_fit_is_counted(tmp_path: Path) -> None:
+def test_answers_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     with limited(tmp_path, queue_bytes=5000) as hub:
         one = slow(hub, who=ANN)
         one.send(*[b"CMSG !/bccn/sync\0" + b"x" * 1000] * 20)
@@ -101,167 +89,50 @@ def test_answers_are_charged_too_and_what_does_not_fit_is_counted(tmp_path: Path
         assert hub.bus.counters.control_dropped == untold + 1
 
 
-def test_a_client_that_discards_does_not_block_when_its_user_has_no_room(tmp_path: Path) -> None:
-    with limited(tmp_path, queue_bytes=5000) as hub:
-        full, one, publisher = slow(hub), slow(hub, b"a"), hub.connect()
-        hub.deliver(*[((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
-        one.send(b"CMSG blocking/soft/discard", b"CMSG blocking/hard/block")
-        hub.settle()
-        publisher.publish(b"a", *[b"x" * 1000] * 20)
-        hub.settle()
-        assert publisher.client.resume is None
-        assert publisher.all() == []
+def test_patterns_are_charged_for_their_memory(tmp_path: Path) -> None:
+    with limited(tmp_path, subscriptions=20) as hub:
+        one, other = hub.connect(), hub.connect()
+        deep = [b"%d/" % number + b"a/" * 62 for number in range(6)]
+        one.send(*(b"SUB " + pattern for pattern in deep))
+        refused = [pattern for _, pattern in refusals(one.all())]
+        assert refused
+        assert refused == deep[-len(refused) :]
+        other.send(b"SUB a")
+        assert refusals(other.all()) == [(b"too_many_subscriptions", b"a")]
+        one.close()
+        turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+        other.send(b"SUB a")
+        assert refusals(other.all()) == []
 
 
-def test_with_hard_block_a_user_without_room_blocks_its_publishers_until_there_is_some(tmp_path: Path) -> None:
-    with limited(tmp_path, queue_bytes=5000) as hub:
-        full, one, publisher = slow(hub), slow(hub, b"a"), hub.connect()
-        one.send(b"CMSG blocking/hard/block")
-        hub.settle()
-        publisher.publish(b"a", *[b"%04d" % number + b"x" * 500 for number in range(100)])
-        hub.settle()
-        assert publisher.client.resume is not None
-        assert dropped(hub) == {}
-        hub.deliver(*[((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
-        packets: list[bytes] = []
-        while len(messages(packets, b"a")) + gaps(packets) < 100:
-            packets.append(one.receive())
-            every_charge_is_what_is_kept(hub)
-        assert gaps(packets) == one.client.lost == 0
+def test_too_many_wildcards_of_a_user_are_refused(tmp_path: Path) -> None:
+    with limited(tmp_path, wildcards=3) as hub:
+        one, other = hub.connect(b"*/a", b"*/b"), hub.connect()
+        other.send(b"SUB */a/c", b"SUB a/*", b"SUB a/b/", b"SUB */d")
+        assert refusals(other.all()) == [(b"too_many_wildcards", b"a/*")]
+        one.publish(b"x/a/c", b"1")
+        one.publish(b"a/b/c", b"2")
+        assert other.all() == [b"MSG x/a/c\x001", b"MSG a/b/c\x002"]
+        other.send(b"UNSUB */a/c", b"SUB a/*")
+        assert refusals(other.all()) == []
 
 
-def test_connections_are_charged_to_their_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with limited(tmp_path, clients=3) as hub:
-        hub.connect()
-        for _ in range(2):
-            hub.connect(who=ANN)
-        charged: list[int] = []
-        monkeypatch.setattr(hub.bus.registry, "charge", lambda account, _begun: charged.append(account.uid))
-        hub.connect(who=ANN)
-        assert charged == [ANN.uid]
-        hub.knock(ANN)  # to be refused
-        turn_until(hub.loop, lambda: hub.bus.counters.refused["too_many_clients_of_user"])
-        assert charged == [ANN.uid] * 2
-
-
-def test_patterns_of_all_that_leave_at_once_are_removed_in_bounded_steps(tmp_path: Path) -> None:
+def test_patterns_of_all_that_leave_go_in_bounded_steps(tmp_path: Path) -> None:
     with limited(tmp_path) as hub:
-        crowd = [hub.connect(*(b"%d/*" % number for number in range(4 * PORTION))) for _ in range(20)]
+        patterns = [b"%d/*" % number for number in range(3 * PORTION)]
+        crowd = [hub.connect(*patterns[PORTION:]) for _ in range(PORTIONS + 4)] + [hub.connect(*patterns)]
+        publisher, fds = hub.connect(), {one.client.fd for one in crowd}
         for one in crowd:
             hub.bus.registry.end(one.client)
         left = [hub.routes.subscriptions]
-        assert left == [20 * 3 * PORTION]
+        assert left == [(len(crowd) + 1) * PORTION]
+        publisher.publish(b"%d/x" % (3 * PORTION - 1), b"")  # reaches none of them
         while left[-1]:
             hub.turn(1)
             left.append(hub.routes.subscriptions)
         assert max(before - after for before, after in itertools.pairwise(left)) <= PORTIONS * PORTION
         hub.turn(1)
-        assert all(one.client.sock.fileno() < 0 for one in crowd)
-
-
-def test_a_client_that_connects_or_ends_is_compared_only_with_those_of_its_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pids = itertools.count(1000)
-
-    class Strange(dict[int, Client]):
-        """The clients by descriptor, which for a while are not to be walked over."""
-
-        walked = 0
-
-        def values(self) -> Any:
-            self.walked += 1
-            return super().values()
-
-        def __iter__(self) -> Iterator[int]:
-            self.walked += 1
-            return super().__iter__()
-
-    with limited(tmp_path) as hub:
-        identify = hub.bus.identifier.identify
-        monkeypatch.setattr(
-            hub.bus.identifier, "identify", lambda sock: identify(sock)._replace(pid=next(pids), started=1)
-        )
-        first = [hub.connect() for _ in range(3)]
-        strange = hub.bus.clients = hub.bus.registry.by_fd = Strange(hub.bus.clients)
-        hub.knock()
-        turn_until(hub.loop, lambda: len(strange) == 4)
-        hub.bus.registry.end(first[0].client)
-        assert strange.walked == 0
-        assert len(hub.bus.registry.by_pid) == len(strange) == 3
-        assert [one.fd for one in hub.bus.registry.by_pid.of(1003)] == [max(strange)]
-
-
-PLAIN = [frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF, frames.WHOAMI, frames.STATS, b"nosuch"]
-
-
-def sends(chance: random.Random, peer: Peer) -> bytes:
-    """A frame of some kind."""
-    key = chance.choice([b"a", b"b/c", b"two words", b"!/x", b"!x", b"!/cred////x", b"!/tap/", b"!/tap/accepted", b""])
-    return chance.choice(
-        [
-            frames.subscribe(key),
-            frames.unsubscribe(key),
-            frames.unsubscribe(chance.choice([*peer.hub.routes.patterns(peer.client.fd), b"a"])),
-            frames.message(key, b"x" * chance.choice([0, 10, 1000, 20_000])),
-            frames.request(frames.SOFT + chance.choice(SOFT_MODES)),
-            frames.request(frames.HARD + chance.choice(HARD_MODES)),
-            frames.request(frames.ORDER + chance.choice([b"queue", b"stack", b"random"])),
-            frames.request(frames.ECHO + chance.choice([b"on", b"off"])),
-            frames.request(frames.SYNC, b"x" * chance.randrange(2000)),
-            frames.request(frames.TAG, chance.choice([b"", b"tag", b"bad tag"])),
-            frames.request(chance.choice(PLAIN)),
-            b"nonsense",
-            b"",
-        ]
-    )
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    limits = bus_limits(
-        queue={"messages": 10},
-        queue_bytes=30_000,
-        max_subscriptions=30,
-        patience=0.01,
-        user={"clients": 4, "subscriptions": 50, "queue_bytes": 40_000, "rate": 0.0 if seed % 2 else 5000.0},
-    )
-    users: list[Who | None] = [None, ANN, BOB]
-    gc.collect()  # what tests before this one have left open
-    before = descriptors()
-    with Hub(tmp_path, limits=limits, others=[("broker", admit_all)]) as hub:
-        peers: list[Peer] = []
-        for step in range(STEPS):
-            peers = [peer for peer in peers if peer.client.open]
-            what = chance.random()
-            who = chance.choice(users)
-            room = sum(client.peer.uid == (0 if who is None else who.uid) for client in hub.bus.clients.values()) < 4
-            if room and (what < 0.1 or not peers):
-                peers.append(hub.connect(who=who))
-                peers[-1].client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, TINY)
-            elif not peers:
-                hub.turn(1)
-            elif what < 0.13:
-                peers.pop(chance.randrange(len(peers))).close()
-            elif what < 0.4:
-                fds = tuple(peer.client.fd for peer in chance.sample(peers, chance.randint(1, len(peers))))
-                hub.deliver(*[(fds, b"MSG a\0" + b"x" * chance.choice([1, 1000, 10_000]))] * chance.randint(1, 5))
-            elif what < 0.55:
-                chance.choice(peers).waiting()
-            elif what < 0.57:
-                hub.reload()
-            else:
-                peer = chance.choice(peers)
-                for _ in range(chance.randint(1, 10)):
-                    if not peer.client.open or not peer.client.watched & READABLE:
-                        break
-                    peer.send(sends(chance, peer))
-            hub.turn(chance.randrange(3))
-            every_charge_is_what_is_kept(hub)
-            assert hub.bus.counters.ended["bug"] == 0, f"at step {step}"
-        for peer in peers:
-            peer.close()
-        turn_until(hub.loop, lambda: not hub.bus.clients, "the end of all clients")
-        nothing_is_left(hub)
-    assert descriptors() == before
+        late = hub.connect(b"new")
+        assert late.client.fd in fds  # it has been closed
+        publisher.publish(b"new", b"x")
+        assert late.all() == [b"MSG new\0x"]

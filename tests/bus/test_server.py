@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from bccnd.bus.clients.registry import PORTION
-from bccnd.bus.requests.control import PAGE
+from bccnd.bus.requests.client_requests import PAGE
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import ERROR_REASONS
 from bccnd.core.trust.integrity import make_checker
@@ -20,74 +19,33 @@ from bccnd.core.trust.signatures import generate, public_of
 from bccnd.core.wire import frames
 from bccnd.core.wire.frames import MAX_PACKET
 from tests.bus.packets import page
-from tests.rules import bus_limits
-from tests.support import Hub, Peer, dropped, gaps, messages, own_identity, refusals, slow, turn_until
+from tests.support import Hub, Peer, dropped, messages, own_identity, refusals, slow
+
+DAEMON = b"relay01/bccnd/1"
 
 
-def test_a_user_holds_no_more_patterns_than_their_memory_is_charged_for(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=bus_limits(user={"subscriptions": 20})) as hub:
-        one, other = hub.connect(), hub.connect()
-        deep = [b"%d/" % number + b"a/" * 62 for number in range(6)]
-        for pattern in deep:
-            one.send(b"SUB " + pattern)
-        refused = [pattern for _, pattern in refusals(one.all())]
-        assert refused
-        assert refused == deep[-len(refused) :]
-        other.send(b"SUB a")
-        assert refusals(other.all()) == [(b"too_many_subscriptions", b"a")]
-        one.close()
-        turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
-        other.send(b"SUB a")
-        assert refusals(other.all()) == []
-
-
-def test_what_a_client_held_goes_in_portions_when_it_leaves(hub: Hub) -> None:
-    one, other = hub.connect(), hub.connect()
-    patterns = [b"%d/*" % number for number in range(3 * PORTION)]
-    for pattern in patterns:
-        one.send(b"SUB " + pattern)
-    one.all()
-    fd = one.client.fd
-    before = hub.routes.bytes_of(os.getuid())
-    one.close()
-    turn_until(hub.loop, lambda: one.client.open is False, "its end")
-    other.publish(b"1/x", b"x")
-    turn_until(hub.loop, lambda: not hub.routes.bytes_of(os.getuid()), "the end of its patterns")
-    assert before > 0
-    late = hub.connect(b"new")
-    other.publish(b"2/x", b"x")
-    other.publish(b"new", b"x")
-    assert [one for one in late.all() if one.startswith(b"MSG")] == [b"MSG new\0x"]
-    assert late.client.fd == fd
-
-
-def test_wildcards_at_too_many_places_of_a_user_are_refused(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=bus_limits(user={"wildcards": 3})) as hub:
-        one, other = hub.connect(b"*/a", b"*/b"), hub.connect()
-        other.send(b"SUB */a/c", b"SUB a/*", b"SUB a/b/", b"SUB */d")
-        assert refusals(other.all()) == [(b"too_many_wildcards", b"a/*")]
-        one.publish(b"x/a/c", b"1")
-        one.publish(b"a/b/c", b"2")
-        assert other.all() == [b"MSG x/a/c\x001", b"MSG a/b/c\x002"]
-        other.send(b"UNSUB */a/c", b"SUB a/*")
-        assert refusals(other.all()) == []
-
-
-def test_segment_and_meta_clients_get_sender_and_rising_seqs(hub: Hub) -> None:
-    one, publisher = hub.connect(b"a"), hub.connect()
+@pytest.mark.parametrize("by_daemon", [False, True])
+def test_messages_have_their_sender_and_rising_seqs(hub: Hub, by_daemon: bool) -> None:
+    hub.builder.open(DAEMON)
+    one, plain, other, publisher = hub.connect(b"a"), hub.connect(b"a"), hub.connect(b"b"), hub.connect()
     one.send(b"CMSG !/bccn/meta/on")
     one.all()
-    publisher.publish(b"a", b"x:1|y", b"2")
+    payloads = [b"x:1|y", b"", b"2"]
+    if by_daemon:
+        assert [hub.bus.publish(DAEMON, b"a", payload) for payload in payloads] == [""] * 3
+    else:
+        publisher.publish(b"a", *payloads)
+    src = DAEMON if by_daemon else own_identity()
     metas = [frames.read_meta(payload) for payload in messages(one.all(), b"a")]
-    assert [(src, peer, rest) for src, _, _, peer, rest in metas] == [
-        (own_identity(), "local", b"x:1|y"),
-        (own_identity(), "local", b"2"),
-    ]
-    assert 0 < metas[0][2] <= metas[1][2]
+    assert [(meta[0], *meta[3:]) for meta in metas] == [(src, "local", payload) for payload in payloads]
+    assert [meta[1] - metas[0][1] for meta in metas] == [0, 1, 2]
+    assert 0 < metas[0][2] <= metas[1][2] <= metas[2][2]
     heads = [datagram.partition(b"]")[2] for datagram in hub.sent]
-    assert heads == [b"%b:%d:a|%b" % (src, seq, rest) for src, seq, _, _, rest in metas]
-    assert metas[1][1] == metas[0][1] + 1
-    assert hub.routes.carried() == [(b"a", 2, 1)]
+    assert heads == [b"%b:%d:a|%b" % (src, seq, payload) for _, seq, _, _, payload in metas]
+    assert (messages(plain.all(), b"a"), other.all()) == (payloads, [])
+    assert hub.routes.carried() == [(b"a", 3, 2)]
+    counters = hub.bus.counters
+    assert (counters.published, counters.deliveries, counters.errors.all()) == (0 if by_daemon else 3, 6, {})
 
 
 #: beside those that are in test_model.py
@@ -158,7 +116,7 @@ def test_listing_is_paged_and_complete(tmp_path: Path) -> None:
         assert [len(next(each)) for each in both * 2] == [PAGE] * 4
 
 
-def test_patterns_that_are_no_text_can_be_listed_and_no_listing_is_too_large_for_a_packet(hub: Hub) -> None:
+def test_a_page_with_the_longest_patterns_fits_into_a_packet(hub: Hub) -> None:
     # 128 characters are shown of each of 8 patterns, and JSON writes each of these with 12 letters.
     patterns = [b"%d\xff" % number + "\U0001f600".encode() * 200 for number in range(8)]
     for _ in range(PAGE):
@@ -169,7 +127,7 @@ def test_patterns_that_are_no_text_can_be_listed_and_no_listing_is_too_large_for
     assert all(rows[0]["patterns"][number].startswith(f"{number}\\xff") for number in range(8))
 
 
-def test_the_queue_of_a_client_that_asks_without_reading_is_bounded(small: Hub) -> None:
+def test_answers_to_a_client_that_does_not_read_are_bounded(small: Hub) -> None:
     one = slow(small)
     for _ in range(2000):
         one.send(b"CMSG !/bccn/whoami", b"nonsense", b"CMSG !/bccn/sync\0" + b"x" * 1000)
@@ -184,55 +142,15 @@ def test_the_queue_of_a_client_that_asks_without_reading_is_bounded(small: Hub) 
     assert one.client.open
 
 
-def test_answers_do_not_take_the_place_of_messages(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    publisher.publish(b"a", *[b"x" * 1000] * 5)
-    publisher.all()
-    one.send(*[b"CMSG !/bccn/whoami"] * 30)
-    small.turn()
-    publisher.publish(b"a", *[b"y" * 100] * 5)
-    publisher.all()
-    packets = one.all()
-    assert len(messages(packets, b"a")) == 10
-    assert gaps(packets) == 0
-
-
 def test_slow_clients_are_named_in_the_log_once(small: Hub, caplog: pytest.LogCaptureFixture) -> None:
     slow(small, b"a/", b"b")
     publisher = small.connect()
     for _ in range(100):
         publisher.publish(b"a/b", b"x" * 1000)
     publisher.all()
-    (line,) = [message for message in caplog.messages if f"pid {os.getpid()}, uid {os.geteuid()}" in message]
-    assert "'a/', 'b'" in line
-
-
-DAEMON = b"relay01/bccnd/1"
-BEAT = b"heartbeat/" + DAEMON
-
-
-def publish(hub: Hub, key: bytes, payload: bytes = b"") -> str:
-    """As the daemon publishes its own heartbeats."""
-    return hub.bus.publish(DAEMON, key, payload)
-
-
-def test_the_daemon_publishes_under_an_identity_of_its_own_like_any_client(hub: Hub) -> None:
-    hub.builder.open(DAEMON)
-    one, curious, other = hub.connect(b"heartbeat/"), hub.connect(b""), hub.connect(b"a")
-    curious.send(frames.request(frames.META_ON))
-    curious.all()
-    assert [publish(hub, BEAT), publish(hub, BEAT, b"busy")] == ["", ""]
-    assert one.all() == [frames.message(BEAT, b""), frames.message(BEAT, b"busy")]
-    assert other.all() == []
-    metas = [frames.read_meta(payload) for payload in messages(curious.all(), BEAT)]
-    assert [(src, peer, payload) for src, _, _, peer, payload in metas] == [
-        (DAEMON, "local", b""),
-        (DAEMON, "local", b"busy"),
-    ]
-    heads = [datagram.partition(b"]")[2] for datagram in hub.sent]
-    assert heads == [b"%b:%d:%b|%b" % (DAEMON, seq, BEAT, payload) for _, seq, _, _, payload in metas]
-    assert metas[1][1] == metas[0][1] + 1
-    assert (hub.bus.counters.published, hub.bus.counters.deliveries, hub.bus.counters.errors.all()) == (0, 4, {})
+    (record,) = [one for one in caplog.records if getattr(one, "event", "") == "client_slow"]
+    fields = vars(record)["fields"]
+    assert (fields["pid"], fields["patterns"]) == (os.getpid(), "'a/', 'b'")
 
 
 @pytest.mark.parametrize(
@@ -257,7 +175,7 @@ def test_unsendable_message_is_delivered_locally_and_refused(
         hub.builder.checker = make_checker("sig", [], {b"": [public_of(generate())]})
     one, publisher = hub.connect(b""), hub.connect()
     if by_daemon:
-        assert publish(hub, key, payload) == reason
+        assert hub.bus.publish(DAEMON, key, payload) == reason
     else:
         publisher.publish(key, payload)
         assert publisher.all() == [frames.error(reason, key)]
@@ -285,16 +203,16 @@ def test_announcement_reaches_its_subscribers_in_every_dialect(tmp_path: Path, d
         assert not_asked.all() == hub.sent == []
 
 
-def test_connected_clients_are_served_after_accepting_has_stopped(hub: Hub) -> None:
+def test_clients_are_served_after_accepting_has_stopped(hub: Hub) -> None:
     one = hub.connect(b"a")
-    hub.bus.stop_accepting()
+    hub.bus.acceptor.stop()
     with pytest.raises(ConnectionRefusedError):
         hub.knock()
     one.publish(b"a", b"x")
     assert one.all() == [b"MSG a\0x"]
 
 
-def test_drain_does_not_wait_for_a_client_that_does_not_read(small: Hub) -> None:
+def test_the_end_does_not_wait_for_a_client_that_does_not_read(small: Hub) -> None:
     one, publisher = slow(small, b"a"), small.connect()
     publisher.publish(b"a", *[b"x" * 1000] * 10)
     publisher.all()

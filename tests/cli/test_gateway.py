@@ -58,7 +58,7 @@ def services(tmp_path: Path) -> Iterator[list[Service]]:
         yield [Service(tmp_path / name, name, ends) for name in NAMES]
 
 
-def test_it_is_ready_once_it_listens_where_the_one_before_it_has_listened(services: list[Service]) -> None:
+def test_it_is_ready_once_it_listens(services: list[Service]) -> None:
     for each in services:
         assert "{}:{}".format(*each.address) in str(each.manager.until("STATUS="))
         each.taken.close()

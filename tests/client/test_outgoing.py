@@ -27,7 +27,7 @@ def test_an_answer_is_for_the_first_request_of_its_key(asked: list[tuple[bytes, 
     assert [pending.take_answered(key, b"x") for _ in range(len(same) + 1)] == [*same, None]
 
 
-def test_the_answer_to_a_sync_ends_earlier_requests_that_have_none_or_were_given_up() -> None:
+def test_a_sync_ends_earlier_requests_without_an_answer() -> None:
     pending, requests = waiting(
         (frames.TAG, b"t"), (frames.WHOAMI, b""), (frames.STATS, b""), (frames.SYNC, b"1"), (frames.SYNC, b"2")
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -35,7 +34,7 @@ def send(bare: Bare, *messages: str) -> None:
         bare.send(frame(chan.encode(), payload.encode()))
 
 
-def test_a_subscription_takes_what_matches_it_and_the_connection_the_rest(bare: Bare, bus: Any) -> None:
+def test_a_subscription_takes_what_matches_it(bare: Bare, bus: Any) -> None:
     bus.subscribe("a/")
     checker, late = bus.subscribe("a/door/*", "b"), bus.subscribe("a/late")
     send(bare, "a/x 1", "a/door/1 2", "b 3", "! 4", "a/late 5", "a/door/2 6")
@@ -59,7 +58,7 @@ def test_a_message_is_given_to_each_subscription_that_it_matches(bare: Bare, bus
     assert sorted(without_syncs(bare.received[0])[-2:]) == [b"UNSUB a/", b"UNSUB a/b"]
 
 
-def test_a_subscription_that_is_closed_ends_and_one_that_is_dropped_is_withdrawn(bare: Bare, bus: Any) -> None:
+def test_a_closed_or_dropped_subscription_is_withdrawn(bare: Bare, bus: Any) -> None:
     with bus.subscribe("a") as closed:
         send(bare, "a 1")
         assert payloads(closed, 1) == [b"1"]
@@ -75,7 +74,7 @@ def test_a_subscription_that_is_closed_ends_and_one_that_is_dropped_is_withdrawn
     assert without_syncs(bare.received[1])[2:] == []
 
 
-def test_what_was_refused_is_raised_by_the_iteration_that_it_is_about(bare: Bare, bus: Any) -> None:
+def test_a_refusal_is_raised_by_the_iteration_it_is_about(bare: Bare, bus: Any) -> None:
     bare.answers[b"SUB a"] = [frame(b"b", b"1"), frames.error("not_permitted", b"a"), frame(b"a", b"2")]
     bare.answers[b"UNSUB a"] = [frames.error("not_subscribed", b"a")]
     other, mine = bus.subscribe("b"), bus.subscribe("a")
@@ -95,7 +94,7 @@ def test_what_was_refused_is_raised_by_the_iteration_that_it_is_about(bare: Bare
     assert bus.sync() == []
 
 
-def test_gaps_and_absences_are_counted_by_every_subscription_in_use(bare: Bare, bus: Any) -> None:
+def test_every_subscription_counts_gaps_and_absences(bare: Bare, bus: Any) -> None:
     with bus.subscribe("a") as one, bus.subscribe("b") as other:
         bare.send(frames.gap(3))
         send(bare, "a 1", "b 2")
@@ -107,7 +106,7 @@ def test_gaps_and_absences_are_counted_by_every_subscription_in_use(bare: Bare, 
     assert [bus.receive(), type(bus.receive(PATIENCE))] == [bccnd.Gap(3), bccnd.Reconnected]
 
 
-def test_what_nobody_receives_is_bounded_and_a_gap_says_how_much_was_dropped(bare: Bare, bus: Any) -> None:
+def test_a_gap_tells_of_what_no_program_received(bare: Bare, bus: Any) -> None:
     with bus.subscribe("a") as idle, bus.subscribe("end") as end:
         with in_threads(lambda: bare.send(*[batch(*[b"x"] * 100)] * 60, frames.gap(7), frame(b"end", b"1"))):
             assert payloads(end, 1) == [b"1"]
@@ -139,7 +138,7 @@ def test_another_dialect_is_asked_for_and_used(bare: Bare) -> None:
     assert frames.request(frames.DIALECT, b"sbus-dot") in bare.received[0]
 
 
-def test_what_is_opened_and_closed_while_the_daemon_is_away_is_in_force_when_it_is_back(bare: Bare, bus: Any) -> None:
+def test_changes_while_the_daemon_is_away_are_in_force_later(bare: Bare, bus: Any) -> None:
     gone = bus.subscribe("gone")
     with away(bare, bus):
         made, one, other = (bus.subscribe(pattern) for pattern in ("made", "a", "a"))
@@ -151,7 +150,7 @@ def test_what_is_opened_and_closed_while_the_daemon_is_away_is_in_force_when_it_
     assert [sorted(without_syncs(output)[2:]) for output in bare.received[1:]] == [[b"SUB a", b"SUB made"]] * 2
 
 
-def test_a_subscription_has_a_bound_of_its_own_and_counts_what_it_dropped(bare: Bare, bus: Any) -> None:
+def test_a_subscription_has_a_bound_of_its_own(bare: Bare, bus: Any) -> None:
     with bus.subscribe("a", limit=3) as small, bus.subscribe("end") as end:
         send(bare, "a 1", "a 2", "a 3", "a 4", "a 5", "end 1")
         assert payloads(end, 1) == [b"1"]
@@ -161,7 +160,7 @@ def test_a_subscription_has_a_bound_of_its_own_and_counts_what_it_dropped(bare: 
 
 
 @pytest.mark.parametrize("listens", [False, True])
-def test_what_waits_for_a_program_that_never_receives_is_bounded(bare: Bare, listens: bool) -> None:
+def test_what_waits_for_a_program_is_bounded(bare: Bare, listens: bool) -> None:
     with bccnd.connect(str(bare.address)) as bus:
         if listens:
             bus.listen("a", lambda _message: None)
@@ -171,11 +170,11 @@ def test_what_waits_for_a_program_that_never_receives_is_bounded(bare: Bare, lis
         ]
         for _ in range(3):
             assert bus.identity() == "me"
-        assert len(bus._router.inbox.events) + len(bus._router.listened.events) < MAX_INBOX + 1000 * MOST
         got = 0
         while bus.lost == 0:
             got += bus.dispatch() if listens else isinstance(bus.receive(0), bccnd.Message)
         assert bus.lost + got == 60_000
+        assert got < MAX_INBOX + 1000 * MOST
 
 
 # -- time
@@ -200,9 +199,7 @@ def flooded(bare: Bare) -> Iterator[bccnd.Connection]:
 
 
 @pytest.mark.parametrize("timeout", [0, 0.05])
-def test_waiting_ends_in_time_while_messages_for_others_come_without_end(
-    flooded: bccnd.Connection, timeout: float
-) -> None:
+def test_waiting_ends_in_time_while_other_messages_come(flooded: bccnd.Connection, timeout: float) -> None:
     flooded.listen("b", lambda _message: None)
     mine = flooded.subscribe("mine")
     flooded.subscribe("a").receive(0)
@@ -327,14 +324,6 @@ def test_errors_have_classes_and_reasons(bare: Bare) -> None:
             with pytest.raises(bccnd.ConnectionLost):
                 call()
     assert issubclass(bccnd.ConnectionLost, bccnd.BusError)
-
-
-def test_every_public_name_is_documented() -> None:
-    for thing in (bccnd.Connection, bccnd.Subscription, bccnd.aio.AsyncConnection, bccnd.aio.AsyncSubscription):
-        for name, member in inspect.getmembers(thing):
-            assert name.startswith("_") or not callable(member) or inspect.getdoc(member), f"{thing}.{name}"
-    assert list(inspect.signature(bccnd.Connection.publish).parameters) == ["self", "chan", "payload"]
-    assert not inspect.iscoroutinefunction(bccnd.Connection.publish)
 
 
 def test_a_subscription_has_room_for_all_messages_of_a_packet(bare: Bare, bus: Any) -> None:

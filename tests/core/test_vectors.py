@@ -6,7 +6,7 @@ import pytest
 
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
-from bccnd.core.wire import bccn1, directed_targets, verdicts
+from bccnd.core.wire import bccn1, directed_targets
 from bccnd.core.wire.bccn1 import Datagram
 from tests import vectors
 from tests.core.material import OF_THE_PARSE, reason_of
@@ -22,21 +22,10 @@ OF_THE_DOOR = {
     *("bad_envelope", "length_mismatch", "unsupported_version"),
     *("integrity_missing", "integrity_unknown", "integrity_failed"),
 }
-#: what no datagram leads to
-NEVER = {"internal_error"}
-
-
-def test_every_verdict_occurs() -> None:
-    shown = {vector.verdict for _, vector in AT_DOORS}
-    shown |= {step.verdict for sequence in SEQUENCES for step in sequence.steps}
-    assert shown == set(verdicts.NAMES) - NEVER
-    assert {vector.verdict for vector in VECTORS if vector.fields is None} == OF_THE_PARSE
-    for name in ("hmac", "crc32", "sig"):
-        assert {vector.verdict for vector in DOORS[name].vectors} >= {*OF_THE_PARSE, *OF_THE_DOOR, "not_addressed"}
 
 
 @every_door
-def test_a_readable_vector_reads_as_its_fields_and_is_built_of_them(at: DoorVectors, found: list[Vector]) -> None:
+def test_a_readable_vector_reads_as_its_fields(at: DoorVectors, found: list[Vector]) -> None:
     for vector in found:
         if vector.fields is not None:
             assert bccn1.read(vector.datagram) == Datagram(*vector.fields), vector.name
@@ -102,7 +91,7 @@ def test_ingress_gives_the_verdict_and_delivers_what_was_accepted(at: DoorVector
         assert world.judge(vector.datagram) == (again, []), vector.name
 
 
-def test_a_directed_vector_is_delivered_to_just_the_receivers_that_it_names() -> None:
+def test_a_directed_vector_reaches_the_receivers_that_it_names() -> None:
     for vector in VECTORS:
         for name in (*vector.reaches, *vector.misses):
             assert vector.fields is not None

@@ -97,7 +97,7 @@ def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
         ["unshare", *spaces, "sh", Path(__file__).with_name("host.sh"), file, python, *writable],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1"}
-        | {"PYTHONPATH": str(ROOT), "PIP_NO_INDEX": "1", "BCCND_PURE": "1", "EDITOR": "true"},
+        | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "PIP_NO_INDEX": "1", "BCCND_PURE": "1", "EDITOR": "true"},
         capture_output=True,
         text=True,
         timeout=800,

@@ -48,7 +48,7 @@ class Wire(Closing):
             self.sock.sendto(one, self._to)
 
     def receive(self, part: bytes) -> bytes:
-        """The next datagram that holds ``part``, whoever sent it."""
+        """The next datagram that holds ``part``, of any sender."""
         while True:
             data = self.sock.recv(65536)
             if part in data:
@@ -178,8 +178,10 @@ class Daemon(Program):
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start without waiting; the log goes to ``folder/log``."""
         with self.log.open("ab") as log:
-            command = [*self.prefix, str(BIN / "bccnd"), "--config", str(self.config), *self.options]
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
+            return subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stderr=log)
+
+    def command(self, *options: str) -> list[str]:
+        return [*self.prefix, str(BIN / "bccnd"), "--config", str(self.config), *self.options, *options]
 
     def _serves(self, starts: int) -> bool:
         assert not self.ended(), f"the daemon ended:\n{self.output()}"
@@ -239,11 +241,6 @@ class Daemon(Program):
         before = self.output().count("reload")
         self.signal(signal.SIGHUP)
         wait(lambda: self.output().count("reload") > before, "the reload", self.patience)
-
-    def check(self) -> str:
-        """Check the configuration, which is good; return what is said of it."""
-        command = [*self.prefix, str(BIN / "bccnd"), "--check", "--config", str(self.config)]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=self.patience).stdout
 
     def memory(self) -> int:
         """Resident bytes."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
+from itertools import count
 from typing import Final
 
 from bccnd.core.matching.patterns import DIALECTS
@@ -22,7 +24,6 @@ from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
-from tests.e2e.mesh_topology import Topology
 from tests.rules import dedup_rules
 
 #: receivers on each host: its client, and its gateway where it is a bridge
@@ -38,19 +39,27 @@ _FORWARDED: Final = b"MSG %b\0" % frames.LINK
 _OPEN: Final = IntegrityChecker()
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Seconds of a processor, as measured for docs/mesh.md."""
+Edge = tuple[int, int]
 
-    heard: float = 10e-6
-    brought: float = 30e-6
-    passed: float = 15e-6
-    linked: float = 15e-6
-    broadcast: float = 10e-6
+
+@dataclass(frozen=True)
+class Topology:
+    """``homes[b]`` is the segment that bridge ``b`` stands on; ``links`` are pairs of bridges."""
+
+    segments: int
+    homes: tuple[int, ...]
+    links: tuple[Edge, ...]
+
+
+def planes(segments: int, edges: Iterable[Edge], bridges: int) -> Topology:
+    """The graph once for each bridge of a segment; bridge ``i`` of segment ``s`` has the number ``s * bridges + i``."""
+    homes = tuple(segment for segment in range(segments) for _ in range(bridges))
+    return Topology(
+        segments, homes, tuple((a * bridges + i, b * bridges + i) for a, b in edges for i in range(bridges))
+    )
 
 
 _RULES: Final = dedup_rules(linked=True)
-_COSTS: Final = Costs()
 
 
 @dataclass(frozen=True)
@@ -68,11 +77,10 @@ class World:
     #: messages a second that a link carries
     link_rate: float = 100_000.0
     rules: TrackerLimits = _RULES
-    costs: Costs = _COSTS
 
 
 class Way:
-    """One direction of a link: a line in which nobody overtakes."""
+    """One direction of a link: its messages keep their order."""
 
     __slots__ = ("_free", "_last", "back", "stalls", "to")
 
@@ -102,8 +110,6 @@ class Host:
         self.number = number
         self.segment = segment
         self.ways: list[Way] = []
-        #: when it has done what it has to do
-        self.busy = 0.0
         self.stops: list[tuple[float, float]] = []
         self.identity = b"h%d/p/1" % number
         self.peer = f"h{number}:5400"
@@ -122,36 +128,23 @@ class Host:
 
     def start(self, when: float) -> float:
         """When it comes to something that is there from ``when`` on."""
-        start = max(when, self.busy)
         for begin, end in self.stops:
-            if begin <= start < end:
-                start = end
-        return start
-
-    def spend(self, seconds: float) -> float:
-        """Be busy for so long; when that is over."""
-        self.busy += seconds
-        return self.busy
+            if begin <= when < end:
+                when = end
+        return when
 
 
 @dataclass
 class Outcome:
     """What came of some messages."""
 
-    topology: Topology
-    messages: int
-    #: by segment
+    #: messages published and datagrams sent, by segment
+    published: list[int]
     datagrams: list[int]
     #: how often each client got each message: (host, payload) -> times
-    got: Counter[tuple[int, bytes]]
-    clients: int
+    got: Counter[tuple[int, bytes]] = field(default_factory=Counter)
+    #: messages over links
     links: int = 0
-    #: by message: hops to the last client, and seconds
-    hops: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))
-    seconds: dict[bytes, float] = field(default_factory=lambda: defaultdict(float))
-    #: messages over links, by bridge: received and sent
-    received: list[int] = field(default_factory=list)
-    sent: list[int] = field(default_factory=list)
     #: verdicts, of what came by segments and by links
     by_segment: Counter[str] = field(default_factory=Counter)
     by_link: Counter[str] = field(default_factory=Counter)
@@ -162,23 +155,16 @@ class Outcome:
     def twice(self) -> list[tuple[int, bytes]]:
         return [one for one, times in self.got.items() if times > 1]
 
-    @property
-    def never(self) -> int:
-        """Deliveries that did not take place."""
-        return self.clients * self.messages - len(self.got)
-
 
 class Mesh:
     """A topology at work."""
 
     def __init__(self, topology: Topology, world: World | None = None, seed: int = 1) -> None:
         self.world = world or World()
-        self.topology = topology
         self.now = 0.0
         self._dice = random.Random(seed)
-        self._calendar: list[tuple[float, int, Host, int, bytes, str, int]] = []
-        self._serial = 0
-        self._actions: list[tuple[float, int, Callable[[], None]]] = []
+        self._serials = count()
+        self._calendar: list[tuple[float, int, Callable[[], None]]] = []
         rules = self.world.rules
         self.bridges = [Host(number, home, True, rules) for number, home in enumerate(topology.homes)]
         first = len(self.bridges)
@@ -191,36 +177,26 @@ class Mesh:
             self._join(self.bridges[one], self.bridges[other])
         #: when the last thing was heard: by receiver where a segment has one order, else by sender and receiver
         self._last: dict[int | tuple[int, int], float] = {}
-        self._sent_at: dict[bytes, float] = {}
-        self.outcome = Outcome(topology, 0, [0] * topology.segments, Counter(), len(self.hosts))
-        self.outcome.received = [0] * first
-        self.outcome.sent = [0] * first
+        self.outcome = Outcome([0] * topology.segments, [0] * topology.segments)
 
     def _join(self, one: Host, other: Host) -> None:
         here, there = len(one.ways) + 1, len(other.ways) + 1
         one.ways.append(Way(other, there))
         other.ways.append(Way(one, here))
 
-    def at(self, when: float, action: Callable[[], None]) -> None:
-        """Do something then."""
-        self._serial += 1
-        heappush(self._actions, (when, self._serial, action))
+    def _at(self, when: float, action: Callable[[], None]) -> None:
+        heappush(self._calendar, (when, next(self._serials), action))
 
     def say(self, host: Host, payload: bytes, when: float) -> None:
         """A program of a host publishes something then."""
-        self.outcome.messages += 1
-        self.at(when, lambda: self._publish(host, payload))
+        self.outcome.published[host.segment] += 1
+        self._at(when, partial(self._publish, host, payload))
 
     def run(self) -> Outcome:
         """Until nothing is under way any more."""
-        calendar, actions = self._calendar, self._actions
-        while calendar or actions:
-            if actions and (not calendar or actions[0][0] <= calendar[0][0]):
-                self.now, _, action = heappop(actions)
-                action()
-            else:
-                self.now, _, host, way, datagram, peer, hops = heappop(calendar)
-                self._take(host, way, datagram, peer, hops)
+        while self._calendar:
+            self.now, _, action = heappop(self._calendar)
+            action()
         found = self.outcome
         for host in self.hosts:
             for counted, counters in ((found.by_segment, host.heard), (found.by_link, host.brought)):
@@ -228,63 +204,52 @@ class Mesh:
         return found
 
     def _publish(self, host: Host, payload: bytes) -> None:
-        host.busy = host.start(self.now)
         clock_us = (BEGIN + int(self.now * 1e9)) // 1000
         datagram = host.builder.build(host.identity, frames.message(CHANNEL, payload), clock_us)
-        self._sent_at[payload] = self.now
         # The daemon gives it to its own programs at once.
-        self._note(host, frames.message(CHANNEL, payload), datagram, 0, self.now)
+        self._note(host, frames.message(CHANNEL, payload), datagram)
         if host.routes.links.all:
-            self._pass_on(host, 0, datagram, 0)
-        self._broadcast(host, datagram, 0)
+            self._pass_on(host, 0, datagram)
+        self._broadcast(host, datagram)
 
-    def _take(self, host: Host, way: int, datagram: bytes, peer: str, hops: int) -> None:
-        costs = self.world.costs
-        host.busy = host.start(self.now)
-        now = host.spend(costs.brought if way else costs.heard)
+    def _take(self, host: Host, way: int, datagram: bytes, peer: str) -> None:
+        now = host.start(self.now)
         stamp = BEGIN + int(self.now * 1e9)
         deliveries = Deliveries()
         if way:
-            self.outcome.received[host.number] += 1
             late = now - self.now > self.world.rules.horizon
             arrival = arrival_from_link(host.brought, way, peer, now, stamp, late=late)
             accepted = host.ingress.feed_link(deliveries, arrival, datagram, copies=1)
             if accepted and not late:
-                self._broadcast(host, datagram, hops)
+                self._broadcast(host, datagram)
         else:
             host.ingress.feed(deliveries, Arrival(host.heard, [peer], now, stamp), [datagram])
         for _, frame in deliveries:
             if frame.startswith(_FORWARDED):
                 origin, raw = frames.read_forwarded(frame[len(_FORWARDED) :])
-                self._pass_on(host, origin, raw, hops)
+                self._pass_on(host, origin, raw)
             else:
-                self._note(host, frame, datagram, hops, now)
+                self._note(host, frame, datagram)
 
-    def _note(self, host: Host, frame: bytes, datagram: bytes, hops: int, now: float) -> None:
-        payload = frame[len(b"MSG %b\0" % CHANNEL) :]
-        found = self.outcome
-        found.got[host.number, payload] += 1
-        if hops > found.hops[payload]:
-            found.hops[payload] = hops
-        found.seconds[payload] = max(found.seconds[payload], now - self._sent_at.get(payload, now))
+    def _note(self, host: Host, frame: bytes, datagram: bytes) -> None:
+        self.outcome.got[host.number, frame[len(b"MSG %b\0" % CHANNEL) :]] += 1
         src, seq, _ = datagram[datagram.index(b"]") + 1 :].split(b":", 2)
-        found.order.setdefault((host.number, src), []).append(int(seq))
+        self.outcome.order.setdefault((host.number, src), []).append(int(seq))
 
-    def _pass_on(self, host: Host, origin: int, datagram: bytes, hops: int) -> None:
+    def _pass_on(self, host: Host, origin: int, datagram: bytes) -> None:
         world, dice = self.world, self._dice
-        host.spend(world.costs.passed)
+        now = host.start(self.now)
         for number, way in enumerate(host.ways, start=1):
             if number == origin:
                 continue
-            now = host.spend(world.costs.linked)
             self.outcome.links += 1
-            self.outcome.sent[host.number] += 1
             jitter = dice.expovariate(1.0 / world.link_jitter) if world.link_jitter else 0.0
-            self._enter(way.arrival(now, world, jitter), way.to, way.back, datagram, host.peer, hops + 1)
+            when = way.arrival(now, world, jitter)
+            self._at(when, partial(self._take, way.to, way.back, datagram, host.peer))
 
-    def _broadcast(self, host: Host, datagram: bytes, hops: int) -> None:
+    def _broadcast(self, host: Host, datagram: bytes) -> None:
         world, dice = self.world, self._dice
-        now = host.spend(world.costs.broadcast)
+        now = host.start(self.now)
         self.outcome.datagrams[host.segment] += 1
         for other in self._by_segment[host.segment]:
             if world.segment_loss and other is not host and dice.random() < world.segment_loss:
@@ -294,23 +259,4 @@ class Mesh:
                 delay += dice.expovariate(1.0 / world.segment_jitter)
             line = other.number if world.one_order else (host.number, other.number)
             when = self._last[line] = max(now + delay, self._last.get(line, 0.0))
-            self._enter(when, other, 0, datagram, host.peer, hops)
-
-    def _enter(self, when: float, host: Host, way: int, datagram: bytes, peer: str, hops: int) -> None:
-        self._serial += 1
-        heappush(self._calendar, (when, self._serial, host, way, datagram, peer, hops))
-
-
-def run_through(
-    topology: Topology,
-    world: World | None = None,
-    seed: int = 1,
-    *,
-    origins: Iterable[int] = (0,),
-    spacing: float = 1.0,
-) -> Outcome:
-    """One message of the plain host of each of some segments, one after the other."""
-    mesh = Mesh(topology, world, seed)
-    for number, segment in enumerate(origins):
-        mesh.say(mesh.plain[segment], b"%d" % number, number * spacing)
-    return mesh.run()
+            self._at(when, partial(self._take, other, 0, datagram, host.peer))

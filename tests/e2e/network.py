@@ -55,32 +55,13 @@ class Net:
         ip("-n", name, "link", "add", lan, "type", "veth", "peer", "name", end, "netns", self.switch)
         ip("-n", self.switch, "link", "set", end, "master", f"br{number}", "up")
         ip("-n", name, "address", "add", f"10.{77 + number}.0.{ord(host) - ord('a') + 1}/24", "brd", "+", "dev", lan)
-        # Nobody else is on this wire, so nobody has to be asked whether an address is free.
+        # No other host is on this wire, so an address needs no check whether it is free.
         self.run(host, "sh", "-c", f"echo 0 > /proc/sys/net/ipv6/conf/{lan}/accept_dad")
         ip("-n", name, "link", "set", lan, "up")
 
     def unplug(self, host: str, number: int = 0) -> None:
         """Delete that interface."""
         ip("-n", self.names[host], "link", "delete", f"lan{number}")
-
-    def lose(self, percent: int, *, to: str = "", by: str = "") -> None:
-        """So many of a hundred datagrams to one host, or by one host, do not pass the switch of ``lan0``; 0: all pass.
-
-        By chance, with nft: not every kernel has netem.
-        """
-        device, hook = (f"to{to}0", "egress") if to else (f"to{by}0", "ingress")
-        lines = [f"table netdev {device}", f"delete table netdev {device}"]
-        if percent:
-            chance = f"numgen random mod 100 < {percent}" if percent < 100 else ""
-            rule = f"ether type ip udp dport {PORT} {chance} drop"
-            chain = f"type filter hook {hook} device {device} priority 0; policy accept;"
-            lines.append(f"table netdev {device} {{ chain loss {{ {chain} {rule}; }}; }}")
-        command = ["ip", "netns", "exec", self.switch, "nft", "-f", "-"]
-        subprocess.run(command, input="\n".join(lines).encode(), check=True, capture_output=True)
-
-    def delay(self, host: str, rate: str) -> None:
-        """What a host sends waits at its interface while it is more than a rate."""
-        self.run(host, *f"tc qdisc add dev lan0 root tbf rate {rate} burst 2kb latency 2s".split())
 
     def run(self, host: str, *command: str) -> str:
         """Run a command on a host and return what it says."""

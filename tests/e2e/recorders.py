@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.e2e.harness import PATIENCE, Daemon, Program, wait
+from tests.e2e.harness import Daemon, Program, wait
 from tests.support import ROOT
 
 #: the tool of this tree, wherever the installed one may be from
@@ -58,20 +58,6 @@ class Recorder(Program):
             status = self.stop()
             if kind is None:
                 assert status == 0, self.output()
-
-
-def refused(daemon: Daemon, *options: str) -> tuple[int, str]:
-    """Status and words of a recorder that does not start."""
-    done = subprocess.run(
-        Recorder(daemon, *options, start=False).command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stderr
 
 
 def files(journal: Path) -> list[Path]:

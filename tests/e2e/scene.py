@@ -126,6 +126,8 @@ def readers(daemon: Daemon, stack: ExitStack) -> None:
 
 
 def main() -> None:
+    from PIL import Image
+
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bccnd-scene-")))
         daemon = stack.enter_context(Daemon(folder / "a", start=False))
@@ -143,16 +145,9 @@ def main() -> None:
             browser.look(width, height, dark=name == "dark")
             browser.go(f"{daemon.url}/")
             browser.until(lambda: browser.see("document.getElementById('sentence') !== null"), "the data")
-            save(browser.picture(), ROOT / f"docs/status-{name}.png")
-
-
-def save(picture: bytes, path: Path) -> None:
-    """Write a picture with as few colours as it needs."""
-    from PIL import Image
-
-    small = io.BytesIO()
-    Image.open(io.BytesIO(picture)).convert("RGB").quantize(128).save(small, "PNG", optimize=True)
-    path.write_bytes(small.getvalue())
+            # With as few colours as it needs.
+            picture = Image.open(io.BytesIO(browser.picture())).convert("RGB").quantize(128)
+            picture.save(ROOT / f"docs/status-{name}.png", "PNG", optimize=True)
 
 
 if __name__ == "__main__":

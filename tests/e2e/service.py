@@ -1,4 +1,4 @@
-"""A daemon as systemd starts it: sockets that somebody else has bound are passed to it, and it notifies a manager."""
+"""A daemon as systemd starts it: sockets that were bound before are passed to it, and it notifies a manager."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.activation import Notified, launch
-from tests.e2e.harness import BIN, PATIENCE, Daemon
+from tests.e2e.harness import PATIENCE, Daemon
 
 
 class Service(Daemon):
@@ -32,7 +32,6 @@ class Service(Daemon):
         super().__init__(folder, settings, prefix=prefix, start=False, patience=patience)
         self.passed: list[tuple[str, socket.socket]] = []
         self.manager = Notified(folder / "notify")
-        self.environment: dict[str, str] = {}
         self._barred = barred
 
     def bind(self, *what: str) -> None:
@@ -52,21 +51,13 @@ class Service(Daemon):
 
     def spawn(self) -> subprocess.Popen[bytes]:
         passed = self.to_pass()
-        command = [
-            *launch(passed, barred=self._barred),
-            *self.prefix,
-            str(BIN / "bccnd"),
-            "--config",
-            str(self.config),
-            *self.options,
-        ]
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                command,
+                [*launch(passed, barred=self._barred), *self.command()],
                 stdin=subprocess.DEVNULL,
                 stderr=log,
                 pass_fds=[fd for _, fd in passed],
-                env={**os.environ, "NOTIFY_SOCKET": self.manager.address, **self.environment},
+                env={**os.environ, "NOTIFY_SOCKET": self.manager.address},
             )
 
     def to_pass(self) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""The example clients, built and run as their own first lines say, and the program that checks the header for C."""
+"""The example clients, built and run as their own first lines say."""
 
 from __future__ import annotations
 
@@ -30,9 +30,6 @@ LANGUAGES = {
 #: those that take packets of any size and connect again
 THOROUGH = ["c", "perl", "go", "python"]
 HEADER = ROOT / "examples/c"
-CHECK = ROOT / "tests/peers/header_check.c"
-#: nothing leaks where nothing is allocated, and looking for it is forbidden in some containers
-SANITIZED = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
 
@@ -143,18 +140,3 @@ def compiled(out: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
         cannot_here(f"there is no {compiler}")
     command = [*options, *STRICT, "-I", str(HEADER), "-o", str(out)]
     return subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
-
-
-# Building with sanitizers takes seconds, so every test that uses this is slow.
-@pytest.fixture(scope="module", params=[pytest.param("address,undefined", marks=pytest.mark.slow)])
-def check(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program header_check, built with sanitizers."""
-    program = tmp_path_factory.mktemp("check") / "header_check"
-    sanitizers = ["-g", f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
-    nothing = program.with_suffix(".c")
-    nothing.write_text("int main(void) { return 0; }\n")
-    if compiled(program, "cc", *sanitizers, str(nothing)).returncode:
-        cannot_here("this cc has no sanitizers")
-    done = compiled(program, "cc", "-std=c99", *sanitizers, str(CHECK))
-    assert (done.returncode, done.stderr) == (0, b"")
-    return program

@@ -15,7 +15,7 @@ from tests.e2e.service import Service
 
 
 class Supervisor(Service):
-    """A service that is started again whenever it has ended, by `again`."""
+    """A service that is started again by `again`, and whose manager keeps what it stores."""
 
     def __init__(self, folder: Path, settings: dict[str, Any] | None = None, *, patience: float = PATIENCE) -> None:
         super().__init__(folder, settings, patience=patience)

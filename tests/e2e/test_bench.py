@@ -6,16 +6,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from tests.e2e.harness import BIN
 from tests.support import cannot_here
 from tools.bench import figures
-from tools.bench.cases import NATS, REDIS
-from tools.bench.growth import GROWTH
+from tools.bench.axes import GROWTH, select
 from tools.bench.programs import ROOT, CannotBuild, build
+from tools.bench.relays import RELAYS
 
 #: whatever others do meanwhile, and once: it is not the figures that are tested
 ANYHOW = ("--quick", "--foreign", "1000")
@@ -31,18 +31,7 @@ os.execv({bccnd!r}, [{bccnd!r}, "--config", sys.argv[2]])
 """
 
 
-class Done(NamedTuple):
-    """What a bench has left."""
-
-    status: int
-    errors: str
-    found: dict[str, Any]
-
-    def points(self) -> dict[tuple[str, str, int], dict[str, Any]]:
-        return {(row["axis"], row["line"], row["x"]): row for row in self.found["points"]}
-
-
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def _programs() -> None:
     try:
         build(ROOT / "build/bench")
@@ -50,70 +39,69 @@ def _programs() -> None:
         cannot_here(str(error))
 
 
-def bench(folder: Path, *arguments: str, name: str = "bench") -> Done:
-    command = [sys.executable, "-m", "tools.bench", "--out", str(folder), *ANYHOW, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    file = folder / f"{name}.json"
-    return Done(done.returncode, done.stderr, json.loads(file.read_text()) if file.exists() else {})
+def bench(folder: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
+    """Run a bench; return its status, its output and the sections of figures that it has written."""
+    file = folder / "figures.json"
+    command = [sys.executable, "-m", "tools.bench", "--figures", str(file), *ANYHOW, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    return done.returncode, done.stdout + done.stderr, json.loads(file.read_text())
 
 
 @pytest.mark.slow
-def test_a_quick_run_has_a_figure_for_everything_and_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_programs")
+def test_a_quick_run_has_a_figure_for_everything(tmp_path: Path) -> None:
     cases = ["floor_hmac", "bccnd", "publish_floor", "publish"]
-    cases += [name for name, peer in (("redis", REDIS), ("nats", NATS)) if peer.program][:1]
-    file = tmp_path / "figures.json"
-    done = bench(tmp_path, "--fan-out", "1,2", "--cases", ",".join(cases), "--figures", str(file))
-    assert done.status == 0, done.errors
-    points = done.points()
-    assert set(points) == {(mode, case, n) for case in cases for n in (1, 2) for mode in ("saturated", "paced")}
-    assert (done.found["refused"], done.found["left_out"]) == ([], {})
-    for (mode, _, _), row in points.items():
-        assert row["lost"] == {"median": 0, "least": 0, "most": 0}
-        for name in ["cpu_ns", "clients_ns", "messages_per_second", "rss_kib"] + ["p50_us"] * (mode == "paced"):
-            assert row[name]["median"] > 0, name
-    assert set(json.loads(file.read_text())["bench"]["cpu_ns"]["paced"]) == set(cases)
+    cases += [name for name in ("redis", "nats") if RELAYS[name].program][:1]
+    status, output, sections = bench(tmp_path, "--x", "1,8", "--only", ",".join(cases))
+    assert status == 0, output
+    assert set(sections) == {"saturated", "paced"}
+    for mode, names in (("saturated", ["cpu_ns", "resident_mb"]), ("paced", ["cpu_ns", "p50_us"])):
+        for name in names:
+            values = sections[mode][name]
+            assert {line: set(of_line) for line, of_line in values.items()} == {case: {"1", "8"} for case in cases}
+            assert all(value > 0 for of_line in values.values() for value in of_line.values()), name
 
 
 @pytest.mark.slow
-def test_a_case_that_loses_messages_is_refused_and_has_no_figures(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_programs")
+def test_a_relay_that_loses_messages_is_refused(tmp_path: Path) -> None:
     daemon = tmp_path / "forgetful"
     daemon.write_text(FORGETFUL.format(python=sys.executable, bccnd=str(BIN / "bccnd")))
     daemon.chmod(0o755)
-    few = ("--fan-out", "1", "--axes", "saturated", "--tries", "2")
-    done = bench(tmp_path / "out", *few, "--cases", "floor_hmac,bccnd", "--daemon", str(daemon))
-    assert done.status == 1
-    assert set(done.points()) == {("saturated", "floor_hmac", 1)}
-    assert [one["line"] for one in done.found["refused"]] == ["bccnd"]
+    few = ("--x", "1", "--axes", "saturated", "--tries", "2")
+    status, output, sections = bench(tmp_path, *few, "--only", "floor_hmac,bccnd", "--daemon", str(daemon))
+    assert status == 1, output
+    assert set(sections["saturated"]["cpu_ns"]) == {"floor_hmac"}
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_programs")
 def test_each_point_of_what_grows_is_measured(tmp_path: Path) -> None:
-    axes = ["patterns", "sources", "burst"]
-    done = bench(tmp_path, "--axes", ",".join(axes))
-    assert done.status == 0, done.errors
-    expected = [point for axis in axes for point in GROWTH[axis].points(True)]
-    assert set(done.points()) == {(point.axis, point.line, point.x) for point in expected}
-    for run in (run for run in done.found["runs"] if not run["refused"]):
-        assert run["cpu_ns"] > 0
-        if run["axis"] == "burst":
-            assert 1000 < run["held"] < run["messages"]  # more was sent than there is room for
-        else:
-            assert run["lost"] == run["bad"] == 0
+    axes = ["patterns", "sources", "direct", "burst"]
+    status, output, sections = bench(tmp_path, "--axes", ",".join(axes))
+    assert status == 0, output
+    for name in axes:
+        expected = {(point.line, str(point.x)) for point in select(GROWTH[name], [], [], quick=True)}
+        expected |= {(point.first, str(point.x)) for point in select(GROWTH[name], [], [], quick=True) if point.first}
+        costs = sections[name]["cpu_ns"]
+        assert {(line, x) for line, of_line in costs.items() for x in of_line} == expected
+        assert all(cost > 0 for of_line in costs.values() for cost in of_line.values())
+    assert all(1000 < held < 200_000 for held in sections["burst"]["held"]["bccnd"].values())
 
 
 @pytest.mark.slow
-def test_python_programs_are_measured_and_their_losses_counted(tmp_path: Path) -> None:
-    done = bench(tmp_path, "--clients", "--libraries", "bccnd", name="clients")
-    assert done.status == 0, done.errors
-    figures = done.found["figures"]
-    assert len(figures) == 4
-    assert all(one["costs"] and one["lost"] >= 0 and not one["refused"] for one in figures.values())
+@pytest.mark.usefixtures("_programs")
+def test_python_programs_and_an_idle_daemon_are_measured(tmp_path: Path) -> None:
+    status, output, sections = bench(tmp_path, "--axes", "programs,idle", "--only", "bccnd", "--x", "0")
+    assert status == 0, output
+    assert set(sections["programs"]["us"]) == {"slow", "fast", "backlog", "publish"}
+    assert sections["idle"]["resident_mb"]["bccnd"]["0"] > 1
 
 
-def test_a_whole_run_replaces_a_section_and_a_part_of_one_does_not(tmp_path: Path) -> None:
+def test_only_a_whole_run_replaces_a_section(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    whole: dict[str, Any] = {"about": {"date": "2026-01-01"}, "cpu_ns": {"bccnd": {"1": [2]}, "nats": {"1": [1]}}}
-    assert figures.store(file, {"bench": whole}) == []
-    part = {"about": {"date": "2026-02-02"}, "cpu_ns": {"bccnd": {"1": [5]}}}
-    assert figures.store(file, {"bench": part}) == ["bench: cpu_ns nats 1"]
-    assert json.loads(file.read_text()) == {"bench": whole}
+    whole: dict[str, Any] = {"about": {"date": "2026-01-01"}, "cpu_ns": {"bccnd": {"1": 2}, "nats": {"1": 1}}}
+    assert figures.store(file, {"saturated": whole}) == []
+    part = {"about": {"date": "2026-02-02"}, "cpu_ns": {"bccnd": {"1": 5}}}
+    assert figures.store(file, {"saturated": part}) == ["saturated: cpu_ns nats 1"]
+    assert json.loads(file.read_text()) == {"saturated": whole}

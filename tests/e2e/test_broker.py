@@ -20,7 +20,7 @@ import pytest
 import bccnd
 from bccnd.gateways.broker.session_store import load
 from tests.e2e.brokers import MESSAGE, Broker, asking
-from tests.e2e.harness import PATIENCE, Wire, datagram, payloads, wait
+from tests.e2e.harness import KEY, PATIENCE, Wire, datagram, payloads, wait
 from tests.support import ROOT, cannot_here
 
 
@@ -39,13 +39,6 @@ def broker(lasting: Broker) -> Iterator[Broker]:
     wait(lambda: lasting.peers() == 0, "the subscribers to be gone")
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[Broker]:
-    """A broker for one test that ends or reconfigures it."""
-    with Broker(tmp_path / "a") as one:
-        yield one
-
-
 # -- what goes through
 
 
@@ -60,7 +53,7 @@ VALUES: Final = [
 ]
 
 
-def test_publications_go_to_subscribers_as_they_came_and_to_the_bus_as_text(broker: Broker) -> None:
+def test_publications_reach_subscribers_and_the_bus(broker: Broker) -> None:
     one = broker.ready(b"VALUES", b"upb/room/temp")
     with broker.daemon.connect("upb/room/temp") as bus, Wire(broker.daemon.port) as wire:
         for kind, content, shown in VALUES:
@@ -99,10 +92,18 @@ def test_what_the_bus_has_goes_to_subscribers_as_text(broker: Broker) -> None:
         wait(lambda: broker.dropped("no_topic") == before + 1, "the count")
 
 
-def test_with_broadcast_publications_go_to_the_segment_as_text(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", broadcast=True) as broker, Wire(broker.daemon.port) as wire:
+def test_with_broadcast_publications_go_to_the_segment(tmp_path: Path) -> None:
+    """As text, bound by the rules for the broker's identity, and signed with the key of this host."""
+    rules = [{"program": "bccnd-broker", "publish": ["upb/"]}, {"publish": [""]}]
+    broker = Broker(tmp_path / "a", {"access": rules}, broadcast=True)
+    broker.daemon.configure({"integrity": broker.daemon.with_key(KEY)})
+    with broker, Wire(broker.daemon.port) as wire:
+        broker.publish(b"door/front", 3, b"not permitted")
         broker.publish(b"upb/temp", 1, bytes.fromhex("097e"))
-        assert wire.receive(b"upb/temp").endswith(b"|24.30")
+        heard = wire.receive(b"|")
+        src, seq, _ = heard.partition(b"]")[2].decode().split(":", 2)
+        assert src.startswith("relay01/bccnd-broker/")
+        assert heard == datagram(src, int(seq), "upb/temp", b"24.30", KEY)
         broker.publish(b"upb/long", 3, b"z" * 1500)
         wait(lambda: broker.dropped("oversize") == 1, "the count")
 
@@ -111,22 +112,21 @@ def test_with_broadcast_publications_go_to_the_segment_as_text(tmp_path: Path) -
 
 
 def test_a_subscriber_that_comes_back_has_its_subscriptions(broker: Broker) -> None:
-    for how in (b"disconnect", b"close", b"reset"):
+    for how in (b"disconnect", b"reset"):
         one = broker.ready(how, b"a/+", b"b")
         one.say(asking(1, b"b"))
         broker.settle(one)  # a reset takes with it what was not read yet
         if how == b"disconnect":
             one.say(asking(2, b"whatever stands here"))
             assert one.ended()
-        elif how == b"reset":
+        else:
             one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         one.close()
         wait(lambda: broker.peers() == 0, "it to be gone")
         # And the bus has nothing more to do for it.
         wait(lambda: broker.row()["patterns"] == [], "its patterns to be taken back")
         broker.publish(b"a/x", 3, b"missed")
-        again = broker.sub(how)
-        broker.settle(again)
+        again = broker.ready(how)
         broker.publish(b"b", 3, b"taken back")
         broker.publish(b"a/x", 3, b"hello again")
         assert again.receive().data == b"hello again"
@@ -134,80 +134,45 @@ def test_a_subscriber_that_comes_back_has_its_subscriptions(broker: Broker) -> N
         wait(lambda: broker.peers() == 0, "it to be gone")
 
 
-@pytest.mark.slow
-def test_subscriptions_outlive_a_broker_that_is_killed(alone: Broker) -> None:
-    one = alone.ready(b"C1", b"a/x")
-    wait(
-        lambda: b"a/x" in [topic for record in load(str(alone.state), "", 0.0)[0] for topic in record.topics],
-        "the database",
-    )
-    before = alone.daemon.output().count("the broker serves")
-    os.kill(alone.pid(), signal.SIGKILL)
-    assert one.ended()
-    alone.wait_until_ready(before)
-    one = alone.ready(b"C1", b"b")
-    for topic in (b"a/x", b"b"):
-        alone.publish(topic, 3, topic)
-        assert one.receive().data == topic
+def stored(broker: Broker) -> dict[bytes, tuple[bytes, ...]]:
+    """The ids that the broker has kept, with their topics."""
+    return {record.name: record.topics for record in load(str(broker.state), "", 0.0)[0]}
 
 
-# -- those who mean no good
+# -- hostile subscribers
 
 
 @pytest.mark.slow
-def test_a_broker_that_stands_still_costs_nobody_else_and_says_what_it_has_missed(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", {"bus": {"queue": {"messages": 16}}}, queue="16MiB") as broker:
-        one = broker.ready(b"C1", b"a")
-        with broker.daemon.connect("a") as bus:
-            pid, total = broker.pid(), 2000
-            os.kill(pid, signal.SIGSTOP)
-            try:
-                for number in range(total):
-                    bus.publish("a", b"%d" % number)
-                    assert payloads(bus, 1) == [b"%d" % number]
-            finally:
-                os.kill(pid, signal.SIGCONT)
-            wait(lambda: broker.row()["queued"] == 0, "it to take what was kept for it")
-            bus.publish("a", "last")
-            heard = [one.receive().data]
-            while heard[-1] != b"last":
-                heard.append(one.receive().data)
-        wait(lambda: broker.dropped("queue_full") == total + 1 - len(heard), "the count")
-        assert 16 < len(heard) < total
-
-
-@pytest.mark.slow
-def test_rubbish_of_subscribers_is_counted_and_touches_nobody(alone: Broker) -> None:
-    one = alone.ready(b"C1", b"*")
-    half = alone.sub(b"HALF")
-    half.say(asking(0, b"a")[:30])
-    half.close()
-    for junk in (b"GET / HTTP/1.1\r\nHost: relay01\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n", b"\xff" * 5000):
-        stranger = alone.sub(None)
-        with suppress(OSError):
-            stranger.say(junk)
-        assert stranger.ended()
-    assert alone.sub(b"").ended()  # no id
-    alone.ready(b"STRANGE", b"", b"x" * 51)  # topics that are none are left out
-    wait(lambda: alone.dropped("malformed") == 4, "the count")
-    alone.publish(b"a/b", 3, b"still served")
-    assert one.receive() == (alone.address, b"a/b", 3, b"still served")
-    # Nothing is kept of who has subscribed to nothing.
-    alone.daemon.stop()
-    wait(
-        lambda: [record.name for record in load(str(alone.state), "", 0.0)[0]] == [b"C1"],
-        "the gateway to store what it must",
-    )
-
-
-@pytest.mark.slow
-def test_a_silent_subscriber_without_subscriptions_is_ended(tmp_path: Path) -> None:
+def test_rubbish_of_subscribers_is_counted_and_harmless(tmp_path: Path) -> None:
+    """So is one that is silent; and what counts outlives a broker that is killed."""
     with Broker(tmp_path / "a", idle="1s", hello="500ms") as broker:
-        one, idle = broker.ready(b"C1", b"a"), broker.sub(b"IDLE")
-        assert idle.ended()
+        one = broker.ready(b"C1", b"*")
+        half = broker.sub(b"HALF")
+        half.say(asking(0, b"a")[:30])
+        half.close()
+        for junk in (b"GET / HTTP/1.1\r\nHost: relay01\r\nAccept: */*\r\n\r\n".ljust(80), b"\xff" * 5000):
+            stranger = broker.sub(None)
+            with suppress(OSError):
+                stranger.say(junk)
+            assert stranger.ended()
+        assert broker.sub(b"").ended()  # no id
+        broker.ready(b"STRANGE", b"", b"x" * 51).close()  # topics that are none are left out
+        wait(lambda: broker.dropped("malformed") == 4, "the count")
+        assert broker.sub(b"IDLE").ended()
         wait(lambda: broker.dropped("idle") == 1, "the count")
-        broker.publish(b"a", 3, b"silent as well, but it waits for something")
-        assert one.receive().topic == b"a"
+        broker.publish(b"a/b", 3, b"still served")
+        assert one.receive() == (broker.address, b"a/b", 3, b"still served")
+        wait(lambda: stored(broker).get(b"C1"), "the database")
+        before = broker.daemon.output().count("the broker serves")
+        os.kill(broker.pid(), signal.SIGKILL)
+        assert one.ended()
+        broker.wait_until_ready(before)
+        one = broker.ready(b"C1")
+        broker.publish(b"a/x", 3, b"again")
+        assert one.receive().data == b"again"
+        # No id without subscriptions is kept.
+        broker.daemon.stop()
+        wait(lambda: list(stored(broker)) == [b"C1"], "the gateway to store what it must")
 
 
 # -- as people see it
@@ -225,13 +190,12 @@ def test_programs_in_c_read_and_write_the_same_bytes(broker: Broker, tmp_path: P
         try:
             wait(lambda: {"upb/+/x", "once"} <= set(broker.row().get("patterns", [])), "its subscriptions on the bus")
             assert reader.stdout is not None
-            texts = ["INT -10", "INT 4294967295", "SHORT_REAL 24.30", "FLOAT 1013.2512", "FLOAT -0.042"]
+            texts = ["INT -10", "SHORT_REAL 24.30", "FLOAT 1013.2512"]
             for kind, value in [text.split() for text in [*texts, f"STRING {'x' * 1500}"]]:
                 sent = ("127.0.0.1", str(broker.udp), "upb/a/x", kind, value)
                 subprocess.run([tmp_path / "publisher", *sent], check=True)
                 assert reader.stdout.readline().decode().endswith(f" - upb/a/x - {kind} - {value}\n")
-            wrong = ["INT 24.5", "INT x", "INT 4294967296", "SHORT_REAL -1.50", "SHORT_REAL 1.5", "SHORT_REAL 655.36"]
-            for kind, value in [text.split() for text in [*wrong, "FLOAT 1.", "FLOAT .5", "FLOAT 1.2.3", "FLOAT 1e3"]]:
+            for kind, value in (("INT", "24.5"), ("INT", "4294967296"), ("SHORT_REAL", "-1.50"), ("FLOAT", "1e3")):
                 refused = subprocess.run(
                     [tmp_path / "publisher", "127.0.0.1", str(broker.udp), "upb/a/x", kind, value], capture_output=True
                 )
@@ -244,7 +208,7 @@ def test_programs_in_c_read_and_write_the_same_bytes(broker: Broker, tmp_path: P
             reader.kill()
 
 
-def test_the_python_subscriber_prints_what_comes_and_sends_what_is_typed(broker: Broker) -> None:
+def test_the_python_subscriber_prints_and_sends(broker: Broker) -> None:
     command = [sys.executable, str(ROOT / "examples/broker/subscriber.py"), f"127.0.0.1:{broker.tcp}"]
     with subprocess.Popen(
         [*command, "--id", "PYTHON", "values/+"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -22,19 +22,13 @@ FRAMES: Final = {
 }
 
 
-def test_every_frame_of_the_table_is_that_of_the_code() -> None:
+def test_frames_and_sizes_are_those_of_the_code() -> None:
     table = dict(re.findall(r"^\| (`.*?) \| `((?:[0-9a-f]{2} ?)+)` \|$", GUIDE, re.MULTILINE))
     assert {what: bytes.fromhex(shown) for what, shown in table.items()} == FRAMES
-
-
-def test_the_batch_is_that_of_the_code() -> None:
     lines = re.findall(r"^((?:[0-9a-f]{2} +)+) {2,}\S.*$", GUIDE, re.MULTILINE)
     assert len(lines) == 3
     shown = bytes.fromhex("".join(lines).replace(" ", ""))
     assert shown == frames.batch([frames.message(b"a", b"1"), frames.message(b"b", b"22")])
-
-
-def test_the_size_of_a_packet_is_that_of_the_code() -> None:
     assert f"{frames.MAX_PACKET:,} bytes" in GUIDE
     header = (ROOT / "examples/c/bccn.h").read_text()
     (most,) = re.findall(r"#define BCCN_MAX_PACKET (\d+)", header)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,50 +107,34 @@ def test_without_a_daemon_the_segment_is_tried_out(tmp_path: Path, net: Net) -> 
     assert found.says("route", "wrong", "no route to 255.255.255.255")
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user can read, unlike pytest's."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
 @pytest.mark.slow
-def test_without_rights_the_results_name_what_was_not_checked(open_folder: Path) -> None:
+def test_without_rights_results_name_what_was_not_checked() -> None:
     need_root("only root can run programs of other users")
     need_others()
-    daemon = Daemon(open_folder / "a", start=False)
-    large = [{**daemon.settings["segments"][0], "receive_buffer": "1GiB"}]
-    daemon.configure({"integrity": daemon.with_key(KEY), "bus": {"group": "4002"}, "segments": large})
-    daemon.folder.chmod(0o755)
-    daemon.start()
-    stranger = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
-    member = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--groups=4002", "--"]
-    with daemon:
-        found = examine(daemon, before=stranger)
-        assert found.status == 0, found.rows
-        assert found.says("bus socket", "look", "group 4002")
-        assert found.says("group", "look", "4002", "adduser nobody 4002")
-        assert found.states("daemon") == found.states("round trip") == found.states("traffic") == ["not checked"]
-        assert found.says("keys", "not checked", "", "as root")
-        assert found.says("configuration", "ok", "in order")
-        assert found.says("firewall", "not checked", "", "as root")
-
-        found = examine(daemon, before=member)
-        assert found.says("group", "ok", "4002")
-        assert found.says("round trip", "ok", "127.255.255.255")
-        assert found.says("port", "not checked", "", "as root")
-        if int(Path("/proc/sys/net/core/rmem_max").read_text()) < 1 << 30:
-            assert found.says("receive buffer", "look", "", f"net.core.rmem_max={1 << 30}")
+    # Not below pytest's own folders, which are for their owner alone.
+    with tempfile.TemporaryDirectory() as above:
+        Path(above).chmod(0o755)
+        daemon = Daemon(Path(above) / "a", start=False)
+        daemon.configure({"integrity": daemon.with_key(KEY), "bus": {"group": "4002"}})
+        daemon.folder.chmod(0o755)
+        daemon.start()
+        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}"]
+        with daemon:
+            found = examine(daemon, before=[*user, "--clear-groups", "--"])
+            assert found.status == 0, found.rows
+            assert found.says("group", "look", "4002", "adduser nobody 4002")
+            for check in ("daemon", "round trip", "traffic", "keys", "firewall"):
+                assert found.states(check) == ["not checked"], check
+            found = examine(daemon, before=[*user, "--groups=4002", "--"])
+            assert found.says("group", "ok", "4002")
+            assert found.says("round trip", "ok", "127.255.255.255")
+            assert found.says("port", "not checked", "", "as root")
 
 
-def test_the_output_for_people_has_remedies_and_a_summary(tmp_path: Path) -> None:
+def test_the_output_for_people_has_remedies(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
     done = run(daemon)
     assert done.returncode == 1
-    assert f"wrong        bus socket: {daemon.bus} does not exist" in done.stdout
-    assert "    remedy: " in done.stdout
+    assert str(daemon.bus) in done.stdout
+    assert "remedy: " in done.stdout
     assert "\x1b" not in done.stdout
-    assert "wrong, " in done.stdout.splitlines()[-1]
-    assert "\x1b[31m\x1b[1mwrong" in run(daemon, "--color", "always").stdout

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from bccnd.drops.catalog import DROPS
-from bccnd.drops.entry import Drop
+from bccnd.drop_catalog.drops import DROPS
+from bccnd.drop_catalog.entry import Drop
 from bccnd.gateways.broker.codec import STRING
 from tests.e2e.brokers import Broker, publication
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
@@ -63,7 +63,7 @@ def logged(daemon: Daemon, keys: set[str]) -> bool:
     return all(re.search(rf"warning: .*\({name}\)", daemon.output()) for name in serious)
 
 
-def test_what_a_daemon_drops_has_one_name_and_one_count_everywhere(signed: Daemon) -> None:
+def test_drops_of_a_daemon_have_one_name_and_one_count(signed: Daemon) -> None:
     with Wire(signed.port) as wire, signed.connect("x") as client, signed.raw() as sock:
         wire.send(*BY_VERDICT.values(), datagram(client.identity(), 1, "x", key=KEY))
         client.publish("x", b"comes back")
@@ -75,7 +75,7 @@ def test_what_a_daemon_drops_has_one_name_and_one_count_everywhere(signed: Daemo
 
 
 @pytest.mark.slow
-def test_what_the_broker_drops_has_one_name_and_one_count_everywhere(tmp_path: Path) -> None:
+def test_drops_of_the_broker_have_one_name_and_one_count(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "a", hello=1.0, max_connections=3, max_ids=2, max_subscriptions=1)
     broker.state.write_text("no state")
 
@@ -94,7 +94,7 @@ def test_what_the_broker_drops_has_one_name_and_one_count_everywhere(tmp_path: P
         dropped("no_id")
         second.close()
         wait(lambda: broker.peers() == 1, "B to have gone")
-        broker.sub(b"C", b"four")  # in the place of B, who has gone
+        broker.sub(b"C", b"four")  # in the place of B, which has gone
         dropped("id_evicted")
         pid = broker.pid()
         os.kill(pid, signal.SIGSTOP)
@@ -112,7 +112,7 @@ def test_what_the_broker_drops_has_one_name_and_one_count_everywhere(tmp_path: P
 
 
 @pytest.mark.slow
-def test_what_the_recorder_drops_has_one_name_and_one_count_everywhere(tmp_path: Path) -> None:
+def test_drops_of_the_recorder_have_one_name_and_one_count(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
     settings = {
         "bus": {"queue": {"messages": 10}},

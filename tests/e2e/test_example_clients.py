@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,29 +15,23 @@ from tests.support import PATIENCE, ROOT
 PEERS = ROOT / "tests/peers"
 
 
-def build(language: str, name: str, folder: Path) -> list[str]:
-    """The command that runs a program of `PEERS`."""
+def output(language: str, name: str, folder: Path, daemon: Bare, *arguments: str) -> bytes:
+    """Build a program of `PEERS`, run it, and return what it prints."""
     need(language)
-    if language == "perl":
-        return ["perl", f"-I{ROOT / 'examples/perl'}", str(PEERS / f"{name}.pl")]
     program = folder / name
-    if language == "c":
+    command = [str(program)]
+    if language == "perl":
+        command = ["perl", f"-I{ROOT / 'examples/perl'}", str(PEERS / f"{name}.pl")]
+    elif language == "c":
         done = compiled(program, "cc", str(PEERS / f"{name}.c"))
+        assert (done.returncode, done.stderr) == (0, b"")
     else:
         module = shutil.copytree(ROOT / "examples/go", folder / "go")
         (module / "cmd" / name).mkdir()
         shutil.copy(PEERS / f"{name}.go", module / "cmd" / name)
-        command = ["go", "build", "-o", str(program), f"./cmd/{name}"]
-        done = subprocess.run(command, cwd=module, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    return [str(program)]
-
-
-def output(command: Sequence[str], daemon: Bare, *arguments: str) -> bytes:
-    """What a program prints."""
-    done = subprocess.run(
-        [*command, str(daemon.address), *arguments], capture_output=True, timeout=PATIENCE, check=False
-    )
+        subprocess.run(["go", "build", "-o", str(program), f"./cmd/{name}"], cwd=module, check=True)
+    words = [*command, str(daemon.address), *arguments]
+    done = subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout
 
@@ -61,31 +54,26 @@ class Late(Bare):
 @pytest.mark.parametrize("milliseconds", ["0", "300"])
 @pytest.mark.parametrize("answers", [True, False], ids=["late", "never"])
 @pytest.mark.parametrize("language", ["c", "perl", "go"])
-def test_a_late_answer_is_dropped_and_the_next_question_gets_its_own(
-    language: str, answers: bool, milliseconds: str, tmp_path: Path
-) -> None:
-    asks = build(language, "asks", tmp_path)
+def test_a_late_answer_is_dropped(language: str, answers: bool, milliseconds: str, tmp_path: Path) -> None:
     with Late(str(tmp_path / "bus.sock")) as daemon:
         daemon.answers_the_first = answers
-        assert output(asks, daemon, milliseconds) == b"answer second\n"
+        assert output(language, "asks", tmp_path, daemon, milliseconds) == b"answer second\n"
 
 
 @pytest.mark.parametrize("language", ["perl", "go"])
-def test_a_key_or_pattern_with_a_nul_is_refused_and_nothing_is_sent(language: str, tmp_path: Path) -> None:
-    nuls = build(language, "nuls", tmp_path)
+def test_a_key_or_pattern_with_a_nul_is_refused_here(language: str, tmp_path: Path) -> None:
     with Bare(str(tmp_path / "bus.sock")) as daemon:
-        errors = output(nuls, daemon).splitlines()
+        errors = output(language, "nuls", tmp_path, daemon).splitlines()
         assert [b"NUL" in line for line in errors] == [True] * 5
         assert {packet for sent in daemon.received for packet in without_syncs(sent)} == {META}
 
 
-def test_the_client_in_perl_sends_text_as_utf8_and_bytes_as_they_are(tmp_path: Path) -> None:
-    texts = build("perl", "texts", tmp_path)
+def test_perl_sends_text_as_utf8_and_bytes_as_they_are(tmp_path: Path) -> None:
     raw = "é".encode() + b"\xff"
     with Bare(str(tmp_path / "bus.sock")) as daemon:
         asked = "CMSG !/é\0→".encode()
         daemon.answers[asked] = ["CMSG !/é\0an answer: é".encode()]
-        assert output(texts, daemon) == "an answer: é\n".encode()
+        assert output("perl", "texts", tmp_path, daemon) == "an answer: é\n".encode()
         assert without_syncs(daemon.received[0]) == [
             *(META, "SUB connect/é".encode(), "MSG a/é\0é".encode(), "MSG a/→\0→".encode()),
             *("MSG a/→\0".encode() + raw, b"MSG " + raw + "\0→".encode(), b"MSG number\x007"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,12 +15,6 @@ pytestmark = pytest.mark.slow
 
 #: lines in one datagram
 LINES = 25
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Daemon(tmp_path / "d", {"host": "here"}) as daemon:
-        yield daemon
 
 
 def tell(daemon: Daemon, hosts: list[str]) -> None:
@@ -41,13 +33,11 @@ def tell(daemon: Daemon, hosts: list[str]) -> None:
     wait(lambda: len(json.loads(daemon.page("/fleet-table.json"))["receivers"]) == len(hosts) + 1)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_matrix_is_shown_for_few_and_for_many_hosts(daemon: Daemon, dark: bool) -> None:
+def test_the_matrix_is_shown_for_few_and_for_many_hosts(tmp_path: Path) -> None:
     few = [f"relay{number:03d}" for number in range(1, 6)]
-    tell(daemon, few)
-    with ExitStack() as stack:
-        browser = stack.enter_context(Browser())
-        for width in (1280, 390):
+    with Daemon(tmp_path / "d", {"host": "here"}) as daemon, Browser() as browser:
+        tell(daemon, few)
+        for width, dark in ((1280, False), (390, True)):
             browser.look(width, 800, dark=dark)
             browser.go(f"{daemon.url}/fleet")
             browser.until(lambda: browser.see("document.querySelectorAll('#matrix tbody tr').length") == 6, "the table")
@@ -62,7 +52,7 @@ def test_the_matrix_is_shown_for_few_and_for_many_hosts(daemon: Daemon, dark: bo
         assert "700 of 1000 lost" in browser.see("document.getElementById('figures').textContent")
         many = [f"relay{number:03d}" for number in range(1, 201)]
         tell(daemon, [one for one in many if one not in few] + few)
-        browser.look(1280, 800, dark=dark)
+        browser.look(1280, 800)
         browser.go(f"{daemon.url}/fleet")
         browser.until(lambda: browser.see("!!document.querySelector('#matrix canvas')"), "the drawing")
         browser.see("document.querySelector('#matrix canvas').focus()")

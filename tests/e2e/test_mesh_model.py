@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.e2e import mesh_formula
-from tests.e2e.mesh_model import Costs, Mesh, Outcome, World, run_through
-from tests.e2e.mesh_topology import ALL, Topology, planes
+from tests.e2e.mesh_model import Mesh, Outcome, Topology, World, planes
 from tests.rules import dedup_rules
 from tests.support import examples
-
-#: takes no time, so that orders depend on delays alone
-FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @st.composite
@@ -26,7 +21,7 @@ def topologies(draw: st.DrawFn) -> Topology:
     edges = {(draw(st.integers(0, b - 1)), b) for b in range(1, segments)}
     more = st.tuples(st.integers(0, segments - 1), st.integers(0, segments - 1))
     edges |= {(min(pair), max(pair)) for pair in draw(st.lists(more, max_size=4)) if pair[0] != pair[1]}
-    return planes("drawn", segments, sorted(edges), draw(st.integers(1, 2)))
+    return planes(segments, sorted(edges), draw(st.integers(1, 2)))
 
 
 def delays(most: float = 0.01) -> st.SearchStrategy[float]:
@@ -42,7 +37,6 @@ def worlds(draw: st.DrawFn) -> World:
         link_delay=draw(delays()),
         link_jitter=draw(st.sampled_from([0.0, 0.001, 0.02])),
         link_rate=draw(st.sampled_from([1e3, 1e6])),
-        costs=draw(st.sampled_from([FREE, Costs()])),
     )
 
 
@@ -56,17 +50,22 @@ def talk(mesh: Mesh, messages: int, spacing: float) -> Outcome:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(topologies(), worlds(), st.integers(0, 1000), st.sampled_from([0.0, 0.0005, 0.01]))
-def test_where_nothing_is_lost_everybody_gets_everything_once_and_in_order(
+def test_without_losses_each_message_arrives_once_in_order(
     topology: Topology, world: World, seed: int, spacing: float
 ) -> None:
-    found = talk(Mesh(topology, world, seed), 4, spacing)
+    mesh = Mesh(topology, world, seed)
+    found = talk(mesh, 4, spacing)
+    total = sum(found.published)
     assert found.twice == []
-    assert found.never == 0
+    assert len(found.got) == len(mesh.hosts) * total
     for who, seqs in found.order.items():
         assert all(before < after for before, after in pairwise(seqs)), who
-    # Each end of each link is used once: by a link message, or by the broadcast of who got it there first.
-    relayed = sum(found.datagrams) - found.messages
-    assert found.links + relayed == 2 * len(topology.links) * found.messages
+    # Each end of each link is used once: by a link message, or by the broadcast of what arrived there first.
+    relayed = sum(found.datagrams) - total
+    assert found.links + relayed == 2 * len(topology.links) * total
+    # A message from elsewhere is broadcast by one bridge of a segment at least, and by each of them at most.
+    for segment, (published, sent) in enumerate(zip(found.published, found.datagrams, strict=True)):
+        assert total - published <= sent - published <= (total - published) * topology.homes.count(segment)
     assert set(found.by_segment) | set(found.by_link) <= {"accepted", "duplicate", "looped"}
 
 
@@ -75,7 +74,7 @@ def test_where_nothing_is_lost_everybody_gets_everything_once_and_in_order(
     topologies(), worlds(), st.integers(0, 1000), st.sampled_from([0.05, 0.3]), st.booleans(),
     st.lists(st.tuples(st.floats(0.0, 0.1), st.floats(0.0, 1.5)), max_size=3),
 )  # fmt: skip
-def test_with_losses_standstills_and_stops_nobody_gets_anything_twice(
+def test_with_losses_and_stops_no_message_arrives_twice(
     topology: Topology, world: World, seed: int, loss: float, deliver_late: bool, faults: list[tuple[float, float]]
 ) -> None:
     """The stops together stay below the horizon of a segment."""
@@ -94,14 +93,12 @@ def test_with_losses_standstills_and_stops_nobody_gets_anything_twice(
 
 
 @pytest.mark.parametrize("monotonic", [False, True])
-def test_what_a_link_brings_after_the_horizon_to_a_bridge_that_had_missed_it_is_not_delivered_again(
-    monotonic: bool,
-) -> None:
+def test_what_a_link_brings_after_the_horizon_is_not_repeated(monotonic: bool) -> None:
     """A link stands still for 5 s, the segments lose some, and the sources have fallen silent meanwhile."""
     twice = missed = 0
     for seed in range(10):
         world = World(segment_loss=0.05, rules=dedup_rules(linked=True, deliver_late=True, monotonic=monotonic))
-        mesh = Mesh(planes("two", 2, [(0, 1)], 2), world, seed)
+        mesh = Mesh(planes(2, [(0, 1)], 2), world, seed)
         mesh.bridges[0].ways[0].stalls.append((0.0, 5.0))
         for number in range(20):
             mesh.say(mesh.plain[0], b"%d" % number, 0.5 + number * 0.001)
@@ -110,17 +107,3 @@ def test_what_a_link_brings_after_the_horizon_to_a_bridge_that_had_missed_it_is_
         missed += found.by_link["reordered"]
     assert missed > 0  # there was something to bring
     assert twice == 0
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_every_topology_reaches_everybody_within_the_bounds_of_the_formula(name: str) -> None:
-    for segments, bridges in product((2, 3, 7, 30), (1, 2, 3)):
-        topology = ALL[name](segments, bridges)
-        found = run_through(topology)
-        assert found.twice == []
-        assert found.never == 0
-        least, most = mesh_formula.bounds(topology)
-        relayed = sum(found.datagrams) - found.messages
-        assert found.links + relayed == 2 * len(topology.links)
-        assert most.links >= found.links >= least.links
-        assert max(found.received) + max(found.sent) <= most.busiest

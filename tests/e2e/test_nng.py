@@ -53,10 +53,11 @@ def pair(folder: Path, *, settings: dict[str, Any] | None = None) -> Iterator[tu
 
 
 def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
-    with pair(tmp_path) as (a, b):
-        asked = ((a, ""), (a, "x/"), (b, ""), (b, "x/"))
+    """And both segments are one fleet, whose reports go over the link."""
+    with pair(tmp_path, settings={"reports": {"interval": 0.5}}) as (a, b):
+        asked = ((a, "x/"), (a, "x/"), (b, "x/"), (b, "x/"))
         with clients(*asked) as programs, Wire(a.port) as on_a, Wire(b.port) as on_b:
-            sent = [datagram("far/p/1", seq, "x/y", b"from the segment %d" % seq) for seq in range(1, 21)]
+            sent = [datagram("far/p/1", seq, "x/y", b"from the segment %d" % seq) for seq in range(1, 101)]
             on_a.send(*sent)
             # Verbatim, under its sender's own name and number.
             assert [on_b.receive(b"from the segment") for _ in sent] == sent
@@ -65,45 +66,32 @@ def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
             assert on_b.receive(b"from a client") == ours
             on_b.send(datagram("near/p/1", 1, "x/y", b"and back"))
             assert on_a.receive(b"and back") == datagram("near/p/1", 1, "x/y", b"and back")
+            programs[0].publish("x/y", b"last")
             for client in programs:
-                got = payloads(client, 23, timeout=1.0)
-                assert sorted(got) == sorted(
-                    [b"from the segment %d" % seq for seq in range(1, 21)] + [b"from a client", b"and back"]
-                )
+                got = payloads(client, 103)
+                assert (len(set(got)), got[-1]) == (103, b"last")
             # Nothing comes back to where it was.
-            rest = Counter(on_a.rest()) + Counter(on_b.rest())
+            on_b.receive(b"|last")
+            rest = Counter(one for one in (*on_a.rest(), *on_b.rest()) if b"x/y" in one)
             assert [one for one, times in rest.items() if times > 1] == []
-        assert a.metric("datagrams_total", segment="nng", verdict="accepted") == 1
-        assert b.metric("datagrams_total", segment="nng", verdict="accepted") == 21
-        # Gateways report once a second.
-        length = len(datagram("near/p/1", 1, "x/y", b"and back"))
-        wait(lambda: a.metric("gateway_bytes_total", gateway="nng", direction="in") == length, "the bytes")
-        assert a.metric("gateway_messages_total", gateway="nng", direction="in") == 1
-        wait(lambda: a.metric("gateway_messages_total", gateway="nng", direction="out") == 21, "the messages")
+        wait(lambda: a.metric("gateway_messages_total", gateway="nng", direction="out") >= 102, "the messages")
+        assert a.metric("gateway_bytes_total", gateway="nng", direction="in") > 0
         assert b"tcp://127.0.0.1:" in b.tool("gateways").stdout
-
-
-def test_both_segments_of_a_link_are_one_fleet(tmp_path: Path) -> None:
-    with pair(tmp_path, settings={"reports": {"interval": 0.5}}) as (a, b), clients((a, "x/"), (b, "x/")) as programs:
 
         def is_reported() -> bool:
             """Whether the first daemon knows from a report that the second has received its messages."""
-            done = a.tool("fleet", "--json")
-            assert done.returncode == 0, done.stderr
-            rows = json.loads(done.stdout)["links"]
+            rows = json.loads(a.tool("fleet", "--json").stdout)["links"]
             return any(
-                (row["receiver"], row["sender"], row["lost"]) == ("host1", "host0", 0) and row["received"] >= 100
+                (row["receiver"], row["sender"], row["lost"]) == ("host1", "far", 0) and row["received"] >= 100
                 for row in rows
             )
 
-        for _ in range(100):
-            programs[0].publish("x/y", b"")
         wait(is_reported, "a report of what went over the link")
-        assert a.tool("fleet", "--sent").returncode == 0
         assert a.metric("source_jumps_total") == b.metric("source_jumps_total") == 0
 
 
-def test_what_a_link_brings_is_checked_like_everything(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_what_a_link_brings_is_checked(tmp_path: Path) -> None:
     """A message that the bridge has signed with a key that is not known here goes to no client and no segment."""
     for name in ("good", "bad"):
         command = [str(BIN / "bccn"), "keygen", "--algorithm", "sig", str(tmp_path / name)]
@@ -122,8 +110,9 @@ def test_what_a_link_brings_is_checked_like_everything(tmp_path: Path) -> None:
         with clients((a, ""), (b, "none")) as (client, forger), Wire(a.port) as on_a:
             forger.publish("x/y", b"forged")
             wait(lambda: a.metric("datagrams_total", segment="nng", verdict="integrity_failed"), "the refusal")
-            assert client.receive(0.3) is None
-            assert [one for one in on_a.rest() if b"forged" in one] == []
+            client.publish("x/y", b"ours")
+            assert payloads(client, 1) == [b"ours"]
+            assert b"forged" not in on_a.receive(b"x/y")
 
 
 @contextmanager

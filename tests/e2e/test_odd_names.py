@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import struct
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tests.e2e.harness import BIN, PATIENCE, Daemon, refused, wait
-from tests.support import cannot_here, free_port
+from bccnd.cli.main import main
+from tests.e2e.harness import Daemon, refused
+from tests.support import cannot_here
 
 ODD = b"odd\xff"
 #: runs a command on a host of this name
@@ -25,74 +25,38 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
-def on_odd_host() -> list[str]:
+def test_a_host_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     prefix = [sys.executable, "-c", RENAMED]
     if subprocess.run([*prefix, "true"], check=False).returncode:
         cannot_here("cannot rename the host: it takes root")
-    return prefix
-
-
-def run(*command: str | bytes) -> subprocess.CompletedProcess[bytes]:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False)
-    assert b"Traceback" not in done.stderr, done.stderr
-    return done
-
-
-def test_a_host_name_that_is_not_utf8_is_refused_and_can_be_replaced(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
-    daemon.prefix = on_odd_host()
+    daemon.prefix = prefix
     host = daemon.settings.pop("host")
     daemon.configure({})
-    output = refused(daemon)
-    assert "host: the name of this host" in output
-    assert "set host:" in output
-    config = ("--config", str(daemon.config))
-    for command in ("bccnd --check", "bccn record", "bccn doctor"):
-        program, *words = command.split()
-        done = run(*daemon.prefix, str(BIN / program), *words, *config)
-        assert b"host: the name of this host" in done.stdout + done.stderr, command
+    assert "host: the name of this host" in refused(daemon)
     daemon.configure({"host": host})
     daemon.start()
     with daemon, daemon.connect("x") as client:
         assert client.identity().startswith("relay01/")
 
 
-def test_programs_without_a_configuration_derive_a_legal_name(tmp_path: Path) -> None:
-    prefix, segment = on_odd_host(), f"127.255.255.255:{free_port()}"
-    done = run(*prefix, str(BIN / "bccn"), "direct", "pub", "--segment", segment, "a", "x")
-    assert done.returncode == 0, done.stderr
-    path = tmp_path / "bus.sock"
-    with subprocess.Popen([*prefix, str(BIN / "bccn-sbusd"), "-f", "-a", str(path)]) as process:
-        try:
-            wait(path.exists, "the bus")
-            assert process.poll() is None
-        finally:
-            process.kill()
-
-
 @pytest.mark.parametrize(
     "words",
     [
-        (b"direct", b"pub", b"--interface", ODD, b"a", b"x"),
-        (b"replay", ODD),
-        (b"replay", b"CAPTURE", b"--channel", ODD),
-        (b"record", b"--journal", ODD),
-        (b"report", ODD, b"--out", b"page.html"),
-        (b"pipeline", b"build", ODD, b"--out", b"tables"),
-        (b"pipeline", b"ingest", ODD, b"--host", b"a", b"--out", b"journal"),
-        (b"pipeline", b"ingest", b"CAPTURE", b"--host", b"a", b"--out", ODD),
+        "direct pub --interface ODD a x",
+        "replay ODD",
+        "record --journal ODD",
+        "pipeline ingest ODD --host a --out journal",
     ],
-    ids=lambda words: b" ".join(words).decode("ascii", "replace"),
 )
 def test_a_command_line_that_is_not_utf8_gives_a_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[bytes]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)
-    capture = tmp_path / "some.pcap"
-    capture.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 101))
     (tmp_path / os.fsdecode(ODD)).write_bytes(b"")
-    words = [os.fsencode(capture) if word == b"CAPTURE" else word for word in words]
-    done = run(os.fsencode(BIN / "bccn"), b"--socket", os.fsencode(tmp_path / "none.sock"), *words)
-    assert done.returncode in (1, 2, 4)
+    line = ["--socket", str(tmp_path / "none.sock"), *words.replace("ODD", os.fsdecode(ODD)).split()]
+    done = CliRunner().invoke(main, line)
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code in (1, 2, 4)
     assert done.stderr

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+from bccnd.core.trust.integrity_algorithms import fingerprint
 from tests.e2e.harness import KEY, Daemon, Stream, Wire, datagram, payloads, wait
 
 OLD, NEW = KEY, b"the key of the time to come"
@@ -15,7 +17,7 @@ def by_hmac(key: bytes) -> Callable[[int], bytes]:
     return lambda seq: datagram(SRC, seq, "x/y", b"%d" % seq, key)
 
 
-def test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_key_rotation_under_load_loses_and_repeats_nothing(tmp_path: Path) -> None:
     # A test machine may hold it up for a moment without anything being lost for want of room.
     daemon = Daemon(tmp_path / "a", {"bus": {"queue": {"messages": 200_000, "bytes": "256MiB"}}}, start=False)
     daemon.settings["segments"][0]["receive_buffer"] = "16MiB"
@@ -43,6 +45,8 @@ def test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing(t
         assert daemon.verdicts() == {"accepted": sent}
         assert daemon.metric("socket_drops_total") == 0
         assert daemon.metric("config_reloads_total", result="applied") == 3
+        (key,) = map(json.loads, daemon.tool("keys", "--json").stdout.splitlines())
+        assert (key["fingerprint"], key["signs"], key["sources"]) == (fingerprint(NEW), True, [SRC])
         with Wire(daemon.port) as wire:
             # Ours are signed with the new key and known as ours; what is signed with the old one is refused.
             client.publish("x/y", b"mine")

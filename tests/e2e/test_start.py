@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,44 +16,23 @@ from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, r
 from tests.support import need_others
 
 
-def test_what_cannot_work_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_path: Path) -> None:
-    def unstarted(name: str, **settings: Any) -> Daemon:
-        return Daemon(tmp_path / name, settings, start=False)
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other, socket.create_server(("127.0.0.1", 0)) as server:
-        other.bind(("0.0.0.0", 0))
-        segment = {"address": "127.255.255.255", "port": other.getsockname()[1]}
+def test_what_cannot_work_is_refused_and_not_touched(tmp_path: Path) -> None:
+    """Each refusal has its own tests; here it ends a program."""
+    other = Daemon(tmp_path / "few", start=False)
+    other.prefix = ["prlimit", "--nofile=8"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
         listen = f"127.0.0.1:{server.getsockname()[1]}"
-        for daemon, output in (
-            (unstarted("address", segments=[{"address": "127.0.0.1"}]), "127.0.0.1 is not a broadcast address"),
-            (unstarted("path", bus={"path": "/no/such/directory/bus.sock"}), "/no/such/directory does not exist"),
-            (unstarted("port", segments=[segment]), "in use by a program that does not share it"),
-            (unstarted("metrics", metrics={"listen": listen}), f"cannot listen on {listen}"),
-        ):
+        taken = Daemon(tmp_path / "metrics", {"metrics": {"listen": listen}}, start=False)
+        for daemon, output in ((taken, listen), (other, os.strerror(errno.EMFILE))):
             assert output in refused(daemon)
             assert not daemon.bus.exists()
-    daemon = unstarted("folder")
-    daemon.folder.chmod(0o777)
-    assert "can replace files in" in refused(daemon)
-    daemon = unstarted("file")
+    daemon = Daemon(tmp_path / "file", start=False)
     daemon.bus.write_text("precious")
-    assert "exists and is not a socket" in refused(daemon)
+    assert str(daemon.bus) in refused(daemon)
     assert daemon.bus.read_text() == "precious"
-    daemon = unstarted("key")
-    daemon.configure({"integrity": daemon.with_key(b"k" * 32)})
-    (daemon.folder / "key0").chmod(0o640)
-    assert "others can read it" in refused(daemon)
 
 
-def test_a_start_without_descriptors_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    for descriptors in (7, 8, 10):
-        daemon = Daemon(tmp_path / str(descriptors), start=False)
-        daemon.prefix = ["prlimit", f"--nofile={descriptors}"]
-        assert "Too many open files" in refused(daemon)
-        assert not daemon.bus.exists()
-
-
-def test_the_socket_of_a_living_daemon_is_refused_and_that_of_a_dead_one_replaced(tmp_path: Path) -> None:
+def test_a_living_daemons_socket_is_refused_a_dead_ones_taken(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a")
     other = Daemon(tmp_path / "b", {"bus": {"path": str(daemon.bus)}}, start=False)
     assert f"pid {daemon.pid}" in refused(other)
@@ -62,7 +41,6 @@ def test_the_socket_of_a_living_daemon_is_refused_and_that_of_a_dead_one_replace
         assert payloads(client, 1) == [b"still here"]
     daemon.kill()
     assert daemon.bus.exists()
-    daemon.log.unlink()
     daemon.start()
     with daemon, daemon.connect("x") as client:
         client.publish("x", b"again")
@@ -72,34 +50,30 @@ def test_the_socket_of_a_living_daemon_is_refused_and_that_of_a_dead_one_replace
 def test_check_says_ok_or_lists_every_fault_and_starts_nothing(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
     command = [str(BIN / "bccnd"), "--check", "--config", str(daemon.config)]
-    assert subprocess.run(command, check=True, capture_output=True).stdout.endswith(b": ok\n")
+    subprocess.run(command, check=True, capture_output=True)
     assert not daemon.bus.exists()
     daemon.config.write_text("host: a/b\nsegments: [{port: 0}]\nbus:\n  pth: /x\n")
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 2
-    for part in (f"{daemon.config}:1: host:", ":2: segments[0].port:", ":4: bus.pth: unknown key", "mean path?"):
+    for part in (f"{daemon.config}:1: host:", ":2: segments[0].port:", ":4: bus.pth:", "mean path?"):
         assert part in done.stderr
 
 
-@pytest.mark.parametrize("options", [(), ("--check",)], ids=["start", "check"])
-def test_a_file_that_gateways_cannot_read_again_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_file_that_gateways_cannot_read_again_is_refused(tmp_path: Path) -> None:
     """From a pipe, and from a descriptor that the gateways do not have."""
     daemon = Daemon(tmp_path / "a", {"gateways": {"nng": {"dial": ["tcp://127.0.0.1:1"]}}}, start=False)
-    with daemon.config.open("rb") as file:
-        for path, source in (("/dev/stdin", file), (f"/dev/fd/{file.fileno()}", None)):
-            done = subprocess.run(
-                [str(BIN / "bccnd"), "--config", path, *options],
-                stdin=source, pass_fds=[file.fileno()], capture_output=True, text=True, timeout=PATIENCE, check=False,
-            )  # fmt: skip
-            assert done.returncode == 2
-            assert f"{path}: gateways: it is a descriptor" in done.stderr
-            file.seek(0)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    command = ["sh", "-c", f"cat {daemon.config} > {pipe} & exec {BIN}/bccnd --check --config {pipe}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 2
-    assert "or a pipe" in done.stderr
+    with daemon.config.open("rb") as file:
+        writer = subprocess.Popen(["sh", "-c", f"cat {daemon.config} > {pipe}"])
+        for path, source in (("/dev/stdin", file), (f"/dev/fd/{file.fileno()}", None), (str(pipe), None)):
+            done = subprocess.run(
+                [str(BIN / "bccnd"), "--config", path],
+                stdin=source, pass_fds=[file.fileno()], capture_output=True, text=True, timeout=PATIENCE, check=False,
+            )  # fmt: skip
+            assert (done.returncode, f"{path}: gateways: " in done.stderr) == (2, True)
+            file.seek(0)
+        assert writer.wait(PATIENCE) == 0
 
 
 def test_sigterm_delivers_what_is_under_way_and_exits_0(tmp_path: Path) -> None:
@@ -114,17 +88,15 @@ def test_sigterm_delivers_what_is_under_way_and_exits_0(tmp_path: Path) -> None:
         assert sorted(payloads(reader, 201)) == sorted([b"mine", *(b"%d" % seq for seq in range(200))])
 
 
-def test_a_start_that_is_called_off_at_any_moment_leaves_no_socket_behind(tmp_path: Path) -> None:
+def test_a_start_that_is_called_off_leaves_no_socket(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
-    statuses = set()
-    for hundredths in range(2, 40, 6):
+    for hundredths in (2, 8, 16, 32):
         process = daemon.spawn()
         time.sleep(hundredths / 100)
         process.terminate()
-        statuses.add(process.wait(PATIENCE))
+        # Before it has begun to listen to signals it simply dies; from then on it ends in order.
+        assert process.wait(PATIENCE) in (0, -signal.SIGTERM)
         assert not daemon.bus.exists()
-    # Before it has begun to listen to signals it simply dies; from then on it ends in order.
-    assert statuses <= {0, -signal.SIGTERM}
 
 
 def test_it_runs_without_root(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import pwd
-import re
 import select
 import signal
 import struct
@@ -16,28 +15,34 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import bccnd
+from bccnd.cli.main import main
 from bccnd.core.formats.pcap import CaptureCounts, Reader, unwrap
-from bccnd.core.trust.integrity_algorithms import fingerprint
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.shared import BY_VERDICT
 from tests.support import Closing
 
 ME = pwd.getpwuid(os.getuid()).pw_name
+#: with bytes that a terminal would take for orders
+CONTENT = b"two\nlines \x1b[m\xff"
+SHOWN = rb"two\nlines \x1b[m\xff"
 
 
 @contextmanager
-def tapping(daemon: Daemon, *arguments: str, subscriptions: int = 1) -> Iterator[subprocess.Popen[bytes]]:
-    """A ``bccn tap`` that has asked for what it wants; then the daemon has so many subscriptions."""
-    with daemon.tool_running("tap", "-t", str(PATIENCE), *arguments) as process:
-        wait(lambda: daemon.metric("subscriptions") == subscriptions, "bccn tap to subscribe")
-        yield process
+def watching(daemon: Daemon, *commands: Sequence[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Commands of ``bccn`` that have subscribed to what they want, each once, beside what there was before."""
+    before = daemon.metric("subscriptions")
+    with ExitStack() as stack:
+        running = [stack.enter_context(daemon.tool_running(*words)) for words in commands]
+        wait(lambda: daemon.metric("subscriptions") == before + len(commands), "the commands to subscribe")
+        yield running
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
@@ -45,235 +50,139 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
     return process.returncode, out, err
 
 
-def test_the_tap_shows_every_datagram_with_its_verdict(signed: Daemon) -> None:
-    count = str(len(BY_VERDICT))
-    with (
-        Wire(signed.port) as wire,
-        tapping(signed, "--json", "-n", count) as one,
-        tapping(signed, "-n", count, subscriptions=2) as two,
-    ):
+def test_the_tap_shows_each_datagram_with_its_verdict(signed: Daemon, tmp_path: Path) -> None:
+    count = ("-n", str(len(BY_VERDICT)), "-t", str(PATIENCE))
+    file = tmp_path / "tap.pcapng"
+    commands: list[list[str]] = [["--json"], [], ["--pcapng", "-"], ["--pcapng", str(file)]]
+    with Wire(signed.port) as wire, watching(signed, *(["tap", *count, *one] for one in commands)) as taps:
         wire.send(*BY_VERDICT.values())
-        (status, out, err), (other, lines, noise) = ended(one), ended(two)
-    assert (status, err, other, noise) == (0, b"", 0, b"")
-    segment, peer = f"127.255.255.255#{signed.port}", f"127.0.0.1:{signed.port}"
-    rows = [json.loads(line) for line in out.splitlines()]
-    assert [row["verdict"] for row in rows] == list(BY_VERDICT)
+        results = [ended(one) for one in taps]
+    assert [(status, err) for status, _, err in results] == [(0, b"")] * 4
     assert set(BY_VERDICT) == set(signed.verdicts())
+    (_, objects, _), (_, lines, _), (_, capture, _), _ = results
+    peer = f"127.0.0.1:{signed.port}"
+    rows = [json.loads(line) for line in objects.splitlines()]
+    assert [row["verdict"] for row in rows] == list(BY_VERDICT)
     for row, raw in zip(rows, BY_VERDICT.values(), strict=True):
-        assert (row["segment"], row["peer"]) == (segment, peer)
-        assert abs(row["received_ns"] - time.time_ns()) < 60e9
-        if "src" not in row:
-            assert raw.startswith(base64.b64decode(row["datagram_base64"])[:1400])
-    wanted = {"magic": "BCCN1", "algo": "hmac", "src": "relay02/s/1", "seq": 5005, "chan": "demo/x"}
-    assert rows[0].items() >= {**wanted, "form": "plain", "payload": "one"}.items()
+        assert (row["segment"], row["peer"]) == (f"127.255.255.255#{signed.port}", peer)
+        assert "src" in row or raw.startswith(base64.b64decode(row["datagram_base64"])[:1400])
+    assert rows[0].items() >= {"algo": "hmac", "src": "relay02/s/1", "seq": 5005, "chan": "demo/x"}.items()
     assert rows[-1]["epoch"] == rows[0]["epoch"] + 1
     # As text: one line each, without control characters.
     text = lines.decode().splitlines()
     assert all(line.isprintable() for line in text)
     assert [line.split()[1] for line in text] == list(BY_VERDICT)
-    start, _, rest = text[0].partition(" ")
-    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d\d\d", start)
-    assert rest == f"accepted {segment} {peer} relay02/s/1 5005 demo/x one"
-    assert any("forged \\x1b[31m" in line for line in text)
-    assert any("\\x1b]0;owned\\x07 no datagram" in line for line in text)
-
-
-def test_the_tap_is_written_as_a_capture_with_verdicts(signed: Daemon, tmp_path: Path) -> None:
-    count = str(len(BY_VERDICT))
-    file = tmp_path / "tap.pcapng"
-    with (
-        Wire(signed.port) as wire,
-        tapping(signed, "--pcapng", "-", "-n", count) as piped,
-        tapping(signed, "--pcapng", str(file), "-n", count, subscriptions=2) as filed,
-    ):
-        wire.send(*BY_VERDICT.values())
-        results = [ended(piped), ended(filed)]
-    assert [(status, err) for status, _, err in results] == [(0, b""), (0, b"")]
-    for capture in (results[0][1], file.read_bytes()):
+    # As a capture, in which an oversized datagram is cut.
+    for data in (capture, file.read_bytes()):
         counts = CaptureCounts()
-        packets = (unwrap(packet, signed.port, counts) for packet in Reader("tap", counts).feed(capture))
+        packets = (unwrap(packet, signed.port, counts) for packet in Reader("tap", counts).feed(data))
         for raw, written in zip(BY_VERDICT.values(), packets, strict=True):
-            # An oversized datagram is cut.
             assert written is not None
-            assert written.payload[:1400] == raw[:1400]
-            assert written.peer == f"127.0.0.1:{signed.port}"
-        assert all(verdict.encode() in capture for verdict in BY_VERDICT)
+            assert (written.payload[:1400], written.peer) == (raw[:1400], peer)
+        assert all(verdict.encode() in data for verdict in BY_VERDICT)
 
 
-def test_the_tap_explains_which_clients_received_a_datagram_and_why(signed: Daemon) -> None:
-    stream = [
-        datagram("relay02/s/1", 5, "demo/x", b"one", KEY),
-        datagram("relay02/s/1", 5, "demo/x", b"one", KEY),
-        datagram("relay02/s/2", 1, "!relay01", b"two", KEY),
-        datagram("relay02/s/1", 6, "nothing/here", b"", KEY),
-    ]
-    with (
-        signed.connect("demo/*", "demo/", "other") as near,
-        signed.connect("other") as far,
-        Wire(signed.port) as wire,
-        tapping(signed, "--explain", "--json", "-n", "5", subscriptions=5) as objects,
-        tapping(signed, "--explain", "-n", "1", "-s", "relay02/s", "--seq", "6", subscriptions=6) as lines,
-    ):
-        wire.send(*stream)
-        far.publish("demo/y", "local")
-        (status, out, err), (other, text, noise) = ended(objects), ended(lines)
+def test_the_tap_explains_which_clients_got_what_and_why(signed: Daemon) -> None:
+    one, two = (datagram("relay02/s/1", seq, chan, b"", KEY) for seq, chan in ((5, "demo/x"), (6, "nothing/here")))
+    with signed.connect("demo/*", "demo/", "other") as near, signed.connect("other") as far, Wire(signed.port) as wire:
+        tap = ["tap", "--explain", "-t", str(PATIENCE)]
+        mine = [*tap, "-n", "1", "-s", "relay02/s", "--seq", "6"]
+        with watching(signed, [*tap, "--json", "-n", "5"], mine) as (objects, lines):
+            wire.send(one, one, datagram("relay02/s/2", 1, "!relay01", b"", KEY), two)
+            far.publish("demo/y", "local")
+            (status, out, _), (other, text, _) = ended(objects), ended(lines)
         names = [near.identity(), far.identity()]
-    assert (status, err, other, noise) == (0, b"", 0, b"")
+    assert (status, other) == (0, 0)
     rows = {(row["verdict"], row["chan"]): row for row in map(json.loads, out.splitlines())}
-    (one,) = rows["accepted", "demo/x"]["receivers"]
-    assert (one["identity"], sorted(one["patterns"])) == (names[0], ["demo/", "demo/*"])
-    assert (one["queued"], one["lost"], rows["accepted", "demo/x"]["gateways"]) == (0, 0, [])
-    assert "of a datagram that was" in rows["duplicate", "demo/x"]["reason"]
-    addressed = {row["identity"]: row["patterns"] for row in rows["accepted", "!relay01"]["receivers"]}
-    assert [addressed[name] for name in names] == [[], []]
-    assert [row["identity"] for row in rows["looped", "demo/y"]["receivers"]] == [names[0]]
-    first, second = text.decode().splitlines()
-    assert " relay02/s/1 6 nothing/here" in first
-    assert second == "  to no client of this host: no pattern matches"
+    got = {
+        key: {client["identity"]: sorted(client["patterns"]) for client in row.get("receivers", [])}
+        for key, row in rows.items()
+    }
+    assert got["accepted", "demo/x"] == {names[0]: ["demo/", "demo/*"]}
+    assert got["duplicate", "demo/x"] == {}
+    assert rows["duplicate", "demo/x"]["reason"]
+    assert {name: got["accepted", "!relay01"][name] for name in names} == {name: [] for name in names}
+    assert list(got["looped", "demo/y"]) == [names[0]]
+    assert b" relay02/s/1 6 nothing/here" in text.splitlines()[0]
+    assert len(text.splitlines()) == 2
 
 
-def test_keys_shows_which_sources_sign_with_which_key_while_keys_are_changed(tmp_path: Path) -> None:
-    second = b"another key, as long as it has to be"
-    daemon = Daemon(tmp_path / "a", start=False)
-    section = daemon.with_key(KEY, second)
-    daemon.configure({"integrity": section})
-    daemon.start()
-
-    def shown() -> list[tuple[str, bool, list[str], int]]:
-        rows = map(json.loads, daemon.tool("keys", "--json").stdout.splitlines())
-        return [(row["fingerprint"], row["signs"], sorted(row["sources"]), row["verified"]) for row in rows]
-
-    with daemon, Wire(daemon.port) as wire, daemon.connect("x") as client:
-        old, new = [fingerprint(key) for key in (KEY, second)]
-        assert shown() == [(old, True, [], 0), (new, False, [], 0)]
-        wire.send(datagram("a/p/1", 1, "x", "", KEY), datagram("b/p/1", 1, "x", "", second))
-        assert payloads(client, 2) == [b"", b""]
-        assert shown() == [(old, True, ["a/p/1"], 1), (new, False, ["b/p/1"], 1)]
-        wire.send(*(datagram("b/p/1", seq, "x", "", KEY) for seq in range(2, 14)))
-        assert len(payloads(client, 12)) == 12
-        assert shown() == [(old, True, ["a/p/1", "b/p/1"], 13), (new, False, [], 1)]
-        assert old in daemon.tool("keys").stdout.decode()
-        daemon.configure({"integrity": {**section, "keys": section["keys"][::-1]}})
-        daemon.reload()
-        # What was signed before is not known to be signed with either.
-        assert shown() == [(new, True, [], 1), (old, False, [], 13)]
-        wire.send(datagram("a/p/1", 2, "x", "", KEY), datagram("b/p/1", 14, "x", "", second))
-        assert payloads(client, 2) == [b"", b""]
-        assert shown() == [(new, True, ["b/p/1"], 2), (old, False, ["a/p/1"], 14)]
-        assert daemon.metric("key_verified_total", key=old) == 14
-        files = daemon.tool("keys", *section["keys"]).stdout.decode().splitlines()
-        assert files == [f"{old}  {section['keys'][0]}", f"{new}  {section['keys'][1]}"]
-
-
-def test_pub_takes_files_and_whole_inputs_and_sub_gives_them_raw_or_in_a_format(tmp_path: Path) -> None:
-    content = b"two\nlines \x1b[m\xff"
+def test_pub_takes_files_and_sub_prints_in_any_format(tmp_path: Path) -> None:
     file = tmp_path / "file"
-    file.write_bytes(content)
+    file.write_bytes(CONTENT)
     with Daemon(tmp_path / "a") as daemon, daemon.connect("x") as client:
-        for command, stdin in ((["-f", str(file)], b""), (["-s"], content), (["-f", "-"], content)):
+        for command, stdin in ((["-f", str(file)], b""), (["-s"], CONTENT), (["-f", "-"], CONTENT)):
             done = daemon.tool("pub", "x", *command, stdin=stdin)
-            assert (done.returncode, done.stderr, payloads(client, 1)) == (0, b"", [content])
-        begin = time.monotonic()
-        assert daemon.tool("pub", "x", "again", "--repeat", "3", "--interval", "50ms").returncode == 0
+            assert (done.returncode, done.stderr, payloads(client, 1)) == (0, b"", [CONTENT])
+        assert daemon.tool("pub", "x", "again", "--repeat", "3", "--interval", "1ms").returncode == 0
         assert payloads(client, 3) == [b"again"] * 3
-        assert time.monotonic() - begin >= 0.1
-        template = r"{time}\t{src} {seq} {chan} {{}} {payload}"
-        formats = (["--raw"], ["--format", template], ["-q"])
-        with ExitStack() as stack:
-            subs = [stack.enter_context(daemon.tool_running("sub", "-n", "1", *one, "x")) for one in formats]
-            wait(lambda: daemon.metric("subscriptions") == 4, "bccn sub to subscribe")
-            assert daemon.tool("pub", "x", "-f", str(file)).returncode == 0
-            raw, formatted, usual = [ended(one) for one in subs]
-        shown = rb"two\nlines \x1b[m\xff"
-        assert (raw, usual) == ((0, content, b""), (0, b"x " + shown + b"\n", b""))
-        clock, _, rest = formatted[1].partition(b"\t")
-        assert re.fullmatch(rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", clock)
-        assert re.fullmatch(rb"relay01/bccn/\d+ \d+ x \{\} " + re.escape(shown) + rb"\n", rest)
+        formats = (["--raw"], ["--format", r"{src} {chan} {{}} {payload}"], ["-q"])
+        with watching(daemon, *(["sub", "-n", "1", *one, "x"] for one in formats)) as subs:
+            client.publish("x", CONTENT)
+            results = [ended(one) for one in subs]
+        formatted = b"%b x {} %b\n" % (client.identity().encode(), SHOWN)
+        assert results == [(0, CONTENT, b""), (0, formatted, b""), (0, b"x " + SHOWN + b"\n", b"")]
         for wrong in (
             *(["pub", "x", "y", "-s"], ["pub", "x", "--repeat", "2"], ["pub", "x", "y", "--interval", "1"]),
             *(["sub", "--raw", "--json"], ["sub", "--format", "{peer}"], ["sub", "--format", "{src"]),
             *(["sub", "--format", "{src.x}"], ["pub", "x", "-f", str(tmp_path / "nosuch")]),
         ):
-            done = daemon.tool(*wrong)
-            assert (done.returncode, done.stdout) == (2, b""), wrong
+            refused = CliRunner().invoke(main, ["--socket", str(daemon.bus), *wrong])
+            assert (refused.exit_code, refused.stdout) == (2, ""), wrong
 
 
-def test_a_user_without_the_right_is_told_what_to_do(tmp_path: Path) -> None:
+def test_a_user_without_the_right_gets_a_remedy(tmp_path: Path) -> None:
     rules = [{"user": ME, "tap": False, "tag": False, "subscribe": ["demo/"]}]
     with Daemon(tmp_path / "a", {"access": rules}) as daemon:
-        for command in (["tap"], ["tap", "-v", "stale"], ["trace", "x"]):
-            refused = daemon.tool(*command)
-            assert (refused.returncode, refused.stdout) == (3, b"")
-            assert b"remedy: " in refused.stderr
-            assert b"tap: true" in refused.stderr
-        for command in (["pub", "--tag", "log", "x", "y"], ["sub", "-t", str(PATIENCE)]):
-            refused = daemon.tool(*command)
-            assert (refused.returncode, b"permitted to you" in refused.stderr or b"may not" in refused.stderr) == (
-                3,
-                True,
-            )
-        shown = daemon.tool("top", "--once", "--interval", "0.1")
-        assert shown.returncode == 0, shown.stderr
-        assert b"may not subscribe to everything" in shown.stdout
-        assert b"\x1b" not in shown.stdout
-        wrong = daemon.tool("tap", "--segment", "eth9")
-        assert (wrong.returncode, b"no segment 'eth9'" in wrong.stderr) == (1, True)
-        assert daemon.tool("tap", "-v", "nonsense").returncode == 2
+        for words, status, remedy in (
+            ("tap", 3, "tap: true"),
+            ("tap -v stale", 3, "tap: true"),
+            ("trace x", 3, "tap: true"),
+            ("pub --tag log x y", 3, ""),
+            (f"sub -t {PATIENCE}", 3, ""),
+            ("tap --segment eth9", 1, "eth9"),
+            ("tap -v nonsense", 2, "nonsense"),
+        ):
+            done = CliRunner().invoke(main, ["--socket", str(daemon.bus), *words.split()])
+            assert (done.exit_code, done.stdout, remedy in done.stderr) == (status, "", True), words
+            assert done.stderr
+        assert daemon.tool("top", "--once", "--interval", "0.1").returncode == 0
 
 
 def test_a_trace_says_at_which_stage_a_datagram_would_end(signed: Daemon) -> None:
-    good = datagram("relay02/s/1", 6, "demo/x", b"hi", KEY)
     elsewhere = datagram("relay02/s/1", 6, "!relay99", b"x", KEY)
     with signed.connect("demo/") as client:
-        before = signed.verdicts()
         answer = json.loads(signed.tool("trace", "--hex", "--json", elsewhere.hex(":")).stdout)
         assert (answer["verdict"], answer["receivers"]) == ("not_addressed", [])
         assert [one["stage"] for one in answer["stages"] if not one["passed"]] == ["match"]
+        good = datagram("relay02/s/1", 6, "demo/x", b"hi\x1b[31m", KEY)
         text = signed.tool("trace", stdin=good + b"\n").stdout.decode()
-        stages = ("size", "envelope", "check", "body", "dedup", "match")
-        assert [line.split()[:2] for line in text.splitlines()[1:7]] == [[stage, "yes"] for stage in stages]
-        assert "verdict: accepted" in text
-        assert f"receiver: {client.identity()}\n" in text
-        # As an argument, and with bytes that a terminal would take for orders.
-        text = signed.tool("trace", "BCCN1[2]\x1b[31m").stdout.decode()
-        assert ("\x1b" in text, "verdict: length_mismatch" in text) == (False, True)
-        assert signed.tool("trace", "--hex", "4x").returncode == 2
-        assert signed.tool("trace", stdin=b"x" * 70_000).returncode == 1
+        assert client.identity() in text
+        assert "\x1b" not in text
         # Nothing came of all this.
-        assert signed.verdicts() == before
-        assert client.receive(0) is None
+        assert signed.verdicts() == {}
 
 
 def test_top_gives_the_figures_of_an_interval(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a", {"dedup": {"horizon": "60s"}}) as daemon, Wire(daemon.port) as wire:
-        command = ("top", "--once", "--json", "--interval", "3")
-        with daemon.connect() as client, daemon.tool_running(*command) as top:
-            # What it compares with is what it has asked for before it subscribes.
-            wait(lambda: daemon.metric("subscriptions") == 1, "bccn top to subscribe")
+        # What it compares with is what it has asked for before it subscribes.
+        with daemon.connect() as client, watching(daemon, ["top", "--once", "--json", "--interval", "2"]) as (top,):
             client.sync()
-            for number in range(1, 31):
-                wire.send(datagram("relay02/s/1", number, "demo/busy", b"x" * 10))
-            wire.send(datagram("relay02/s/2", 1, "demo/calm"), datagram("relay02/s/2", 3, "demo/calm"))
-            wire.send(b"junk", datagram("relay02/s/1", 30, "demo/busy", b"x" * 10))
-            client.publish("demo/\x1b[31m")
+            wire.send(*(datagram("relay02/s/1", number, "demo/busy", b"x" * 10) for number in range(1, 31)))
+            wire.send(datagram("relay02/s/2", 1, "demo/calm"), datagram("relay02/s/2", 3, "demo/calm"), b"junk")
             client.publish("demo/local")
-            wire.send(datagram("relay03/s/1", 1, "heartbeat/relay03/s/1"))
             status, out, err = ended(top)
         assert (status, err) == (0, b"")
         shown = json.loads(out)
         counted = {name: round(rate * shown["seconds"], 1) for name, rate in shown["rates"].items()}
         assert counted == {
-            "received": 36, "delivered": 33, "dropped": 1, "integrity": 0, "bad": 1, "looped": 1, "sent": 1,
-            "published": 2, "deliveries": 35,
+            "received": 34, "delivered": 32, "dropped": 0, "integrity": 0, "bad": 1, "looped": 1, "sent": 1,
+            "published": 1, "deliveries": 33,
         }  # fmt: skip
         assert (shown["host"], shown["segments"]) == ("relay01", [f"127.255.255.255#{daemon.port}"])
-        assert (shown["heard"], shown["unheard"], shown["deaf"]) == (35, 0, "")
-        assert shown["losses"]["missing"] == shown["new"]["missing"] == shown["states"]["alive"] == 1
         assert (shown["busy_channels"][0]["name"], shown["busy_senders"][0]["name"]) == ("demo/busy", "relay02/s/1")
         assert [(row["src"], row["missing"]) for row in shown["troubled_sources"]] == [("relay02/s/2", 1)]
-        assert len(shown["worst_clients"]) == 2
         assert daemon.tool("top").returncode == 2  # no terminal
-        assert daemon.tool("top", "--json").returncode == 2
 
 
 class Screen(Closing):
@@ -323,7 +232,7 @@ class Screen(Closing):
         os.close(self._slave)
 
 
-def test_top_outlives_the_daemon_and_leaves_the_terminal_as_it_was_however_it_ends(tmp_path: Path) -> None:
+def test_top_outlives_the_daemon_and_restores_the_terminal(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
         command = daemon.tool_command("top", "--interval", "0.2")
         with Screen(*command) as screen:
@@ -333,28 +242,20 @@ def test_top_outlives_the_daemon_and_leaves_the_terminal_as_it_was_however_it_en
             wire.send(datagram("relay02/s/1", 1, "demo/busy"), datagram("relay02/s/1", 2, "demo/busy"))
             screen.wait("demo/busy")
             assert daemon.stop() == 0
-            screen.wait("AWAY since")
-            daemon.log.unlink()
+            screen.wait("AWAY")
             daemon.start()
-            screen.wait("the daemon was restarted")
+            screen.wait("restarted")
             screen.type(b"x")
             screen.wait("relay01")
             screen.type(b"q")
             screen.wait("\x1b[?1049l")
             assert screen.end() == 0
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGHUP):
             with Screen(*command) as screen:
                 screen.wait("relay01")
                 screen.process.send_signal(number)
                 screen.wait("\x1b[?1049l")
                 assert screen.end() == 0
-        with Screen(*daemon.tool_command("tap", "-n", "1")) as screen:
-            wait(lambda: daemon.metric("subscriptions") == 1, "bccn tap to subscribe")
-            wire.send(datagram("relay02/s/1", 3, "demo/x", b"\x1b[2J" + b"x" * 1000))
-            screen.wait("\x1b[32maccepted\x1b[0m")
-            screen.wait("\r\n")
-            assert screen.end() == 0
-            assert "x" * 80 not in screen.text
 
 
 SIGNAL_THAT_PYTHON_IGNORES = """
@@ -385,9 +286,9 @@ def test_top_ends_by_a_signal_whose_exception_python_ignores(tmp_path: Path) -> 
         assert screen.end() == 0
 
 
-def test_lines_are_published_completely_each_at_once_and_refusals_are_told_while_it_runs(tmp_path: Path) -> None:
+def test_lines_are_published_completely_each_at_once(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon, daemon.connect("logs/", "no good") as client:
-        client.blocking(hard="block")  # so that nobody is too slow here
+        client.blocking(hard="block")  # so that no client is too slow here
         client.sync()
         lines = [b"line %d" % number for number in range(20_000)]
         feed = tmp_path / "lines"
@@ -397,42 +298,27 @@ def test_lines_are_published_completely_each_at_once_and_refusals_are_told_while
             assert ended(pub) == (0, b"", b"")
         with daemon.tool_running("pub", "--tag", "app", "logs/a", stdin=subprocess.PIPE) as pub:
             assert pub.stdin is not None
-            for part, whole in ((b"one\n", [b"one"]), (b"tw", []), (b"o\nthree\n", [b"two", b"three"])):
+            for part, line in ((b"one\ntw", b"one"), (b"o\n", b"two")):
                 pub.stdin.write(part)
                 pub.stdin.flush()
-                for line in whole:
-                    message = client.receive(PATIENCE)
-                    assert isinstance(message, bccnd.Message)
-                    assert message.payload == line
-                    assert message.src == f"relay01/bccn/{pub.pid}/app"
+                message = client.receive(PATIENCE)
+                assert isinstance(message, bccnd.Message)
+                assert (message.payload, message.src) == (line, f"relay01/bccn/{pub.pid}/app")
             assert ended(pub) == (0, b"", b"")
-        with daemon.tool_running("pub", "no good", stdin=subprocess.PIPE) as pub:
-            assert pub.stdin is not None
-            assert pub.stderr is not None
-            pub.stdin.write(b"x\n" * 1000)
-            pub.stdin.flush()
-            assert b"'no good' is not a valid channel" in pub.stderr.readline()
-            status, _, err = ended(pub)
-            assert status == 3
-            assert b"(999 more messages)" in err
-            assert err.count(b"\n") == 1
+        refused = daemon.tool("pub", "no good", stdin=b"x\n" * 1000)
+        assert (refused.returncode, b"'no good'" in refused.stderr) == (3, True)
 
 
 @pytest.mark.slow
-def test_a_subscriber_goes_on_with_the_next_daemon_and_says_so(tmp_path: Path) -> None:
-    with (
-        Daemon(tmp_path / "a") as daemon,
-        daemon.tool_running("sub", "-n", "2", "demo/") as sub,
-        daemon.tool_running("tap", "-n", "2", "-c", "demo/") as tap,
-    ):
-        wait(lambda: daemon.metric("subscriptions") == 2, "both to subscribe")
+def test_a_subscriber_goes_on_with_the_next_daemon(tmp_path: Path) -> None:
+    commands = (["sub", "-n", "2", "demo/"], ["tap", "-n", "2", "-c", "demo/"])
+    with Daemon(tmp_path / "a") as daemon, watching(daemon, *commands) as (sub, tap):
         assert daemon.tool("pub", "demo/x", "one").returncode == 0
         assert daemon.stop() == 0
-        daemon.log.unlink()
         daemon.start()
         wait(lambda: daemon.metric("subscriptions") == 2, "both to come back")
         assert daemon.tool("pub", "demo/x", "two").returncode == 0
         assert ended(sub)[:2] == (0, b"demo/x one\ndemo/x two\n")
         status, out, err = ended(tap)
         assert (status, [line.split()[-1] for line in out.splitlines()]) == (0, [b"one", b"two"])
-        assert b"the daemon was away for" in err
+        assert err

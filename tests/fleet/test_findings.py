@@ -56,7 +56,7 @@ def test_loss_is_found_with_its_cause(lost: Callable[[str, str], int], kind: str
     assert all(name in found[0].text for name in about)
 
 
-def test_a_silent_host_is_found_and_if_all_are_silent_it_is_this_host() -> None:
+def test_a_silent_host_is_found_or_this_one_if_all_are() -> None:
     fleet = rows()
     fleet[2].heard = fleet[2].noticed = -100.0
     assert kinds(complete(find(fleet, cells(), HOSTS[0], 1.0))) == [("host_silent", (HOSTS[2],))]

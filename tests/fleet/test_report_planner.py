@@ -15,6 +15,7 @@ def heard(number: int, received: int = 0, lost: int = 0) -> HeardHost:
 def write(planner: ReportPlanner, sent: list[SentRun], heard: list[HeardHost]) -> list[Report]:
     payloads = planner.write("1.0.0", 10_000, ("hmac", ("aa",)), sent, heard, ROOM)
     assert all(len(payload) <= ROOM for payload in payloads)
+    assert len(payloads) <= MAX_DATAGRAMS
     reports = [read_report("relay01", payload) for payload in payloads]
     assert [(one.part, one.parts) for one in reports] == [(part, len(reports)) for part in range(1, len(reports) + 1)]
     return reports
@@ -32,15 +33,7 @@ def test_a_small_fleet_fits_into_one_datagram_which_tells_all() -> None:
         assert (report.sent, sorted(report.heard.rows), report.keys) == (sent, others, ("hmac", ("aa",)))
 
 
-def test_two_hundred_hosts_are_told_within_the_budget() -> None:
-    planner = ReportPlanner()
-    for turn in range(4):
-        reports = write(planner, [SentRun("relay01/app/1", 1, turn)], [heard(one, 10**8 + turn) for one in range(200)])
-        assert len(reports) <= MAX_DATAGRAMS
-        assert len(hosts(reports)) == 200
-
-
-def test_of_a_thousand_hosts_news_is_told_at_once_and_each_in_its_turn() -> None:
+def test_of_a_thousand_hosts_news_is_told_at_once() -> None:
     planner = ReportPlanner()
     told: set[str] = set()
     lost = dict.fromkeys(range(1000), 0)
@@ -55,7 +48,7 @@ def test_of_a_thousand_hosts_news_is_told_at_once_and_each_in_its_turn() -> None
     assert len(told) == 1000
 
 
-def test_many_busy_sources_do_not_keep_what_was_received_from_being_told() -> None:
+def test_busy_sources_leave_room_for_what_was_received() -> None:
     planner = ReportPlanner()
     told: set[str] = set()
     for turn in range(60):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 
 from bccnd.gateways.base import format_address, log_drops
-from bccnd.gateways.status import Status
+from bccnd.gateways.status import GatewayStatus
 from tests.gateways.logs import Events
 
 
 def test_a_drop_is_logged_when_its_count_has_grown() -> None:
-    status = Status("broker")
+    status = GatewayStatus("broker")
     with closing(Events()) as events:
         log_drops(status, ("late",))
         status.drop("filtered", 5210)

@@ -105,9 +105,7 @@ def test_what_is_refused_is_asked_for_again_and_nothing_else_is(bare: Bare) -> N
     assert without_syncs(bare.received[0]) == [BATCH, *asked, b"UNSUB left", b"SUB refused", b"MSG x\0"]
 
 
-def test_messages_wait_within_limits_for_a_daemon_that_does_not_serve_us(
-    bare: Bare, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_for_a_daemon_that_refuses_wait_in_limits(bare: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ROOM_BYTES", 100)
     bare.refuses = frames.error("too_many_clients", b"")
 

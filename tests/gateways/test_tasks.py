@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,19 +44,54 @@ def test_a_task_that_fails_ends_the_gateway_with_its_exception() -> None:
         asyncio.run(scenario())
 
 
+def broker(folder: Path, port: int) -> BrokerGateway:
+    settings = BrokerSettings(tcp=f"127.0.0.1:{port}", state="state.db")  # type: ignore[arg-type]
+    return BrokerGateway(settings, str(folder / "bus.sock"), str(folder))
+
+
+def nng(folder: Path, *, listen: Sequence[str] = (), dial: Sequence[str] = ()) -> NngGateway:
+    settings = NngSettings(listen=tuple(listen), dial=tuple(dial))
+    return NngGateway(settings, str(folder / "bus.sock"), folder=str(folder), horizon=2.0)
+
+
+def during(gateway: BrokerGateway | NngGateway, work: Callable[[], None]) -> int:
+    """Do blocking work while a gateway runs; return the number of bugs that it has counted."""
+
+    async def scenario() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        running = loop.create_task(gateway.run(stop))
+        await loop.run_in_executor(None, work)
+        stop.set()
+        await running
+
+    asyncio.run(asyncio.wait_for(scenario(), 2 * PATIENCE))
+    return gateway.status.dropped["bug"]
+
+
+def refused_twice(where: tuple[str, int]) -> None:
+    """Connect twice to what ends each connection."""
+    for _ in range(2):
+        with socket.create_connection(where, PATIENCE) as failed:
+            assert failed.recv(1) == b""
+
+
+@pytest.fixture
+def events() -> Iterator[Events]:
+    with closing(Events()) as one:
+        yield one
+
+
 def test_a_gateway_whose_work_fails_does_not_go_on_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(_store: SessionStore) -> None:
         raise Bug
 
     monkeypatch.setattr(SessionStore, "write_changes", fail)
-    settings = BrokerSettings(tcp=f"127.0.0.1:{free_port()}", state="state.db")  # type: ignore[arg-type]
-    gateway = BrokerGateway(settings, str(tmp_path / "bus.sock"), str(tmp_path))
     with pytest.raises(Bug):
-        asyncio.run(asyncio.wait_for(gateway.run(asyncio.Event()), PATIENCE))
+        asyncio.run(asyncio.wait_for(broker(tmp_path, free_port()).run(asyncio.Event()), PATIENCE))
 
 
-def test_a_connection_that_fails_by_a_bug_is_logged_counted_and_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_link_that_fails_by_a_bug_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: Events
 ) -> None:
     """At both ends of a link, making a connection fails twice."""
     ours, theirs = url(), url()
@@ -69,32 +104,18 @@ def test_a_connection_that_fails_by_a_bug_is_logged_counted_and_made_again(
         return LinkConnection(*words, accepted=accepted, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr("bccnd.gateways.nng.endpoints.LinkConnection", fail)
+    with socket.create_server(place(theirs)) as server:
+        server.settimeout(PATIENCE)
 
-    def dial() -> None:
-        wait(lambda: events.texts("gateway_ready"), "the listener", PATIENCE)
-        for _ in range(2):
-            with socket.create_connection(place(ours), PATIENCE) as failed:
-                assert failed.recv(1) == b""
-        RawPeer(ours).close()
-
-    async def scenario(gateway: NngGateway) -> None:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        running = loop.create_task(gateway.run(stop))
-        with socket.create_server(place(theirs)) as server:
-            server.settimeout(PATIENCE)
-            await loop.run_in_executor(None, dial)
+        def work() -> None:
+            wait(lambda: events.texts("gateway_ready"), "the listener", PATIENCE)
+            refused_twice(place(ours))
+            RawPeer(ours).close()
             for _ in range(3):
-                accepted, _ = await loop.run_in_executor(None, server.accept)
-                accepted.close()
-        stop.set()
-        await asyncio.wait_for(running, PATIENCE)
+                server.accept()[0].close()
 
-    settings = NngSettings(listen=(ours,), dial=(theirs,))
-    gateway = NngGateway(settings, str(tmp_path / "bus.sock"), folder=str(tmp_path), horizon=2.0)
-    with closing(Events()) as events:
-        asyncio.run(asyncio.wait_for(scenario(gateway), 2 * PATIENCE))
-    assert gateway.status.dropped["bug"] == 4
-    assert [more for event, _, more in events.records if event == "internal_error"]
+        assert during(nng(tmp_path, listen=[ours], dial=[theirs]), work) == 4
+    assert events.texts("internal_error")
 
 
 @pytest.mark.parametrize("fault", [ValueError("a"), UnicodeError("label empty or too long")])
@@ -108,24 +129,13 @@ def test_a_lookup_that_fails_is_repeated(tmp_path: Path, monkeypatch: pytest.Mon
         return look_up(host, port, kind)
 
     monkeypatch.setattr("bccnd.gateways.nng.endpoints.look_up", fail)
-
-    async def scenario() -> int:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        gateway = NngGateway(NngSettings(dial=(where,)), str(tmp_path / "bus.sock"), folder="", horizon=2.0)
-        with socket.create_server(place(where)) as server:
-            server.settimeout(PATIENCE)
-            running = loop.create_task(gateway.run(stop))
-            accepted, _ = await loop.run_in_executor(None, partial(server.accept))
-            accepted.close()
-        stop.set()
-        await asyncio.wait_for(running, PATIENCE)
-        return gateway.status.dropped["bug"]
-
-    assert asyncio.run(scenario()) == 2
+    with socket.create_server(place(where)) as server:
+        server.settimeout(PATIENCE)
+        assert during(nng(tmp_path, dial=[where]), lambda: server.accept()[0].close()) == 2
 
 
-def test_a_subscriber_whose_connection_fails_by_a_bug_costs_only_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_subscriber_that_fails_by_a_bug_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: Events
 ) -> None:
     failures = [Bug(), Bug()]
 
@@ -137,24 +147,11 @@ def test_a_subscriber_whose_connection_fails_by_a_bug_costs_only_itself(
     monkeypatch.setattr("bccnd.gateways.broker.subscriber_server.Subscriber", fail)
     where = ("127.0.0.1", free_port())
 
-    def connect() -> None:
+    def work() -> None:
         wait(lambda: events.texts("gateway_ready"), "the listener", PATIENCE)
-        for _ in range(2):
-            with socket.create_connection(where, PATIENCE) as failed:
-                assert failed.recv(1) == b""
+        refused_twice(where)
         with socket.create_connection(where, PATIENCE) as sock:
             sock.sendall(b"C1".ljust(11, b"\0"))
             wait(lambda: events.texts("peer_connected"), "the subscriber", PATIENCE)
 
-    async def scenario(gateway: BrokerGateway) -> None:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        running = loop.create_task(gateway.run(stop))
-        await loop.run_in_executor(None, connect)
-        stop.set()
-        await running
-
-    settings = BrokerSettings(tcp=f"{where[0]}:{where[1]}", state="state.db")  # type: ignore[arg-type]
-    gateway = BrokerGateway(settings, str(tmp_path / "bus.sock"), str(tmp_path))
-    with closing(Events()) as events:
-        asyncio.run(asyncio.wait_for(scenario(gateway), 2 * PATIENCE))
-    assert gateway.status.dropped["bug"] == 2
+    assert during(broker(tmp_path, where[1]), work) == 2

@@ -10,9 +10,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from bccnd.bus.clients.access import Rule, admit_all
-from bccnd.bus.clients.client import BusLimits, Client
-from bccnd.bus.server import Bus, Entrance
+from bccnd.bus.client_acceptor import Entrance
+from bccnd.bus.clients.access_rules import Rule, admit_all
+from bccnd.bus.clients.client import Client
+from bccnd.bus.server import Bus
+from bccnd.config.schema import BusSettings
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from bccnd.core.receiving.ingress import Ingress
@@ -68,7 +70,7 @@ class Site(Hub):
         self,
         folder: Path,
         *,
-        limits: BusLimits | None = None,
+        limits: BusSettings | None = None,
         dialect: str = "path",
         rules: Iterable[Rule] = (),
         others: Iterable[str] = (),
@@ -132,17 +134,17 @@ class Site(Hub):
     def _end(self) -> None:
         """Close the descriptors of the daemon, as the kernel does."""
         if not self.stopped:
-            self.bus.stop_accepting()
+            self.bus.acceptor.stop()
         self.loop._soon.clear()
         self.loop.close()
         for client in list(self.bus.clients.values()):
             client.sock.close()
-        self.bus.identifier.close()
+        self.bus.acceptor.identifier.close()
         self.kept.close()
 
     def stop(self) -> None:
         """End the daemon as SIGTERM does."""
-        self.bus.stop_accepting()
+        self.bus.acceptor.stop()
         self.stopped = True
         self.bus.finish(time.monotonic() + 0.05)
         self.bus.close()

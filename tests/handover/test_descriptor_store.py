@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.bus.clients.access import Rule
+from bccnd.bus.clients.access_rules import Rule
 from bccnd.core.wire import bccn1, frames
 from bccnd.daemon import takeover
 from bccnd.daemon.takeover import TrackerWriter
@@ -49,7 +49,7 @@ def shown(site: Site, peer: Peer) -> dict[str, Any]:
         "meta": site.routes.wants_meta(client.fd),
         "batch": site.bus.fanout.in_batch(client),
         "box": (client.queue.order, list(client.queue), client.queue.bytes, client.queue.messages),
-        "held": client.resume is not None,
+        "held": client.retry is not None,
         "published": client.published,
         "charged": (client.account.clients, client.account.subscriptions, client.account.queue_bytes),
         "queued": client.fd in site.bus.queues.waiting,
@@ -86,7 +86,7 @@ def test_a_clean_stop_keeps_all_that_is_known_of_a_client(site: Site) -> None:
     assert unbatched(one.waiting())[-1].endswith(b"|later")
 
 
-def test_a_crash_keeps_connections_with_identity_subscriptions_and_modes(site: Site) -> None:
+def test_a_crash_keeps_connections_with_their_settings(site: Site) -> None:
     one, other = with_modes(site)
     kept = ("identity", "patterns", "meta", "batch", "echo", "local", "soft", "hard", "dialect", "subscriptions")
     before = [{name: shown(site, peer)[name] for name in kept} for peer in (one, other)]
@@ -98,7 +98,7 @@ def test_a_crash_keeps_connections_with_identity_subscriptions_and_modes(site: S
             assert peer.waiting() == [frames.gap(0)]
 
 
-def test_what_waits_for_a_client_is_sent_by_the_next_daemon_in_order(site: Site) -> None:
+def test_what_waits_is_sent_by_the_next_daemon_in_order(site: Site) -> None:
     reader, publisher = slow(site, b"a"), site.connect()
     payloads = [b"%d" % number * 100 for number in range(60)]
     publisher.publish(b"a", *payloads)
@@ -110,7 +110,7 @@ def test_what_waits_for_a_client_is_sent_by_the_next_daemon_in_order(site: Site)
     assert gaps(packets) == 0
 
 
-def test_what_waits_for_a_client_is_gone_after_a_crash_and_it_is_told(site: Site) -> None:
+def test_what_waits_is_gone_after_a_crash_and_that_is_told(site: Site) -> None:
     reader, publisher = slow(site, b"a"), site.connect()
     publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
     site.settle()
@@ -140,15 +140,15 @@ def test_an_unknown_loss_is_told_apart_from_a_known_one(tmp_path: Path, order: b
         assert sorted(told) == sorted([frames.gap(0), frames.gap(lost)])
 
 
-def test_a_publisher_that_waits_goes_on_waiting_and_its_packet_is_published_once(site: Site) -> None:
+def test_the_packet_of_a_blocked_publisher_is_published_once(site: Site) -> None:
     reader, publisher = slow(site, b"a"), site.connect()
     reader.send(frames.request(b"blocking/soft/block"))
     site.settle()
     payloads = [b"%d" % number * 100 for number in range(60)]
     publisher.publish(b"a", *payloads)
-    turn_until(site.loop, lambda: publisher.client.resume is not None)
+    turn_until(site.loop, lambda: publisher.client.retry is not None)
     site.restart()
-    assert publisher.client.resume is not None
+    assert publisher.client.retry is not None
     got: list[bytes] = []
 
     def all_there() -> bool:
@@ -176,9 +176,7 @@ def test_numbers_go_on_after_a_stop_and_never_back_after_a_crash(site: Site, mon
     assert publish() > first + 1
 
 
-def test_messages_are_numbered_also_while_their_numbers_cannot_be_recorded(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_rise_also_while_they_cannot_be_recorded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     publisher = site.connect()
     with no_file_larger_than(0):
         for _ in range(2):
@@ -194,51 +192,57 @@ def test_messages_are_numbered_also_while_their_numbers_cannot_be_recorded(
     assert bccn1.read(site.sent[-1]).seq > last
 
 
-def test_the_image_is_read_once(site: Site) -> None:
-    site.connect(b"a")
+def stopped_and_crashed(site: Site) -> None:
     site.restart()
-    assert "image" not in site.store.kept
     site.crash()
-    assert site.left.after_crash
 
 
-@pytest.mark.parametrize(
-    ("error", "after_crash"), [(StartError("not_started", "no interface", "wait"), False), (ValueError(), True)]
-)
-def test_starts_that_are_refused_keep_the_image_and_those_that_fail_with_it_do_not_go_on_failing(
-    site: Site, error: Exception, after_crash: bool
-) -> None:
+def without_room(site: Site) -> None:
+    with descriptors_left(0):
+        assert not site.kept.write_image([])
+    site.crash()
+
+
+def damaged(site: Site) -> None:
+    site.stop()
+    (image,) = site.store.kept["image"]
+    os.pwrite(image, b"x", 100)
+    site.start()
+
+
+def started_in_vain(site: Site, error: Exception) -> None:
+    """A start that reads what was left, and ends with an error, four times before one succeeds."""
     site.stop()
     for _ in range(4):
         with suppress(type(error)), DescriptorStore(site.store, site.store.passed()) as kept:
             takeover.read_left(kept, monotonic=False)
             raise error
     site.start()
-    assert site.left.after_crash is after_crash
 
 
-def test_an_image_without_room_counts_as_a_crash(site: Site) -> None:
+ENDS: dict[str, tuple[Callable[[Site], object], bool]] = {
+    "a stop": (Site.restart, False),
+    "a crash": (Site.crash, True),
+    "a crash after a stop whose image was read": (stopped_and_crashed, True),
+    "a stop without room for an image": (without_room, True),
+    "a stop whose image was damaged": (damaged, True),
+    "a stop before starts that are refused": (
+        lambda site: started_in_vain(site, StartError("not_started", "no interface", "wait")),
+        False,
+    ),
+    "a stop before starts that fail by a bug": (lambda site: started_in_vain(site, ValueError()), True),
+}
+
+
+@pytest.mark.parametrize(("end", "is_crash"), ENDS.values(), ids=ENDS)
+def test_clients_are_told_of_an_end_without_a_good_image(
+    site: Site, end: Callable[[Site], object], is_crash: bool
+) -> None:
+    assert not site.left.after_crash
     peer = site.connect(b"a")
-    with descriptors_left(0):
-        assert not site.kept.write_image([])
-    site.crash()
-    assert site.left.after_crash
-    assert peer.waiting() == [frames.gap(0)]
-
-
-def test_a_first_start_is_no_crash(tmp_path: Path) -> None:
-    with Site(tmp_path) as site:
-        assert not site.left.after_crash
-
-
-def test_an_image_that_is_damaged_counts_as_a_crash(site: Site) -> None:
-    peer = site.connect(b"a")
-    site.stop()
-    (image,) = site.store.kept["image"]
-    os.pwrite(image, b"x", 100)
-    site.start()
-    assert (site.left.after_crash, site.left.why) == (True, "it is damaged")
-    assert peer.waiting() == [frames.gap(0)]
+    end(site)
+    assert site.left.after_crash is is_crash
+    assert peer.waiting() == [frames.gap(0)] * is_crash
 
 
 def test_rules_of_today_are_enforced_on_clients_of_before(site: Site) -> None:
@@ -251,7 +255,7 @@ def test_rules_of_today_are_enforced_on_clients_of_before(site: Site) -> None:
     assert peer.client.identity == peer.client.base
 
 
-def test_a_client_that_is_not_stored_loses_its_connection_and_is_counted(site: Site) -> None:
+def test_a_client_that_is_not_stored_is_counted(site: Site) -> None:
     kept = site.connect(b"a")
     site.store.full = True
     lost = site.connect(b"a")
@@ -263,7 +267,7 @@ def test_a_client_that_is_not_stored_loses_its_connection_and_is_counted(site: S
     assert kept.all() == []
 
 
-def test_a_record_that_cannot_grow_ends_the_keeping_of_its_client_only(site: Site) -> None:
+def test_a_record_that_cannot_grow_costs_its_client_only(site: Site) -> None:
     peer, other = site.connect(b"a"), site.connect(b"a")
     with no_file_larger_than(16):
         peer.send(frames.subscribe(b"b" * 100))
@@ -288,7 +292,7 @@ def test_records_that_are_not_understood_cost_their_client_only(site: Site) -> N
     assert peer.sock.recv(100) == b""
 
 
-def test_a_client_that_comes_after_a_restart_has_a_number_of_its_own(site: Site) -> None:
+def test_clients_after_a_restart_have_numbers_of_their_own(site: Site) -> None:
     numbers = [site.connect().client.number]
     for end in (site.crash, site.restart):
         end()
@@ -344,7 +348,7 @@ def test_a_record_that_was_cut_has_the_frames_before(lines: list[bytes], cut: in
 
 @given(FRAMES, FRAMES, st.floats(0, 1))
 @examples(100)
-def test_a_record_whose_daemon_was_killed_while_it_wrote_it_anew_is_the_one_before(
+def test_a_record_that_was_half_replaced_is_the_one_before(
     lines: list[bytes], others: list[bytes], share: float
 ) -> None:
     with closing(ClientRecord(os.memfd_create("test", os.MFD_CLOEXEC))) as record:
@@ -363,7 +367,7 @@ def test_a_record_whose_daemon_was_killed_while_it_wrote_it_anew_is_the_one_befo
             assert ClientRecord(record.fd).read() == ({"program": "x"}, [*lines, b"SUB after"])
 
 
-def test_a_record_that_has_grown_is_written_anew_and_frees_its_memory(site: Site) -> None:
+def test_a_record_that_has_grown_is_written_anew(site: Site) -> None:
     peer = site.connect(b"a")
     pattern = b"p" * 400
     for _ in range(3000):

@@ -31,7 +31,7 @@ def test_ids_have_not_changed() -> None:
     assert {name: EVENTS[name].id for name in known} == known
 
 
-def test_the_catalog_explains_every_event_with_fields_that_it_always_has() -> None:
+def test_the_catalog_explains_every_event() -> None:
     text = "\n\n" + re.sub(r"^[#;].*\n", "", (ROOT / "systemd/bccnd.catalog").read_text(), flags=re.MULTILINE)
     _, *parts = re.split(r"(?<=\n\n)-- ([0-9a-f]{32})\n", text)
     entries = dict(zip(parts[::2], parts[1::2], strict=True))
@@ -77,7 +77,7 @@ def logged() -> list[tuple[str, str, set[str]]]:
     ]
 
 
-def test_the_code_logs_every_event_with_the_fields_that_the_table_promises() -> None:
+def test_every_event_is_logged_with_its_fields() -> None:
     peers = {"peer_connected", "peer_gone", "peer_refused", "peer_ended"}
     assert {event for _, event, _ in logged()} | {"lines_lost", *peers} == set(EVENTS)
     wrong = [
@@ -89,7 +89,7 @@ def test_the_code_logs_every_event_with_the_fields_that_the_table_promises() -> 
     assert wrong == []
 
 
-def test_the_page_for_operators_lists_every_event_and_every_field() -> None:
+def test_the_page_of_the_log_has_every_event_and_field() -> None:
     page = (ROOT / "docs/log.md").read_text()
     assert [name for name in EVENTS if f"`{name}`" not in page] == []
     fields = {field for _, _, names in logged() for field in names} - {"trace"}

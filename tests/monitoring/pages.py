@@ -24,9 +24,9 @@ from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import HeartbeatRules, Liveness
 from bccnd.core.trust.integrity import make_checker
 from bccnd.core.trust.integrity_algorithms import KeyUse
-from bccnd.drops.entry import PREFIX
+from bccnd.drop_catalog.entry import PREFIX
 from bccnd.fleet.matrix import FleetMatrix
-from bccnd.gateways.status import no_report, read_report
+from bccnd.gateways.status import read_report
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
@@ -74,7 +74,6 @@ class Observed:
             hub.bus.fanout,
             ["nng"],
             read_report,
-            no_report,
             lambda _datagram: None,
             copies=1,
         )
@@ -85,7 +84,7 @@ class Observed:
             hub.bus,
             hub.builder,
             hub.sources,
-            FleetMatrix(10, 0.0),
+            FleetMatrix(lambda: 10, 0.0),
             b"relay01/bccnd/1",
             "1.0.0",
         )

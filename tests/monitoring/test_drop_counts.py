@@ -10,10 +10,9 @@ from bccnd import log
 from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.core.observing.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
-from bccnd.drops.catalog import DROPS
+from bccnd.drop_catalog.drops import DROPS, GATEWAY_REASONS
 from bccnd.fleet.report_format import REASONS as REPORT_REASONS
-from bccnd.gateways.status import REASONS as GATEWAY_REASONS
-from bccnd.gateways.status import Status
+from bccnd.gateways.status import GatewayStatus
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.drop_counts import count_drops
 from bccnd.monitoring.drop_reporter import LOGGED_AT_SOURCE
@@ -43,7 +42,9 @@ def test_every_reason_is_in_the_table() -> None:
 
 
 def test_metrics_show_what_is_counted(busy: Observed) -> None:
-    assert busy.links.report(next(iter(busy.bus.clients.values())), Status("nng", dropped={"queue_full": 3}).report())
+    assert busy.links.report(
+        next(iter(busy.bus.clients.values())), GatewayStatus("nng", dropped={"queue_full": 3}).report()
+    )
     samples = busy.samples()
     places: Counter[tuple[str, str]] = Counter()
     for drop, place, count in count_drops(take_snapshot(cast(DaemonState, busy)).drops):

@@ -47,7 +47,7 @@ def failing(times: int) -> Callable[[FleetMatrix, str, float], Steps[bytes]]:
     return make
 
 
-def test_a_failure_costs_one_request_and_the_others_that_wait_are_answered(observed: Observed) -> None:
+def test_a_failure_costs_one_request_only(observed: Observed) -> None:
     page = FleetPage(cast(DaemonState, observed), failing(1))
     one, other = page(""), page("")
     assert not isinstance(one, tuple)

@@ -30,7 +30,7 @@ def listings_of(hub: Hub) -> Listings:
     return Listings(cast(DaemonState, SimpleNamespace(ingress=ingress, **parts)))
 
 
-def test_a_client_whose_patterns_are_being_removed_is_no_receiver(tmp_path: Path) -> None:
+def test_a_client_that_is_being_removed_is_no_receiver(tmp_path: Path) -> None:
     with Hub(tmp_path) as hub:
         listings = listings_of(hub)
         leaving, staying = hub.connect(), hub.connect(b"x/y")
@@ -51,7 +51,7 @@ def test_a_client_whose_patterns_are_being_removed_is_no_receiver(tmp_path: Path
         turn_until(hub.loop, lambda: hub.routes.subscriptions == 1, "the end of its patterns")
 
 
-def test_a_listing_in_progress_leaves_out_what_has_gone_and_holds_none_of_it() -> None:
+def test_a_listing_leaves_out_what_has_gone_meanwhile() -> None:
     sources = TrackerTable(dedup_rules())
     for number in range(5):
         sources.start(b"host/%d" % number, 1, float(number))

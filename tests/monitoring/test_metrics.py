@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Callable
 from typing import cast
 
@@ -17,18 +15,15 @@ from bccnd.core.observing.latency_histogram import LATENCY_BOUNDS
 from bccnd.core.sending import redundancy
 from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
 from bccnd.core.tracking.liveness import HeartbeatRules
-from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
-from bccnd.drops.entry import PREFIX
+from bccnd.drop_catalog.drops import GATEWAY_REASONS
 from bccnd.gateways import NAMES as GATEWAYS
-from bccnd.gateways.status import REASONS as GATEWAY_REASONS
-from bccnd.gateways.status import Peer as GatewayPeer
-from bccnd.gateways.status import Status
+from bccnd.gateways.status import GatewayStatus
 from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
+from bccnd.snapshot import GatewayPeerState
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
-from tests.rules import bus_limits
 
 #: counters with a reason, and their reasons
 REASONS = {
@@ -60,15 +55,6 @@ def test_the_pages_are_understood_by_the_parsers_of_their_kinds(busy: Observed) 
         assert any(family.name == "bccnd_datagrams" for family in families)
     assert busy.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
     assert set(metrics.pages(cast(DaemonState, busy))) == {"/metrics", "/healthz"}
-
-
-def test_every_family_has_the_prefix_and_a_text_and_only_counters_end_in_total(busy: Observed) -> None:
-    for family in busy.families().values():
-        assert family.name.startswith((PREFIX, "process_")), family.name
-        assert family.documentation, family.name
-        if family.name.startswith(PREFIX):
-            for sample in family.samples:
-                assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
 
 
 def test_no_label_comes_from_the_network_or_from_a_client(busy: Observed) -> None:
@@ -139,13 +125,6 @@ def test_the_histogram_is_cumulative_and_complete(busy: Observed) -> None:
     assert busy.value("forward_seconds_sum") == pytest.approx(9.00003)
 
 
-def test_what_waits_for_a_slow_client_is_shown(observed: Observed) -> None:
-    slow = observed.hub.connect(b"x")
-    observed.hub.deliver(*[((slow.client.fd,), b"MSG x\0" + b"y" * 1000)] * 1000)
-    assert slow.client.queue.bytes > 0
-    assert observed.value("queue_bytes") == slow.client.queue.bytes
-
-
 def test_every_series_is_there_from_the_beginning(observed: Observed) -> None:
     value = reading(observed)
     for name, reasons in REASONS.items():
@@ -165,17 +144,17 @@ def test_counts_of_a_gateway_are_there_with_its_first_report(observed: Observed)
     """A service of its own outlives the daemon: a zero meanwhile would be taken for a reset."""
     for reported in (False, True):
         if reported:
-            assert observed.links.report(observed.hub.connect().client, Status("nng").report())
-        served = {sample.name for family in observed.families().values() for sample in family.samples}
+            assert observed.links.report(observed.hub.connect().client, GatewayStatus("nng").report())
+        served = {name for name, _ in observed.samples()}
         for name in ("connects", "messages", "bytes", "dropped"):
-            assert (f"bccnd_gateway_{name}_total" in served) == reported
-    value = reading(observed)
-    for reason in GATEWAY_REASONS:
-        assert value("gateway_dropped_total", gateway="nng", reason=reason) == 0
+            assert (f"gateway_{name}_total" in served) == reported
+    assert all(observed.value("gateway_dropped_total", gateway="nng", reason=one) == 0 for one in GATEWAY_REASONS)
 
 
 def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observed) -> None:
-    status = Status("nng", [GatewayPeer("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3})
+    status = GatewayStatus(
+        "nng", [GatewayPeerState("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3}
+    )
     teller = observed.hub.connect()
     assert observed.links.report(teller.client, status.report())
     observed.links.late = 4
@@ -192,17 +171,6 @@ def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observ
     value = reading(observed)
     assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (0, 0)
     assert value("gateway_messages_total", gateway="nng", direction="in") == 5
-
-
-def test_control_messages_for_which_there_was_no_room_are_counted(observed: Observed) -> None:
-    observed.hub.reload(bus_limits(queue={"messages": 1}))
-    slow = observed.hub.connect()
-    slow.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-    slow.send(*[frames.request(frames.SYNC, b"x" * 1000)] * 50)
-    observed.hub.settle()
-    assert observed.value("control_dropped_total") > 0
-    received = len(slow.all())
-    assert received + observed.value("control_dropped_total") == 50
 
 
 def test_silent_and_dead_sources_are_counted(observed: Observed) -> None:
@@ -224,13 +192,12 @@ def test_silent_and_dead_sources_are_counted(observed: Observed) -> None:
     assert observed.value("sources_forgotten_total", cause="expired") == 2
 
 
-def test_a_source_is_alive_within_the_intervals_that_mean_death(observed: Observed) -> None:
+def test_a_source_is_alive_within_its_intervals(observed: Observed) -> None:
     observed.sources.judge_new(b"old", 1, 970.0)
     observed.sources.judge_new(b"young", 1, 986.0)
     assert observed.value("sources_alive") == 1  # within 3 times 5 s before 1000
     observed.liveness.rules = HeartbeatRules(interval=10.0, dead_after=3)
     assert observed.value("sources_alive") == 2
-    assert "30 s" in observed.families()["bccnd_sources_alive"].documentation
     observed.liveness.rules = HeartbeatRules(interval=10.0, dead_after=1)
     assert observed.value("sources_alive") == 0
 
@@ -259,9 +226,3 @@ def test_how_long_the_loop_stood_still_is_shown(observed: Observed) -> None:
     assert observed.value("loop_stall_seconds") == 2.75  # it still does
     observed.loop_lag.observe(1000.0, 0.25)
     assert (observed.value("loop_stalled_seconds_total"), observed.value("loop_stall_seconds")) == (2.75, 2.75)
-
-
-def test_the_clock_is_the_hosts_at_the_moment_of_the_scrape(observed: Observed) -> None:
-    before = time.time()
-    shown = observed.value("clock_seconds")
-    assert before <= shown <= time.time()

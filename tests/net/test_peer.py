@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.clients.client import BusLimits
+from bccnd.config.schema import BusSettings
 from bccnd.core.wire import frames
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, PeerIdentifier, credentials
@@ -80,7 +80,7 @@ def test_this_process_is_identified_completely(identifier: PeerIdentifier, liste
         (Who(2**32 - 2, 2**32 - 2), b"somebody"),
     ],
 )
-def test_another_process_is_known_by_its_user_its_groups_and_a_harmless_name(
+def test_a_process_is_known_by_user_groups_and_a_harmless_name(
     identifier: PeerIdentifier, listener: socket.socket, user: Who, program: bytes | None
 ) -> None:
     with connected(listener, user) as (process, served):
@@ -141,7 +141,7 @@ def test_without_a_descriptor_a_peer_is_known_all_the_same(identifier: PeerIdent
         assert expected.started == started(process.pid)
 
 
-def test_the_last_descriptor_goes_to_a_client_that_is_known_by_name(hub: Hub) -> None:
+def test_the_last_descriptor_goes_to_a_client_with_a_name(hub: Hub) -> None:
     waiting = [hub.knock() for _ in range(3)]
     since = started(os.getpid())
     with descriptors_left(1):
@@ -153,63 +153,36 @@ def test_the_last_descriptor_goes_to_a_client_that_is_known_by_name(hub: Hub) ->
         assert waiting[0].all() == []
 
 
-def test_a_client_whose_process_has_ended_is_served(town: Hub) -> None:
-    before, after = town.knock(ANN), town.knock(BOB)
-    assert before.process is not None
-    assert after.process is not None
-    before.process.end()
-    town.turn()
-    unknown, known = town.bus.clients.values()
-    assert unknown.identity == b"relay01/unknown/%d" % before.process.pid
-    assert unknown.peer.uid == ANN.uid
-    after.process.end()
-    for peer, client in ((before, unknown), (after, known)):
-        peer.client = client
-        peer.send(b"SUB a", b"MSG a\0x", b"UNSUB a")
-        assert peer.all() == [b"MSG a\0x"]
-
-
 def pretend_older(peer: Peer) -> None:
     """As if the client had been opened by a process that had this pid before."""
     client = peer.client
     client.peer = client.peer._replace(started=client.peer.started - 1)
 
 
-def test_earlier_clients_of_a_reused_pid_are_ended_whatever_their_tag(
-    hub: Hub, caplog: pytest.LogCaptureFixture
-) -> None:
-    old, tagged, other = (hub.connect(b"a") for _ in range(3))
+def test_earlier_clients_of_a_reused_pid_are_ended(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    old, tagged, unknown, other = (hub.connect(b"a") for _ in range(4))
     tagged.send(frames.request(frames.TAG, b"tag"))
     tagged.all()
     pretend_older(old)
     pretend_older(tagged)
+    unknown.client.peer = unknown.client.peer._replace(started=0)  # so that it may be of the same process
     hub.bus.registry.by_pid.remove(other.client)
     other.client.peer = other.client.peer._replace(pid=os.getppid())
     hub.bus.registry.by_pid.add(other.client)
     new = hub.connect(b"a")
-    assert old.ended()
-    assert tagged.ended()
-    assert set(hub.bus.clients) == {other.client.fd, new.client.fd}
+    assert (old.ended(), tagged.ended()) == (True, True)
+    assert set(hub.bus.clients) == {unknown.client.fd, other.client.fd, new.client.fd}
     assert new.client.identity == old.client.base
     assert hub.bus.counters.ended.all() == {"slow": 0, "pid_reused": 2, "bug": 0}
-    assert set(hub.builder._open) == {new.client.identity}
-    (line, _) = [message for message in caplog.messages if "its pid belongs to" in message]
-    assert f"pid {os.getpid()}" in line
+    assert [vars(record)["event"] for record in caplog.records] == ["client_ended"] * 2
     new.publish(b"a", b"x")
     assert messages(new.all(), b"a") == messages(other.all(), b"a") == [b"x"]
-    assert len(hub.routes) == 2
-    assert hub.bus.quota.account(os.geteuid()).clients == 2  # type: ignore[union-attr]
+    account = hub.bus.quota.account(os.geteuid())
+    assert account is not None
+    assert (len(hub.routes), account.clients) == (3, 3)
 
 
-def test_clients_of_one_process_live_side_by_side_also_where_its_start_is_not_known(hub: Hub) -> None:
-    peers = [hub.connect() for _ in range(5)]
-    peers[0].client.peer = peers[0].client.peer._replace(started=0)
-    peers.append(hub.connect())
-    assert len({peer.client.identity for peer in peers}) == 1
-    assert all(peer.client.open for peer in peers)
-
-
-def test_a_blocked_publisher_and_a_blocker_of_a_reused_pid_are_ended_too(hub: Hub) -> None:
+def test_blockers_and_blocked_clients_of_a_reused_pid_are_ended(hub: Hub) -> None:
     blocker, publisher = slow(hub, b"a"), hub.connect()
     blocker.send(b"CMSG blocking/soft/block")
     hub.settle()
@@ -217,40 +190,29 @@ def test_a_blocked_publisher_and_a_blocker_of_a_reused_pid_are_ended_too(hub: Hu
         hub.deliver(((blocker.client.fd,), b"MSG a\0" + b"x" * 1000))
     publisher.publish(b"a", b"x")
     hub.settle()
-    assert publisher.client.resume is not None
+    assert publisher.client.blocked_packet is not None
     for peer in (blocker, publisher):
         pretend_older(peer)
     new = hub.connect(b"a")
     hub.settle()
-    assert hub.bus.counters.ended["pid_reused"] == 2
-    assert hub.bus.backpressure._blocked == {}
-    assert hub.bus.queue_bytes == 0
+    assert (hub.bus.counters.ended["pid_reused"], hub.bus.queue_bytes) == (2, 0)
     new.publish(b"a", b"y")
     assert messages(new.all(), b"a")[-1] == b"y"
 
 
-def test_the_bus_is_not_quiet_while_a_pid_changes_hands(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limits", [bus_limits(max_clients=1), bus_limits(user={"clients": 1})])
+def test_a_client_of_a_reused_pid_makes_way_without_quiet(tmp_path: Path, limits: BusSettings) -> None:
     quiet: list[int] = []
-    with Hub(tmp_path, on_quiet=lambda: quiet.append(1)) as hub:
+    with Hub(tmp_path, limits=limits, on_quiet=lambda: quiet.append(1)) as hub:
         old = hub.connect()
         pretend_older(old)
-        new = hub.connect()
-        assert old.ended()
+        new = hub.knock()
+        hub.turn()
+        assert (old.ended(), len(hub.bus.clients)) == (True, 1)
         assert quiet == [], "the daemon would have ended when its next client came"
         new.close()
         turn_until(hub.loop, lambda: quiet, "the last one to leave")
     assert quiet == [1]
-
-
-@pytest.mark.parametrize("limits", [bus_limits(max_clients=1), bus_limits(user={"clients": 1})])
-def test_a_limit_does_not_count_clients_of_a_reused_pid(tmp_path: Path, limits: BusLimits) -> None:
-    with Hub(tmp_path, limits=limits) as hub:
-        old = hub.connect()
-        pretend_older(old)
-        hub.knock()
-        hub.turn()
-        assert old.ended()
-        assert len(hub.bus.clients) == 1
 
 
 #: a bus in a pid namespace of its own
@@ -274,7 +236,7 @@ with Hub(Path(sys.argv[1])) as hub:
 """
 
 
-def test_clients_of_another_pid_namespace_get_distinct_identities(tmp_path: Path) -> None:
+def test_clients_of_another_pid_namespace_have_own_names(tmp_path: Path) -> None:
     need_root("a pid namespace")
     unshare = ["unshare", "--pid", "--fork"]
     try:

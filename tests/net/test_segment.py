@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import MAX_RECEIVE
 from bccnd.native.system.sockio import BATCH
 from bccnd.net.segment import Peers, Segment, SegmentOptions
+from tests.net.sockets import bound_udp, broadcaster
 from tests.support import BROADCAST, free_port, wait, without_root
 
 Opens = Callable[..., Segment]
@@ -34,10 +34,7 @@ def opens(options: SegmentOptions) -> Iterator[Opens]:
 
 @pytest.fixture
 def sender() -> Iterator[socket.socket]:
-    """Another program of the segment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        sock.bind(("127.0.0.1", 0))
+    with broadcaster("127.0.0.1") as sock:
         yield sock
 
 
@@ -54,23 +51,20 @@ def take(segment: Segment, count: int) -> list[list[bytes]]:
     return batches
 
 
-def test_a_broadcast_reaches_its_sender_and_every_other_program_that_shares_the_port(opens: Opens) -> None:
+def test_a_broadcast_reaches_all_that_share_the_port(opens: Opens) -> None:
     segment, other = opens(), opens()
     assert segment.sender.send(b"hello") is None
     assert take(segment, 1) == [[b"hello"]]
     assert segment.receiver.stamp_ns()  # the kernel's, which was asked for
     assert take(other, 1) == [[b"hello"]]
     assert (segment.counters.sent, other.counters.sent) == (1, 0)
-    assert segment.counters.errors.all() == {}
 
 
 def test_each_datagram_of_a_batch_has_its_sender(opens: Opens, options: SegmentOptions) -> None:
     segment = opens()
     names = []
     for address in ("127.0.0.1", "127.0.0.2", "127.200.100.50"):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            sock.bind((address, 0))
+        with broadcaster(address) as sock:
             names.append(f"{address}:{sock.getsockname()[1]}")
             sock.sendto(address.encode(), (BROADCAST, options.port))
     (batch,) = take(segment, 3)
@@ -96,7 +90,7 @@ def test_only_what_the_kernel_dropped_is_counted(opens: Opens, options: SegmentO
         small.receiver.receive()
 
 
-def test_a_refused_broadcast_is_counted_by_its_error_and_the_next_one_goes_out(opens: Opens) -> None:
+def test_a_broadcast_that_fails_is_counted_by_its_error(opens: Opens) -> None:
     segment = opens()
     assert segment.sender.send(b"x" * 70_000) == "EMSGSIZE"
     assert segment.sender.send(b"x" * 70_000) == "EMSGSIZE"
@@ -108,15 +102,6 @@ def test_a_refused_broadcast_is_counted_by_its_error_and_the_next_one_goes_out(o
 
 #: bytes, more than an unprivileged program gets
 MUCH = 1 << 30
-
-
-def test_a_buffer_that_was_granted_is_no_warning_and_close_gives_the_port_back(options: SegmentOptions) -> None:
-    segment = Segment(replace(options, receive_buffer=65_536))
-    assert segment.warnings == []
-    assert segment.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2 >= 65_536
-    segment.close()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("0.0.0.0", options.port))
 
 
 def sockaddr_in6(address: str, port: int, scope: int = 0, flow: int = 0) -> bytes:
@@ -140,17 +125,13 @@ PEERS6: list[tuple[bytes, str]] = [
 ]
 
 
-def test_senders_of_ipv6_are_written_in_brackets_with_their_interface_where_they_need_it() -> None:
+def test_senders_of_ipv6_stand_in_brackets() -> None:
     peers = Peers(memoryview(b"".join(raw for raw, _ in PEERS6)), socket.AF_INET6)
     names = [name for _, name in PEERS6]
     assert len(peers) == len(names)
     assert [peers[number] for number in range(len(names))] == peers[:] == names
     assert peers[2:5] == names[2:5]
 
-    # In the head that clients read it stands last before the bar, so that its colons can be told from those before it.
-    for name in names:
-        head = frames.meta(b"a/p/1", 7, 8, name) + b"payload|:"
-        assert frames.read_meta(head) == (b"a/p/1", 7, 8, name, b"payload|:")
     # The interface is looked up in the network of the segment.
     looked_up = {12: "lan7"}
     peers = Peers(memoryview(sockaddr_in6("fe80::1", 5400, 12)), socket.AF_INET6, looked_up.pop)
@@ -159,10 +140,7 @@ def test_senders_of_ipv6_are_written_in_brackets_with_their_interface_where_they
 
 @pytest.fixture
 def passed(options: SegmentOptions) -> Iterator[socket.socket]:
-    """Bound as systemd does it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("0.0.0.0", options.port))
+    with bound_udp(port=options.port) as sock:
         yield sock
 
 

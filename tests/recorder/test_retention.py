@@ -79,7 +79,7 @@ PAST = 0.009001
     ids=["no limit", "age 50", "age 150", "size", "size - 1", "both", "size 1"],
 )
 def test_the_oldest_files_go_and_their_time_from_the_session(
-    journal: Path, limits: Callable[[int], tuple[int, int]], left: list[int], session: tuple[float, ...]
+    journal: Path, limits: Callable[[int], tuple[int, int]], left: list[int], session: tuple[float | None, ...]
 ) -> None:
     sizes = [file.size for file in list_files(HERE, str(journal), hosts=["relay01"])]
     count, size = keep(journal, *limits(sum(sizes)), NOW, JOURNAL)

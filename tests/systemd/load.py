@@ -19,7 +19,7 @@ from tests.systemd.stage import CannotBoot
 from tools.bench.programs import CannotBuild, compile_one
 
 SOURCES: Final = Path(__file__).parent / "load"
-NAMES: Final = ("witness", "speaker", "hub")
+NAMES: Final = ("witness", "speaker")
 KEY: Final = b"0123456789abcdef0123456789abcdef"
 #: what a connection tells of a publisher of which it has heard nothing
 _NOTHING: Final[Mapping[str, Any]] = {"count": 0, "last": 0, "doubled": 0, "disordered": 0, "missing": []}
@@ -70,7 +70,7 @@ class Program(Closing):
         return line.decode()
 
     def signal(self, number: int) -> None:
-        """Send the program a signal: who has entered a host for it waits outside."""
+        """Send the program a signal; nsenter, which has entered a host for it, waits outside."""
         pid = self._process.pid
         for one in children(pid) if self._fork else [pid]:
             os.kill(one, number)
@@ -118,15 +118,6 @@ def remote_speaker(
     return Program([*segment.on(host), *words, *options], fork=False)
 
 
-def hub(segment: Segment, programs: Path, seed: int, lost: int, copied: int, delay: float) -> Program:
-    """The wire of a segment, with harm: of a thousand so many lost and copied, all delayed by up to ``delay`` s."""
-    harm = ("-S", str(seed), "-l", str(lost), "-c", str(copied), "-d", str(int(delay * 1e6)))
-    ends = (f"{segment.path(host)}:lan0" for host in segment.hosts)
-    program = Program([str(programs / "hub"), *harm, *ends], fork=False)
-    segment.address()
-    return program
-
-
 def _kind(connection: Mapping[str, Any], number: int) -> str:
     return f"connection {number} ({'slow' if connection['slow'] else 'fast'}{', batch' if connection['batch'] else ''})"
 
@@ -155,7 +146,7 @@ def _of_connection(one: Mapping[str, Any], sent: Mapping[int, int], crashes: int
     if one["refused"]:
         yield f"was told {one['refused']} control messages, the first: {one['first_refused']}"
     if one["strange"]:
-        yield f"got {one['strange']} packets that nobody has sent"
+        yield f"got {one['strange']} packets that no publisher has sent"
     if one["told"] and not one["slow"]:
         yield f"was told of gaps of {one['told']}, although it reads all the time"
     missing = 0
@@ -175,19 +166,6 @@ def _of_connection(one: Mapping[str, Any], sent: Mapping[int, int], crashes: int
     most = sum(sent.values()) if crashes and one["slow"] else crashes * (QUEUE + INPUT)
     if not 0 <= missing - one["told"] <= most:
         yield f"lacks {missing} messages and was told of {one['told']}"
-
-
-def lacking(report: Mapping[str, Any], publisher: int, count: int) -> list[set[int]]:
-    """The numbers of a publisher that each connection has not got."""
-    found = []
-    for one in report["connections"]:
-        heard = one["publishers"].get(str(publisher), _NOTHING)
-        found.append(numbers(heard["missing"]) | set(range(heard["last"] + 1, count + 1)))
-    return found
-
-
-def numbers(ranges: Sequence[Sequence[int]]) -> set[int]:
-    return {one for first, last in ranges for one in range(first, last + 1)}
 
 
 class Load(Closing):

@@ -1,8 +1,7 @@
-"""One segment between hosts: network namespaces on a bridge, or on a hub that does harm."""
+"""One segment between hosts: network namespaces on a bridge."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from typing import Final
@@ -13,8 +12,6 @@ from tests.systemd.stage import PREFIX, command
 LETTERS: Final = "abcd"
 NET: Final = "10.79.0"
 BROADCAST: Final = f"{NET}.255"
-#: a TAP device's queue, in frames: the hub is never so far behind
-_QUEUE: Final = "20000"
 
 
 class Segment:
@@ -34,38 +31,22 @@ class Segment:
             command("ip", "-n", name, "link", "set", "lo", "up")
 
     def bridge(self) -> None:
-        """Join all by a bridge."""
+        """Join all by a bridge, and give the interfaces their addresses."""
         switch = ("ip", "-n", self._switch, "link")
         command(*switch, "add", "br0", "type", "bridge", "mcast_snooping", "0")
         command(*switch, "set", "br0", "up")
         for host, name in self.names.items():
-            ends = ("add", "lan0", "type", "veth", "peer", "name", f"to-{host}", "netns", self._switch)
-            command("ip", "-n", name, "link", *ends)
-            command(*switch, "set", f"to-{host}", "master", "br0", "up")
-        self.address()
-
-    def address(self) -> None:
-        """Give the interfaces, however they were made, their addresses."""
-        for host, name in self.names.items():
             ip = ("ip", "-n", name)
-            place = LETTERS.index(host) + 1
-            # What a hub does not take at once waits here.
-            command(*ip, "link", "set", "lan0", "txqueuelen", _QUEUE)
-            command(*ip, "address", "add", f"{NET}.{place}/24", "brd", "+", "dev", "lan0")
+            ends = ("add", "lan0", "type", "veth", "peer", "name", f"to-{host}", "netns", self._switch)
+            command(*ip, "link", *ends)
+            command(*switch, "set", f"to-{host}", "master", "br0", "up")
+            command(*ip, "address", "add", f"{NET}.{LETTERS.index(host) + 1}/24", "brd", "+", "dev", "lan0")
             command(*ip, "link", "set", "lan0", "up")
             command(*ip, "route", "add", "default", "dev", "lan0")
 
     def on(self, host: str) -> list[str]:
         """What runs a command of this machine in the network of a host."""
         return ["ip", "netns", "exec", self.names[host]]
-
-    def path(self, host: str) -> str:
-        return f"/run/netns/{self.names[host]}"
-
-    def dropped(self, host: str) -> int:
-        """Frames of a host that its interface did not take because nobody fetched them."""
-        output = command("ip", "-n", self.names[host], "-s", "-j", "link", "show", "lan0")
-        return int(json.loads(output)[0]["stats64"]["tx"]["dropped"])
 
     def close(self) -> None:
         while self._made:

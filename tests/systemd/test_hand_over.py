@@ -1,4 +1,4 @@
-"""The daemon is restarted and upgraded under load, and nobody notices; it is killed, and its clients are told."""
+"""The daemon is restarted and upgraded under load, and no client notices; it is killed, and its clients are told."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_where_nothing_is_kept_clients_do_notice(pair: tuple[Host, Host]) -> Non
     [(0, [restart, upgrade, restart, reexec]), (ROUNDS, [kill, kill, kill, stand_still])],
     ids=["stops", "crashes"],
 )
-def test_again_and_again_under_load_nothing_is_lost_or_every_client_is_told(
+def test_under_load_nothing_is_lost_or_every_client_is_told(
     pair: tuple[Host, Host], traffic: load.Load, crashes: int, ways: list[Callable[[Host, int], None]]
 ) -> None:
     a, b = pair
@@ -122,24 +122,17 @@ def test_again_and_again_under_load_nothing_is_lost_or_every_client_is_told(
     assert crashes or b.metric("messages_missing") == 0
 
 
-def test_stop_ends_connections_and_the_next_start_serves_again(pair: tuple[Host, Host]) -> None:
+def test_stop_ends_connections_and_the_next_start_serves(pair: tuple[Host, Host]) -> None:
     a, _ = pair
     with load.witness(a, "-n", "3") as program:
         a.run("systemctl", "stop", "bccnd.service")
         found = load.faults(program.finish(), {})
         assert len(found) == 3
-        assert all("lost its connection" in one for one in found)
-
-    def serves() -> None:
-        with load.witness(a) as program, load.local_speaker(a, 0, 100, "-n", "10") as speaker:
-            assert speaker.finish(ask=False)["sent"] == 10
-            assert load.faults(program.finish(), {0: 10}) == []
-
-    # The sockets are still there, and whoever comes wakes it.
-    serves()
     a.run("systemctl", "stop", "bccnd*")
     assert a.main_pid() == 0
     assert not a.path("/run/bccnd/bus.sock").exists()
-    a.run("systemctl", "start", "bccnd.service")
-    a.wait_active()
-    serves()
+    # The sockets are enough: a client starts the daemon.
+    a.run("systemctl", "start", "bccnd-bus.socket", "bccnd-udp.socket", "bccnd-metrics.socket")
+    with load.witness(a) as program, load.local_speaker(a, 0, 100, "-n", "10") as speaker:
+        assert speaker.finish(ask=False)["sent"] == 10
+        assert load.faults(program.finish(), {0: 10}) == []

@@ -6,87 +6,159 @@ The figures go to docs/figures.json, their only home; the tables are printed.
 from __future__ import annotations
 
 import sys
-from functools import partial
-from typing import Any, Final
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 import click
+from rich.console import Console
 
-from tools.bench import clients, document, figures, report
-from tools.bench.cases import CASES
-from tools.bench.findings import as_json
-from tools.bench.growth import GROWTH
-from tools.bench.points import PACE, Axis, Line, Point, Stream
-from tools.bench.runner import Options, Runner, names, options
+from tests.support import free_port
+from tools.bench import figures
+from tools.bench.axes import FAN_OUT, GROWTH, Axis, Point, select
+from tools.bench.clients import PROGRAMS
+from tools.bench.idle import IDLE
+from tools.bench.measure import Failed, Figures, leave_alone, machine_busy, own_busy, wait_until_quiet
+from tools.bench.programs import ROOT, CannotBuild, build
+from tools.bench.relays import Place
 
-#: seconds of a run with paced messages, and of a quick one
-SECONDS, QUICK_SECONDS = 2.0, 0.5
-LINES: Final = tuple(Line(case.name, case.title, case.floor) for case in CASES.values())
-#: the ways to send by which relays are compared
-MODES: Final = {"saturated": "as fast as it goes", "paced": "2,000 messages a second"}
-#: the libraries of Python programs
-KNOWN: Final = [library.name for library in clients.LIBRARIES]
+#: so often a run may fail for a reason that is no disturbance before it is believed
+FAILURES: Final = 2
+#: messages of a run at most, and of a quick one
+MOST, FEW = 1_000_000_000, 4096
+#: sets of axes that have a name
+SETS: Final = {"relays": list(FAN_OUT), "growth": list(GROWTH)}
+AXES: Final[dict[str, Axis]] = FAN_OUT | GROWTH | {"programs": PROGRAMS, "idle": IDLE}
+
+console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def points(mode: str, cases: list[str], fan_outs: list[int], quick: bool) -> list[Point]:
-    """Return the runs of some cases."""
-    made = []
-    for fan_out in fan_outs:
-        for case in (CASES[name] for name in cases):
-            messages = int(PACE * (QUICK_SECONDS if quick else SECONDS)) if mode == "paced" else case.messages(fan_out)
-            stream = Stream(messages - messages % fan_out, paced=mode == "paced")
-            made.append(Point(mode, case.name, fan_out, case, fan_out, stream))
-    return made
+@dataclass
+class Runner:
+    """Runs points by turns, each as often as it takes until a run counts."""
+
+    daemon: Path
+    tries: int
+    #: share of a processor that others may have
+    foreign: float
+    most: int
+    programs: Path
+    refused: dict[Point, str] = field(default_factory=dict)
+
+    def run(self, points: Sequence[Point], rounds: int) -> dict[Point, list[Figures]]:
+        """Return the figures of each point that was not refused, one for each round."""
+        runs: dict[Point, list[Figures]] = {point: [] for point in points}
+        for number in range(1, rounds + 1):
+            for done, point in enumerate(points, 1):
+                found = None if point in self.refused else self._settle(point)
+                shown = {name: round(value) for name, value in (found or {}).items()}
+                where = f"{number}/{rounds} {done}/{len(points)} {point.axis}: {point.line}, {point.x:,}"
+                console.print(where, self.refused.get(point) or f"{shown}")
+                if found:
+                    runs[point].append(found)
+        return {point: found for point, found in runs.items() if found and point not in self.refused}
+
+    def _settle(self, point: Point) -> Figures | None:
+        """Run a point until a run counts; None if it is given up."""
+        failures = 0
+        for _ in range(self.tries):
+            wait_until_quiet(self.foreign)
+            with leave_alone(), tempfile.TemporaryDirectory(prefix="bccnd-bench-", ignore_cleanup_errors=True) as name:
+                ports = (free_port(), free_port(), free_port())
+                busy, own, start = machine_busy(), own_busy(), time.monotonic()
+                try:
+                    found = point.measure(Place(Path(name), self.programs, self.daemon, *ports, self.most))
+                except (Failed, OSError) as error:
+                    why = f"failed: {error}"
+                    failures += 1
+                else:
+                    why = ""
+                    foreign = ((machine_busy() - busy) - (own_busy() - own)) / (time.monotonic() - start)
+                    if found.get("lost") or found.get("bad"):
+                        why = f"{found['lost']:.0f} deliveries lost, {found['bad']:.0f} out of place"
+                    elif foreign > self.foreign:
+                        why = f"disturbed: others had {foreign:.2f} of a processor"
+            if not why:
+                return found
+            if failures >= FAILURES:
+                break
+        self.refused[point] = why
+        return None
 
 
 def numbers(_context: click.Context, parameter: click.Parameter, value: str) -> list[int]:
     try:
-        found = [int(word) for word in value.split(",")]
+        return [int(word) for word in value.split(",") if word]
     except ValueError:
-        found = []
-    if not found or min(found) < 1 or max(found) > 256:
-        raise click.BadParameter("numbers from 1 to 256, with commas between them", param=parameter)
-    return found
+        raise click.BadParameter("numbers with commas between them", param=parameter) from None
 
 
-def axis_names(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    groups = {"relays": list(MODES), "growth": list(GROWTH)}
-    return groups[value] if value in groups else names([*MODES, *GROWTH])(context, parameter, value)
+def axis_names(_context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+    names = [name for word in value.split(",") for name in SETS.get(word, [word])]
+    if unknown := [name for name in names if name not in AXES]:
+        raise click.BadParameter(f"no such axis: {', '.join(unknown)}; there are {', '.join(AXES)}", param=parameter)
+    return names
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--axes", "wanted", default="relays", callback=axis_names, help=f"Which of {', '.join((*SETS, *AXES))}.")
+@click.option("--only", default="", metavar="WORDS", help="Only these relays, lines or libraries, with commas between.")
+@click.option("--x", "xs", default="", callback=numbers, help="Only with so many clients, or whatever the axis counts.")
+@click.option("--rounds", default=5, type=click.IntRange(1), help="Runs of each that must count.")
+@click.option("--tries", default=6, type=click.IntRange(1), help="Runs for each before it is refused.")
+@click.option("--foreign", default=0.05, type=click.FloatRange(0), help="Share of a processor that others may have.")
 @click.option(
-    *("--axes", "wanted"),
-    default="relays",
-    callback=axis_names,
-    help=f"Which of {', '.join((*MODES, *GROWTH))}; relays: the first two, growth: the others.",
+    "--daemon",
+    default=Path(sys.executable).parent / "bccnd",
+    show_default="the one beside this Python",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The bccnd that is measured.",
 )
-@click.option("--cases", default="all", callback=names(list(CASES)), help=f"Which relays of {', '.join(CASES)}.")
-@click.option("--fan-out", "fan_outs", default="1,8,64", callback=numbers, help="Clients that get each message.")
-@click.option("--clients", "of_clients", is_flag=True, help="Instead, measure Python programs with several libraries.")
-@click.option("--libraries", default="all", callback=names(KNOWN), help=f"Which of {', '.join(KNOWN)}, for --clients.")
-@options
+@click.option("--quick", is_flag=True, help="A small run to see whether all works.")
+@click.option(
+    "--figures",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file of figures that documents quote: write what was measured into it.",
+)
 def main(
-    wanted: list[str], cases: list[str], fan_outs: list[int], of_clients: bool, libraries: list[str], **given: Any
+    wanted: list[str],
+    only: str,
+    xs: list[int],
+    rounds: int,
+    tries: int,
+    foreign: float,
+    daemon: Path,
+    quick: bool,
+    file: Path | None,
 ) -> None:
     """Measure bccnd, the least that a relay can cost, and other brokers; or what a message costs as things grow."""
-    asked = Options(**given)
-    if of_clients:
-        sys.exit(clients.main(asked, libraries))
-    missing = {one.name: one.peer.package for one in map(CASES.get, cases) if one and one.peer and not one.peer.program}
-    there = [name for name in cases if name not in missing]
-    relays = {
-        mode: Axis(mode, title, "fan-out", LINES, partial(points, mode, there, fan_outs))
-        for mode, title in MODES.items()
-    }
-    axes = [(relays | GROWTH)[name] for name in wanted]
-    left_out = missing if any(name in MODES for name in wanted) else {}
-    found = Runner(asked).run(axes, [one for axis in axes for one in axis.points(asked.quick)], left_out)
-    document.write("bench", asked.out, as_json(found), report.markdown(found))
-    if asked.figures_file is not None:
-        figures.write(asked.figures_file, figures.sections(found))
-    if not found.keys:
-        document.console.print("nothing was measured")
-    sys.exit(1 if found.refused or not found.keys else 0)
+    try:
+        programs = build(ROOT / "build/bench")
+    except CannotBuild as error:
+        raise click.ClickException(str(error)) from error
+    words = [word for word in only.split(",") if word]
+    axes = [AXES[name] for name in wanted]
+    points = [point for axis in axes for point in select(axis, words, xs, quick=quick)]
+    runner = Runner(daemon.absolute(), tries, foreign, FEW if quick else MOST, programs)
+    runs = runner.run(points, 1 if quick else rounds)
+    about = figures.about_run(daemon.absolute(), 1 if quick else rounds)
+    sections = {}
+    for axis in axes:
+        if of_axis := {point: found for point, found in runs.items() if point.axis == axis.name}:
+            sections[axis.name] = figures.section_of(axis, of_axis, about)
+            print(*figures.tables(axis, sections[axis.name]), sep="\n")
+    print("", figures.described(["python", "-m", "tools.bench", *sys.argv[1:]], about), sep="\n")
+    for point, why in runner.refused.items():
+        print(f"- refused: {point.axis}, {point.line} to {point.x}: {why}")
+    if file is not None:
+        for missing in figures.store(file, sections):
+            console.print(f"not a section that this run has not measured as a whole: {missing}")
+        console.print(f"written into {file}; python -m docs --write takes it into the documents")
+    sys.exit(1 if runner.refused or not sections else 0)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ import matplotlib  # type: ignore[import-not-found,unused-ignore]
 from matplotlib.backends.backend_svg import FigureCanvasSVG  # type: ignore[import-not-found,unused-ignore]
 from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
 
-from tools.bench.growth import GROWTH
-from tools.bench.points import Axis
+from tools.bench.axes import GROWTH, Axis
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 #: what is drawn side by side
@@ -41,14 +40,14 @@ def main() -> None:
     """Write each chart whose axes were all measured."""
     sections = json.loads((DOCS / "figures.json").read_text())
     for name, axes in CHARTS.items():
-        if not all(f"scale {axis}" in sections for axis in axes):
+        if not all(axis in sections for axis in axes):
             continue
         # The same file for the same figures.
         with matplotlib.rc_context({"svg.hashsalt": "bccnd"}):
             figure = Figure(figsize=(9.6, 4.2))
             FigureCanvasSVG(figure)
             for panel, axis in zip(figure.subplots(1, len(axes), squeeze=False)[0], axes, strict=True):
-                fill(panel, GROWTH[axis], sections[f"scale {axis}"]["cpu_ns"])
+                fill(panel, GROWTH[axis], sections[axis]["cpu_ns"])
             figure.set_layout_engine("constrained")
             figure.savefig(DOCS / name, facecolor="white", metadata={"Date": None, "Creator": None})
 

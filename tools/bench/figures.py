@@ -1,80 +1,131 @@
-"""Writes what was measured into docs/figures.json, which documents quote.
+"""The figures of a bench: docs/figures.json is their only home, and the tables are printed from them.
 
-Invariant: a section is of one run. One that does not have every figure of the section that is there replaces nothing.
+A section is of one axis, measured in one run: ``{figure: {line: {x: value}}}``. One that does not have every figure of
+the section that is there replaces nothing.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import re
-from collections.abc import Iterable, Mapping
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Final
 
-from tools.bench.document import console
-from tools.bench.findings import Findings, Key, Value, cpu, held, of_source, p50
+from tools.bench.axes import Axis, Point
+from tools.bench.measure import Figures
 
-#: sources of a large host
-MANY_SOURCES = 100_000
-
+#: asked of the Python that runs the daemon
+QUESTION: Final = """
+import json, platform
+from importlib.metadata import version
+import bccnd.core.receiving.ingress as ingress
+print(json.dumps({"version": version("bccnd"), "compiled": ingress.__file__.endswith(".so"),
+                  "python": platform.python_version()}))
+"""
 #: innermost lists and objects, which take one line
-_SMALL = re.compile(r"[\[{][^\[\]{}]*[\]}]")
+_SMALL: Final = re.compile(r"[\[{][^\[\]{}]*[\]}]")
 
 Section = dict[str, Any]
 
 
-def about_run(date: str, machine: Section, daemon: Section, rounds: int) -> Section:
-    """Describe when and where figures were measured."""
-    about_daemon = {name: daemon.get(name) for name in ("version", "compiled", "python")}
-    return {"date": date[:10], "machine": machine, "daemon": about_daemon, "rounds": rounds}
+def about_run(daemon: Path, rounds: int) -> Section:
+    """Describe when and where figures are measured."""
+    models = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    machine = {
+        "cpu": models[0] if models else platform.machine(),
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+    }
+    asked = [str(daemon.with_name("python")), "-P", "-c", QUESTION]
+    try:
+        answer = json.loads(subprocess.run(asked, capture_output=True, timeout=60, check=False).stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        answer = {"version": None, "compiled": None, "python": None}
+    date = datetime.now(UTC).date().isoformat()
+    return {"date": date, "machine": machine, "daemon": answer, "rounds": rounds}
 
 
-def about(found: Findings) -> Section:
-    return about_run(found.date, found.machine, found.daemon, found.rounds)
+def section_of(axis: Axis, runs: Mapping[Point, Sequence[Figures]], about: Section) -> Section:
+    """Return the medians of all runs of an axis, and the range of the costs."""
+    section: Section = {"about": about}
+
+    def add(name: str, line: str, x: int, value: object) -> None:
+        section.setdefault(name, {}).setdefault(line, {})[str(x)] = value
+
+    for point, found in runs.items():
+        names = [name for name in found[0] if name not in ("lost", "bad")] if found else []
+        for name in names:
+            values = [rounded(one[name]) for one in found]
+            if name == "first_ns":
+                if point.first:
+                    add("cpu_ns", point.first, point.x, median(values))
+                continue
+            if name in {shown.name for shown in axis.shown}:
+                add(name, point.line, point.x, rounded(median(values)))
+            if name == axis.shown[0].name:
+                add("range", point.line, point.x, [min(values), max(values)])
+    if axis.name == "clients":
+        section["constants"] = {
+            "bccnd_each_ns": slope(section, "cpu_ns", "bccnd"),
+            "batch_each_ns": slope(section, "cpu_ns", "bccnd_batch"),
+            "client_kib": slope(section, "resident_mb", "bccnd", 1e6 / 1024),
+        }
+    return section
 
 
-def sections(found: Findings) -> dict[str, Section]:
-    """Return the sections of a run: one for all relays, one for each thing that grows."""
-    made: dict[str, Section] = {}
-    for key in found.keys:
-        relays = key.axis in ("saturated", "paced")
-        section = made.setdefault("bench" if relays else f"scale {key.axis}", {"about": about(found), "cpu_ns": {}})
-        cost, latency = found.figure(key), found.median(key, p50) if key.axis == "paced" else None
-        if cost is not None:
-            costs = section["cpu_ns"].setdefault(key.axis, {}) if relays else section["cpu_ns"]
-            spread = [round(one) for one in (cost.median, cost.least, cost.most)]
-            costs.setdefault(key.line, {})[str(key.x)] = spread if relays else spread[0]
-        if latency is not None:
-            section.setdefault("p50_us", {}).setdefault(key.line, {})[str(key.x)] = round(latency)
-    for axis in found.axes:
-        if f"scale {axis.name}" in made and (constants := _constants(found, axis.name)):
-            made[f"scale {axis.name}"]["constants"] = constants
-    return made
+def rounded(value: float) -> float:
+    return round(value) if abs(value) >= 100 else round(value, 4)
 
 
-def _constants(found: Findings, axis: str) -> Section:
-    values: dict[str, float | None] = {}
-    if axis == "clients":
-        values["bccnd_each_ns"], values["batch_each_ns"] = _each(found, "bccnd"), _each(found, "bccnd_batch")
-        values["client_kib"] = _each(found, "bccnd", lambda sample: sample.rss_kib)
-    elif axis == "sources":
-        values["source_bytes"] = found.median(Key("sources", "bccnd", MANY_SOURCES), of_source)
-    elif axis == "burst":
-        values["held_150"] = found.median(Key("burst", "bccnd", 150), held)
-    return {name: round(value) for name, value in values.items() if value is not None}
-
-
-def _each(found: Findings, line: str, value: Value = cpu) -> float | None:
-    """What each further client adds: the slope from the fewest clients to the most."""
-    known = {x: y for x in found.xs("clients", line) if x and (y := found.median(Key("clients", line, x), value))}
+def slope(section: Section, figure: str, line: str, unit: float = 1.0) -> float | None:
+    """Return what each further client adds, from the fewest clients to the most."""
+    known = {int(x): value for x, value in section.get(figure, {}).get(line, {}).items() if int(x)}
     few, many = min(known, default=0), max(known, default=0)
-    return (known[many] - known[few]) / (many - few) if few < many else None
+    return round((known[many] - known[few]) / (many - few) * unit, 2) if few < many else None
 
 
-def dumps(sections: Mapping[str, Section]) -> str:
-    """Write sections as JSON, a line for each row of figures."""
-    text = json.dumps(sections, indent=1)
-    return _SMALL.sub(lambda found: re.sub(r"\s*\n\s*", " ", found[0]), text) + "\n"
+def tables(axis: Axis, section: Section) -> Iterator[str]:
+    """Yield the lines of the tables of an axis: a row for each x, a column for each line that has figures."""
+    for shown in axis.shown:
+        values = section.get(shown.name, {})
+        lines = [line for line in axis.lines if line.name in values]
+        if not lines:
+            continue
+        rows = []
+        for x in sorted({int(x) for line in lines for x in values[line.name]}):
+            cells = []
+            for line in lines:
+                value = values[line.name].get(str(x))
+                beside = values.get(line.floor, {}).get(str(x)) if shown is axis.shown[0] else None
+                ratio = f" x{value / beside:.2f}" if value and beside and line.floor != line.name else ""
+                cells.append("" if value is None else f"{value:{shown.form}}{ratio}")
+            rows.append([axis.labels[x] if axis.labels else f"{x:,}", *cells])
+        yield from ("", f"**{axis.title}: {shown.title}**", "")
+        yield from table([axis.x, *(line.title for line in lines)], rows, words=int(axis.labels is not None))
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 0) -> list[str]:
+    """Return the lines of a table; the first ``words`` columns hold words, and the others numbers."""
+    columns = list(head)
+    rule = "|".join(" --- " if number < words else " ---: " for number in range(len(columns)))
+    return [f"| {' | '.join(columns)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def described(command: Sequence[str], about: Section) -> str:
+    """Return when and where figures were measured, for a reader."""
+    machine, daemon = about["machine"], about["daemon"]
+    kind = {True: "compiled", False: "not compiled", None: "unknown whether compiled"}[daemon["compiled"]]
+    return (
+        f"`{' '.join(command)}`: {about['date']}, {machine['cpu']}, {machine['cores']} cores, Linux "
+        f"{machine['kernel']}, bccnd {daemon['version']} ({kind}), Python {daemon['python']}; medians of "
+        f"{about['rounds']} interleaved rounds; x is the multiple of the floor"
+    )
 
 
 def _paths(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[str, ...]]:
@@ -95,13 +146,6 @@ def store(path: Path, measured: Mapping[str, Section]) -> list[str]:
             missing.append(f"{name}: {' '.join(lacks[0])}")
         else:
             sections[name] = section
-    path.write_text(dumps(sections))
+    text = json.dumps(sections, indent=1)
+    path.write_text(_SMALL.sub(lambda found: re.sub(r"\s*\n\s*", " ", found[0]), text) + "\n")
     return missing
-
-
-def write(path: Path, measured: Mapping[str, Section]) -> None:
-    """Store what was measured, and say what was and what was not."""
-    missing = store(path, measured)
-    console.print(f"and into {path}; python -m docs --write takes it into the documents")
-    for one in missing:
-        console.print(f"but not a section that this run has not measured as a whole: {one}")

@@ -15,13 +15,14 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
 
 from tests.e2e.harness import Daemon, Wire, wait
 from tests.support import datagram
-from tools.bench.cases import BROADCAST, KEY, SIZE
+from tools.bench.figures import table
+from tools.bench.relays import BROADCAST, KEY, SIZE
 
 #: datagrams, and seconds between them
 COUNT: Final = 200
@@ -58,13 +59,6 @@ STAGES: Final = (
 )
 
 
-class Cost(NamedTuple):
-    """Instructions of one message, and lines of code in which they lie."""
-
-    instructions: float
-    lines: int
-
-
 def stage_of(function: str) -> str:
     return next(name for name, pattern in STAGES if re.search(pattern, function))
 
@@ -87,15 +81,15 @@ def read_costs(profile: Iterator[str]) -> Iterator[tuple[str, int, int]]:
             inclusive = False
 
 
-def by_stage(costs: Sequence[tuple[str, int, int]]) -> dict[str, Cost]:
-    """Add up what at least every second message went through."""
+def by_stage(costs: Sequence[tuple[str, int, int]]) -> dict[str, tuple[float, int]]:
+    """Return the instructions of one message for each stage, and the lines of code in which they lie."""
     instructions: dict[str, float] = defaultdict(float)
     lines: dict[str, set[int]] = defaultdict(set)
     for function, address, cost in costs:
         stage = stage_of(function)
         instructions[stage] += cost / COUNT
         lines[stage].add(address // LINE)
-    return {name: Cost(instructions[name], len(lines[name])) for name, _ in STAGES}
+    return {name: (instructions[name], len(lines[name])) for name, _ in STAGES}
 
 
 def control(pid: int, on: bool) -> None:
@@ -112,13 +106,7 @@ def measure(folder: Path, case: str, clients: int) -> list[tuple[str, int, int]]
     prefix = ["valgrind", "--tool=callgrind", "--log-file=/dev/null", f"--callgrind-out-file={profile}"]
     options = ["--instr-atstart=no", "--dump-instr=yes", "--compress-strings=no", "--compress-pos=no"]
     options += ["--collect-atstart=no", *(f"--toggle-collect={name}" for name in COUNTED)]
-    daemon = Daemon(
-        folder,
-        {"heartbeat": {"interval": 0}},
-        prefix=[*prefix, *options],
-        start=False,
-        patience=120,
-    )
+    daemon = Daemon(folder, {"heartbeat": {"interval": 0}}, prefix=[*prefix, *options], start=False, patience=120)
     daemon.configure({"integrity": daemon.with_key(KEY)})
     daemon.start()
     payload = b"x" * (SIZE - 70)
@@ -158,12 +146,11 @@ def main(clients: int) -> None:
     with tempfile.TemporaryDirectory(prefix="bccnd-stages-") as name:
         costs_of = {case: measure(Path(name) / case, case, clients) for case in CASES}
     found = {case: by_stage(costs) for case, costs in costs_of.items()}
-    print("| stage |" + "".join(f" {case} | lines |" for case in CASES) + "\n| --- |" + " ---: | ---: |" * len(CASES))
-    for stage, _ in STAGES:
-        costs = [found[case][stage] for case in CASES]
-        print(f"| {stage} |" + "".join(f" {cost.instructions:,.0f} | {cost.lines:,} |" for cost in costs))
-    sums = [[sum(column) for column in zip(*found[case].values(), strict=True)] for case in CASES]
-    print("| all |" + "".join(f" {instructions:,.0f} | {lines:,} |" for instructions, lines in sums))
+    for case in CASES:
+        found[case]["all"] = tuple(map(sum, zip(*found[case].values(), strict=True)))  # type: ignore[assignment]
+    stages = [*(name for name, _ in STAGES), "all"]
+    rows = ([stage, *(f"{number:,.0f}" for case in CASES for number in found[case][stage])] for stage in stages)
+    print(*table(["stage", *(head for case in CASES for head in (case, "lines"))], rows, 1), sep="\n")
 
 
 if __name__ == "__main__":

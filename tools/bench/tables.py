@@ -11,8 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 import numpy as np
@@ -25,18 +24,14 @@ from bccnd.journal import file_names, files, schema
 from examples.fleet_model import Fleet, Loss, Source
 from examples.simulation import write
 from tests.support import ROOT
-from tools.bench.procs import Highest, family, kib_of
 
 #: about so many rows
-SMALL: Final = 3_000_000
-LARGE: Final = 11_000_000
+SMALL, LARGE = 3_000_000, 11_000_000
 #: seconds that a report of a journal of about 1,000 rows may take on its first run, and after which a command hangs
-REPORT: Final = 2.0
-LONGEST: Final = 7200
+REPORT, LONGEST = 2.0, 7200
 EMBEDDED: Final = ("--embedded",)
 SPARK: Final = ("--master", "local[2]")
 BCCN: Final = [sys.executable, "-c", "import sys; sys.argv[0] = 'bccn'; from bccnd.cli.main import main; main()"]
-ENVIRONMENT: Final = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 SECOND: Final = 1_000_000
 #: 2026-03-01, at noon: journals of many chunks go over midnight
@@ -51,8 +46,7 @@ LOST: Final = 97
 TWICE: Final = 10
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A journal, as a recorder writes it (``is_sorted``) or as others may, the driver, and the seconds it may take."""
 
     name: str
@@ -76,6 +70,7 @@ def make(journal: str, rows: int, is_sorted: bool) -> int:
     """Write a journal of about so many rows; return how many messages its hosts have lost."""
     chunks = max(1, round(rows / (MESSAGES * SOURCES * HOSTS)))
     source, place = np.repeat(np.arange(SOURCES), MESSAGES), np.tile(np.arange(MESSAGES), SOURCES)
+    filesystem, root = files.open_root(journal)
     missing = 0
     for host in range(HOSTS):
         first = 0
@@ -85,17 +80,25 @@ def make(journal: str, rows: int, is_sorted: bool) -> int:
             # A loss is seen by the messages around it.
             lost = ((number * 31 + host * 17 + source * 7) % LOST == 0) & (place > 0) & (place < MESSAGES - 1)
             missing += int(lost.sum())
-            first += _write(journal, name, host, first, source[~lost], number[~lost], is_sorted)
+            table = received(name, host, first, source[~lost], number[~lost])
+            first += table.num_rows
+            days = pc.strftime(table["ts"], format="%Y-%m-%d")
+            for day in pc.unique(days).to_pylist():
+                chosen = table.filter(pc.equal(days, day))
+                path = file_names.ObsFile(f"h{host:02d}", day, name, chosen["rec_no"][0].as_py()).path
+                if is_sorted:
+                    files.write_records(filesystem, root, path, schema.conform(chosen))
+                else:
+                    files.write(filesystem, root, path, chosen)
         listening = {"start_ts": START - SECOND, "end_ts": START + chunks * CHUNK + SECOND}
         row = {"host": f"h{host:02d}", "journal_id": name, "version": "bench", "socket_drops": 0, "tap_gaps": 0}
-        filesystem, root = files.open_root(journal)
         sessions = pa.Table.from_pylist([row | listening], schema=schema.SESSIONS)
         files.write(filesystem, root, file_names.sessions_path(f"h{host:02d}", name), sessions)
     return missing
 
 
-def _write(journal: str, name: str, host: int, first: int, source: Any, number: Any, is_sorted: bool) -> int:
-    """Write what a host has received in a chunk; return how many rows that is."""
+def received(name: str, host: int, first: int, source: Any, number: Any) -> pa.Table:
+    """Return the records of what a host has received in a chunk."""
     twice = source % TWICE == 0
     copy = np.arange(len(source) + twice.sum()) >= len(source)
     source, number = np.concatenate([source, source[twice]]), np.concatenate([number, number[twice]])
@@ -125,55 +128,31 @@ def _write(journal: str, name: str, host: int, first: int, source: Any, number: 
         "payload": pa.nulls(len(at), pa.binary()),
     }
     made = {key: value if isinstance(value, pa.Array) else pa.repeat(value, len(at)) for key, value in columns.items()}
-    table = pa.table(made, schema=pa.schema([field for field in schema.OBS if field.name != schema.SHARE]))
-    filesystem, root = files.open_root(journal)
-    days = pc.strftime(table["ts"], format="%Y-%m-%d")
-    for day in pc.unique(days).to_pylist():
-        chosen = table.filter(pc.equal(days, day))
-        path = file_names.ObsFile(f"h{host:02d}", day, name, chosen["rec_no"][0].as_py()).path
-        if is_sorted:
-            files.write_records(filesystem, root, path, schema.conform(chosen))
-        else:
-            files.write(filesystem, root, path, chosen)
-    return len(at)
+    return pa.table(made, schema=pa.schema([field for field in schema.OBS if field.name != schema.SHARE]))
 
 
-def build(journal: str, tables: str, driver: tuple[str, ...]) -> tuple[float, int]:
-    """Make the tables; return the seconds, and the most KiB of all processes."""
+def run(*words: str) -> float:
+    """Run a command of `bccn`; return the seconds that it takes."""
     began = time.monotonic()
-    command = [*BCCN, "pipeline", "build", journal, "--out", tables, *driver]
-    with subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as running:
-        held = Highest(lambda: sum(map(kib_of, family(running.pid))), 0.2)
-        held.start()
-        try:
-            _, errors = running.communicate(timeout=LONGEST)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            raise click.ClickException(f"the run has not ended in {LONGEST} s") from None
-        most = held.stop()
-    if running.returncode:
-        raise click.ClickException(f"the run has failed:\n{errors}")
-    return time.monotonic() - began, most
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([*BCCN, *words], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=LONGEST)
+    return time.monotonic() - began
 
 
 def measure(folder: str, case: Case) -> list[tuple[str, float, float]]:
     """Make the tables of a case; return its figures and their bounds."""
     journal, tables = f"{folder}/journal", f"{folder}/tables"
     missing = make(journal, case.rows, case.is_sorted)
-    seconds, most = build(journal, tables, case.driver)
+    seconds = run("pipeline", "build", journal, "--out", tables, *case.driver)
     found = pc.sum(DeltaTable(f"{tables}/link_loss").to_pyarrow_table(columns=["lost_here"])["lost_here"]).as_py()
-    click.echo(f"{case.name}: {seconds:.1f} s, {most >> 10:,} MiB, {found:,} of {missing:,} losses")
     return [(f"{case.name}: seconds", seconds, case.bound), (f"{case.name}: wrong", abs(found - missing), 0.0)]
 
 
 def report(folder: str) -> float:
-    """Seconds of the first `bccn report` of a small journal."""
+    """Return the seconds of the first `bccn report` of a small journal."""
     source = Source("one/meter", "one", rate=25.0, channels=("meter",))
     write(Fleet(("one", "two"), (source,), duration=20.0, losses=(Loss("two", probability=0.1),)), f"{folder}/demo")
-    began = time.monotonic()
-    command = [*BCCN, "report", f"{folder}/demo", "--out", f"{folder}/page"]
-    subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, check=True, capture_output=True, timeout=LONGEST)
-    return time.monotonic() - began
+    return run("report", f"{folder}/demo", "--out", f"{folder}/page")
 
 
 @click.command(help=__doc__)
@@ -184,8 +163,7 @@ def main(only: tuple[str, ...], rows: int | None) -> None:
     with tempfile.TemporaryDirectory(prefix="bccnd-bench-") as folder:
         for number, case in enumerate(CASES):
             if not only or any(word in case.name for word in only):
-                chosen = case if rows is None else Case(case.name, rows, case.driver, case.bound, case.is_sorted)
-                bounds += measure(f"{folder}/{number}", chosen)
+                bounds += measure(f"{folder}/{number}", case._replace(rows=rows or case.rows))
         if not only or "report" in only:
             bounds.append(("report of a small journal: seconds", report(folder), REPORT))
     for name, value, bound in bounds:

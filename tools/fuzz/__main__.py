@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import logging
 import re
 import shutil
 import subprocess
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support import ROOT
-from tools.fuzz.replay import CORPUS, FINDINGS, name_of
+from tools.fuzz import CORPUS, FINDINGS, kept
 from tools.fuzz.targets import TARGETS, Target
 
 OUT: Final = ROOT / "build" / "fuzz"
@@ -26,93 +28,84 @@ MEMORY: Final = 2048
 MOST_KEPT: Final = 150
 
 
-def command(target: Target, *options: str) -> list[str]:
-    return [sys.executable, str(Path(__file__).with_name("one.py")), target.name, *options]
-
-
-def fuzz(target: Target, runs: int, seed: int) -> tuple[bool, str]:
-    """Fuzz one target; whether all is well, and what was said."""
-    found, crashes = OUT / "corpus" / target.name, OUT / "crashes"
-    found.mkdir(parents=True, exist_ok=True)
-    crashes.mkdir(parents=True, exist_ok=True)
-    kept = [str(path) for path in (CORPUS / target.name, FINDINGS / target.name) if path.is_dir()]
-    options = [
-        *(f"-runs={runs}", f"-seed={seed}", f"-max_len={target.size}", f"-timeout={PATIENCE}"),
-        *(f"-rss_limit_mb={MEMORY}", f"-artifact_prefix={crashes / target.name}-", "-print_final_stats=1"),
-    ]
-    words = command(target, *options, str(found), *kept)
-    done = subprocess.run(
-        words, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=LONGEST, check=False
+def fuzz(target: Target, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the fuzzer on a target."""
+    options = (f"-max_len={target.size}", f"-timeout={PATIENCE}", *options)
+    command = [sys.executable, str(Path(__file__).with_name("one.py")), target.name, *options]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=LONGEST, check=False
     )
-    return done.returncode == 0, done.stdout + done.stderr
 
 
 def keep(target: Target) -> int:
     """Put into the repository the smallest inputs that together reach all that the corpus and the found ones reach."""
-    merged = OUT / "merged" / target.name
+    merged, folder = OUT / "merged" / target.name, CORPUS / target.name
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
-    sources = [path for path in (CORPUS / target.name, OUT / "corpus" / target.name) if path.is_dir()]
-    options = ["-merge=1", f"-max_len={target.size}", f"-timeout={PATIENCE}", str(merged), *map(str, sources)]
-    subprocess.run(command(target, *options), cwd=ROOT, capture_output=True, timeout=LONGEST, check=False)
+    fuzz(
+        target,
+        "-merge=1",
+        str(merged),
+        *(str(path) for path in (folder, OUT / "corpus" / target.name) if path.is_dir()),
+    )
     inputs = sorted((path.read_bytes() for path in merged.iterdir()), key=lambda data: (len(data), data))[:MOST_KEPT]
-    folder = CORPUS / target.name
     if inputs:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for data in inputs:
-            (folder / name_of(data)).write_bytes(data)
+            (folder / hashlib.sha256(data).hexdigest()[:12]).write_bytes(data)
     return len(inputs)
 
 
-def shown(target: Target, output: str, seconds: float) -> str:
-    """A line about a target that is well."""
-    done = re.search(r"number_of_executed_units:\s*(\d+)", output)
-    reached = re.findall(r"cov: (\d+) ft: (\d+)", output)
-    edges = reached[-1][0] if reached else "?"
-    return f"{target.name:14} {int(done[1]) if done else 0:9,} runs {edges:>6} edges {seconds:6.1f} s  {target.about}"
+def advice(target: Target, output: str) -> str:
+    """Return what went wrong, and what to do with the input."""
+    lines = [line for line in output.splitlines() if line and not line.startswith(("INFO", "#", "=="))][-30:]
+    written = re.search(r"Test unit written to (\S+)", output)
+    findings = f"tools/fuzz/findings/{target.name}"
+    if written is not None:
+        lines += [
+            f"run it again: python -m tools.fuzz {target.name} --replay {written[1]}",
+            f"keep it:      mkdir -p {findings} && cp {written[1]} {findings}/WHAT-IT-SHOWS",
+        ]
+    return "\n".join(lines)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--times", type=float, default=1.0, help="so many times the usual runs")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", action="store_true", help="put what was reached into the corpus of the repository")
+    parser.add_argument("--replay", nargs="*", type=Path, metavar="FILE", help="only show what becomes of these inputs")
     given = parser.parse_args()
-    unknown = set(given.targets) - set(TARGETS)
-    if unknown:
+    if unknown := set(given.targets) - set(TARGETS):
         parser.error(f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
-    failed = []
-    for name in given.targets or TARGETS:
-        target = TARGETS[name]
+    failed = False
+    for target in (TARGETS[name] for name in given.targets or TARGETS):
+        if given.replay is not None:
+            logging.disable()
+            run, _ = target.load()
+            for path in given.replay or kept(target.name):
+                print(path, repr(run(path.read_bytes()))[:400], flush=True)
+            continue
+        found, crashes = OUT / "corpus" / target.name, OUT / "crashes"
+        for folder in (found, crashes):
+            folder.mkdir(parents=True, exist_ok=True)
+        folders = [str(path) for path in (CORPUS / target.name, FINDINGS / target.name) if path.is_dir()]
+        options = [f"-runs={int(target.runs * given.times)}", f"-seed={given.seed}", f"-rss_limit_mb={MEMORY}"]
         begun = time.monotonic()
-        well, output = fuzz(target, int(target.runs * given.times), given.seed)
-        if well:
-            print(shown(target, output, time.monotonic() - begun), flush=True)
-        else:
-            failed.append(name)
-            print(f"{name:14} FAILED\n{advice(target, output)}", flush=True)
-        if given.keep and well:
-            print(f"{'':14} {keep(target)} inputs kept in {(CORPUS / name).relative_to(ROOT)}", flush=True)
-    return 1 if failed else 0
-
-
-def advice(target: Target, output: str) -> str:
-    """What went wrong, and what to do with the input."""
-    written = re.search(r"Test unit written to (\S+)", output)
-    if written is None:
-        return "\n".join(output.splitlines()[-25:])
-    where = Path(written[1])
-    error = [line for line in output.splitlines() if line and not line.startswith(("INFO", "#", "=="))][-30:]
-    findings = f"tools/fuzz/findings/{target.name}"
-    return "\n".join(error) + (
-        f"\nthe input is in {where}"
-        f"\nrun it again:     {sys.executable} -m tools.fuzz.replay {target.name} {where}"
-        f"\nkeep it:          mkdir -p {findings} && cp {where} {findings}/WHAT-IT-SHOWS"
-        "\n                  from then on tests/tools/test_fuzz_findings.py replays it"
-        "\nmake it a vector: docs/testing.md says how, where it is a datagram or bytes of the broker"
-    )
+        done = fuzz(target, *options, f"-artifact_prefix={crashes / target.name}-", str(found), *folders)
+        output = done.stdout + done.stderr
+        if done.returncode:
+            failed = True
+            print(f"{target.name:14} FAILED\n{advice(target, output)}", flush=True)
+            continue
+        reached = re.findall(r"cov: (\d+) ft: (\d+)", output)
+        edges = reached[-1][0] if reached else "?"
+        print(f"{target.name:14} {edges:>6} edges {time.monotonic() - begun:6.1f} s  {target.about}", flush=True)
+        if given.keep:
+            print(f"{'':14} {keep(target)} inputs kept in {(CORPUS / target.name).relative_to(ROOT)}", flush=True)
+    return failed
 
 
 if __name__ == "__main__":

@@ -23,14 +23,11 @@ def main() -> None:
     with atheris.instrument_imports(include=["bccnd"]):
         from tools.fuzz.targets import TARGETS
 
-        target = TARGETS[name]
-        run = target.load()
-    repair = target.load_repair()
+        run, repair = TARGETS[name].load()
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:
+        assert repair is not None
         mutated: bytes = atheris.Mutate(data, most)
-        if repair is None:
-            return mutated
         repaired = repair(mutated, seed)
         return repaired if len(repaired) <= most else mutated
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import HEARTBEAT
@@ -17,11 +16,13 @@ from tools.simulate.host import Host
 from tools.simulate.ledger import Ledger
 from tools.simulate.violation import Violation
 
+if TYPE_CHECKING:
+    from tools.simulate.world import World
+
 _serials = iter(range(1, 1 << 62))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Publish:
+class Publish(NamedTuple):
     """A message that a client has published and whose echo has not come back; ``step`` is when."""
 
     publisher: Client
@@ -33,9 +34,10 @@ class Publish:
 class Client:
     """A client of ``host`` with a pid of its own, as user ``uid``; ``plain`` clients always read and keep up."""
 
-    def __init__(self, host: Host, pid: int, uid: int, in_flight: dict[bytes, bytes], step: Callable[[], int]) -> None:
+    def __init__(self, world: World, host: Host, uid: int) -> None:
+        self._world = world
         self.host = host
-        self.pid = pid
+        self.pid = pid = next(world.pids)
         self.uid = uid
         self.name = f"{host.name}/sim{pid % 7}/{pid}"
         self.identity = self.base = self.name.encode()
@@ -48,8 +50,7 @@ class Client:
         #: whether it has said that it will send no more
         self.half_closed = False
         #: the event of its last change or of its confirmation, and whether the daemon has confirmed it
-        self._step = step
-        self.changed = step()
+        self.changed = world.events
         self.settled = False
         self.reading = True
         self.plain = True
@@ -62,7 +63,6 @@ class Client:
         self.may_end = False
         self.published: dict[bytes, list[Publish]] = {}
         self.unsynced: list[Publish] = []
-        self._in_flight = in_flight
         self._syncs = 0
         self._waiting_sync: dict[bytes, bool] = {}
         #: what it could not send yet: packets, in order
@@ -100,36 +100,39 @@ class Client:
     def backed_up(self) -> bool:
         return bool(self._unsent)
 
-    def sync(self, *, change: bool = False, step: int = 0) -> None:
+    def sync(self, *, change: bool = False) -> None:
         """Ask for an echo behind all that was sent; after a ``change`` it confirms that."""
         self._syncs += 1
         echo = b"%d" % self._syncs
         if change:
-            self.changed, self.settled = step, False
+            self.changed, self.settled = self._world.events, False
         self._waiting_sync[echo] = change
         self.published[echo], self.unsynced = self.unsynced, []
         self.send(frames.request(frames.SYNC, echo))
 
-    def subscribe(self, pattern: bytes, step: int) -> None:
+    def subscribe(self, pattern: bytes) -> None:
         self.patterns[pattern] += 1
         self._matched.clear()
         self.send(frames.subscribe(pattern))
-        self.sync(change=True, step=step)
+        self.sync(change=True)
 
-    def unsubscribe(self, pattern: bytes, step: int) -> None:
+    def unsubscribe(self, pattern: bytes) -> None:
         self.patterns[pattern] -= 1
         self._matched.clear()
         if not self.patterns[pattern]:
             del self.patterns[pattern]
             self.given_up[pattern] = float("inf")
         self.send(frames.unsubscribe(pattern))
-        self.sync(change=True, step=step)
+        self.sync(change=True)
 
-    def publish(self, channel: bytes, token: bytes, step: int) -> Publish:
-        one = Publish(self, channel, token, step)
-        self.unsynced.append(one)
+    def publish(self, channel: bytes) -> None:
+        """Publish the next message."""
+        world, sender = self._world, self.name.encode()
+        world.serials[sender] += 1
+        token = b"%b.%d" % (sender, world.serials[sender])
+        world.fly(self.host, token, channel)
+        self.unsynced.append(Publish(self, channel, token, world.events))
         self.send(frames.message(channel, token))
-        return one
 
     # -- whether a message is for it
 
@@ -160,7 +163,7 @@ class Client:
         return (self.identity + b"/").startswith(target.removesuffix(b"/*") + b"/")
 
     def _may_come(self, token: bytes) -> bool:
-        channel = self._in_flight.get(token)
+        channel = self._world.in_flight[self.host.name].get(token)
         return channel is not None and self.wants(channel, self.changed) != "not"
 
     # -- what it gets
@@ -206,10 +209,10 @@ class Client:
                 break
         if changed and True not in self._waiting_sync.values():
             self.settled = True
-            self.changed = self._step()
+            self.changed = self._world.events
             for pattern, until in list(self.given_up.items()):
                 if until == float("inf"):
-                    self.given_up[pattern] = self._step()
+                    self.given_up[pattern] = self._world.events
         return confirmed
 
     def _take_message(self, key: bytes, payload: bytes) -> None:
@@ -246,13 +249,12 @@ class Client:
         if client is not None:
             client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
 
+    def half_close(self) -> None:
+        """Tell the daemon that this client will send no more."""
+        self.may_end = self.half_closed = True
+        with suppress(OSError):  # the daemon has closed the connection
+            self.sock.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         self.open = False
         self.sock.close()
-
-
-def half_close(client: Client) -> None:
-    """Tell the daemon that this client will send no more."""
-    client.half_closed = True
-    with suppress(OSError):  # the daemon has closed the connection
-        client.sock.shutdown(socket.SHUT_WR)

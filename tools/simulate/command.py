@@ -8,12 +8,10 @@ import json
 import logging
 import os
 import secrets
-import select
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -38,24 +36,22 @@ def names_fault(arguments: Sequence[str]) -> bool:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--seed", type=int, help="The first seed; else one by chance. A seed replays exactly.")
-@click.option("--hours", type=float, help="Simulated hours of all fleets.  [default: 1]")
+@click.option("--hours", type=float, default=1.0, show_default=True, help="Simulated hours of all fleets.")
 @click.option("--minutes", type=float, help="Minutes of the clock, instead of --hours.")
 @click.option("--fleets", type=int, help="This many fleets, a seed each, instead of --hours.")
 @click.option("--length", type=float, default=FLEET, show_default=True, help="Simulated seconds of one fleet.")
 @click.option("--fault", metavar="NAME", help="Put a known fault back, and end once it is found.")
 @click.option("--list-faults", is_flag=True, help="List the known faults.")
 @click.option("--history", type=int, default=40, show_default=True, help="Lines of history behind a failure.")
-@click.option("--trace", metavar="FILE", type=Path, help="Write all that the last fleet does, with its system calls.")
 def main(
     seed: int | None,
-    hours: float | None,
+    hours: float,
     minutes: float | None,
     fleets: int | None,
     length: float,
     fault: str | None,
     list_faults: bool,
     history: int,
-    trace: Path | None,
 ) -> None:
     """Simulate fleets of whole daemons under a virtual clock, with faults at random, and check invariants all along.
 
@@ -80,33 +76,21 @@ def main(
     begun = interposer.kernel_ns()
     accounts: list[Account] = []
     elapsed = 0.0
-    while not _is_over(accounts, elapsed, hours, minutes, fleets) and not (accounts and accounts[-1].fault):
-        left = 60 * minutes - elapsed if minutes is not None else float("inf")
-        accounts.append(_run_apart(first + len(accounts), length, left, trace))
+    most_fleets = fleets if fleets is not None else 1 << 31
+    seconds = 60 * minutes if minutes is not None else 1e6
+    simulated = 3600 * hours if fleets is None and minutes is None else 1e9
+    while not (accounts and accounts[-1].fault) and len(accounts) < most_fleets and elapsed < seconds:
+        accounts.append(_run_apart(first + len(accounts), length, seconds - elapsed))
         elapsed = (interposer.kernel_ns() - begun) / 1e9
-        if sys.stderr.isatty():
-            click.echo(f"\r{len(accounts)} fleets, seed {accounts[-1].seed}, {elapsed:.0f} s", err=True, nl=False)
+        if sum(one.simulated for one in accounts) >= simulated:
+            break
     _report(accounts, elapsed, length, fault, history)
-    if fault is not None and accounts[-1].fault and not _is_clean(accounts[-1].seed, length):
-        click.echo(f"seed {accounts[-1].seed} fails without {fault} too")
-        sys.exit(1)
+    if fault is not None and accounts[-1].fault:
+        again = ["--seed", str(accounts[-1].seed), "--fleets", "1", "--length", str(length), "--history", "0"]
+        if interposer.run_beside(again, uncompiled=True):
+            click.echo(f"seed {accounts[-1].seed} fails without {fault} too")
+            sys.exit(1)
     sys.exit(0 if bool(accounts[-1].fault) == (fault is not None) else 1)
-
-
-def _is_clean(seed: int, length: float) -> bool:
-    """Whether a seed passes without a known fault."""
-    arguments = ["--seed", str(seed), "--fleets", "1", "--length", str(length), "--history", "0"]
-    return interposer.run_beside(arguments, uncompiled=True) == 0
-
-
-def _is_over(
-    accounts: list[Account], elapsed: float, hours: float | None, minutes: float | None, fleets: int | None
-) -> bool:
-    if fleets is not None:
-        return len(accounts) >= fleets
-    if minutes is not None:
-        return elapsed >= 60 * minutes
-    return sum(one.simulated for one in accounts) >= 3600 * (1 if hours is None else hours)
 
 
 def _prepare() -> None:
@@ -124,7 +108,7 @@ def _prepare() -> None:
     edges.install()
 
 
-def _run_apart(seed: int, length: float, left: float, trace: Path | None) -> Account:
+def _run_apart(seed: int, length: float, left: float) -> Account:
     """Run a fleet in a child, so that nothing of another one is left; for at most ``left`` real seconds."""
     from tools.simulate.simulation import Account
 
@@ -132,22 +116,10 @@ def _run_apart(seed: int, length: float, left: float, trace: Path | None) -> Acc
     child = os.fork()
     if not child:
         os.close(read)
-        _run_in_child(write, seed, length, left, trace)
+        _run_in_child(write, seed, length, left)
     os.close(write)
-    data = b""
-    poll = select.poll()
-    poll.register(read, select.POLLIN)
-    deadline = interposer.kernel_ns() + (_HANGS + min(left, _SLOWEST * length)) * 1e9
-    while True:
-        if not poll.poll(max(0, int((deadline - interposer.kernel_ns()) / 1e6))):
-            # It shows where it hangs, and ends.
-            os.kill(child, signal.SIGABRT)
-            break
-        some = os.read(read, 1 << 16)
-        if not some:
-            break
-        data += some
-    os.close(read)
+    with open(read, "rb") as pipe:
+        data = pipe.read()
     _, status = os.waitpid(child, 0)
     try:
         return Account(**json.loads(data))
@@ -155,20 +127,19 @@ def _run_apart(seed: int, length: float, left: float, trace: Path | None) -> Acc
         return Account(seed, fault=f"the simulation itself has ended ({status}) or hangs")
 
 
-def _run_in_child(write: int, seed: int, length: float, left: float, trace: Path | None) -> None:
-    """Never returns."""
+def _run_in_child(write: int, seed: int, length: float, left: float) -> None:
+    """Run a fleet, and write its account; never returns. Where it hangs, it shows where, and ends."""
     from tools.simulate.simulation import run
 
     faulthandler.enable()
-
+    faulthandler.register(signal.SIGALRM, chain=True)
+    signal.alarm(int(_HANGS + min(left, _SLOWEST * length)))
     # The loopback delivers in order on one processor.
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[os.getpid() % len(os.sched_getaffinity(0))]})
-    end = interposer.kernel_ns() + min(left, 1e6) * 1e9
-    over: Callable[[], bool] = lambda: interposer.kernel_ns() > end  # noqa: E731 - a name for a parameter
-    account = run(seed, length, over, trace)
-    data = json.dumps(asdict(account)).encode()
-    while data:
-        data = data[os.write(write, data) :]
+    end = interposer.kernel_ns() + left * 1e9
+    account = run(seed, length, lambda: interposer.kernel_ns() > end)
+    with open(write, "wb") as pipe:
+        pipe.write(json.dumps(asdict(account)).encode())
     os._exit(0)
 
 

@@ -17,10 +17,6 @@ class Disturbances:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def _host(self) -> Host | None:
-        up = [host for host in self._world.hosts if host.alive and not host.stalled]
-        return self._world.rng.choice(up) if up else None
-
     def _begin(self, host: Host | None, what: str) -> None:
         world = self._world
         world.note(f"{host.name if host is not None else 'all'}: {what}")
@@ -38,29 +34,27 @@ class Disturbances:
 
         self._world.at(self._world.rng.random() * seconds, end_it)
 
-    def _switch(self, what: str, attribute: str, seconds: float, *, store: bool = False) -> Host | None:
-        """Set an attribute of a host, or of its descriptor store, for a while; return the host."""
-        host = self._host()
-        if host is not None:
-            self._begin(host, what)
-            switched = host.store if store else host
-            setattr(switched, attribute, True)
-            self._end_after(seconds, host, lambda: setattr(switched, attribute, False))
-        return host
+    def _switch(self, host: Host, what: str, attribute: str, seconds: float) -> None:
+        """Set an attribute of a host, or of its descriptor store, for a while."""
+        self._begin(host, what)
+        switched: object = host
+        if attribute.startswith("store."):
+            switched, attribute = host.store, attribute.removeprefix("store.")
+        setattr(switched, attribute, True)
+        self._end_after(seconds, host, lambda: setattr(switched, attribute, False))
 
-    def no_descriptors(self) -> None:
-        self._switch("no descriptors", "out_of_descriptors", 15)
+    def no_descriptors(self, host: Host) -> None:
+        self._switch(host, "no descriptors", "out_of_descriptors", 15)
 
-    def stall(self) -> None:
-        self._switch("not run", "stalled", 4)
+    def stall(self, host: Host) -> None:
+        self._switch(host, "not run", "stalled", 4)
 
-    def manager_stalls(self) -> None:
-        host = self._switch("manager stalls", "stalled", 5, store=True)
-        if host is not None:
-            host.store.refused += 1
+    def manager_stalls(self, host: Host) -> None:
+        self._switch(host, "manager stalls", "store.stalled", 5)
+        host.store.refused += 1
 
-    def store_refuses(self) -> None:
-        self._switch("store refuses", "refuses", 5, store=True)
+    def store_refuses(self, host: Host) -> None:
+        self._switch(host, "store refuses", "store.refuses", 5)
 
     def calls_fail(self) -> None:
         """Some calls of all hosts fail."""
@@ -74,9 +68,15 @@ class Disturbances:
                 (interposer.RECEIVE, errno.ENETDOWN, "network down"),
                 (interposer.ACCEPT, errno.ECONNABORTED, "connections aborted"),
                 (interposer.SHORT, 0, "messages sent and received in parts"),
-                (interposer.WATCH, errno.ENOSPC, "no more descriptors watched"),
             ]
         )
+        self._fail(kind, error, what)
+
+    def watching_fails(self) -> None:
+        """The kernel has no memory to watch more descriptors."""
+        self._fail(interposer.WATCH, errno.ENOSPC, "no more descriptors watched")
+
+    def _fail(self, kind: int, error: int, what: str) -> None:
         self._begin(None, what)
         if kind in (interposer.FILE, interposer.MEMORY):
             for host in self._world.hosts:
@@ -91,10 +91,7 @@ class Disturbances:
         self._begin(None, "clock step")
         self._world.step_wall(self._world.rng.choice([-3600.0, -5.0, -0.5, 0.5, 5.0, 3600.0, 8 * 3600.0]))
 
-    def child_dies(self) -> None:
-        host = self._host()
-        if host is None:
-            return
+    def child_dies(self, host: Host) -> None:
         for child in list(host.serving.gateway_processes.values()):
             if child.pid:
                 self._begin(host, "child dies")

@@ -88,10 +88,10 @@ def _end_child(pidfd: int, number: int) -> None:
 def install() -> None:
     """Replace them; to be called once, before the first daemon is made."""
     from bccnd.daemon import gateway_processes, memory_pages
-    from bccnd.daemon.configuration_loader import ConfigurationLoader
+    from bccnd.daemon.background_loader import BackgroundLoader
     from bccnd.net import peer
 
-    def load_at_once(loader: ConfigurationLoader) -> None:
+    def load_at_once(loader: BackgroundLoader) -> None:
         """Load without a thread, which would not be the same each time."""
         try:
             configuration = loader._load()
@@ -121,7 +121,7 @@ def install() -> None:
         # takes milliseconds of every start, for the memory of a process that is shared here
         (memory_pages, "tidy", lambda: iter(())),
         (gateway_processes, "python_command", lambda *_words: CHILD),
-        (ConfigurationLoader, "start", load_at_once),
+        (BackgroundLoader, "start", load_at_once),
     ]
     for where, name, value in replaced:
         if not hasattr(where, name):

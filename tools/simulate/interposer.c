@@ -42,9 +42,6 @@ static int armed, dead, fail_kinds, fail_errno;
 static long kill_at, fail_left;
 static uint64_t calls, failed_calls;
 static int polled_fd = -1, blocked;
-/* the calls of a step as text, if they are asked for */
-static char trace[1 << 16];
-static int tracing, traced;
 
 #define REAL(name) \
     static __typeof__(&name) real; \
@@ -75,11 +72,8 @@ int64_t sim_wall_ns(void) { return wall; }
 
 void sim_arm(long at_call)
 {
-    armed = 1, dead = 0, kill_at = at_call, calls = 0, blocked = 0, traced = 0, trace[0] = 0;
+    armed = 1, dead = 0, kill_at = at_call, calls = 0, blocked = 0;
 }
-
-void sim_trace_calls(void) { tracing = 1; }
-const char *sim_traced(void) { return trace; }
 
 void sim_disarm(void) { armed = dead = 0, kill_at = 0; }
 
@@ -96,31 +90,21 @@ void sim_fail(int kinds, int error, long count) { fail_kinds = kinds, fail_errno
 
 /* -- what a call meets */
 
-static void note(const char *what, int number)
-{
-    if (tracing && traced < (int) sizeof trace - 64)
-        traced += snprintf(trace + traced, 64, " %s %d", what, number);
-}
-
-static int is_dead_in(const char *call, int fd)
+static int is_dead(void)
 {
     if (!armed)
         return 0;
     calls++;
-    note(call, fd);
     if (!dead && kill_at && --kill_at == 0)
-        note("killed", 0), dead = 1;
+        dead = 1;
     return dead;
 }
-
-#define is_dead() is_dead_in(__func__, fd)
 
 static int fails(int kind)
 {
     if (!armed || !(fail_kinds & kind) || fail_left <= 0)
         return 0;
     fail_left--, failed_calls++;
-    note("failed", fail_errno);
     errno = fail_errno;
     return 1;
 }
@@ -232,79 +216,30 @@ int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, st
     return got;
 }
 
-ssize_t recv(int fd, void *data, size_t size, int flags)
-{
-    REAL(recv);
-    if (is_dead())
-        return errno = EAGAIN, -1;
-    return real(fd, data, size, flags);
-}
+/* A call that has its effect, unless the daemon is dead (`then`) or calls of this kind fail. */
+#define CALL(type, name, parameters, arguments, then, kind) \
+    type name parameters \
+    { \
+        REAL(name); \
+        if (is_dead()) \
+            return then; \
+        return fails(kind) ? -1 : real arguments; \
+    }
+#define BLOCKS (errno = EAGAIN, -1)
 
-ssize_t readv(int fd, const struct iovec *vector, int count)
-{
-    REAL(readv);
-    if (is_dead())
-        return errno = EAGAIN, -1;
-    return real(fd, vector, count);
-}
-
-int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict size, int flags)
-{
-    REAL(accept4);
-    if (is_dead())
-        return errno = EAGAIN, -1;
-    if (fails(FAIL_ACCEPT))
-        return -1;
-    return real(fd, address, size, flags);
-}
-
-/* -- sending */
-
-ssize_t send(int fd, const void *data, size_t size, int flags)
-{
-    REAL(send);
-    if (is_dead())
-        return errno = EAGAIN, -1;
-    if (fails(send_kind(fd)))
-        return -1;
-    return real(fd, data, size, flags);
-}
-
-ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *to, socklen_t length)
-{
-    REAL(sendto);
-    if (is_dead())
-        return errno = EAGAIN, -1;
-    if (fails(send_kind(fd)))
-        return -1;
-    return real(fd, data, size, flags, to, length);
-}
-
-int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
-{
-    REAL(sendmmsg);
-    if (is_dead())
-        return errno = EAGAIN, -1;
-    if (fails(send_kind(fd)))
-        return -1;
-    return real(fd, messages, some_of(count), flags);
-}
-
-ssize_t write(int fd, const void *data, size_t size)
-{
-    REAL(write);
-    if (is_dead())
-        return (ssize_t) size;
-    if (fails(send_kind(fd)))
-        return -1;
-    return real(fd, data, size);
-}
-
-int shutdown(int fd, int how)
-{
-    REAL(shutdown);
-    return is_dead() ? 0 : real(fd, how);
-}
+CALL(ssize_t, recv, (int fd, void *data, size_t size, int flags), (fd, data, size, flags), BLOCKS, 0)
+CALL(ssize_t, readv, (int fd, const struct iovec *vector, int count), (fd, vector, count), BLOCKS, 0)
+CALL(int, accept4, (int fd, struct sockaddr *restrict address, socklen_t *restrict size, int flags),
+     (fd, address, size, flags), BLOCKS, FAIL_ACCEPT)
+CALL(ssize_t, send, (int fd, const void *data, size_t size, int flags), (fd, data, size, flags), BLOCKS, send_kind(fd))
+CALL(ssize_t, sendto,
+     (int fd, const void *data, size_t size, int flags, const struct sockaddr *to, socklen_t length),
+     (fd, data, size, flags, to, length), BLOCKS, send_kind(fd))
+CALL(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned int count, int flags),
+     (fd, messages, some_of(count), flags), BLOCKS, send_kind(fd))
+CALL(ssize_t, write, (int fd, const void *data, size_t size), (fd, data, size), (ssize_t) size, send_kind(fd))
+CALL(int, shutdown, (int fd, int how), (fd, how), 0, 0)
+CALL(int, fallocate, (int fd, int mode, off_t at, off_t size), (fd, mode, at, size), 0, 0)
 
 /* -- files in memory */
 
@@ -333,12 +268,6 @@ int ftruncate64(int fd, off64_t size)
 
 int ftruncate(int fd, off_t size) { return ftruncate64(fd, size); }
 
-int fallocate(int fd, int mode, off_t at, off_t size)
-{
-    REAL(fallocate);
-    return is_dead() ? 0 : real(fd, mode, at, size);
-}
-
 int memfd_create(const char *name, unsigned int flags)
 {
     REAL(memfd_create);
@@ -359,10 +288,7 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
         return 0;
     if (timeout)
         blocked |= 1;
-    int ready = real(fd, events, most, 0);
-    for (int i = 0; tracing && i < ready; i++)
-        note("ready", events[i].data.fd);
-    return ready;
+    return real(fd, events, most, 0);
 }
 
 int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)

@@ -100,9 +100,6 @@ if is_active():
     #: calls of this step that are seen from outside, and calls that were made to fail so far
     calls = _function("sim_calls", ctypes.c_uint64)
     failed = _function("sim_failed", ctypes.c_uint64)
-    #: note the calls of each step as text; those of the last one
-    trace_calls = _function("sim_trace_calls", None)
-    traced = _function("sim_traced", ctypes.c_char_p)
     #: fail so many calls of some kinds with an errno
     fail = _function("sim_fail", None, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from bccnd.core.wire import frames
 from tools.hostile import GARBAGE
 from tools.simulate import datagrams, fleet
-from tools.simulate.clients import Client, half_close
+from tools.simulate.clients import Client
 from tools.simulate.datagrams import Datagram
 from tools.simulate.host import Host
 from tools.simulate.network import Arrival
@@ -38,11 +38,7 @@ class LocalPrograms:
         self.only_literal = False
         self.sloppy = 0.3
 
-    def _host(self) -> Host | None:
-        up = [host for host in self._world.hosts if host.alive and not host.stalled and not host.out_of_descriptors]
-        return self._world.rng.choice(up) if up else None
-
-    def _client(self, *, settled: bool = False) -> Client | None:
+    def any_client(self, *, settled: bool = False) -> Client | None:
         found = [
             one
             for clients in self._world.clients.values()
@@ -52,17 +48,17 @@ class LocalPrograms:
         found = [one for one in found if not one.host.stalled and (one.settled or not settled)]
         return self._world.rng.choice(found) if found else None
 
+    def any_tracer(self) -> Client | None:
+        return self.any_client(settled=True)
+
     # -- they come and go
 
-    def connect(
-        self, host: Host | None = None, *, sloppy: bool | None = None, other_dialects: bool = True
-    ) -> Client | None:
-        """Connect a client with some modes, and subscribe."""
+    def connect(self, host: Host, *, sloppy: bool | None = None, uid: int | None = None) -> Client | None:
+        """Connect a client with some modes, and subscribe; None if a host has enough of them."""
         world, rng = self._world, self._world.rng
-        host = host or self._host()
-        if host is None or len(world.clients[host.name]) >= MOST:
+        if len(world.clients[host.name]) >= MOST:
             return None
-        client = Client(host, next(world.pids), rng.choice(USERS), world.in_flight[host.name], lambda: world.events)
+        client = Client(world, host, rng.choice(USERS) if uid is None else uid)
         world.clients[host.name].append(client)
         world.note(f"{client.name} connects as {client.uid}")
         if rng.random() < 0.3 and not self.only_literal:
@@ -74,7 +70,7 @@ class LocalPrograms:
         if rng.random() < 0.2:
             client.echo = False
             client.send(frames.request(frames.ECHO + b"off"))
-        if rng.random() < 0.2 and other_dialects and not self.only_literal:
+        if rng.random() < 0.2 and not self.only_literal:
             client.dialect = rng.choice(list(OTHER_DIALECTS))
             client.send(frames.request(frames.DIALECT, client.dialect.encode()))
         if (rng.random() < self.sloppy) if sloppy is None else sloppy:
@@ -98,53 +94,43 @@ class LocalPrograms:
         client.send(frames.request(frames.SOFT + soft), frames.request(frames.HARD + hard))
         client.send(frames.request(frames.ORDER + order))
 
-    def disconnect(self) -> None:
-        client = self._client()
-        if client is not None:
-            self._world.note(f"{client.name} leaves")
-            if self._world.rng.random() < 0.2:
-                client.send(*[frames.request(frames.STATS, b"sources")] * 2)
-            self._world.remove(client)
+    def disconnect(self, client: Client) -> None:
+        self._world.note(f"{client.name} leaves")
+        if self._world.rng.random() < 0.2:
+            client.send(*[frames.request(frames.STATS, b"sources")] * 2)
+        self._world.remove(client)
 
-    def half_close(self) -> None:
-        client = self._client()
-        if client is not None and not client.plain:
+    def half_close(self, client: Client) -> None:
+        if not client.plain:
             self._world.note(f"{client.name} will send no more")
-            client.may_end = True
-            half_close(client)
+            client.half_close()
 
     # -- what they ask for
 
-    def subscribe(self, client: Client | None = None) -> None:
-        world, rng = self._world, self._world.rng
-        client = client or self._client()
-        if client is None:
-            return
-        if client.dialect != "path":
-            patterns = OTHER_DIALECTS[client.dialect]
-        else:
+    def subscribe(self, client: Client) -> None:
+        rng = self._world.rng
+        patterns = OTHER_DIALECTS.get(client.dialect)
+        if patterns is None:
             patterns = LITERAL if self.only_literal or rng.random() < 0.4 else WILD
         pattern = rng.choice(patterns)
         if sum(client.patterns.values()) < 12:
-            client.subscribe(pattern, world.events)
+            client.subscribe(pattern)
 
-    def unsubscribe(self) -> None:
-        client = self._client()
-        if client is not None and client.patterns:
-            client.unsubscribe(self._world.rng.choice(sorted(client.patterns)), self._world.events)
+    def unsubscribe(self, client: Client) -> None:
+        if client.patterns:
+            client.unsubscribe(self._world.rng.choice(sorted(client.patterns)))
 
-    def publish(self, client: Client | None = None, count: int = 0) -> None:
+    def publish(self, client: Client, count: int = 0) -> None:
         """Publish some messages: plain, to all, or directed."""
         rng = self._world.rng
-        client = client or self._client()
-        if client is None or client.backed_up:
+        if client.backed_up:
             return
         for _ in range(count or rng.choice([1, 1, 2, 5, 30])):
             kind = rng.random()
             if kind < 0.08:
                 channel = b"!"
             elif kind < 0.16:
-                other = self._client(settled=True)
+                other = self.any_client(settled=True)
                 channel = b"!" + (other.base if other is not None and not other.meta else b"host0/*")
             elif kind < 0.3:
                 channel = rng.choice(fleet.REPEATS)[0] + b"x"
@@ -152,57 +138,39 @@ class LocalPrograms:
                 channel = rng.choice(CHANNELS)
             if client.uid == 65_534 and (channel.startswith(b"c/") or channel[:2] == b"!h"):
                 continue  # it may not
-            self.publish_one(client, channel)
+            client.publish(channel)
         client.sync()
 
-    def publish_one(self, client: Client, channel: bytes) -> None:
-        world = self._world
-        world.serials[client.name.encode()] += 1
-        token = b"%b.%d" % (client.name.encode(), world.serials[client.name.encode()])
-        world.fly(client.host, token, channel)
-        client.publish(channel, token, world.events)
-
-    def stall(self) -> None:
+    def stall(self, client: Client) -> None:
         """Let a sloppy client stop reading for a while."""
-        client = self._client()
-        if client is not None and not client.plain:
-            client.reading = False
-            if self._world.rng.random() < 0.5:
-                client.shrink()
-            self._world.at(self._world.rng.random() * 20, lambda: self.read_again(client))
+        world = self._world
+        if client.plain:
+            return
+        client.reading = False
+        if world.rng.random() < 0.5:
+            client.shrink()
 
-    def read_again(self, client: Client) -> None:
-        client.reading = True
-        if client.open and client in self._world.clients[client.host.name]:
-            self._world.serve_clients(client.host)
+        def read_again() -> None:
+            client.reading = True
+            if client.open and client in world.clients[client.host.name]:
+                world.serve_clients(client.host)
 
-    def send_garbage(self) -> None:
-        client = self._client()
-        if client is not None:
-            client.send(self._world.rng.choice(GARBAGE))
+        world.at(world.rng.random() * 20, read_again)
 
-    def ask(self) -> None:
+    def send_garbage(self, client: Client) -> None:
+        client.send(self._world.rng.choice(GARBAGE))
+
+    def ask(self, client: Client) -> None:
         """Ask for listings, a trace or receivers; often nothing reads on."""
-        client = self._client()
-        if client is not None and client.uid == 0:
-            rng = self._world.rng
-            key, payload = rng.choice(
-                [
-                    (frames.STATS, b"sources"),
-                    (frames.STATS, b"clients"),
-                    (frames.STATS, b"users"),
-                    (frames.STATS, b"daemon"),
-                    (frames.STATS, b"more"),
-                    (frames.TRACE, datagrams.make(b"x/y/1", 5, b"a/x/1", b"t").raw),
-                    (frames.RECEIVERS, rng.choice(CHANNELS)),
-                ]
-            )
-            client.send(frames.request(key, payload))
+        rng = self._world.rng
+        if client.uid == 0:
+            listings = [(frames.STATS, name) for name in (b"sources", b"clients", b"users", b"daemon", b"more")]
+            trace = (frames.TRACE, datagrams.make(b"x/y/1", 5, b"a/x/1", b"t").raw)
+            client.send(frames.request(*rng.choice([*listings, trace, (frames.RECEIVERS, rng.choice(CHANNELS))])))
 
-    def leave_while_traced(self) -> None:
+    def leave_while_traced(self, tracer: Client) -> None:
         """A client with many patterns leaves while another asks for the receivers of a channel."""
-        tracer = self._client(settled=True)
-        if tracer is None or tracer.uid:
+        if tracer.uid:
             return
         world = self._world
         client = self.connect(tracer.host, sloppy=False)
@@ -220,30 +188,23 @@ class LocalPrograms:
             for _ in range(4):
                 tracer.send(frames.request(frames.TRACE, datagrams.make(b"x/y/1", 5, b"a/x/1", b"t").raw))
 
-    def flood(self) -> None:
+    def flood(self, host: Host) -> None:
         """Many clients of one user publish at once."""
-        host = self._host()
-        if host is None:
-            return
-        world = self._world
-        world.note(f"clients of one user flood {host.name}")
+        uid = self._world.rng.choice(USERS)
+        self._world.note(f"clients of user {uid} flood {host.name}")
         for _ in range(20):
-            client = self.connect(host, sloppy=False)
+            client = self.connect(host, sloppy=False, uid=uid)
             if client is not None:
                 self.publish(client, 20)
 
     # -- who gets whole datagrams
 
-    def tap(self) -> None:
+    def tap(self, host: Host) -> None:
         """Connect to the tap of a host."""
-        host = self._host()
-        if host is not None and sum(isinstance(one, Tap) for one in self._world.clients[host.name]) < 2:
+        clients = self._world.clients[host.name]
+        if sum(isinstance(one, Tap) for one in clients) < 2:
             self._world.note(f"a tap of {host.name}")
-            self._world.clients[host.name].append(Tap(*self._arguments(host)))
-
-    def _arguments(self, host: Host) -> tuple[Any, ...]:
-        world = self._world
-        return host, next(world.pids), 0, world.in_flight[host.name], lambda: world.events
+            clients.append(Tap(self._world, host, 0))
 
     def _gateway(self, host: Host) -> Gateway | None:
         """Return the gateway of a host, if it is connected."""
@@ -251,7 +212,7 @@ class LocalPrograms:
 
     def _connect_gateway(self, host: Host) -> Gateway | None:
         world = self._world
-        gateway = Gateway(world.rng.random() < 0.5, self._carry, *self._arguments(host))
+        gateway = Gateway(world.rng.random() < 0.5, self._carry, world, host, 0)
         world.clients[host.name].append(gateway)
         world.settle()
         return self._gateway(host)
@@ -283,10 +244,9 @@ class LocalPrograms:
         gateway.send(frames.arrived("nng", origin, received_ns, "10.9.9.9:5400", datagram.raw))
         world.settle()
 
-    def bring(self) -> None:
+    def bring(self, host: Host) -> None:
         """A gateway brings a datagram from afar; perhaps a copy comes by the segment too."""
-        host = self._host()
-        if host is None or not self._world.rules.linked or not self._senders:
+        if not self._world.rules.linked or not self._senders:
             return
         world, rng = self._world, self._world.rng
         if world.network.ports[host.name].arrivals:

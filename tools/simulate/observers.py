@@ -31,7 +31,7 @@ class Observer(Client):
         #: messages to all programs or to it by name, which it gets too: gaps count those that it loses
         self._addressed = 0
         self.send(frames.subscribe(pattern))
-        self.sync(change=True, step=self.changed)
+        self.sync(change=True)
 
     def wants(self, channel: bytes, step: int) -> str:
         """It gets no messages."""

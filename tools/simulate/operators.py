@@ -31,10 +31,6 @@ class Operators:
         #: hosts whose last start was killed
         self._killed: defaultdict[str, bool] = defaultdict(bool)
 
-    def _up(self) -> Host | None:
-        up = [host for host in self._world.hosts if host.alive and not host.stalled and not host.out_of_descriptors]
-        return self._world.rng.choice(up) if up else None
-
     # -- the end of a daemon, and the next one
 
     def restart_later(self, host: Host) -> None:
@@ -69,18 +65,13 @@ class Operators:
         world.network.collect(host.name)
         world.serve_clients(host)
 
-    def stop(self) -> None:
+    def stop(self, host: Host) -> None:
         """Stop a daemon in the middle of what it does."""
-        host = self._up()
-        if host is not None:
-            self._world.note(f"{host.name} is told to stop")
-            host.terminate()
+        self._world.note(f"{host.name} is told to stop")
+        host.terminate()
 
-    def stop_with_backlog(self) -> Host | None:
-        """A daemon is not run for a while in which much arrives; then it is told to stop. Return the host."""
-        host = self._up()
-        if host is None:
-            return None
+    def stop_after_stall(self, host: Host) -> None:
+        """A daemon is not run for a while; then it is told to stop."""
         world = self._world
         world.note(f"{host.name} is not run")
         host.stalled = True
@@ -91,22 +82,15 @@ class Operators:
                 host.terminate()
 
         world.at(0.5 + world.rng.random() * 2, go_on)
-        return host
 
-    def kill(self) -> None:
+    def kill(self, host: Host) -> None:
         """Kill a daemon at one of its next calls."""
-        host = self._up()
-        if host is not None:
-            at = self._world.rng.choice([1, 2, 3, 5, 8, 13, 21, 34, 55, 89])
-            self._world.note(f"{host.name} will be killed at call {at}")
-            self._world.injected["kill"] += 1
-            host.kill_at = at
+        host.kill_at = self._world.rng.choice([1, 2, 3, 5, 8, 13, 21, 34, 55, 89])
+        self._world.note(f"{host.name} will be killed at call {host.kill_at}")
+        self._world.injected["kill"] += 1
 
-    def reload(self) -> None:
+    def reload(self, host: Host) -> None:
         """Reload: the same, other limits, gateways come and go, or a bad file."""
-        host = self._up()
-        if host is None:
-            return
         world, rng = self._world, self._world.rng
         settings: dict[str, Any] = copy.deepcopy(host.settings)
         choice = rng.choice(("same", "bad", "gateway", "no_gateway", "heartbeat", "groups"))
@@ -123,16 +107,14 @@ class Operators:
             host.config.write_text("{no: [such}")
             host.hang_up()
             world.settle()
-            if host.settings is not None:
-                host.configure(host.settings)
+            host.configure(host.settings)
         else:
             host.configure(settings)
             host.hang_up()
 
-    def replace_child(self) -> None:
+    def replace_child(self, host: Host) -> None:
         """A gateway ends in the very moment in which a reload replaces it."""
-        host = self._up()
-        if host is None or "gateways" not in host.settings:
+        if "gateways" not in host.settings:
             return
         world = self._world
         children = [child for child in host.serving.gateway_processes.values() if child.pid]
@@ -148,14 +130,12 @@ class Operators:
 
     # -- pages
 
-    def look(self) -> None:
+    def look(self, host: Host) -> None:
         """Look at a page."""
-        host = self._up()
-        if host is not None:
-            path = self._world.rng.choice(_PAGES)
-            body = self.fetch(host, path)
-            if path == "/metrics" and body:
-                self._check_metrics(host, body)
+        path = self._world.rng.choice(_PAGES)
+        body = self.fetch(host, path)
+        if path == "/metrics" and body:
+            self._check_metrics(host, body)
 
     def fetch(self, host: Host, path: str) -> str:
         """Return a page of a host; empty if it has none now."""

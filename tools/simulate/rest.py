@@ -72,7 +72,7 @@ class Rest:
             for client in world.clients[host.name]:
                 # The answer to the last request may be lost in a crash.
                 if client.unconfirmed or not (client.settled or client.half_closed):
-                    client.sync(change=not client.settled, step=world.events)
+                    client.sync(change=not client.settled)
         world.run(CALM)
         world.resolve_unsure()
         self._check_accounts()
@@ -160,10 +160,10 @@ class Rest:
             client_of_host = self._programs.connect(host, sloppy=False)
             if client_of_host is None:
                 raise Violation(f"{host.name} takes no client")
-            client_of_host.subscribe(b"a/x/1", world.events)
+            client_of_host.subscribe(b"a/x/1")
         world.run(1.0)
         for host in world.hosts:
-            self._programs.publish_one(world.clients[host.name][-1], b"a/x/1")
+            world.clients[host.name][-1].publish(b"a/x/1")
             world.clients[host.name][-1].sync()
         world.run(5.0)
         for host in world.hosts:

@@ -7,13 +7,15 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from tools.simulate import fleet, interfaces, interposer
+from tools.simulate import fleet, interfaces
 from tools.simulate.disturbances import Disturbances
+from tools.simulate.host import Host
 from tools.simulate.interfaces import Interface
 from tools.simulate.local_programs import LocalPrograms
 from tools.simulate.network import Weather
+from tools.simulate.observers import Observer
 from tools.simulate.operators import Operators
 from tools.simulate.rest import Rest
 from tools.simulate.senders import Sender, draw_sender
@@ -38,6 +40,14 @@ class Account:
     digest: str = ""
     fault: str = ""
     history: tuple[str, ...] = ()
+
+
+class Act(NamedTuple):
+    """What happens at random: how often, what is done, and what picks a host, client or sender that it is done to."""
+
+    weight: float
+    do: Callable[..., object]
+    pick: Callable[[], object] | None = None
 
 
 class Simulation:
@@ -65,8 +75,8 @@ class Simulation:
         for host in world.hosts:
             self.operators.start(host)
         world.run(1.0)
-        end = world.now + seconds
         self.rest.check()  # the base line
+        end = world.now + seconds
         while world.now < end and world.events < MOST_EVENTS and not over():
             self._draw_episode()
             stop, most = world.now + EPISODE, world.events + MOST_EVENTS // 4
@@ -88,60 +98,63 @@ class Simulation:
         programs.sloppy = rng.choice([0.0, 0.3, 0.8])
         self._pace = rng.choice([1.0, 5.0, 20.0])
         self.senders[:] = [draw_sender(world, rng) for _ in range(rng.randrange(1, 6))]
-        always: list[tuple[float, Callable[[], object]]] = [
-            (10, self._send),
-            (8, programs.publish),
-            (4, programs.connect),
-            (3, programs.disconnect),
-            (2, programs.subscribe),
-            (1, programs.unsubscribe),
+        senders, clients, tracers = lambda: rng.choice(self.senders), programs.any_client, programs.any_tracer
+        hosts, busy_hosts = world.any_host, lambda: world.any_host(descriptors=False)
+        always: list[Act] = [
+            Act(10, self._send, senders),
+            Act(8, programs.publish, clients),
+            Act(4, programs.connect, hosts),
+            Act(3, programs.disconnect, clients),
+            Act(2, programs.subscribe, clients),
+            Act(1, programs.unsubscribe, clients),
         ]
-        sometimes: list[tuple[float, Callable[[], object]]] = [
-            (2, programs.stall),
-            (1, programs.half_close),
-            (1, programs.send_garbage),
-            (2, programs.ask),
-            (1, programs.leave_while_traced),
-            (1, programs.tap),
-            (1, programs.flood),
-            (3, programs.bring),
-            (2, self._burst),
-            (0.7, operators.stop),
-            (2, self._stop_with_backlog),
-            (0.7, operators.kill),
-            (1, operators.reload),
-            (1, operators.replace_child),
-            (0.5, operators.look),
-            (1, disturbances.stall),
-            (0.5, disturbances.clock_steps),
-            (0.5, disturbances.child_dies),
+        sometimes: list[Act] = [
+            Act(2, programs.stall, clients),
+            Act(1, programs.half_close, clients),
+            Act(1, programs.send_garbage, clients),
+            Act(2, programs.ask, clients),
+            Act(1, programs.leave_while_traced, tracers),
+            Act(1, programs.tap, hosts),
+            Act(1, programs.flood, hosts),
+            Act(3, programs.bring, hosts),
+            Act(2, self._burst, senders),
+            Act(0.7, operators.stop, hosts),
+            Act(2, self._stop_with_backlog, hosts),
+            Act(0.7, self._kill, hosts),
+            Act(1, operators.reload, hosts),
+            Act(1, operators.replace_child, hosts),
+            Act(0.5, operators.look, hosts),
+            Act(1, disturbances.stall, busy_hosts),
+            Act(0.5, self._clock_steps),
+            Act(0.5, disturbances.child_dies, busy_hosts),
         ]
         # These excuse losses: some episodes have none of them.
         if rng.random() < 0.5:
             sometimes += [
-                (0.5, disturbances.no_descriptors),
-                (1, disturbances.calls_fail),
-                (0.5, disturbances.manager_stalls),
-                (0.5, disturbances.store_refuses),
+                Act(0.5, disturbances.no_descriptors, busy_hosts),
+                Act(1, disturbances.calls_fail),
+                Act(0.3, self._watching_fails, hosts),
+                Act(0.5, disturbances.manager_stalls, busy_hosts),
+                Act(0.5, disturbances.store_refuses, busy_hosts),
             ]
         if self.interface is not None:
-            always.append((2, self._send_on_interface))
-            sometimes.append((0.5, self.interface.delete))
+            always.append(Act(2, self._send_on_interface))
+            sometimes.append(Act(0.5, self.interface.delete))
         share = rng.choice([0.15, 0.3, 0.6])
-        self._acts_always = len(always)
-        chosen = always + [(weight * rng.choice([1, 3]), act) for weight, act in sometimes if rng.random() < share]
-        self._weights = [weight for weight, _ in chosen]
-        self._acts = [act for _, act in chosen]
-        world.note("an episode with " + " ".join(act.__name__ for act in self._acts[self._acts_always :]))
+        chosen = [act._replace(weight=act.weight * rng.choice([1, 3])) for act in sometimes if rng.random() < share]
+        self._acts = always + chosen
+        world.note("an episode with " + " ".join(act.do.__name__ for act in chosen))
 
     def _act(self) -> None:
         self.world.events += 1
-        (act,) = self._rng.choices(self._acts, self._weights)
-        act()
+        (act,) = self._rng.choices(self._acts, [act.weight for act in self._acts])
+        if act.pick is None:
+            act.do()
+        elif (picked := act.pick()) is not None:
+            act.do(picked)
         self.world.settle()
 
-    def _send(self) -> None:
-        sender = self._rng.choice(self.senders)
+    def _send(self, sender: Sender) -> None:
         self.world.note(f"{sender.src.decode()} {sender.act()}")
 
     def _send_on_interface(self) -> None:
@@ -153,16 +166,37 @@ class Simulation:
         if self.interface.send(datagram):
             self.world.note(f"{datagram.token!r} on the interface")
 
-    def _stop_with_backlog(self) -> None:
-        """A daemon is not run while more arrives than clients' queues hold; then it is told to stop."""
-        host = self.operators.stop_with_backlog()
-        if host is not None:
-            for datagram in self._rng.choice(self.senders).made(4000):
-                self.world.network.deliver(host.name, datagram)
+    def _kill(self, host: Host) -> None:
+        """A daemon is killed, often while it broadcasts what its clients publish, some of which leave at once."""
+        self.operators.kill(host)
+        clients = [client for client in self.world.clients[host.name] if not isinstance(client, Observer)]
+        if clients and self._rng.random() < 0.5:
+            client = self._rng.choice(clients)
+            self.programs.publish(client)
+            if self._rng.random() < 0.5:
+                self.programs.disconnect(client)
 
-    def _burst(self) -> None:
+    def _clock_steps(self) -> None:
+        """The clock is set, and often a daemon is killed before it has caught up."""
+        self.disturbances.clock_steps()
+        host = self.world.any_host()
+        if host is not None and self._rng.random() < 0.5:
+            self.operators.kill(host)
+
+    def _watching_fails(self, host: Host) -> None:
+        """Clients connect while the kernel refuses to watch descriptors."""
+        self.disturbances.watching_fails()
+        for _ in range(3):
+            self.programs.connect(host)
+
+    def _stop_with_backlog(self, host: Host) -> None:
+        """A daemon is not run while more arrives than clients' queues hold; then it is told to stop."""
+        self.operators.stop_after_stall(host)
+        for datagram in self._rng.choice(self.senders).made(4000):
+            self.world.network.deliver(host.name, datagram)
+
+    def _burst(self, sender: Sender) -> None:
         """A sender sends very much at once."""
-        sender = self._rng.choice(self.senders)
         count = self._rng.choice([200, 1500])
         self.world.note(f"{sender.src.decode()} sends {count}")
         if count > 500 and not any(host.stalled for host in self.world.hosts):
@@ -170,16 +204,13 @@ class Simulation:
         sender.send(count)
 
 
-def run(seed: int, seconds: float, over: Callable[[], bool] = lambda: False, trace: Path | None = None) -> Account:
-    """Run a seed for some simulated seconds, or until it is ``over``; write all that happens to the file ``trace``."""
+def run(seed: int, seconds: float, over: Callable[[], bool]) -> Account:
+    """Run a seed for some simulated seconds, or until it is ``over``."""
     account = Account(seed)
     with tempfile.TemporaryDirectory(prefix="bccnd-") as folder:
         simulation = Simulation(seed, Path(folder))
         world = simulation.world
         begun = world.now
-        if trace is not None:
-            interposer.trace_calls()
-            world.traced = []
         try:
             simulation.go(seconds, over)
         except Violation as violation:
@@ -192,6 +223,4 @@ def run(seed: int, seconds: float, over: Callable[[], bool] = lambda: False, tra
             world.close()
             if simulation.interface is not None:
                 simulation.interface.close()
-        if trace is not None and world.traced is not None:
-            trace.write_text("".join(f"{line}\n" for line in world.traced).replace(folder, ""))
     return account

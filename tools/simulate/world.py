@@ -50,8 +50,6 @@ class World:
     def __init__(self, seed: int, folder: Path, count: int, settings: dict[str, Any], first_port: int) -> None:
         self.rng = random.Random(seed)
         self.history: deque[str] = deque(maxlen=_HISTORY)
-        #: everything that happens, with the calls of each step; None if nobody asks for it
-        self.traced: list[str] | None = None
         self.digest = hashlib.sha256()
         self.events = 0
         self.injected: Counter[str] = Counter()
@@ -102,6 +100,12 @@ class World:
         #: called when a daemon has ended
         self.on_down: Callable[[Host], None] = lambda _host: None
 
+    def any_host(self, *, descriptors: bool = True) -> Host | None:
+        """Return a host whose daemon runs; with ``descriptors`` one that can open more."""
+        up = [host for host in self.hosts if host.alive and not host.stalled]
+        up = [host for host in up if not (descriptors and host.out_of_descriptors)]
+        return self.rng.choice(up) if up else None
+
     # -- time
 
     @property
@@ -133,12 +137,6 @@ class World:
         line = f"{self.events:7d} {self.now:12.4f} {what}"
         self.history.append(line)
         self.digest.update(line.encode())
-        self.trace(line)
-
-    def trace(self, line: str) -> None:
-        """Add a line to the trace, if there is one."""
-        if self.traced is not None:
-            self.traced.append(line)
 
     def run(self, seconds: float) -> None:
         """Go on for so many seconds."""
@@ -180,7 +178,6 @@ class World:
             host.count_round(moved=False)
         self.advance(TURN)
         served = interposer.calls() > 1
-        self.trace(f"{self.now:.6f} {host.name}:{interposer.traced().decode()}")
         if not host.alive:
             self.note(f"{host.name} is down")
             self.kept[host.name] = {pid for number, pid in numbers.items() if host.store.holds(f"client-{number}") == 2}
@@ -341,9 +338,7 @@ class World:
         outcome = NOT
         model = None
         if self._is_own(host, datagram):
-            # It comes back by a link. After a crash a host knows only the names of programs that are still connected.
-            forgotten = self.crashed[host.name] and not host.serving.sources.local.has(datagram.src)
-            outcome = MAY if forgotten else NOT
+            outcome = MAY if self._has_forgotten(host, datagram.src) else NOT
         elif datagram.valid:
             if datagram.src == b"?":
                 outcome = MAY
@@ -393,9 +388,15 @@ class World:
         if key not in self.broadcasts:
             self._check_number(host, datagram)
         first, times = self.broadcasts.setdefault(key, (datagram, []))
-        times.append(self.now)
+        if not times or not self._has_forgotten(host, datagram.src):
+            times.append(self.now)
         if first != datagram:
             raise Violation(f"{host.name} has used number {datagram.seq} of {datagram.src!r} twice")
+
+    def _has_forgotten(self, host: Host, src: bytes) -> bool:
+        """Whether a host that has crashed may take datagrams of its own for those of another host, when they come back
+        by a link: it knows only the names of programs that are still connected."""
+        return bool(self.crashed[host.name]) and not (host.alive and host.serving.sources.local.has(src))
 
     def _check_number(self, host: Host, datagram: Datagram) -> None:
         """Check that the number of a new datagram is above all that the host has used before its last crash."""
@@ -428,7 +429,6 @@ class _LogWatcher(logging.Handler):
         if interposer.dead():
             return
         self._world.digest.update(name.encode())
-        self._world.trace(f"{self._world.now:.6f} log: {record.getMessage()}")
         if name in _BUGS:
             trace = record.exc_info[1] if record.exc_info else None
             self._world.note(f"bug: {record.getMessage()} {trace!r}")

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import math
+import os
 import random
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from bccnd.core.formats.tap_record import seq_of
-from tests.support import ROOT, kernel_drops
-from tools.soak.chaos import Chaos, rests
-from tools.soak.measure import Book
-from tools.soak.stage import QUEUE, Stage
-from tools.soak.streams import Load, Readers, Subscriber, Witness
+from tests.support import ROOT, kernel_drops, wait
+from tools.bench.programs import kib_of
+from tools.soak.chaos import Chaos
+from tools.soak.hosts import QUEUE, Hosts
+from tools.soak.streams import Load, Readers, Witness
 
 #: half an hour on two cores
 ROUNDS: Final = 130
@@ -30,8 +31,12 @@ BEATS: Final = 500
 WARM_UP: Final = 25
 #: seconds for what is still on its way at the end of a round
 SETTLE: Final = 30.0
-#: messages of an input, which a crash may lose, or let come twice
+#: messages of an input: a crash may lose one, and of what one has read a copy may wait in the socket
 INPUT: Final = 64
+#: with fewer rounds growth is not judged, since tables are not full yet
+ENOUGH: Final = 24
+#: by how much anything may grow over the last half of the rounds: MB, share of its size, and what is counted
+MEMORY, MEMORY_SHARE, COUNTED = 4.0, 0.05, 1.0
 OUT: Final = ROOT / "build" / "soak"
 
 
@@ -39,14 +44,13 @@ class Soak:
     """One run."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.stage = Stage(folder)
+        self.hosts = Hosts(folder)
         self.chance = random.Random(seed)
-        self.book = Book()
+        #: quantities over the rounds, by name
+        self.series: defaultdict[str, list[float]] = defaultdict(list)
         self.faults: list[str] = []
-        #: rounds that are done, and since when
-        self.rounds, self.begun = 0, time.monotonic()
         self.figures: dict[str, Any] = {"seed": seed}
-        relay, near, far = (str(one.bus) for one in (self.stage.relay, self.stage.near, self.stage.far))
+        relay, near, far = (str(one.bus) for one in self.hosts.daemons.values())
         self.witnesses = [
             Witness("relay01, quick", relay, "rlbcgdL", tag=b"w0"),
             Witness("relay01, in batches", relay, "rlbcgL", batch=True),
@@ -56,121 +60,100 @@ class Soak:
             Witness("relay02, slow", near, "rlbcg", slow=True, batch=True),
             Witness("relay03", far, "rlbcg"),
         ]
-        self.load = Load(self.stage.port, {"l": relay, "b": near, "c": far}, self.witnesses[0].identity, self.chance)
+        self.load = Load(self.hosts.port, {"l": relay, "b": near, "c": far}, self.witnesses[0].identity, self.chance)
         self.readers = Readers(self.witnesses)
-        self.subscriber = Subscriber(self.stage.tcp)
-        self.chaos = Chaos(self.stage, self.chance)
+        self.chaos = Chaos(self.hosts, self.chance)
         #: witnesses, publishers, gateways, the recorder
         self.at_home = {"relay01": 4 + 1 + 2 + 1, "relay02": 2 + 1, "relay03": 1 + 1 + 1}
-        #: what had become lost over the link, and is no news any more
-        self._reported: Counter[str] = Counter()
+        #: what was lost, or reported as a fault, in earlier rounds
+        self._known: Counter[str] = Counter()
         self.lost_by_crashes: Counter[str] = Counter()
 
     def run(self, rounds: int, beats: int) -> None:
+        begun = time.monotonic()
         # Nothing is missed of a source that was never heard: first everybody hears all of them.
-        self.load.begin(WARM_UP)
-        self.load.rest()
-        self._settle(0)
+        self._publish(0, WARM_UP)
         for number in range(1, rounds + 1):
-            self.load.begin(beats)
-            self.chaos.round(number)
-            self.load.rest()
-            if self.load.fault:
-                self._fault(number, self.load.fault)
-                break
-            self._settle(number)
+            self._publish(number, beats)
             self._measure(number)
             self._look_behind_the_link(number)
-            self.rounds = number
-            spent = time.monotonic() - self.begun
-            print(f"round {number} of {rounds}: {spent:.0f} s, {len(self.faults)} faults", flush=True)
+            spent = self.figures["seconds"] = round(time.monotonic() - begun)
+            print(f"round {number} of {rounds}: {spent} s, {len(self.faults)} faults", flush=True)
 
-    def sum_up(self) -> None:
-        """Put together what was done, in figures."""
-        self.figures |= {
-            "rounds": self.rounds,
-            "seconds": round(time.monotonic() - self.begun),
-            "messages sent": sum(self.load.sent.values()),
-            "messages that witnesses received": sum(sum(one.got.values()) for one in self.witnesses),
-            "losses reported to slow witnesses": sum(one.reported for one in self.witnesses),
-            "lost by crashes": sum(self.lost_by_crashes.values()),
-            "lost over the link on this side, while it was down": self._over_the_link(),
-            "lost over the link on the other side": self._missing_there(),
-            "of which the daemon there reports": self._told_there(),
-            "messages to the subscriber of the broker": self.subscriber.got,
-            **dict(sorted(self.chaos.done.items())),
-        }
+    def _publish(self, number: int, beats: int) -> None:
+        self.load.begin(beats)
+        if number:
+            self.chaos.round(number)
+        self.load.rest()
+        assert not self.load.fault, self.load.fault
+        self._settle(number)
 
     # -- every message is accounted for
 
     def _over_the_link(self) -> int:
-        """Messages from behind the link that nobody on this side has got."""
+        """Return how many messages from behind the link have come to no witness of this side."""
         return self.load.sent["c"] - max(one.got["c"] for one in self.witnesses[:4])
 
     def _missing_there(self) -> int:
-        """What has not come over the link to the other side."""
+        """Return how many messages have not come over the link to the other side."""
         return self.witnesses[-1].missing(self.load.sent, "rlbg")
 
     def _told_there(self) -> int:
-        """What the daemon there says is missing or lost: what is directed counts there as well."""
+        """Return what the daemon there reports as missing or lost, which includes what is directed."""
         with suppress(OSError):  # it has ended, which is said elsewhere
-            return int(self.stage.far.metric("messages_missing") + self.stage.far.metric("messages_lost_total"))
+            return int(self.hosts.far.metric("messages_missing") + self.hosts.far.metric("messages_lost_total"))
         return 0
 
     def _unaccounted(self, one: Witness) -> int:
-        """Messages that it has neither got nor been told of. What the link has lost a quick one of its host tells."""
+        """Return the messages that a witness has neither got nor been told of, but for those that the link has lost."""
         if one.name == "relay03":
             return one.missing(self.load.sent, "c")
         near = self.witnesses[4]
         lost = self._over_the_link() if one.name.startswith("relay01") else near.missing(self.load.sent, "c")
-        return one.missing(self.load.sent) - one.reported - lost - self._reported[one.name]
+        return one.missing(self.load.sent) - one.reported - lost - self._known[one.name]
 
     def _settle(self, number: int) -> None:
-        """Everything that was sent has come, or it is missing."""
+        """Wait until everything that was sent has come, and check what is missing."""
         self.readers.hurry = True
         deadline = time.monotonic() + SETTLE
-        still = 0
-        before = -1
+        still, before = 0, -1
         while time.monotonic() < deadline and still < 5:
             time.sleep(0.1)
             now = sum(sum(one.got.values()) + one.reported for one in self.witnesses)
             whole = not any(self._unaccounted(one) for one in self.witnesses)
-            still = still + 1 if now == before and whole else 0
-            before = now
+            still, before = still + 1 if now == before and whole else 0, now
         self.readers.hurry = False
         crashed = self.chaos.crashes[-1:] == [number]
         for one in self.witnesses:
             left = self._unaccounted(one)
             at_crash = one.name.startswith("relay01")
-            # What a full queue has dropped is told by a number in the queue, which a crash loses too.
-            most = math.inf if at_crash and one.slow else INPUT + QUEUE * at_crash
-            if crashed and left and -INPUT * at_crash <= left <= most:
+            torn = one.torn(self.load.sent) - self._known[f"{one.name}: torn"]
+            self._known[f"{one.name}: torn"] += torn
+            # A crash loses one input, and at most what its client's queue had. That a full queue has dropped some is
+            # told by a number in the queue, which a crash loses too: then all between both sides of the crash.
+            most = min(torn, torn if one.slow else INPUT + QUEUE) if at_crash else INPUT
+            doubled = one.doubled - self._known[f"{one.name}: doubled"]
+            if crashed and 0 < left <= most:
                 self.lost_by_crashes[one.name] += left
-                self._reported[one.name] += left
             elif left:
                 detail = {kind: self.load.sent[kind] - one.got[kind] for kind in one.due}
                 self._fault(number, f"{one.name}: {left} messages neither came nor were told to be lost ({detail})")
-                self._reported[one.name] += left
-            if one.ended:
-                self._fault(number, f"{one.name}: it was cut off")
+            self._known[one.name] += left
+            if doubled > INPUT:
+                self._fault(number, f"{one.name}: {doubled} messages came again after a crash")
+            self._known[f"{one.name}: doubled"] += doubled
             if at_crash and one.crashes != len(self.chaos.crashes):
                 self._fault(number, f"{one.name}: it was told of {one.crashes} of {len(self.chaos.crashes)} crashes")
-            if not (crashed and at_crash and len(one.again) <= INPUT):
-                one.faults += one.again
-            one.again.clear()
-        if crashed:  # the broker has missed what its gateway has
-            self.subscriber.faults.clear()
-        for name, faults in (*((one.name, one.faults) for one in self.witnesses), ("broker", self.subscriber.faults)):
-            for fault in faults:
-                self._fault(number, f"{name}: {fault}")
-            faults.clear()
+            for fault in [*one.faults, *(["it was cut off"] if one.ended else [])]:
+                self._fault(number, f"{one.name}: {fault}")
+            one.faults.clear()
 
     def _look_behind_the_link(self, number: int) -> None:
         untold = self._missing_there() - self._told_there()
-        # Whoever is killed uses higher numbers afterwards, so that nobody misses those that were on the way.
-        if untold > self._reported["link"] and self.chaos.kills[-1:] != [number]:
+        # A host that is killed uses higher numbers afterwards, so that those on the way are not missed.
+        if untold > self._known["link"] and self.chaos.kills[-1:] != [number]:
             self._fault(number, f"{untold} messages did not come over the link, and the daemon there says nothing")
-        self._reported["link"] = max(untold, self._reported["link"])
+        self._known["link"] = max(untold, self._known["link"])
 
     def _fault(self, number: int, text: str) -> None:
         self.faults.append(f"round {number}: {text}")
@@ -179,51 +162,78 @@ class Soak:
     # -- what everything takes
 
     def _measure(self, number: int) -> None:
-        try:
-            rests(self.stage, self.at_home)
-        except AssertionError as error:
-            self._fault(number, str(error))
-        for name, pid in self.stage.processes().items():
-            self.book.process(name, pid)
-        for name, daemon in self.stage.daemons.items():
-            for metric in ("sources", "clients", "subscriptions", "queue_bytes"):
-                self.book.add(f"{name}: {metric}", "", daemon.metric(metric) / (1000 if metric == "queue_bytes" else 1))
+        for name, daemon in self.hosts.daemons.items():
+            most = self.at_home[name]
+            wait(lambda: daemon.metric("clients") <= most, f"{name} to have {most} clients", daemon.patience)  # noqa: B023
+            for metric in ("sources", "clients", "subscriptions"):
+                self.series[f"{name}: {metric}"].append(daemon.metric(metric))
+            self.series[f"{name}: queue MB"].append(daemon.metric("queue_bytes") / 1e6)
             if daemon.metric("datagrams_total", verdict="internal_error"):
                 self._fault(number, f"{name}: internal_error")
-        self.book.add("kept in memory for the next daemon", "MB", self.stage.kept() / 1e6)
-        drops = kernel_drops(self.stage.udp_socket)
-        if drops > self._reported["kernel"]:
-            self._fault(number, f"the kernel had no room for {drops - self._reported['kernel']} datagrams")
-            self._reported["kernel"] = drops
+        for name, pid in self.hosts.processes().items():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                self.series[f"{name}: descriptors"].append(len(os.listdir(f"/proc/{pid}/fd")))
+                self.series[f"{name}: resident MB"].append(kib_of(pid) * 1024 / 1e6)
+        kept = sum(os.fstat(fd).st_blocks * 512 for fds in list(self.hosts.relay.store.values()) for fd in fds)
+        self.series["kept for the next daemon, MB"].append(kept / 1e6)
+        drops = kernel_drops(dict(self.hosts.relay.passed)["udp"])
+        if drops > self._known["kernel"]:
+            self._fault(number, f"the kernel had no room for {drops - self._known['kernel']} datagrams")
+        self._known["kernel"] = drops
+
+    def _growing(self) -> list[str]:
+        """Return what has grown from the third quarter of the rounds to the last one."""
+        found = []
+        for name, values in self.series.items():
+            half = values[len(values) // 2 :]
+            before, after = half[: len(half) // 2], half[len(half) // 2 :]
+            allowed = max(MEMORY, median(half) * MEMORY_SHARE) if "MB" in name else COUNTED
+            if len(values) >= ENOUGH and median(after) - median(before) > allowed / 2:
+                found.append(f"{name} grows: from {median(before):.2f} to {median(after):.2f}")
+        return found
 
     # -- the end
 
     def close(self) -> None:
         self.load.close()
         self.readers.close()
-        self.subscriber.close()
-        self.stage.close()
+        self.hosts.close()
 
     def judge(self) -> list[str]:
-        """All that is wrong."""
-        return [*self.faults, *self.book.growing(), *self.stage.bugs(), *self._journal()]
+        """Return all that is wrong."""
+        return [*self.faults, *self._growing(), *self.hosts.bugs(), *self._journal()]
 
     def _journal(self) -> list[str]:
-        """What the recorder has written: no record twice, and nothing set aside as bad."""
+        """Check what the recorder has written: no record twice but by a crash, and nothing set aside as bad."""
         from tests.recorder.material import table
 
-        journal = self.stage.folder / "journal"
+        journal = self.hosts.folder / "journal"
         rows = [row for row in table(journal) if row["src"] == "relay09/x/1" and row["verdict"] == "accepted"]
         seqs = [seq_of(row["seq_key"]) for row in rows]
-        self.figures["messages from the segment, recorded"] = f"{len(set(seqs))} of {self.load.sent['r']}"
         twice = len(seqs) - len(set(seqs))
         faults = [f"{twice} records are there twice"] if twice > INPUT * len(self.chaos.crashes) else []
-        bad = [str(path) for path in journal.rglob("*.bad*")]
-        return faults + [f"set aside: {path}" for path in bad]
+        return faults + [f"set aside: {path}" for path in journal.rglob("*.bad*")]
+
+    def report(self, faults: list[str]) -> str:
+        """Return what was done, in figures, and the faults."""
+        self.figures |= {
+            "messages sent": sum(self.load.sent.values()),
+            "messages that witnesses received": sum(sum(one.got.values()) for one in self.witnesses),
+            "losses reported to slow witnesses": sum(one.reported for one in self.witnesses),
+            "lost by crashes": sum(self.lost_by_crashes.values()),
+            "came again after crashes": sum(one.doubled for one in self.witnesses),
+            "lost over the link": self._over_the_link() + self._missing_there(),
+            **dict(sorted(self.chaos.done.items())),
+        }
+        lines = [f"{value!s:>14}  {name}" for name, value in self.figures.items()]
+        lines += ["", f"{'first':>9} {'last':>9}"]
+        lines += [f"{values[0]:9.2f} {values[-1]:9.2f}  {name}" for name, values in sorted(self.series.items())]
+        lines += ["", *(f"FAULT: {fault}" for fault in faults), "failed" if faults else "passed"]
+        return "\n".join(lines) + "\n"
 
 
 def soak(rounds: int, beats: int, seed: int, out: Path) -> tuple[list[str], Soak]:
-    """Run it, and write the report to ``out``; the faults, and the run."""
+    """Run a soak, and write the report to ``out``; return the faults, and the run."""
     folder = Path(tempfile.mkdtemp(prefix="bccnd-soak-"))
     run = Soak(folder, seed)
     try:
@@ -233,10 +243,9 @@ def soak(rounds: int, beats: int, seed: int, out: Path) -> tuple[list[str], Soak
     except KeyboardInterrupt:
         print("ended by Ctrl-C: what follows is about the rounds that were done")
     finally:
-        run.sum_up()
         run.close()
     faults = run.judge()
-    text = run.book.report(run.figures, faults)
+    text = run.report(faults)
     out.mkdir(parents=True, exist_ok=True)
     (out / "soak.txt").write_text(text)
     print(text)

@@ -8,7 +8,6 @@ import struct
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
 from typing import Final
 
 from bccnd.core.wire import frames
@@ -23,6 +22,8 @@ PATIENCE: Final = 60.0
 #: channels: from the segment, from clients, and on the bus of one host only
 REMOTE: Final = b"soak/a/"
 LOCAL: Final = b"soak/l/"
+#: kinds of messages that come by the segment, where each may have a copy
+COPIED: Final = "rbc"
 
 
 class Witness:
@@ -36,9 +37,15 @@ class Witness:
         self.got: Counter[str] = Counter()
         #: messages that it was told are lost, and crashes of its daemon that it was told of
         self.reported = self.crashes = 0
-        #: what must not be, the latter but around a crash
+        #: messages that came once before a crash and once after it
+        self.doubled = 0
+        #: messages that a crash may have lost: those between the last before the report of it and the first behind that
+        self._torn = 0
+        #: kinds of which nothing has come since the last crash, and what came before that, of kinds with copies
+        self._before_crash: set[str] = set()
+        self._seen: set[tuple[str, int]] = set()
+        self._old: set[tuple[str, int]] = set()
         self.faults: list[str] = []
-        self.again: list[str] = []
         self.ended = False
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(PATIENCE)
@@ -56,7 +63,7 @@ class Witness:
         self.sock.setblocking(False)
 
     def take(self, most: int) -> int:
-        """Read up to so many packets; how many there were."""
+        """Read up to so many packets; return how many there were."""
         for number in range(most):
             try:
                 packet = self.sock.recv(1 << 20)
@@ -76,13 +83,36 @@ class Witness:
         key, _, payload = frame.partition(b"\0")
         if key == b"CMSG !/bccn/gap":
             self.reported += int(payload)
-            self.crashes += not int(payload)
+            if not int(payload):
+                self.crashes += 1
+                self._before_crash = set(self.due)
+                self._old, self._seen = self._seen, set()
         elif payload.startswith(MARK):
             kind, number = payload.split(b" ", 3)[1].decode(), int(payload.split(b" ", 3)[2])
-            if number <= self.last[kind]:
-                self.again.append(f"{kind}{number} came after {kind}{self.last[kind]}")
-            self.last[kind] = max(number, self.last[kind])
+            self._count_message(kind, number)
+
+    def _count_message(self, kind: str, number: int) -> None:
+        last = self.last[kind]
+        if number > last:
             self.got[kind] += 1
+            self.last[kind] = number
+            if kind in self._before_crash:
+                self._before_crash.discard(kind)
+                self._torn += number - last - 1
+            if kind in COPIED:
+                self._seen.add((kind, number))
+        elif (kind, number) in self._old:
+            self._old.discard((kind, number))
+            self.doubled += 1
+        else:
+            self.faults.append(f"{kind}{number} came after {kind}{last}")
+
+    def torn(self, sent: Counter[str]) -> int:
+        """Return how many messages crashes may have lost, now that all have come that will."""
+        for kind in self._before_crash:
+            self._torn += sent[kind] - self.last[kind]
+        self._before_crash.clear()
+        return self._torn
 
     def missing(self, sent: Counter[str], kinds: str = "") -> int:
         return sum(sent[kind] - self.got[kind] for kind in kinds or self.due)
@@ -222,44 +252,3 @@ class Readers(Running):
         super().close()
         for one in self.witnesses:
             one.sock.close()
-
-
-class Subscriber(Running):
-    """A subscriber of the broker: while it is connected it gets every message from the segment, in order."""
-
-    #: bytes of a message, and of what stands before its data
-    _MESSAGE: Final = 1603
-    _HEAD: Final = 102
-
-    def __init__(self, port: int) -> None:
-        self.got = 0
-        self.faults: list[str] = []
-        self._port = port
-        super().__init__()
-
-    def run(self) -> None:
-        while not self._over:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1) as sock:
-                sock.settimeout(0.2)
-                sock.sendall(b"soaked".ljust(11, b"\0") + (b"\0" + REMOTE + b"+").ljust(52, b"\0"))
-                self._listen(sock)
-            time.sleep(0.1)
-
-    def _listen(self, sock: socket.socket) -> None:
-        last, rest = 0, b""
-        while not self._over:
-            try:
-                data = sock.recv(1 << 20)
-            except TimeoutError:
-                continue
-            if not data:
-                return
-            rest += data
-            while len(rest) >= self._MESSAGE:
-                text, rest = rest[self._HEAD : self._MESSAGE], rest[self._MESSAGE :]
-                if text.startswith(MARK + b"r "):
-                    number = int(text.split(b" ", 3)[2])
-                    if last and number != last + 1:
-                        self.faults.append(f"r{number} came after r{last}")
-                    last = number
-                    self.got += 1

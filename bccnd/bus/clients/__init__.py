@@ -1,1 +1,1 @@
-"""What the daemon knows of each client: its connection, rights, identity and subscriptions."""
+"""Keeps the state of each client: its connection, rights, identity and subscriptions."""

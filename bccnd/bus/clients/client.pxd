@@ -24,7 +24,7 @@ cdef class Client:
     cdef public double progress
     cdef public double turn
     cdef public object patience_timer
-    cdef public object resume
+    cdef public object retry
     cdef public bytes blocked_packet
     cdef public object record
     cdef public long long subscriptions

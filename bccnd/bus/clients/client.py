@@ -1,57 +1,33 @@
-"""A client of the local bus: its connection, its modes, and what it and its user may hold."""
+"""A client of the local bus: its connection, its modes, its rights and its counters."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from bccnd.bus.clients.access import Access, Rights
+from bccnd.bus.clients.access_rules import Access, Rights
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.sending.send_queue import SendQueue
-from bccnd.core.sending.user_quota import UserAccount, UserLimits
+from bccnd.core.sending.user_quota import UserAccount
 from bccnd.handover.descriptor_store import ClientRecord
 from bccnd.net.loop import HALF_CLOSED, READABLE, Handler, Timer
 from bccnd.net.peer import Peer
 
-#: what a client may choose for a message that its socket (soft) or its queue (hard) does not take
+if TYPE_CHECKING:  # bccn-sbusd has a bus without a configuration
+    from bccnd.config.schema import BusSettings
+
+#: the modes of a client for a message that its socket (soft) or its queue (hard) has no room for
 SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
 HARD_MODES: Final = (b"discard", b"block", b"error")
-
-
-class QueueLimits(Protocol):
-    """Limits of the queue of one client (section ``bus.queue``)."""
-
-    @property
-    def messages(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-
-
-class BusLimits(Protocol):
-    """Limits of one client, one user and all of them (section ``bus``).
-
-    ``patience``: seconds for which a client that reads nothing may block clients that publish to it.
-    """
-
-    @property
-    def queue(self) -> QueueLimits: ...
-    @property
-    def max_clients(self) -> int: ...
-    @property
-    def max_subscriptions(self) -> int: ...
-    @property
-    def patience(self) -> float: ...
-    @property
-    def user(self) -> UserLimits: ...
 
 
 class BusRules(Protocol):
     """The rules in force on the bus. A reload replaces both: parts read them when they need them, and keep neither."""
 
     @property
-    def bus(self) -> BusLimits: ...
+    def bus(self) -> BusSettings: ...
     @property
     def access(self) -> Access: ...
 
@@ -85,7 +61,7 @@ class Client:
         "publishes",
         "queue",
         "record",
-        "resume",
+        "retry",
         "rights",
         "since",
         "sock",
@@ -117,32 +93,32 @@ class Client:
         self.queue = SendQueue()
         self.soft, self.hard = b"queue", b"discard"
         self.echo = True
-        #: whether what it publishes stays on this host
+        #: whether its messages stay on this host
         self.local = False
-        #: whether it may still block clients that publish to it, and when it last took something (monotonic)
+        #: whether it may still block clients that publish to it, and when it last read something (monotonic)
         self.patient = True
         self.progress = 0.0
         #: when its last turn began
         self.turn = 0.0
-        #: when that is checked next, while a publisher waits for it
+        #: when that is checked next, while it blocks a publisher
         self.patience_timer: Timer | None = None
-        #: while it is blocked as a publisher: how its packet is tried again, and the packet
-        self.resume: Callable[[], None] | None = None
+        #: while it is blocked as a publisher: tries its packet again; and the packet
+        self.retry: Callable[[], None] | None = None
         self.blocked_packet: bytes | None = None
-        #: what the next daemon will know of it, if it is stored
+        #: its record for the next daemon, if it is stored
         self.record: ClientRecord | None = None
         self.subscriptions = 0
         self.published = 0
         self.lost = 0
         self.open = True
-        #: events of its socket that the loop waits for, and what handles them
+        #: events of its socket that the loop waits for, and their handler
         self.watched = READABLE | HALF_CLOSED
         self.events: Handler | None = None
-        #: what is left of the listing that it has asked for; None if that was dropped
+        #: the rest of the listing that it has requested; None if that was dropped
         self.listing: Iterator[dict[str, Any] | None] | None = iter(())
 
     def grant(self, rights: Rights) -> None:
-        """Put other rights in force. What the client may publish is read for each message."""
+        """Put other rights in force. ``publishes`` is read for each message."""
         self.rights = rights
         self.publishes = rights.publish
 

@@ -1,4 +1,4 @@
-"""The clients that are connected: admits them, ends them, and removes the patterns of those that have gone.
+"""Keeps the connected clients: adds them, ends them, and removes the patterns of ended ones.
 
 Invariant: a client is ended once, at once, by whatever part of the bus finds the reason; its descriptor is closed only
 after the round, and only when no pattern is left of it. The parts that keep something of a client add a call to
@@ -15,41 +15,62 @@ from collections.abc import Callable
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.clients.access import Rights
+from bccnd.bus.clients.access_rules import Rights
 from bccnd.bus.clients.client import Client
-from bccnd.bus.clients.identities import ClientsByPid, Identities
-from bccnd.bus.clients.refusals import log_end
+from bccnd.bus.clients.client_identities import Identities
 from bccnd.core.matching.patterns import Dialect
 from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.counters import BusCounters
 from bccnd.core.sending.user_quota import Quota, UserAccount
+from bccnd.drop_catalog.drops import BY_NAME
 from bccnd.handover.descriptor_store import DescriptorStore
 from bccnd.net.loop import Loop
 from bccnd.net.peer import Peer
 
-#: patterns of a client that has gone which are removed in one step, and steps in one round
+#: patterns of an ended client that are removed in one step, and steps in one round
 PORTION: Final = 64
 PORTIONS: Final = 8
 #: why a client is disconnected over an exception
 BUG: Final = "a bug in this daemon; please report it"
 
 
+class ClientsByPid:
+    """Connected clients by the pid of their process, so that a new one need not be compared with all."""
+
+    def __init__(self) -> None:
+        self._by_pid: dict[int, dict[Client, None]] = {}
+
+    def of(self, pid: int) -> list[Client]:
+        return list(self._by_pid.get(pid, ()))
+
+    def add(self, client: Client) -> None:
+        self._by_pid.setdefault(client.peer.pid, {})[client] = None
+
+    def remove(self, client: Client) -> None:
+        group = self._by_pid[client.peer.pid]
+        del group[client]
+        if not group:
+            del self._by_pid[client.peer.pid]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_pid.values()))
+
+
 class ClientRegistry:
-    """Holds the clients by descriptor and by process. ``on_quiet`` is called when the last one has left."""
+    """The clients by descriptor and by process. ``on_quiet`` is called when the last one has ended."""
 
     def __init__(
         self,
         loop: Loop,
         routes: Routes[int],
         quota: Quota,
-        by_pid: ClientsByPid,
         identities: Identities,
         counters: BusCounters,
         store: DescriptorStore | None,
         on_quiet: Callable[[], None],
     ) -> None:
         self.by_fd: dict[int, Client] = {}
-        self.by_pid = by_pid
+        self.by_pid = ClientsByPid()
         self.quota = quota
         self.identities = identities
         self.counters = counters
@@ -59,7 +80,7 @@ class ClientRegistry:
         self._loop = loop
         self._routes = routes
         self._store = store
-        #: clients that have gone, and whose patterns are being removed
+        #: ended clients whose patterns are being removed
         self._leaving: deque[Client] = deque()
 
     def admit(
@@ -98,7 +119,7 @@ class ClientRegistry:
             return
         if reason:
             self.counters.ended.add(reason)
-            log_end(client, reason, why)
+            _log_end(client, reason, why)
         client.open = False
         self._loop.unwatch(client.fd)
         client.events = None
@@ -113,7 +134,7 @@ class ClientRegistry:
         self.identities.close(client, now)
         if self._store is not None:
             self._store.forget(client)
-        with contextlib.suppress(OSError):  # a process that is sending to it must notice
+        with contextlib.suppress(OSError):  # a process that is sending to it gets an error
             client.sock.shutdown(socket.SHUT_RDWR)
         if self._routes.forget_some(client.fd, PORTION):
             self._loop.soon(client.sock.close)
@@ -124,7 +145,7 @@ class ClientRegistry:
         self._loop.soon(self._check_quiet)
 
     def _forget_patterns(self) -> None:
-        """Remove patterns of clients that have gone, in steps that block no other client; then close descriptors."""
+        """Remove patterns of ended clients, in steps that delay no other client; then close their descriptors."""
         for _ in range(min(PORTIONS, len(self._leaving))):
             client, begun = self._leaving.popleft(), time.monotonic()
             if self._routes.forget_some(client.fd, PORTION):
@@ -138,3 +159,16 @@ class ClientRegistry:
     def _check_quiet(self) -> None:
         if not self.by_fd:
             self.on_quiet()
+
+
+def _log_end(client: Client, reason: str, why: str) -> None:
+    """Log that a client was disconnected."""
+    log.event(
+        "client_ended",
+        f"{client} was disconnected: {why}",
+        about=f"ended/{client.identity.decode('ascii')}",
+        remedy=BY_NAME["clients_ended", reason].explain()[1],
+        reason=reason,
+        drop=reason,
+        **log.peer_fields(client.peer, client.identity),
+    )

@@ -1,4 +1,4 @@
-"""The patterns that clients hold: which they may, how many, and what each is charged for."""
+"""Adds and removes the patterns of clients, within their rights and limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Subscriptions:
         if (
             client.subscriptions + len(patterns) > limits.max_subscriptions
             or client.account.subscriptions + len(patterns) > limits.user.subscriptions
-            or self._routes.bytes_of(client.peer.uid) > pattern_bytes(limits.user)
+            or self._routes.bytes_of(client.peer.uid) > pattern_bytes(limits.user.subscriptions)
         ):
             return "too_many_subscriptions"
         if not self._routes.has_room(client.fd, patterns, limits.user.wildcards):
@@ -40,7 +40,7 @@ class Subscriptions:
         return ""
 
     def add(self, client: Client, pattern: bytes) -> None:
-        """Add a pattern without asking whether the client may hold it."""
+        """Add a pattern without checking rights and limits."""
         client.note(frames.subscribe(pattern))
         self._routes.subscribe(client.fd, pattern)
         client.subscriptions += 1

@@ -1,1 +1,1 @@
-"""Sends messages to clients, and queues what their sockets do not take."""
+"""Sends messages to clients, and queues those for which a socket has no room."""

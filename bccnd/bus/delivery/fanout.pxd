@@ -2,7 +2,7 @@ cimport cython
 from bccnd.bus.delivery.send_queues cimport SendQueues, batch_packet
 from bccnd.core.observing.counters cimport BusCounters
 from bccnd.core.receiving.deliveries cimport Deliveries
-from bccnd.core.sending.fanout_groups cimport FanoutGroups, portions
+from bccnd.core.sending.message_groups cimport MessageGroups, portions
 from bccnd.core.matching.receivers cimport Part, Receivers
 from bccnd.native.system cimport sockio
 from bccnd.net.loop cimport Loop
@@ -17,8 +17,8 @@ cdef class Fanout:
     cdef set _waiting
     cdef set _batched
     cdef long _modes
-    cdef FanoutGroups _batches
-    cdef FanoutGroups _groups
+    cdef MessageGroups _batches
+    cdef MessageGroups _groups
     cdef readonly bint due
     cdef public bint gathers
     cdef Loop _loop
@@ -34,7 +34,7 @@ cdef class Fanout:
     @cython.locals(sent=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t, fd=int, message=bytes)
     cdef _send_packets(self, tuple fds, list messages)
     cdef Receivers _divided(self, Receivers receivers)
-    cdef _gather(self, FanoutGroups groups, Part part, bytes frame)
+    cdef _gather(self, MessageGroups groups, Part part, bytes frame)
     @cython.locals(fds=tuple, messages=list)
     cdef _send_groups(self)
     cpdef bint may_block(self) except -1

@@ -1,9 +1,9 @@
 """Sends messages to the clients of the local bus: at once, in batches, or into their queues.
 
-`Fanout.deliver` sends what a segment brought, `send` what is published here or comes by a link, `send_batches` what has
-gathered of both for clients in batch mode, and `send_control` what concerns one client only.
+`Fanout.deliver` sends messages from a segment, `send` those published here or received from a link, `send_batches`
+those gathered for clients in batch mode, and `send_control` messages for one client only.
 
-Invariant: no send blocks. What a client's socket does not take goes to `bus.send_queues`. Source: sbus, "Protocol".
+Invariant: no send blocks. Messages for a full socket go to `delivery.send_queues`. Source: sbus, "Protocol".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.delivery.send_queues import NO_ROOM, SendQueues, batch_packet, enlarge_send_buffer
 from bccnd.core.matching.receivers import Part, Receivers
 from bccnd.core.receiving.deliveries import Deliveries
-from bccnd.core.sending.fanout_groups import FanoutGroups, portions
+from bccnd.core.sending.message_groups import MessageGroups, portions
 from bccnd.net.loop import Loop
 
 
@@ -32,19 +32,19 @@ class Fanout:
         self._batched = queues.batched
         #: incremented when a client begins or ends batch mode; receivers divided before are divided again
         self._modes = 0
-        #: what goes out together: for clients in batch mode in one packet when the segment was drained, for others
-        #: with one call
-        self._batches = FanoutGroups()
-        self._groups = FanoutGroups()
-        #: whether messages wait: the end of this turn or round will send them
+        #: messages that are sent together: for clients in batch mode in one packet when the segment was drained, for
+        #: others with one call
+        self._batches = MessageGroups()
+        self._groups = MessageGroups()
+        #: whether messages are gathered: the end of this turn or round will send them
         self.due = False
-        #: whether messages that are published wait for clients not in batch mode, too: others follow in this turn
+        #: whether published messages are gathered for clients not in batch mode, too: others follow in this turn
         self.gathers = False
         self._loop = loop
         registry.on_end.append(self._forget)
 
     def _forget(self, client: Client) -> None:
-        """Drop what waits for a client that ends."""
+        """Drop the queue of a client that ends."""
         if client.fd in self._batched:
             self.set_batch(client, False)
         else:
@@ -58,7 +58,7 @@ class Fanout:
     # -- messages
 
     def deliver(self, deliveries: Deliveries) -> None:
-        """Send what one batch of datagrams brought, in order, and clear the deliveries.
+        """Send the deliveries of one batch of datagrams, in order, and clear them.
 
         A lone frame goes to clients in batch mode at once: the batch of datagrams is an input by itself, and no other
         follows at once. Of several frames, those for the same receivers are sent together.
@@ -93,7 +93,7 @@ class Fanout:
             self._gather(self._groups, receivers.single, frame)
 
     def send_batches(self) -> None:
-        """Send the messages that wait: at the end of a turn or round, or before what must not overtake them."""
+        """Send the gathered messages, at the end of a turn or round, or before a message that must come after them."""
         if not self.due:
             return
         self.due = False
@@ -151,7 +151,7 @@ class Fanout:
             receivers.divide(self._batched, self._modes)
         return receivers
 
-    def _gather(self, groups: FanoutGroups, part: Part, frame: bytes) -> None:
+    def _gather(self, groups: MessageGroups, part: Part, frame: bytes) -> None:
         """Keep a frame for some clients until the end of this turn or round."""
         groups.put(part, frame)
         if not self.due:
@@ -165,7 +165,7 @@ class Fanout:
     def set_batch(self, client: Client, wanted: bool) -> None:
         """Set or end batch mode for a client."""
         self.send_batches()
-        if wanted and client.open:  # sending what had gathered may have ended it
+        if wanted and client.open:  # sending the gathered messages may have ended it
             self._batched.add(client.fd)
         else:
             self._batched.discard(client.fd)
@@ -174,7 +174,7 @@ class Fanout:
     # -- control messages
 
     def send_control(self, client: Client, frame: bytes) -> None:
-        """Send one client a control message, behind what already waits; see `SendQueues.enqueue_control`."""
+        """Send one client a control message, behind its gathered and queued messages."""
         self.send_batches()
         if not client.open:
             return
@@ -186,7 +186,7 @@ class Fanout:
                 return
         self.queues.enqueue_control(client, frame)
 
-    # -- what the kernel does not take
+    # -- messages that the kernel refuses
 
     def _not_sent(self, fd: int, messages: list[bytes], failed: int) -> None:
         # A client that sending has just ended is no longer here.
@@ -196,11 +196,11 @@ class Fanout:
         elif client is not None and failed == errno.EMSGSIZE:
             self._send_large(client, messages)
         else:
-            # Gone, or half gone. The loop will notice too, and first read what the client had still sent.
+            # The peer has closed its side. The loop will report it too, after the last packets of the client are read.
             self._counters.dropped.add("client_gone", len(messages))
 
     def _send_large(self, client: Client, messages: list[bytes]) -> None:
-        """Send again what was more than the client's socket takes: one message, or those of a batch."""
+        """Send again a packet that was too large for the client's socket: one message, or those of a batch."""
         fd = client.fd
         if enlarge_send_buffer(client):
             if fd in self._batched:
@@ -225,6 +225,6 @@ class Fanout:
     def blocking_client(self, receivers: Iterable[int], size: int, publisher: Client) -> Client | None:
         """See `SendQueues.blocking_client`."""
         if self.due and not self.queues.blockers.isdisjoint(receivers):
-            # Whether there is room for more is known only once what has gathered is sent.
+            # Whether there is room for more is known only once the gathered messages are sent.
             self.send_batches()
         return self.queues.blocking_client(receivers, size, publisher)

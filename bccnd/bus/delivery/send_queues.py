@@ -1,4 +1,4 @@
-"""Messages that a client's socket does not take: queued, dropped with a gap, or blocking their publishers.
+"""Queues messages for which a client's socket has no room, drops them with a gap, or blocks their publishers.
 
 Invariant: every byte that waits is charged to the client and to its user, and every message that is dropped is counted
 and announced to the client as a gap in its place. Source: sbus, "Flood control".
@@ -11,16 +11,19 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bccnd import log
-from bccnd.bus.clients.client import BusLimits, BusRules, Client
+from bccnd.bus.clients.client import BusRules, Client
 from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.core.matching.routes import Routes
 from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.wire import frames
 from bccnd.native.system import sockio
 from bccnd.net.loop import WRITABLE, Loop
+
+if TYPE_CHECKING:
+    from bccnd.config.schema import BusSettings
 
 #: seconds since a client has last read something, within which it is expected to go on reading
 HARD_PRESSED: Final = 0.1
@@ -49,7 +52,7 @@ class SendQueues:
         self.counters = registry.counters
         self.by_fd = registry.by_fd
         self.sender = sockio.Sender()
-        #: descriptors of clients for which something waits; others are written to at once
+        #: descriptors of clients with a queue; others are written to at once
         self.waiting: set[int] = set()
         #: descriptors of clients that have asked that their publishers be blocked
         self.blockers: set[int] = set()
@@ -59,20 +62,20 @@ class SendQueues:
         self._routes = routes
         self._rules = rules
         self._registry = registry
-        #: called with a client that has room again or has changed its modes: its publishers need not wait any more
+        #: called with a client that has room again or has changed its modes: its publishers can be unblocked
         self.on_room: Callable[[Client], None] = _ignore
 
     @property
-    def limits(self) -> BusLimits:
+    def limits(self) -> BusSettings:
         return self._rules.bus
 
     @property
     def queue_bytes(self) -> int:
-        """Return the bytes that wait for all clients."""
+        """Return the bytes in all queues."""
         return sum(client.queue.bytes for client in self.by_fd.values())
 
     def restore(self, client: Client) -> None:
-        """Charge a queue that was filled by the daemon before this one."""
+        """Charge a queue that the previous daemon has filled."""
         client.account.queue_bytes += client.queue.memory
         if client.queue:
             self._wait(client)
@@ -87,7 +90,7 @@ class SendQueues:
                 self.counters.dropped.add("client_gone")
 
     def enqueue(self, client: Client, frame: bytes) -> None:
-        """Treat a message that cannot be sent now as the client's modes say."""
+        """Queue or drop a message that cannot be sent now, or end its client, by the client's modes."""
         if client.soft == b"discard":
             self.drop(client, "not_queued")
         elif client.soft == b"error":
@@ -169,7 +172,7 @@ class SendQueues:
     # -- out
 
     def flush(self, client: Client) -> None:
-        """Send what waits, as far as the client's socket takes it."""
+        """Send the queued messages of a client until its socket is full."""
         queue = client.queue
         before = len(queue)
         batched = client.fd in self.batched
@@ -223,7 +226,7 @@ class SendQueues:
         return queue.messages < messages
 
     def clear(self, client: Client) -> None:
-        """Drop all that waits for a client that has gone."""
+        """Drop the queue of a client that has gone."""
         self.counters.dropped.add("client_gone", client.queue.messages)
         client.account.queue_bytes -= client.queue.memory
         client.queue.clear()
@@ -232,7 +235,8 @@ class SendQueues:
     # -- blocking publishers
 
     def set_mode(self, client: Client, *, soft: bytes | None = None, hard: bytes | None = None) -> None:
-        """Choose what becomes of messages that cannot be sent now (``soft``), and of those without room (``hard``)."""
+        """Set the modes for messages that cannot be sent now (``soft``), and for those that the queue has no room for
+        (``hard``)."""
         client.soft, client.hard = soft or client.soft, hard or client.hard
         if b"block" in (client.soft, client.hard):
             self.blockers.add(client.fd)
@@ -241,7 +245,7 @@ class SendQueues:
         self.on_room(client)
 
     def blocking_client(self, receivers: Iterable[int], size: int, publisher: Client) -> Client | None:
-        """Return a receiver that wants this publisher to wait before it sends a message of so many bytes.
+        """Return a receiver that blocks this publisher before it sends a message of so many bytes.
 
         A client can block publishers of its own user, one of root's every publisher; none blocks itself.
         """
@@ -257,9 +261,9 @@ class SendQueues:
         return None
 
     def _blocks(self, client: Client) -> bool:
-        """Whether the publishers that a client has blocked go on waiting.
+        """Whether a client still blocks its publishers.
 
-        They wait until it has taken all or, where only a full queue blocks them, half of it.
+        It unblocks them when it has read all of its queue or, where only a full queue blocks them, half of it.
         """
         if client.soft == b"block":
             return bool(client.queue)
@@ -270,7 +274,7 @@ class SendQueues:
         return queue.messages * 2 > limits.queue.messages or queue.bytes * 2 > limits.queue.bytes
 
     def keeping_up(self) -> frozenset[int]:
-        """Return the clients for which nothing waits."""
+        """Return the clients whose queue is empty."""
         return frozenset(self.by_fd).difference(self.waiting)
 
     def hard_pressed(self, among: frozenset[int], now: float) -> bool:
@@ -283,7 +287,7 @@ class SendQueues:
 
 
 def _ignore(_client: Client) -> None:
-    """Do nothing: no publisher waits."""
+    """Do nothing: no publisher is blocked."""
 
 
 def _blocks_when_full(client: Client) -> bool:

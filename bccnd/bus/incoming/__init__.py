@@ -1,1 +1,1 @@
-"""Reads segments and clients, publishes, and holds publishers back."""
+"""Reads segments and clients, publishes, and blocks publishers."""

@@ -58,4 +58,3 @@ cdef class PacketReader:
     cdef bint _is_message(self, Client client, bytes packet) except -1
     @cython.locals(publisher=Publisher, refused=str, route=Route)
     cpdef publish(self, Client client, bytes packet, Py_ssize_t nul)
-    cdef bint _may_wait(self) except -1

@@ -1,7 +1,7 @@
 """Reads the packets of clients, each client for a turn, and publishes the messages among them.
 
-Invariant: a round of the loop spends only so much time on the packets of one user. A bug that a packet meets costs its
-client only. A publisher that has to wait is not read from.
+Invariant: a round of the loop spends only so much time on the packets of one user. A bug triggered by a packet
+disconnects only that client. A blocked publisher is not read from.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class ClientEvents(Handler):
 
 
 class PacketReader:
-    """Takes packets of clients from ``receiver``; ``draining`` lifts the limits of time, for the end of the process."""
+    """Takes packets of clients from ``receiver``. At the end of the process ``draining`` is set: then no publisher is
+    blocked, and no turn is limited in time."""
 
     def __init__(
         self,
@@ -92,12 +93,12 @@ class PacketReader:
                 begun = clock.monotonic()
                 self._queues.flush(client)
                 self._charge(client.account, begun)
-            if events & GONE and client.resume is not None:
+            if events & GONE and client.retry is not None:
                 # Its blocked packet is still processed; until then the kernel need not report that it left.
                 self._loop.unwatch(client.fd)
             elif events & (READABLE | HALF_CLOSED | GONE):
                 self.read(client)
-                if events & GONE and client.open and client.resume is None and not events & READABLE:
+                if events & GONE and client.open and client.retry is None and not events & READABLE:
                     begun = clock.monotonic()
                     self._registry.end(client)
                     self._charge(client.account, begun)
@@ -114,7 +115,7 @@ class PacketReader:
         left = account.left_of(self._loop.rounds, self._quota.round_seconds)
         if left <= 0.0 and not self.draining:
             return True
-        # A client that sends now and then has sent one packet: asking for a second costs more than another round.
+        # A client that sends rarely has sent one packet: trying to receive a second costs more than another round.
         busy = begun - client.turn < BUSY or self.draining
         client.turn = begun
         self._fanout.gathers = busy
@@ -131,20 +132,20 @@ class PacketReader:
             try:
                 packet = receiver.receive(client.fd)
             except ConnectionResetError:
-                # The peer ended without reading all it got. Reported once; what it sent before is still there.
+                # The peer has closed with unread packets. Reported once; its last packets can still be received.
                 continue
             except OSError:
                 self._registry.end(client)
                 return False
             if packet is None:
                 return False
-            # An empty packet looks like the end, and is it only if the peer has shut down.
+            # An empty packet looks like the end of the connection; it is the end only if the peer has shut down.
             if not packet and is_shut_down(client.sock):
                 self._fanout.send_batches()
                 self._on_end_of_file(client)
                 return False
             self.process(client, packet)
-            if not client.open or client.resume is not None:
+            if not client.open or client.retry is not None:
                 return False
             if most > 1 and clock.monotonic() > deadline and not self.draining:
                 break
@@ -165,13 +166,13 @@ class PacketReader:
         if not plain and not self._is_message(client, packet):
             return
         quota = self._quota
-        if quota.rate and quota.must_wait(client.account, clock.monotonic()) and self._may_wait():
+        if quota.rate and quota.exceeds_rate(client.account, clock.monotonic()) and not self.draining:
             self._backpressure.block_for_rate(client, packet, partial(self.publish, client, packet, nul))
         else:
             self.publish(client, packet, nul)
 
     def _is_message(self, client: Client, packet: bytes) -> bool:
-        """Process any frame but a message to be published, and refuse what is none."""
+        """Process a frame that is not published, and refuse bytes that are no frame; True for a message."""
         if len(packet) > MAX_PACKET:
             self._replies.refuse(client, "frame_too_long", packet[:64])
             return False
@@ -199,9 +200,9 @@ class PacketReader:
                     route.permitted = client.publishes
         if not refused:
             blocker = None
-            if self._fanout.may_block() and self._may_wait():
+            if self._fanout.may_block() and not self.draining:
                 blocker = publisher.blocking_client(client, packet[KEY:nul], route, len(packet))
-            if not client.open:  # sending what had gathered for it has ended it
+            if not client.open:  # sending its gathered messages has ended it
                 return
             if blocker is not None:
                 retry = partial(self.publish, client, packet, nul)
@@ -212,7 +213,3 @@ class PacketReader:
         client.published += 1
         if refused:
             self._replies.refuse(client, refused, packet[KEY:nul])
-
-    def _may_wait(self) -> bool:
-        """Whether publishers may be blocked."""
-        return not self.draining

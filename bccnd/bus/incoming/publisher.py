@@ -1,4 +1,4 @@
-"""The way of a publish: delivered to the clients of this host, numbered, signed, and broadcast to the segments."""
+"""Publishes messages: delivers them to clients of this host, numbers, signs and broadcasts them to the segments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_META: Final = 128 + 20 + 20 + 5 + 4
 #: begins keys of the bus itself; those with one of the others only the daemon may publish
 _BUS: Final = b"!/"
 _RESERVED: Final = (b"!/bccn/", frames.TAP, frames.LINK)
-#: what links get of a local publish, up to the datagram
+#: the packet that gateways receive for a local publish, up to the datagram
 _PASSED: Final = frames.forwarded(0, b"")
 
 
@@ -61,7 +61,7 @@ class Publisher:
             key.startswith(_RESERVED) or (key.startswith(credential_keys.PREFIX) and not credential_keys.is_secret(key))
         ):
             return "reserved_key"
-        if self._builder is not None and key.startswith(frames.REPORT):  # other hosts believe what it says
+        if self._builder is not None and key.startswith(frames.REPORT):  # other hosts trust these reports
             return "reserved_key"
         allowed = client.publishes
         return "" if allowed is None or allowed.permits(key) else "not_permitted"
@@ -82,7 +82,7 @@ class Publisher:
             return None
 
     def blocking_client(self, client: Client, key: bytes, route: Route | None, size: int) -> Client | None:
-        """Return a receiver that wants the publisher to wait; worth asking where `Fanout.may_block`."""
+        """Return a receiver that blocks the publisher; worth asking where `Fanout.may_block`."""
         if route is None:
             return self._fanout.blocking_client(self._routes.local(key).all, size, client)
         plain, meta = route.plain.all, route.meta.all

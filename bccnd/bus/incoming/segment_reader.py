@@ -49,12 +49,12 @@ class SegmentReader(Handler):
         return self._segment.fileno()
 
     def on_events(self, events: int) -> None:
-        # Only what was sent in this round is expected without an event.
+        # Only broadcasts of this round are expected without an event.
         self.read_available(ROUNDS if events else 1)
 
     def read_available(self, rounds: int = ROUNDS) -> bool:
-        """Process at most so many batches, then send what has gathered for clients in batch mode; return whether there
-        may be more."""
+        """Process at most so many batches, then send the gathered messages of clients in batch mode; return whether
+        there may be more."""
         more = self._process_batches(rounds)
         self._fanout.send_batches()
         if self._oldest:  # the time of this one ends now
@@ -83,7 +83,7 @@ class SegmentReader(Handler):
         return True
 
     def _process(self, datagrams: list[bytes]) -> None:
-        """Judge a batch, deliver what is to be delivered, and record how long that took."""
+        """Judge a batch, send its deliveries, and record how long that took."""
         wall = clock.time_ns()
         stamp = self._receiver.stamp_ns() or wall
         latest = clock.monotonic()

@@ -1,15 +1,15 @@
-"""Datagrams from other segments, which gateways bring, and the reports of gateways.
+"""Judges and passes on datagrams that gateways bring from other segments, and keeps the reports of gateways.
 
 Invariant: a datagram of a link is judged once, like any other, under the link's name; an accepted one goes to local
-clients, to the segments, and to all links but the one that it came by. One that has been on its way for longer than
-`dedup.horizon` stays on this host.
+clients, to the segments, and to all links but its own. One that was sent more than `dedup.horizon` ago stays on this
+host.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from bccnd.bus.clients.client import Client
 from bccnd.bus.delivery.fanout import Fanout
@@ -19,7 +19,9 @@ from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.receiving.judgement import arrival_from_link
 from bccnd.core.wire import frames
+from bccnd.drop_catalog.drops import GATEWAY_REASONS
 from bccnd.errors import BadFrame
+from bccnd.snapshot import GatewayCounts, GatewayState
 
 #: seconds without a report after which a gateway counts as down
 _SILENT: Final = 5.0
@@ -29,8 +31,7 @@ class GatewayLinks:
     """Passes datagrams on and keeps reports.
 
     ``names`` are those of links; ``broadcast`` sends a datagram to the segments, of which ``copies`` come back;
-    ``read_report`` parses a gateway's report, None for bytes that are none; ``no_report`` stands for one that has not
-    reported.
+    ``read_report`` parses a gateway's report, None for bytes that are none.
     """
 
     def __init__(
@@ -38,8 +39,7 @@ class GatewayLinks:
         ingress: Ingress,
         fanout: Fanout,
         names: Sequence[str],
-        read_report: Callable[[bytes], dict[str, Any] | None],
-        no_report: Callable[[str], dict[str, Any]],
+        read_report: Callable[[bytes], GatewayCounts | None],
         broadcast: Callable[[bytes], object],
         *,
         copies: int,
@@ -51,11 +51,10 @@ class GatewayLinks:
         self._fanout = fanout
         self._by_name = {counters.name: counters for counters in self.counters}
         self._read_report = read_report
-        self._no_report = no_report
         self._broadcast = broadcast
         self._copies = copies
         #: the last report of each gateway, with its client and its time
-        self._reports: dict[str, tuple[Client, float, dict[str, Any]]] = {}
+        self._reports: dict[str, tuple[Client, float, GatewayCounts]] = {}
         #: by gateway, how often it was started since this daemon, and the last of these times (monotonic)
         self._starts: dict[str, tuple[int, float]] = {}
         self._created = time.monotonic()
@@ -71,7 +70,7 @@ class GatewayLinks:
         counters = self._by_name.get(name)
         if counters is None:
             return False
-        # The gateway's clock is this one, and may have been set since.
+        # The gateway uses the same clock, which may have been set since.
         wall_ns = time.time_ns()
         received_ns = min(received_ns, wall_ns)
         waited = min(wall_ns - received_ns, MAX_WAIT_NS)
@@ -95,7 +94,7 @@ class GatewayLinks:
         report = self._read_report(text)
         if report is None:
             return False
-        name, started = report["gateway"], report["started"]
+        name, started = report.gateway, report.started
         self._reports[name] = (client, time.monotonic(), report)
         starts, last = self._starts.get(name, (0, self._created))
         if started > last:
@@ -106,18 +105,19 @@ class GatewayLinks:
         """Whether the counts of a gateway are known: one that runs by itself has some before this daemon starts."""
         return name in self._reports
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the last report of each gateway that is configured or connected, with whether it is ``up``."""
+    def __iter__(self) -> Iterator[GatewayState]:
+        """Yield the state of each gateway that is configured or connected."""
         for name in dict.fromkeys([*self.expected, *self._reports]):
             if name not in self._reports:
-                yield {**self._no_report(name), "up": False, "pid": 0, "starts": 0}
+                yield GatewayState(name, dropped=dict.fromkeys(GATEWAY_REASONS, 0))
                 continue
             client, when, report = self._reports[name]
             up = client.open and time.monotonic() - when < _SILENT
             if not up and name not in self.expected:
                 continue
-            dropped = dict(report["dropped"])
+            dropped = dict(report.dropped)
             if name in self._by_name:
                 dropped["late"] += self.late + self._ingress.too_old_for_links
             starts, _ = self._starts.get(name, (0, 0.0))
-            yield {**report, "dropped": dropped, "up": up, "pid": client.peer.pid, "starts": starts}
+            reported = {**vars(report), "dropped": dropped}
+            yield GatewayState(**reported, up=up, pid=client.peer.pid, starts=starts)

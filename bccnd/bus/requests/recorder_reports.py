@@ -1,7 +1,7 @@
-"""The reports of recorders on what they have dropped, for metrics and pages.
+"""Keeps the reports of recorders on dropped records, for metrics and pages.
 
-Invariant: names come from a list and counts are numbers; anything else is no report. The counts of a recorder begin
-anew with it, and stay after it until another one reports.
+Invariant: names come from a list and counts are numbers; anything else is no report. The counts of a recorder start
+at 0 with its process, and stay after its end until another one reports.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecorderReports:
         self._counts: dict[Client, dict[str, int]] = {}
 
     def report(self, client: Client, text: bytes) -> bool:
-        """Keep what a recorder has dropped since it was started; return False for bytes that are no report."""
+        """Keep the counts of a recorder since its start; return False for bytes that are no report."""
         try:
             found: Any = parse_json(text) if len(text) <= MAX_REPORT else None
             if not isinstance(found, dict):

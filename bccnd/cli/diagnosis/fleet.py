@@ -11,8 +11,9 @@ from typing import Any, Final
 import click
 
 from bccnd.cli.shared.connection import fetch_listing, open_bus
-from bccnd.cli.shared.options import Duration, json_option
+from bccnd.cli.shared.options import json_option
 from bccnd.cli.shared.output import print_table, to_json, visible
+from bccnd.cli.shared.parameter_types import Duration
 from bccnd.client.bus import Connection
 from bccnd.fleet.cell_counters import MINUTES
 

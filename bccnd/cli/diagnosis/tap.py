@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, NoReturn
 import click
 
 from bccnd.cli.shared.connection import explain, fetch_listing, matcher, open_bus, receive_messages
-from bccnd.cli.shared.options import SegmentAddress, Whole, color_option, count_options, deadline_after, json_option
+from bccnd.cli.shared.options import color_option, count_options, deadline_after, json_option
 from bccnd.cli.shared.output import (
     REFUSED,
     clock,
@@ -26,6 +26,7 @@ from bccnd.cli.shared.output import (
     visible_bytes,
     wants_colour,
 )
+from bccnd.cli.shared.parameter_types import SegmentAddress, Whole
 from bccnd.client.bus import Connection
 from bccnd.client.message import to_bytes
 from bccnd.core.formats import pcapng
@@ -185,7 +186,7 @@ def ask_receivers(bus: Connection, record: TapRecord) -> dict[str, Any]:
     was not delivered."""
     local = record.verdict == "looped"
     if record.body is None or not (local or KIND_OF.get(record.verdict) == "delivered"):
-        from bccnd.drops.catalog import BY_NAME  # other commands do not need it
+        from bccnd.drop_catalog.drops import BY_NAME  # other commands do not need it
 
         drop = BY_NAME.get(("datagrams", record.verdict))
         return {"reason": record.verdict if drop is None else drop.means}

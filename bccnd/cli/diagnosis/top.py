@@ -18,8 +18,9 @@ from bccnd.cli.diagnosis import top_model as model
 from bccnd.cli.diagnosis.fleet import loss_rate
 from bccnd.cli.diagnosis.top_model import Figures, Look, Row, TrafficCount
 from bccnd.cli.shared.connection import explain, fetch_listing, open_bus
-from bccnd.cli.shared.options import Duration, json_option
+from bccnd.cli.shared.options import json_option
 from bccnd.cli.shared.output import fail, to_json, visible
+from bccnd.cli.shared.parameter_types import Duration
 from bccnd.client.bus import Connection, connect
 from bccnd.client.events import Gap
 from bccnd.client.message import Message

@@ -10,8 +10,9 @@ import click
 
 from bccnd.cli.journals.pipeline_runners import chosen_runner, require_pipeline, runner_options
 from bccnd.cli.shared.lazy_group import Entry, LazyGroup, complete_files
-from bccnd.cli.shared.options import Duration, json_option
+from bccnd.cli.shared.options import json_option
 from bccnd.cli.shared.output import fail, to_json
+from bccnd.cli.shared.parameter_types import Duration
 from bccnd.core.formats.quoting import quote
 
 if TYPE_CHECKING:

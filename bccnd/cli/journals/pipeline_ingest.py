@@ -11,9 +11,9 @@ import click
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.options import key_options, port_option, read_keys
 from bccnd.cli.shared.output import fail
-from bccnd.cli.shared.private_files import private_files
 from bccnd.cli.shared.progress import show_progress
 from bccnd.errors import JournalError
+from bccnd.file_modes import private_files
 
 if TYPE_CHECKING:
     from bccnd.journal.capture_import import Summary

@@ -9,8 +9,8 @@ import click
 from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.cli.shared.connection import explain, open_bus
 from bccnd.cli.shared.lazy_group import complete_files
-from bccnd.cli.shared.options import Whole
 from bccnd.cli.shared.output import REFUSED, fail, print_notice
+from bccnd.cli.shared.parameter_types import Whole
 from bccnd.core.wire.bccn1 import check_chan
 from bccnd.errors import BadDatagram, JournalError
 

@@ -17,11 +17,11 @@ import click
 from bccnd.cli.journals.pipeline_ingest import PIPELINE_EXTRA, REPORT_EXTRA, require
 from bccnd.cli.shared.options import compose
 from bccnd.cli.shared.output import fail, print_notice
-from bccnd.cli.shared.private_files import private_files
 from bccnd.cli.shared.progress import show_steps
+from bccnd.core.formats.durations_and_sizes import parse_heap
 from bccnd.core.formats.quoting import quote
-from bccnd.core.formats.units import parse_heap
 from bccnd.errors import PipelineError
+from bccnd.file_modes import private_files
 
 if TYPE_CHECKING:
     from bccnd.pipeline.units.work import Runner

@@ -13,8 +13,8 @@ import click
 from bccnd.cli.journals.pipeline_ingest import RECORDER_EXTRA, require
 from bccnd.cli.shared.lazy_group import complete_files
 from bccnd.cli.shared.output import fail
-from bccnd.cli.shared.private_files import private_files
 from bccnd.errors import ConfigError, JournalError
+from bccnd.file_modes import private_files
 
 
 @click.command()

@@ -17,11 +17,12 @@ from bccnd.cli.messages.direct import endpoint_options, open_endpoint
 from bccnd.cli.messages.publish_lines import publish_all
 from bccnd.cli.shared.connection import open_bus
 from bccnd.cli.shared.lazy_group import complete_files
-from bccnd.cli.shared.options import SegmentAddress, given_options, period_options, port_option
+from bccnd.cli.shared.options import given_options, period_options, port_option
 from bccnd.cli.shared.output import REFUSED, fail
+from bccnd.cli.shared.parameter_types import SegmentAddress
 from bccnd.cli.shared.progress import show_progress
+from bccnd.core.formats.durations_and_sizes import parse_number
 from bccnd.core.formats.quoting import quote
-from bccnd.core.formats.units import parse_number
 from bccnd.errors import BusError, EndpointError, JournalError
 
 if TYPE_CHECKING:

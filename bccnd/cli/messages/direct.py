@@ -14,8 +14,9 @@ from bccnd.cli.messages.pub import PublishCommand, payload_options, read_payload
 from bccnd.cli.messages.sub import message_options, print_messages
 from bccnd.cli.shared.connection import matcher, receive_until
 from bccnd.cli.shared.lazy_group import Entry, LazyGroup
-from bccnd.cli.shared.options import SegmentAddress, Whole, compose, deadline_after, key_options, read_keys
+from bccnd.cli.shared.options import compose, deadline_after, key_options, read_keys
 from bccnd.cli.shared.output import fail
+from bccnd.cli.shared.parameter_types import SegmentAddress, Whole
 from bccnd.client.message import Message, to_bytes
 from bccnd.core.wire import bccn1
 from bccnd.errors import EndpointError

@@ -12,8 +12,9 @@ from typing import Any, BinaryIO, Final, TypeVar
 import click
 
 from bccnd.cli.shared.connection import open_bus, set_tag
-from bccnd.cli.shared.options import Duration, Whole, compose
+from bccnd.cli.shared.options import compose
 from bccnd.cli.shared.output import REFUSED, print_notice
+from bccnd.cli.shared.parameter_types import Duration, Whole
 from bccnd.core.wire.frames import MAX_PACKET
 
 F = TypeVar("F", bound=Callable[..., Any])

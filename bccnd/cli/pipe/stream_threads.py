@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.cli.pipe.operations import MAX_LINE
+from bccnd.cli.pipe.json_lines import MAX_LINE
 from bccnd.waiting_io import read_input, write_output
 
 _CHUNK: Final = 65_536

@@ -1,4 +1,4 @@
-"""Reads JSON from elsewhere: what Python's reader accepts beyond the standard, or fails on, is a ValueError."""
+"""Reads JSON from elsewhere strictly: anything beyond the standard or the limits of Python is a ValueError."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 
 def parse_json(text: bytes | str) -> Any:
-    """Raises ValueError for all that is no JSON, and for numbers and nesting beyond what Python can hold."""
+    """Parse JSON. Raises ValueError for other text, and for numbers and nesting beyond the limits of Python."""
     try:
         return json.loads(text, parse_float=_parse_float, parse_constant=_refuse)
     except RecursionError:

@@ -35,7 +35,7 @@ def wildcard_places(pattern: Pattern) -> list[bytes]:
 
 
 def _bytes_of(pattern: Pattern) -> int:
-    """Return the estimated bytes of a subscription; what it shares with others is not subtracted."""
+    """Return the estimated bytes of a subscription; parts shared with others are not subtracted."""
     steps = pattern.steps or ()
     text = sum(len(token) + 1 for _, token in steps)
     return SUBSCRIPTION_BYTES + 2 * text + (0 if pattern.literal else LEVEL_BYTES * len(steps))

@@ -13,7 +13,7 @@ from bccnd.core.matching.patterns import EXACT, MANY, Dialect, Pattern, Step, co
 
 #: most tokens of a key, as many as a channel can have; longer keys match only patterns with an open end
 MAX_TOKENS: Final = 1025
-#: what is shifted to the bit of a position; a name, as a compiled ``1 <<`` ends at 64 bits
+#: shifted to the bit of a position; a name, because a compiled ``1 <<`` ends at 64 bits
 _ONE: Final = 1
 
 R = TypeVar("R", bound=Hashable)

@@ -1,7 +1,7 @@
 """The receivers of a channel, and the groups of receivers that they make up.
 
-A route owns its `Receivers`; routes with equal receivers share one. What the fan-out prepares for them is kept in it,
-and so lives as long as they do.
+A route owns its `Receivers`; routes with equal receivers share one. It also keeps the groups that the fan-out prepares,
+which so live as long as the routes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Group:
 
 class Part:
     """Receivers that get their messages in the same way, and the ``groups`` that they make up as of a ``version`` of
-    `FanoutGroups`."""
+    `MessageGroups`."""
 
     __slots__ = ("__weakref__", "all", "groups", "version")
 
@@ -48,7 +48,7 @@ class Receivers:
         self.generation = 0
 
     def divide(self, batched: Container[Any], version: int) -> None:
-        """Divide them by who is in batch mode; parts that stay the same keep their groups."""
+        """Divide them by batch mode; parts that stay the same keep their groups."""
         self.version = version
         chosen = tuple([one for one in self.all if one in batched])
         if chosen != self.batched.all:

@@ -38,8 +38,8 @@ class Route:
     receivers without and with metadata; ``unaddressed`` marks a directed channel that matches no local client;
     ``groups`` index the configured channel groups; ``heartbeat`` is the src of a heartbeat channel, or empty;
     ``report`` marks a channel of reports; ``special`` is true if anything but sending to ``plain`` is needed.
-    ``carried`` counts the messages since the last `Routes.carried`. ``permitted`` is what last allowed a client to
-    publish on the channel, or False: a cache of access decisions."""
+    ``carried`` counts the messages since the last `Routes.carried`. ``permitted`` is the rule that last allowed a
+    client to publish on the channel, or False: a cache of access decisions."""
 
     __slots__ = (
         *("carried", "frame_head", "groups", "heartbeat", "meta", "permitted", "plain", "report"),
@@ -65,7 +65,7 @@ NO_ROUTE: Final = Route(b"", directed_targets.PLAIN, NO_RECEIVERS, NO_RECEIVERS,
 
 
 class RouteTables:
-    """What is read of `Routes` for each datagram."""
+    """The part of `Routes` that is read for each datagram."""
 
     def __init__(self) -> None:
         #: receivers of the tap by the number of the verdict; empty if there are none
@@ -292,7 +292,7 @@ class Routes(RouteTables, Generic[R]):
         return Route(chan, form, self._share(plain), self._share(meta), groups)
 
     def _share(self, receivers: tuple[R, ...]) -> Receivers:
-        """Return what routes with these receivers share."""
+        """Return the `Receivers` that all routes to these receivers share."""
         shared = self._shared.get(receivers) if receivers else NO_RECEIVERS
         if shared is None:
             shared = self._shared[receivers] = Receivers(receivers)

@@ -1,1 +1,1 @@
-"""Prepares what is sent: numbering and signing, redundancy, send queues, quotas of users."""
+"""Prepares messages for sending: numbering and signing, redundancy, send queues, quotas of users."""

@@ -2,7 +2,7 @@
 
 Invariant: each identity has one counter, which starts at the clock in microseconds, so that receivers never take a
 restart of a program or daemon for old seqs, and no number is used twice, even if the clock was set back before a crash:
-what may have been used is reserved before. No datagram exceeds the protocol's ceiling. Source: BCCN, SEQUENCE NUMBERS
+numbers are reserved before they are used. No datagram exceeds the protocol's ceiling. Source: BCCN, SEQUENCE NUMBERS
 AND DEDUP and "Working datagram size limit".
 """
 
@@ -44,7 +44,7 @@ class DatagramBuilder:
         first_seq: int = 0,
         reserve: Callable[[int], None] | None = None,
     ) -> None:
-        """Numbers begin at the clock, or at ``first_seq`` if that is higher; ``reserve`` is called before numbers are
+        """Begin numbers at the clock, or at ``first_seq`` if that is higher; ``reserve`` is called before numbers are
         used, with one above them, once for `RESERVED` of them."""
         self.checker = checker
         self.seq = 0
@@ -128,7 +128,7 @@ class DatagramBuilder:
         return datagram
 
     def _check(self, chan: bytes, checked: bool) -> None:
-        """Raises BadMessage: bad_channel, bad_target, not_perl_safe."""
+        """Check a channel. Raises BadMessage: bad_channel, bad_target, not_perl_safe."""
         if not checked:
             try:
                 bccn1.check_chan(chan)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final
 
-from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
+from bccnd.core.sending.message_groups import LENGTH, MAX_PORTION
 
 QUEUE: Final = 0
 STACK: Final = 1

@@ -12,7 +12,7 @@ cdef class UserAccount:
     cdef public long long round
     cdef public double seconds
     cdef readonly object listings
-    cdef readonly object waiting
+    cdef readonly object blocked
     cdef public object timer
 
     @cython.locals(debt=double)
@@ -23,10 +23,9 @@ cdef class UserAccount:
 @cython.final
 cdef class Quota:
     cdef public double round_seconds
-    cdef readonly object limits
-    cdef readonly double rate
+    cdef public double rate
     cdef dict _accounts
 
-    cpdef bint must_wait(self, UserAccount account, double now) except -1
+    cpdef bint exceeds_rate(self, UserAccount account, double now) except -1
     @cython.locals(rate=double)
     cpdef double publish(self, UserAccount account, double now) except? -1.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 #: estimated bytes of patterns allowed per allowed subscription, and at least
 PATTERN_BYTES: Final = 1024
@@ -21,31 +21,16 @@ ROUND_SECONDS: Final = 0.005
 MAX_DEBT: Final = 20
 
 
-class UserLimits(Protocol):
-    """Limits for all clients of one user together (section ``bus.user``); ``rate`` is in messages a second, 0 for no
-    limit."""
-
-    @property
-    def clients(self) -> int: ...
-    @property
-    def subscriptions(self) -> int: ...
-    @property
-    def wildcards(self) -> int: ...
-    @property
-    def queue_bytes(self) -> int: ...
-    @property
-    def rate(self) -> float: ...
-
-
-def pattern_bytes(limits: UserLimits) -> int:
-    """Return the most estimated bytes of all patterns of a user."""
-    return max(LEAST_PATTERN_BYTES, PATTERN_BYTES * limits.subscriptions)
+def pattern_bytes(subscriptions: int) -> int:
+    """Return the most estimated bytes of all patterns of a user that may have so many."""
+    return max(LEAST_PATTERN_BYTES, PATTERN_BYTES * subscriptions)
 
 
 class UserAccount:
     """Current usage of one user."""
 
     __slots__ = (
+        "blocked",
         "clients",
         "listings",
         "queue_bytes",
@@ -56,7 +41,6 @@ class UserAccount:
         "timer",
         "tokens",
         "uid",
-        "waiting",
     )
 
     def __init__(self, uid: int) -> None:
@@ -69,17 +53,17 @@ class UserAccount:
         self.stamp = float("-inf")
         #: clients with an unfinished listing, the one that asked for a page longest ago first
         self.listings: OrderedDict[Any, None] = OrderedDict()
-        #: clients that wait for the rate, the longest waiting first, and the timer for the next of them
-        self.waiting: OrderedDict[Any, None] = OrderedDict()
+        #: clients that the rate blocks, the first to be unblocked first, and the timer for the next of them
+        self.blocked: OrderedDict[Any, None] = OrderedDict()
         self.timer: Any = None
         #: the latest round of the loop that served the user's clients, and the seconds spent
         self.round = -1
         self.seconds = 0.0
 
     def left_of(self, number: int, round_seconds: float) -> float:
-        """Return what is left to the user of the seconds of this round of the loop.
+        """Return the seconds of this round of the loop that are left to the user.
 
-        What it has used beyond its share of earlier rounds is taken from this one and, up to a limit, the next ones.
+        Time used beyond its share of earlier rounds is subtracted from this one and, up to a limit, the next ones.
         """
         if self.round != number:
             debt = self.seconds - round_seconds * (number - self.round)
@@ -94,17 +78,13 @@ class UserAccount:
 
 
 class Quota:
-    """Accounts of users with clients, and of those whose rate limit has not recovered."""
+    """Accounts of users with clients, and of those whose rate limit has not recovered. ``rate`` is in messages a second
+    for all clients of a user together, 0 for no limit."""
 
-    def __init__(self, limits: UserLimits) -> None:
-        self.configure(limits)
+    def __init__(self, rate: float = 0.0) -> None:
+        self.rate = rate
         self.round_seconds = ROUND_SECONDS
         self._accounts: dict[int, UserAccount] = {}
-
-    def configure(self, limits: UserLimits) -> None:
-        """Put other limits in force."""
-        self.limits = limits
-        self.rate = limits.rate
 
     def __len__(self) -> int:
         return len(self._accounts)
@@ -116,12 +96,12 @@ class Quota:
         """Return a user's account, if there is one."""
         return self._accounts.get(uid)
 
-    def open(self, uid: int, now: float) -> UserAccount | None:
-        """Charge a client; None if the limit is reached. ``now`` in seconds, monotonic."""
+    def open(self, uid: int, now: float, max_clients: int) -> UserAccount | None:
+        """Charge a client; None if the user has that many already. ``now`` in seconds, monotonic."""
         if uid not in self._accounts:
             self._remove_idle(now)
         account = self._accounts.setdefault(uid, UserAccount(uid))
-        if account.clients >= self.limits.clients:
+        if account.clients >= max_clients:
             return None
         account.clients += 1
         return account
@@ -153,11 +133,11 @@ class Quota:
     def _has_full_bucket(self, account: UserAccount, now: float) -> bool:
         return (now - account.stamp) * self.rate >= self._burst() or not self.rate
 
-    def must_wait(self, account: UserAccount, now: float) -> bool:
-        """Whether a message has to wait for the rate, behind those that wait already; otherwise charge it."""
+    def exceeds_rate(self, account: UserAccount, now: float) -> bool:
+        """Whether the rate blocks a message, as it does while it blocks others of the user; otherwise charge it."""
         if not self.rate:
             return False
-        return len(account.waiting) > 0 or self.publish(account, now) > 0.0
+        return len(account.blocked) > 0 or self.publish(account, now) > 0.0
 
     def publish(self, account: UserAccount, now: float) -> float:
         """Charge a message to the user's rate; return 0, or the seconds until the next try."""

@@ -58,7 +58,7 @@ def is_clock(seq: int) -> bool:
 class TrackerTable:
     """All trackers, one per src, shared by all segments."""
 
-    def __init__(self, limits: TrackerLimits) -> None:
+    def __init__(self, limits: TrackerLimits, senders: SenderTable | None = None) -> None:
         self.limits = limits
         self.table = SourceTable(limits.max_sources)
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
@@ -70,7 +70,7 @@ class TrackerTable:
         self.restarts = RecentRestarts(MAX_RESTARTS, lambda: self.counted.add("restarts_evicted"))
         self.losses = LossBySource()
         #: counters by sending host
-        self.senders = SenderTable()
+        self.senders = SenderTable() if senders is None else senders
         #: losses that reports of senders show
         self.reported = ReportedLoss(self._lose_reported, lambda: self.counted.add("jumps"))
 

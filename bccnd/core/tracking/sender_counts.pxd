@@ -12,7 +12,7 @@ cdef class SenderCounts:
 
 cdef class SenderTable:
     cdef dict _by_host
-    cdef Py_ssize_t _max
+    cdef object _max_hosts
     cdef public unsigned long long since_ms
     cdef public object evicted
 

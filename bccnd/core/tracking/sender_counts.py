@@ -6,7 +6,7 @@ heard again its counters begin at 0, with another ``since_ms``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 #: sending hosts, unless configured
@@ -41,11 +41,12 @@ def sending_host(src: bytes) -> bytes:
 
 
 class SenderTable:
-    """The counters of all sending hosts; ``since_ms`` is when the daemon has started."""
+    """The counters of all sending hosts, of which there are at most ``max_hosts()``; ``since_ms`` is when the daemon
+    has started."""
 
-    def __init__(self, max_hosts: int = MAX_HOSTS, since_ms: int = 0) -> None:
+    def __init__(self, max_hosts: Callable[[], int] = lambda: MAX_HOSTS, since_ms: int = 0) -> None:
         self._by_host: dict[bytes, SenderCounts] = {}
-        self._max = max_hosts
+        self._max_hosts = max_hosts
         self.since_ms = since_ms
         self.evicted = 0
 
@@ -55,20 +56,14 @@ class SenderTable:
     def __iter__(self) -> Iterator[SenderCounts]:
         return iter(list(self._by_host.values()))
 
-    def configure(self, max_hosts: int) -> None:
-        """Change the cap; the hosts beyond it are evicted."""
-        self._max = max_hosts
-        while len(self._by_host) > max_hosts:
-            self._evict()
-
     def of(self, src: bytes, now: float) -> SenderCounts:
         """Return the counters of the host of a src that is heard now."""
         host = sending_host(src)
         counts = self._by_host.get(host)
         if counts is None:
-            if len(self._by_host) >= self._max:
+            while len(self._by_host) >= self._max_hosts():
                 self._evict()
-            # Differs after each eviction, so that nobody takes new counters for those from before.
+            # Differs after each eviction, so that new counters are not taken for those from before.
             counts = self._by_host[host] = SenderCounts(host, self.since_ms + self.evicted, now)
         return counts
 

@@ -1,4 +1,4 @@
-"""The section ``dedup`` of the configuration, in the form that compiled code reads, and its defaults."""
+"""Holds the section ``dedup`` of the configuration in the form that compiled code reads, and its defaults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TrackerLimits:
         max_sources: int = MAX_SOURCES,
         linked: bool = False,
     ) -> None:
-        """Change the limits, with times in seconds. Trackers stay; sweeps evict what exceeds a lowered cap."""
+        """Change the limits, with times in seconds. Trackers stay; sweeps evict those beyond a lowered cap."""
         self.sanity = sanity
         #: the bits of a window
         self.mask = (1 << sanity) - 1

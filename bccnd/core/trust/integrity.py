@@ -1,4 +1,4 @@
-"""Integrity check: verifies received datagrams and signs sent ones.
+"""Verifies received datagrams and signs sent ones.
 
 Invariant: nothing of a body is used before its sum was accepted, except the src that selects a public key; sums are
 compared in constant time. Source: BCCN, "Integrity computation" and "HMAC".
@@ -39,7 +39,7 @@ class IntegrityChecker:
         self, verifiers: Sequence[Algorithm] = (), *, required: bool = False, accept_unverifiable: bool = False
     ) -> None:
         self._verifiers = tuple(verifiers)
-        #: signs what this host sends, if there are verifiers
+        #: signs the datagrams of this host, if there are verifiers
         self.signer = self._verifiers[0] if self._verifiers else None
         #: verifies the usual datagram without parsing it, if this begins with the prefix for its length; without
         #: prefixes every datagram is parsed
@@ -157,7 +157,7 @@ class IntegrityChecker:
 
 
 def _check_hmac_key(key: bytes) -> None:
-    """Raises ValueError for an unsuitable key; its length is checked with the configuration."""
+    """Check a key, but for its length, which is checked with the configuration. Raises ValueError."""
     if not key:
         raise ValueError("the key is empty")
     if key.startswith(b"-----BEGIN "):

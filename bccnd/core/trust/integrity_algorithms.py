@@ -16,7 +16,7 @@ from bccnd.core.wire import bccn1
 
 
 class KeyUse(NamedTuple):
-    """A key: whether it signs what this host sends, the src prefixes that it is valid for (empty: all), and the number
+    """A key: whether it signs for this host, the src prefixes that it is valid for (empty: all), and the number
     of datagrams that it has verified."""
 
     fingerprint: str
@@ -32,7 +32,7 @@ def fingerprint(key: bytes) -> str:
 
 
 class Outcome(Enum):
-    """What the check of a sum has found: it is right, it is wrong, or there is no key for it."""
+    """The outcome of a check: the sum is right, it is wrong, or there is no key for it."""
 
     VERIFIED = "verified"
     FAILED = "failed"
@@ -63,7 +63,7 @@ class Algorithm:
         self.verified += 1
 
     def list_keys(self, signs: bool) -> list[KeyUse]:
-        """Return the keys; ``signs`` is true for the algorithm that signs what this host sends."""
+        """Return the keys; ``signs`` is true for the algorithm that signs for this host."""
         if not self.fingerprint:
             return []
         return [KeyUse(self.fingerprint, self.name.decode("ascii"), signs, (), self.verified)]

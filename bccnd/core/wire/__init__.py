@@ -1,1 +1,1 @@
-"""Defines what the bytes on a segment and on the local bus mean: datagrams, frames, identities, targets, verdicts."""
+"""Defines the bytes on a segment and on the local bus: datagrams, frames, identities, targets, verdicts."""

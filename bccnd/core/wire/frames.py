@@ -63,7 +63,7 @@ LINK_HERE: Final = b"!/link/here"
 LINKS: Final = ("nng",)
 #: before a src: messages on these keys are ``alive``, ``silent`` or ``dead``
 LIVENESS: Final = b"!/bccn/liveness/"
-#: begins the channels on which daemons report what they have sent and received; the host follows
+#: begins the channels of reports on sent and received messages; the host follows
 REPORT: Final = b"bccn/report/"
 
 #: lengths before the frames of a batch; those of most messages are precomputed
@@ -120,7 +120,7 @@ def gap(lost: int) -> bytes:
 
 
 def meta(src: bytes, seq: int, received_ns: int, peer: str) -> bytes:
-    """Build what precedes the payload for clients with meta on: ``<src>:<seq>:<received_ns>:<peer>|``."""
+    """Build the metadata before the payload, for clients with meta on: ``<src>:<seq>:<received_ns>:<peer>|``."""
     return b"%b:%d:%d:%b|" % (src, seq, received_ns, peer.encode("ascii", "backslashreplace"))
 
 

@@ -16,20 +16,9 @@ STALE: Final = 4
 REPLAYED: Final = 5
 LOOPED: Final = 6
 NOT_ADDRESSED: Final = 7
-OVERSIZE: Final = 8
-BAD_ENVELOPE: Final = 9
-LENGTH_MISMATCH: Final = 10
-UNSUPPORTED_VERSION: Final = 11
-INTEGRITY_MISSING: Final = 12
-INTEGRITY_UNKNOWN: Final = 13
-INTEGRITY_FAILED: Final = 14
-BAD_BODY: Final = 15
-BAD_SRC: Final = 16
-BAD_SEQ: Final = 17
-BAD_CHANNEL: Final = 18
-BAD_TARGET: Final = 19
 INTERNAL_ERROR: Final = 20
 
+#: all verdicts, in the order of their numbers
 NAMES: Final = (
     "accepted",
     "reordered",
@@ -58,10 +47,10 @@ NUMBERS: Final = {name: number for number, name in enumerate(NAMES)}
 
 #: the last verdict with which a datagram is delivered
 LAST_ACCEPTED: Final = RESTART
-#: the last verdict that depends on what was received of the source before
+#: the last verdict that depends on earlier datagrams of the source
 LAST_OF_SOURCE: Final = NOT_ADDRESSED
 
 
 def was_accepted(verdict: int) -> bool:
-    """Whether a datagram goes to other segments; one for no local client is among them."""
+    """Whether a datagram is passed on to other segments, as one that is addressed to no local client is, too."""
     return verdict <= LAST_ACCEPTED or verdict == NOT_ADDRESSED

@@ -28,7 +28,7 @@ from bccnd.gateways.broker.codec import MAX_PUBLICATION, STRING, read_publicatio
 from bccnd.gateways.broker.session_store import SessionStore, default_path
 from bccnd.gateways.broker.subscriber_server import SubscriberServer, listen
 from bccnd.gateways.broker.topics import channel_of, topic_of
-from bccnd.gateways.status import Status
+from bccnd.gateways.status import GatewayStatus
 
 #: publications read before anything else has its turn
 _TURN: Final = 64
@@ -67,7 +67,7 @@ class BrokerGateway:
     patience: float = 30.0
     silence: float = 45.0
     takeover: float = base.TAKEOVER
-    status: Status = field(default_factory=lambda: Status("broker"))
+    status: GatewayStatus = field(default_factory=lambda: GatewayStatus("broker"))
 
     async def run(self, stop: asyncio.Event, supervisor: base.Supervisor | None = None) -> None:
         """As `Gateway.run`."""

@@ -12,7 +12,7 @@ import time
 from typing import Any, Final, Protocol, cast
 
 from bccnd.gateways.broker.codec import HELLO, MESSAGE, REQUEST, read_request, read_text
-from bccnd.gateways.status import Peer
+from bccnd.snapshot import GatewayPeerState
 
 #: requests of one subscriber within a second, as each is work for the daemon too; more wait
 MAX_REQUESTS: Final = 1000
@@ -50,7 +50,7 @@ class Subscriber(asyncio.BufferedProtocol):
     """``name`` is the id, empty until it came; ``limit`` bytes may wait."""
 
     def __init__(self, sock: CountingSocket, address: str, server: Server, limit: int) -> None:
-        self.peer = Peer(address, since=time.time())
+        self.peer = GatewayPeerState(address, since=time.time())
         self.name = b""
         self.last_received = time.monotonic()
         self.ended = False

@@ -17,7 +17,7 @@ from bccnd.gateways.broker.bus_client import BusClient
 from bccnd.gateways.broker.sessions import Sessions
 from bccnd.gateways.broker.subscriber import CountingSocket, Subscriber
 from bccnd.gateways.broker.topics import MergedSubscriptions, channel_of
-from bccnd.gateways.status import Status
+from bccnd.gateways.status import GatewayStatus
 from bccnd.net.host_lookup import look_up
 
 #: connections that may wait to be accepted
@@ -57,7 +57,7 @@ class SubscriberServer:
     """``changed`` is set when a subscriber has come or gone. ``patience``: seconds after which a subscriber is ended
     that takes nothing while messages for it are dropped."""
 
-    def __init__(self, settings: BrokerSettings, bus: BusClient, status: Status, patience: float) -> None:
+    def __init__(self, settings: BrokerSettings, bus: BusClient, status: GatewayStatus, patience: float) -> None:
         self._settings = settings
         self._bus = bus
         self._status = status

@@ -17,7 +17,8 @@ from typing import Final, Protocol
 
 from bccnd.boot_clock import now
 from bccnd.gateways.base import set_tcp_options
-from bccnd.gateways.status import Peer, Status
+from bccnd.gateways.status import GatewayStatus
+from bccnd.snapshot import GatewayPeerState
 
 #: 0, "SP", version 0, and the number of BUS; seconds for that and TLS
 _GREETING, _GREETING_TIMEOUT = b"\0SP\0\0\x70\0\0", 5.0
@@ -52,9 +53,9 @@ class InputAge:
 
 
 class Owner(Protocol):
-    """Gets what happens to connections; ``reason`` is one of `REASONS`, empty where the peer has gone."""
+    """Gets what happens to connections; ``reason`` is one of `GATEWAY_REASONS`, empty where the peer has gone."""
 
-    status: Status
+    status: GatewayStatus
 
     def on_open(self, link: LinkConnection) -> None: ...
 
@@ -68,7 +69,7 @@ class LinkConnection:
     What happens to messages is counted in ``report``, and in the status of ``owner``."""
 
     def __init__(
-        self, sock: socket.socket, owner: Owner, report: Peer, *, accepted: bool, room: int, horizon: float
+        self, sock: socket.socket, owner: Owner, report: GatewayPeerState, *, accepted: bool, room: int, horizon: float
     ) -> None:
         self.report, self.accepted = report, accepted
         #: given by the owner when it is open

@@ -15,8 +15,8 @@ from bccnd.file_modes import stricter_umask
 from bccnd.gateways.base import Tasks, cannot_listen, format_address, report_failure
 from bccnd.gateways.nng.connection import LinkConnection, Owner
 from bccnd.gateways.nng.tls import Contexts
-from bccnd.gateways.status import Peer
 from bccnd.net.host_lookup import look_up
+from bccnd.snapshot import GatewayPeerState
 
 #: seconds for an attempt to connect to one address; seconds until the next one at first, and what doubling ends at
 _CONNECT_TIMEOUT, _SHORTEST, _LONGEST = 5.0, 0.1, 5.0
@@ -91,7 +91,7 @@ class Endpoints:
             if where.tls and self._contexts is not None:
                 # A certificate is of an address, whatever the interface is called from which it is dialled.
                 sock = self._contexts.wrap(sock, where.host.partition("%")[0], accepted=accepted)
-            peer = Peer("127.0.0.1:0" if where.path else format_address(address), url)
+            peer = GatewayPeerState("127.0.0.1:0" if where.path else format_address(address), url)
             return LinkConnection(sock, self._owner, peer, accepted=accepted, **self._limits)
         except BaseException:
             sock.close()

@@ -14,13 +14,14 @@ from bccnd.boot_clock import now
 from bccnd.config import NngSettings
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import MAX_UDP
+from bccnd.drop_catalog.drops import GATEWAY_REASONS
 from bccnd.gateways import base
 from bccnd.gateways.frame_connection import FrameConnection
 from bccnd.gateways.nng.connection import InputAge, LinkConnection
 from bccnd.gateways.nng.endpoints import MAX_GREETING, Endpoints
 from bccnd.gateways.nng.filter import Filter
 from bccnd.gateways.nng.tls import Contexts
-from bccnd.gateways.status import REASONS, Status
+from bccnd.gateways.status import GatewayStatus
 
 #: messages that may wait for the daemon, and those that it may queue for this gateway
 _ROOM, _BUS_ROOM = 8192, 65_536
@@ -29,7 +30,7 @@ _CHECK, _AGAIN = 0.25, 5.0
 #: the start of messages for links, up to what `frames.read_forwarded` takes apart
 _PASSED: Final = frames.message(frames.LINK, b"")
 #: what filters keep back is as it should be; other refusals are logged for each peer, and bugs with their traceback
-_LOGGED: Final = [one for one in REASONS if one not in ("filtered", "nameless", "too_many_peers", "bug")]
+_LOGGED: Final = [one for one in GATEWAY_REASONS if one not in ("filtered", "nameless", "too_many_peers", "bug")]
 _SAFE: Final = ("tcp://127.", "tcp://[::1]:", "tcp://localhost:", "tls", "ipc", "abstract")
 
 
@@ -42,7 +43,7 @@ class NngGateway:
         self._contexts = None if settings.tls is None else Contexts(settings.tls, folder)
         self._out = Filter(settings.send, nameless=settings.nameless)
         self._in = Filter(settings.receive, nameless=settings.nameless)
-        self.status = Status("nng")
+        self.status = GatewayStatus("nng")
         self._links: dict[int, LinkConnection] = {}
         #: these begin anywhere, as the daemon may still have messages of a gateway before this one
         self._numbers = itertools.count(1 + int.from_bytes(os.urandom(3), "big"))

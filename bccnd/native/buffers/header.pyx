@@ -1,6 +1,6 @@
 """Finds the fields of a datagram's body: ``<src>:<seq>:<chan>|<payload>``. Source: BCCN, WIRE FORMAT.
 
-Nothing is copied, and no byte outside the argument is read. What src and channel may be made of is checked elsewhere.
+Nothing is copied, and no byte outside the argument is read. The characters of src and channel are checked elsewhere.
 """
 
 cimport cython

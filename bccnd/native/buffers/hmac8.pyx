@@ -37,7 +37,7 @@ cdef void _begin(SHA256_CTX *state, const unsigned char *block, unsigned char pa
 cdef void _finish(SHA256_CTX *state, const void *rest, Py_ssize_t size, Py_ssize_t hashed) noexcept:
     """Add the rest of a text of ``hashed`` bytes, shorter than a block, and the padding (FIPS 180-4, 5.1.1).
 
-    Quicker than SHA256_Final, which also clears the state; what it would clear, `Hmac8` holds anyway.
+    Quicker than SHA256_Final, which also clears the state; `Hmac8` keeps the key's states anyway.
     """
     cdef unsigned char blocks[2 * BLOCK]
     cdef Py_ssize_t padded = BLOCK if size < BLOCK - 8 else 2 * BLOCK

@@ -29,7 +29,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import bccnd
-from bccnd.core.formats.units import parse_heap
+from bccnd.core.formats.durations_and_sizes import parse_heap
 from bccnd.errors import PipelineError
 from bccnd.pipeline.driver.runner import opened, run_enclosed
 

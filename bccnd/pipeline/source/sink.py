@@ -25,7 +25,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from bccnd.client import bus
 from bccnd.client.transport import usual_path
-from bccnd.core.formats.units import parse_number
+from bccnd.core.formats.durations_and_sizes import parse_number
 from bccnd.core.wire.bccn1 import MAX_SEND, check_chan
 from bccnd.errors import BadDatagram, PipelineError
 

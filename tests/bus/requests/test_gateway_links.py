@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.clients.access import Rule, admit_all
+from bccnd.bus.clients.access_rules import Rule, admit_all
 from bccnd.bus.requests.gateway_links import GatewayLinks
 from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
@@ -16,7 +16,7 @@ from bccnd.core.trust.integrity import make_checker
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import build
 from bccnd.core.wire.verdicts import NAMES
-from bccnd.gateways.status import Status, no_report, read_report
+from bccnd.gateways.status import read_report
 from tests.support import ANN, BOB, Hub, Peer, refusals
 
 
@@ -27,8 +27,8 @@ class Bridge:
         self.hub = hub
         self.broadcast: list[bytes] = []
         self.ingress = Ingress(make_checker("none", ()), hub.sources, AnonymousDedup(hub.sources.limits), hub.routes)
-        sinks = (hub.bus.fanout, ["nng"], read_report, no_report, self.broadcast.append)
-        self.links = hub.bus.gateways.links = GatewayLinks(self.ingress, *sinks, copies=1)
+        sinks = (hub.bus.fanout, ["nng"], read_report, self.broadcast.append)
+        self.links = hub.bus.requests.links = GatewayLinks(self.ingress, *sinks, copies=1)
 
     def verdicts(self) -> dict[str, int]:
         (counters,) = self.links.counters
@@ -58,7 +58,7 @@ def taken(peer: Peer) -> list[tuple[int, bytes]]:
     return found
 
 
-def test_what_is_published_here_is_carried_once_with_its_number(bridge: Bridge) -> None:
+def test_local_messages_are_carried_once_with_their_number(bridge: Bridge) -> None:
     carrier, client = bridge.hub.connect(frames.LINK), bridge.hub.connect()
     client.publish(b"a/b", b"1", b"2")
     client.publish(b"!/mine", b"stays")
@@ -71,7 +71,7 @@ def test_what_is_published_here_is_carried_once_with_its_number(bridge: Bridge) 
 
 
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1, 10**20 - 1])
-def test_no_time_or_way_that_a_gateway_names_is_a_bug(bridge: Bridge, number: int) -> None:
+def test_no_number_of_a_gateway_is_a_bug(bridge: Bridge, number: int) -> None:
     carrier, client = bridge.hub.connect(frames.LINK), bridge.hub.connect(b"a/")
     client.send(b"CMSG !/bccn/meta/on")
     carrier.send(frames.arrived("nng", 7, number, "192.0.2.1:5410", datagram(1)))
@@ -83,7 +83,7 @@ def test_no_time_or_way_that_a_gateway_names_is_a_bug(bridge: Bridge, number: in
     assert bridge.verdicts() == {"accepted": 2}
 
 
-def test_what_a_link_brings_reaches_clients_the_segments_and_the_other_links(bridge: Bridge) -> None:
+def test_datagrams_of_a_link_go_everywhere_else(bridge: Bridge) -> None:
     carrier, client = bridge.hub.connect(frames.LINK), bridge.hub.connect(b"a/")
     raw = datagram(1)
     carrier.send(brought(raw), brought(raw, way=8), brought(datagram(2, b"c")), brought(b"BCCN1[9]x"))
@@ -93,7 +93,7 @@ def test_what_a_link_brings_reaches_clients_the_segments_and_the_other_links(bri
     assert bridge.verdicts() == {"accepted": 2, "duplicate": 1, "length_mismatch": 1}
 
 
-def test_what_was_too_long_on_its_way_stays_here_and_is_counted(bridge: Bridge) -> None:
+def test_datagrams_too_long_on_their_way_stay_here(bridge: Bridge) -> None:
     carrier, client = bridge.hub.connect(frames.LINK), bridge.hub.connect(b"a/")
     carrier.send(brought(datagram(1), age=2.5), brought(datagram(2), age=1.0), brought(datagram(2), age=5.0))
     carrier.send(brought(datagram(3), age=-3600))  # the gateway's clock is ahead
@@ -141,60 +141,41 @@ def test_carrying_takes_a_right(tmp_path: Path) -> None:
         assert not hub.routes.links.all
 
 
-def test_there_is_one_pattern_for_links(bridge: Bridge) -> None:
-    for pattern in (b"!/link", b"!/link/*", b"!/link/a", b"!/link/>"):
-        bridge.hub.connect().send(b"SUB %b" % pattern)
-    bridge.hub.settle()
-    assert not bridge.hub.routes.links.all
+def report(peer: Peer, **fields: object) -> None:
+    peer.send(frames.control(frames.GATEWAY, json.dumps({"gateway": "nng", **fields}).encode()))
+    assert peer.all() == [frames.control(frames.GATEWAY, b"")]
 
 
-def test_reports_are_answered_and_the_last_one_is_shown(bridge: Bridge) -> None:
+def test_the_last_report_of_a_gateway_is_shown(bridge: Bridge) -> None:
     gateway = bridge.hub.connect()
     bridge.links.expected = ["nng", "broker"]
-    status = Status("nng", received=5)
-    gateway.send(frames.control(frames.GATEWAY, status.report()))
-    status.received = 6
-    gateway.send(frames.control(frames.GATEWAY, status.report()))
-    assert gateway.all() == [frames.control(frames.GATEWAY, b"")] * 2
-    shown = {one["gateway"]: (one["up"], one["received"], one["pid"]) for one in bridge.links}
+    report(gateway, received=5)
+    report(gateway, received=6)
+    shown = {one.gateway: (one.up, one.received, one.pid) for one in bridge.links}
     assert shown == {"nng": (True, 6, gateway.client.peer.pid), "broker": (False, 0, 0)}
-    gateway.close()
-    bridge.hub.settle()
-    bridge.hub.turn()
-    assert [one["up"] for one in bridge.links] == [False, False]
-
-
-def test_starts_of_gateways_are_counted_that_are_services_of_their_own(bridge: Bridge) -> None:
-    bridge.links.expected = ["nng"]
-
-    def starts(*times: float) -> int:
-        for when in times:
-            gateway = bridge.hub.connect()
-            gateway.send(frames.control(frames.GATEWAY, json.dumps({"gateway": "nng", "started": when}).encode()))
-            assert gateway.all() == [frames.control(frames.GATEWAY, b"")]
-        (report,) = bridge.links
-        return int(report["starts"])
-
-    assert starts() == 0
-    now = time.monotonic()
-    assert starts(now - 1000, now - 1000) == 0  # it was there before this daemon
-    assert starts(now + 1) == 1
-    assert starts(now + 2, now + 2) == 2
-    assert starts(now + 1, now + 2) == 2  # two that overlap
-    assert starts(0.0) == 2  # of a version that does not tell
-
-
-def test_a_gateway_that_is_no_longer_configured_is_forgotten_when_it_has_gone(bridge: Bridge) -> None:
-    bridge.links.expected = ["nng"]
-    gateway = bridge.hub.connect()
-    gateway.send(frames.control(frames.GATEWAY, Status("nng").report()))
-    bridge.hub.settle()
-    bridge.links.expected = []
-    assert [one["up"] for one in bridge.links] == [True]
+    bridge.links.expected = []  # of those that are not configured only what is there is shown
+    assert [one.up for one in bridge.links] == [True]
     gateway.close()
     bridge.hub.settle()
     bridge.hub.turn()
     assert list(bridge.links) == []
+    bridge.links.expected = ["nng"]
+    assert [one.up for one in bridge.links] == [False]
+
+
+def test_starts_of_a_gateway_are_counted(bridge: Bridge) -> None:
+    now, bridge.links.expected = time.monotonic(), ["nng"]
+    for times, starts in (
+        ([], 0),
+        ([now / 2, now / 2], 0),  # it was there before this daemon
+        ([now + 1], 1),
+        ([now + 2, now + 2], 2),
+        ([now + 1, now + 2], 2),  # two that overlap
+        ([0.0], 2),  # of a version that does not tell
+    ):
+        for when in times:
+            report(bridge.hub.connect(), started=when)
+        assert [one.starts for one in bridge.links] == [starts]
 
 
 def test_a_dialect_is_chosen_before_the_first_pattern(bridge: Bridge) -> None:

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.bus.clients.access import Rule, admit_all
+from bccnd.bus.clients.access_rules import Rule, admit_all
 from bccnd.bus.requests.recorder_reports import MAX_REPORT, RECORDED, RecorderReports, report_of
 from bccnd.core.observing.counters import MAX_COUNT
 from bccnd.core.wire import frames
@@ -23,7 +23,7 @@ def test_a_report_is_read_as_it_was_written(counts: dict[tuple[str, str], int]) 
         assert recorders.count(family, name) == counts.get((family, name), 0)
 
 
-def test_reports_of_recorders_are_added_and_one_that_has_ended_counts_until_the_next_report() -> None:
+def test_an_ended_recorder_counts_until_the_next_report() -> None:
     recorders, one, two = RecorderReports(), Mock(open=True), Mock(open=True)
     named = RECORDED[0]
     recorders.report(one, report_of({named: 3}))
@@ -37,7 +37,7 @@ def test_reports_of_recorders_are_added_and_one_that_has_ended_counts_until_the_
     assert recorders.count(*named) == 4
 
 
-def test_a_malformed_report_is_refused_and_unknown_names_bring_nothing() -> None:
+def test_a_malformed_report_is_refused() -> None:
     recorders = RecorderReports()
     malformed = [b"", b"nothing", b"7", b'"x"', b'{"recorder_dropped_records/disk": "many"}', b"[" * 4000]
     malformed += [b'{"recorder_dropped_records/disk": %b}' % number for number in (b"Infinity", b"1e999", b"9" * 400)]

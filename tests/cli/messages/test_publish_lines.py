@@ -29,14 +29,14 @@ def test_a_line_is_there_as_soon_as_it_ends() -> None:
     assert lines.feed(b"") == [b"last"]
 
 
-def test_a_line_without_an_end_is_refused_before_it_fills_the_memory() -> None:
+def test_a_line_without_an_end_is_refused() -> None:
     lines = LineSplitter()
     assert lines.feed(b"x" * MAX_PACKET) == []
     with refused("too_long"):
         lines.feed(b"x")
 
 
-def test_reports_are_told_at_once_and_then_now_and_then_with_a_count() -> None:
+def test_reports_come_at_once_and_then_with_a_count() -> None:
     output: list[str] = []
     now = [0.0]
     reports = RefusalReports(output.append, lambda: now[0])

@@ -26,7 +26,7 @@ from bccnd.client.events import Refusal
         ("\N{NO-BREAK SPACE}|\u2028", "\\xa0|\\u2028"),
     ],
 )
-def test_text_from_elsewhere_is_shown_with_its_control_characters_escaped(text: str, shown: str) -> None:
+def test_control_characters_of_others_are_escaped(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
@@ -36,7 +36,7 @@ def test_no_bytes_become_orders_to_a_terminal(data: bytes) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8")).map(visible), st.integers(0, 20))
-def test_what_is_cut_fits_and_is_the_longest_beginning_that_does(text: str, width: int) -> None:
+def test_what_is_cut_is_the_longest_beginning_that_fits(text: str, width: int) -> None:
     short = cut(text, width)
     assert text.startswith(short)
     assert cell_width(short) <= width
@@ -75,7 +75,7 @@ def test_a_refusal_says_what_it_is_about_and_what_helps() -> None:
         ("never", True, None, "xterm", False),
     ],
 )
-def test_colours_are_for_terminals_unless_somebody_says_otherwise(
+def test_colours_are_for_terminals_unless_set_otherwise(
     monkeypatch: pytest.MonkeyPatch, choice: str, terminal: bool, no_color: str | None, term: str, wanted: bool
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)

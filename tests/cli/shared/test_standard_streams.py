@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -132,16 +131,6 @@ def test_a_pipe_for_programs_waits_for_input_and_for_room(daemon: Daemon) -> Non
     assert sum(one["event"] == "message" for one in answers) == 12
 
 
-def test_trace_waits_for_input(daemon: Daemon) -> None:
-    given = b"BCCN1[23]relay02/x/1:1:a|payload"
-    with non_blocking_pipe() as (reader, writer), started(daemon, "trace", stdin=reader) as process:
-        feed(process, writer, [given[:10], given[10:]])
-        os.dup2(reader, writer)
-        assert process.stdout is not None
-        assert b"relay02/x/1" in process.stdout.read()
-        assert outcome(process) == (0, "")
-
-
 @pytest.mark.parametrize("words", [["sub", "out"], ["sub", "--raw", "out"], ["tap", "--json", "-c", "out"]])
 def test_each_message_is_printed_however_slow_the_reader(daemon: Daemon, words: list[str]) -> None:
     with non_blocking_pipe() as (reader, writer), daemon.connect() as bus, Wire(daemon.port) as wire:
@@ -206,24 +195,7 @@ def test_a_reader_that_has_gone_ends_a_command_as_ever(daemon: Daemon, words: li
             assert outcome(process) == (-signal.SIGPIPE, "")
 
 
-def test_a_terminal_may_be_non_blocking(daemon: Daemon) -> None:
-    ours, theirs = pty.openpty()
-    os.set_blocking(theirs, False)
-    try:
-        with daemon.connect() as bus:
-            bus.subscribe("terminal")
-            bus.sync()
-            with started(daemon, "pub", "terminal", stdin=theirs) as process:
-                feed(process, ours, [b"one\n", b"two\n", b"\x04"])
-                assert outcome(process)[0] == 0
-            got = [bus.receive(PATIENCE) for _ in range(2)]
-            assert [one.text for one in got if isinstance(one, bccnd.Message)] == ["one", "two"]
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
-
-def test_an_interrupt_while_something_is_printed_does_not_print_it_again() -> None:
+def test_an_interrupt_does_not_print_a_text_again() -> None:
     script = """
 import signal, sys
 from bccnd.cli.shared.standard_streams import make_streams_wait

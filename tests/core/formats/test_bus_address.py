@@ -84,7 +84,7 @@ def test_an_abstract_address_reads_back_in_both_notations(name: bytes) -> None:
 
 @given(st.text(max_size=30) | st.text("/devfunixabstract@0123456789 \0", max_size=40))
 @examples(300)
-def test_any_text_is_an_address_within_the_kernels_limits_or_is_refused(text: str) -> None:
+def test_any_text_is_an_address_within_limits_or_refused(text: str) -> None:
     reason = reason_of(read_address, text)
     assert reason in {"", "no_address", "too_long"}
     if not reason:

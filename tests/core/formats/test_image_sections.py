@@ -20,7 +20,7 @@ def test_what_was_packed_is_unpacked(content: list[tuple[str, list[tuple[bytes, 
     assert read == content
 
 
-def test_unknown_columns_are_ignored_and_missing_ones_have_a_value_for_each_row() -> None:
+def test_unknown_columns_are_ignored_and_missing_ones_filled() -> None:
     columns: dict[str, Column] = {
         "known": ("Q", [1, 2]),
         "unknown": ("s", [b"a", b"b"]),

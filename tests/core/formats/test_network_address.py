@@ -36,7 +36,7 @@ def test_a_url_is_taken_apart(url: str, parsed: LinkUrl) -> None:
 @example("a" * 64)
 @example(".")
 @example("%")
-def test_the_lookup_of_an_accepted_host_raises_nothing_but_oserror(host: str) -> None:
+def test_the_lookup_of_an_accepted_host_raises_only_oserror(host: str) -> None:
     try:
         check_host(host)
     except BadAddress:

@@ -133,7 +133,9 @@ def test_every_format_is_read_in_pieces_of_any_size(name: str, piece: int) -> No
     assert counts(tally) == {"packets": 3, "datagrams": 3}
 
 
-def test_the_first_moment_the_largest_packet_and_the_smallest_block_are_read() -> None:
+def test_bounds_of_packets_and_blocks_are_read() -> None:
+    late = Frame(T + 789, frames()[0].data)
+    assert [datagrams(pcap([late], magic=unit))[0][0].stamp - T for unit in (NANO, MICRO)] == [789, 0]
     largest = Frame(0, b"\0" * MAX_PACKET)
     for data in (pcap([largest]), pcapng([largest]) + block(99, b"")):
         found, tally = read(data)
@@ -154,12 +156,6 @@ def test_only_the_options_up_to_the_end_and_of_their_length_count() -> None:
     assert found == [Packet(T, 1, b"data", 4)]
     head = struct.pack("<IIIII", 0, 0, 0, 5, 5)
     assert "a packet of 5 bytes" in refused(captures.section() + data + block(6, head + b"data"))
-
-
-def test_nanoseconds_are_kept() -> None:
-    one = Frame(T + 789, frames()[0].data)
-    assert datagrams(pcap([one], magic=NANO))[0][0].stamp == T + 789
-    assert datagrams(pcap([one], magic=MICRO))[0][0].stamp == T
 
 
 def test_packet_blocks_of_other_kinds() -> None:
@@ -272,7 +268,6 @@ WRAPPED: dict[str, tuple[int, bytes, str]] = {
     "ethernet": (1, ether(INSIDE4), PEER4),
     "ethernet, padded": (1, ether(INSIDE4, padding=b"\0" * 20), PEER4),
     "ethernet, tagged": (1, ether(INSIDE4, tags=TAGS[2:]), PEER4),
-    "ethernet, tagged twice": (1, ether(INSIDE4, tags=TAGS[1:]), PEER4),
     "ethernet, tagged three times": (1, ether(INSIDE6, tags=TAGS), PEER6),
     "ethernet, tagged as often as may be": (1, ether(INSIDE4, tags=TAGS[2:] * _MAX_TAGS), PEER4),
     "options": (1, ether(ipv4(udp(BODY), options=b"\x94\x04\0\0" * 10)), PEER4),
@@ -280,7 +275,6 @@ WRAPPED: dict[str, tuple[int, bytes, str]] = {
     "no payload": (1, ether(ipv4(udp(b""))), PEER4),
     "ipv6": (1, ether(INSIDE6), PEER6),
     "ipv6, extended": (1, ether(EXTENDED), PEER6),
-    "ipv6, no payload": (1, ether(ipv6(udp(b""))), PEER6),
     "raw": (101, INSIDE4, PEER4),
     "raw, of old": (12, INSIDE6, PEER6),
     "ipv4 alone": (228, INSIDE4, PEER4),
@@ -289,16 +283,14 @@ WRAPPED: dict[str, tuple[int, bytes, str]] = {
     "null of another machine": (0, null(INSIDE6, ">"), PEER6),
     "loop": (108, null(INSIDE4, ">"), PEER4),
     "cooked": (113, sll(INSIDE4), PEER4),
-    "cooked, tagged": (113, sll(INSIDE6, tags=TAGS[2:]), PEER6),
     "cooked, tagged twice": (113, sll(INSIDE4, tags=TAGS[1:]), PEER4),
     "cooked, version 2": (276, sll2(INSIDE4), PEER4),
-    "cooked, version 2, tagged": (276, sll2(INSIDE6, tags=TAGS[2:]), PEER6),
     "cooked, version 2, tagged twice": (276, sll2(INSIDE4, tags=TAGS[1:]), PEER4),
 }
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_a_datagram_is_found_however_it_is_wrapped_and_never_if_it_was_cut_off(name: str) -> None:
+def test_a_datagram_is_found_however_it_is_wrapped(name: str) -> None:
     link, data, peer = WRAPPED[name]
     tally = CaptureCounts()
     body = b"" if "no payload" in name else BODY
@@ -312,7 +304,7 @@ def test_a_datagram_is_found_however_it_is_wrapped_and_never_if_it_was_cut_off(n
     assert counts(tally) == {"packets": 1, "truncated": 1}
 
 
-def test_a_packet_that_is_cut_off_behind_its_port_is_known_to_be_for_it() -> None:
+def test_a_packet_cut_off_behind_its_port_is_for_it() -> None:
     for size, why in ((25, "other"), (26, "truncated")):
         tally = CaptureCounts()
         assert unwrap(Packet(T, 101, INSIDE4[:size], len(INSIDE4)), PORT, tally) is None
@@ -326,7 +318,6 @@ LEFT_OUT: dict[str, tuple[int, bytes, str]] = {
     "another port": (1, ether(ipv4(udp(BODY, port=53))), "other"),
     "the port as sender": (1, ether(ipv4(udp(BODY, 5400, 53))), "other"),
     "tcp": (1, ether(ipv4(b"\0" * 20, proto=6)), "other"),
-    "tcp, in fragments": (1, ether(ipv4(b"\0" * 20, proto=6, fragment=0x2000)), "other"),
     "arp": (1, ether(b"\0" * 28, 0x0806), "other"),
     "802.3": (1, ether(b"\0" * 60, 60), "other"),
     "nothing": (1, b"", "other"),

@@ -29,7 +29,7 @@ def filled(dialect: str, patterns: list[bytes]) -> PatternTree[int]:
 
 @given(st.sampled_from(naive.DIALECT_NAMES), st.data(), st.integers(1, MAX_TOKENS), st.sampled_from([b"aa", b"a/b"]))
 @examples(200)
-def test_a_look_up_finds_all_within_the_steps_of_the_wildcards(
+def test_a_look_up_takes_only_the_steps_of_the_wildcards(
     dialect: str, data: st.DataObject, levels: int, level: bytes
 ) -> None:
     patterns = data.draw(hostile_patterns(dialect))
@@ -43,31 +43,6 @@ def test_a_look_up_finds_all_within_the_steps_of_the_wildcards(
         assert set(found) == {n for n, text in enumerate(patterns) if naive.matches(dialect, text, key)}
 
 
-#: texts with nodes in common, at which patterns end, go on and take the rest
-SHARED = st.sampled_from([b"a", b"a/", b"a/>", b"a/b", b"a*", b"a*/b", b"*", b"*/b", b"+", b""])
-
-
-@given(
-    st.sampled_from(naive.DIALECT_NAMES),
-    st.lists(st.tuples(SHARED, st.integers(1, 2)), min_size=1, max_size=12),
-    st.lists(st.tuples(SHARED, st.integers(1, 2)), max_size=12),
-)
-@examples(200)
-def test_what_is_removed_leaves_the_others_as_if_they_were_alone(
-    dialect: str, removed: list[tuple[bytes, int]], kept: list[tuple[bytes, int]]
-) -> None:
-    tree, alone = filled(dialect, []), filled(dialect, [])
-    for text, receiver in (*removed, *kept):
-        tree.add(tree.compile(text), receiver)
-    for text, receiver in removed:
-        tree.remove(tree.compile(text), receiver)
-    for text, receiver in kept:
-        alone.add(alone.compile(text), receiver)
-    assert bool(tree) == bool(alone)
-    for key in (b"a", b"a/b", b"ab", b"ab/b", b"a/c/d", b"b"):
-        assert set(tree.match(key)) == set(alone.match(key))
-
-
 @pytest.mark.parametrize(
     ("dialect", "text", "matches"),
     [
@@ -75,9 +50,7 @@ def test_what_is_removed_leaves_the_others_as_if_they_were_alone(
         *[("path", b"a/*", False), ("broker", b"a/*", True), ("broker", b"*", True), ("broker", b"*/a", False)],
     ],
 )
-def test_a_key_of_very_many_levels_is_matched_by_what_takes_everything_below(
-    dialect: str, text: bytes, matches: bool
-) -> None:
+def test_a_key_of_very_many_levels_matches_open_ends(dialect: str, text: bytes, matches: bool) -> None:
     assert bool(filled(dialect, [text]).match(b"/".join([b"a"] * 20_000))) == matches
 
 
@@ -89,5 +62,5 @@ def test_a_key_of_the_most_levels_is_matched_to_its_last_token() -> None:
 @pytest.mark.parametrize(
     ("text", "plain"), [(b"*/*", b"*"), (b"a/*/*/*/b", b"a/*/b"), (b"*/+/*", b"+/*"), (b"*/+/a/*/+/+", b"+/*/a/+/+/*")]
 )
-def test_runs_of_wildcards_of_the_broker_are_written_in_the_shortest_way(text: bytes, plain: bytes) -> None:
+def test_runs_of_wildcards_of_the_broker_are_shortened(text: bytes, plain: bytes) -> None:
     assert compile_pattern(text, DIALECTS["broker"]) == compile_pattern(plain, DIALECTS["broker"])

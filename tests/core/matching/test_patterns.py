@@ -83,40 +83,33 @@ class Case(NamedTuple):
     keys: list[bytes]
 
 
-def cases(most_patterns: int) -> st.SearchStrategy[Case]:
+def cases() -> st.SearchStrategy[Case]:
     return st.sampled_from(naive.DIALECT_NAMES).flatmap(
         lambda dialect: st.builds(
             Case,
             st.just(dialect),
-            st.lists(naive.patterns(dialect), min_size=1, max_size=most_patterns),
+            st.lists(naive.patterns(dialect), min_size=1, max_size=8),
             st.lists(naive.keys(dialect), min_size=1, max_size=6),
         )
     )
 
 
-@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
-def test_a_pattern_without_wildcards_is_literal_and_has_as_many_levels_as_tokens(dialect: str) -> None:
-    rules, mark = DIALECTS[dialect], naive.separator(dialect)
-    assert [rules.levels_of(mark.join([b"a"] * levels)) for levels in (1, 2, 9)] == [1, 2, 9]
-    assert compile_pattern(mark.join([b"a", b"b"]), rules).literal
-    assert not any(compile_pattern(text, rules).literal for text in (mark.join([b"a", b"*"]), b"*", b""))
-
-
-@given(cases(8))
+@given(cases())
 @examples(300)
-def test_a_literal_pattern_matches_its_text_only_and_one_without_steps_nothing(case: Case) -> None:
+def test_a_literal_pattern_matches_only_its_text(case: Case) -> None:
+    rules, mark = DIALECTS[case.dialect], naive.separator(case.dialect)
     for text in case.patterns:
-        pattern = compile_pattern(text, DIALECTS[case.dialect])
+        pattern = compile_pattern(text, rules)
         taken = {key for key in [text, *case.keys] if naive.matches(case.dialect, text, key)}
         assert not pattern.literal or taken == {text}
+        assert pattern.literal or set(text) & set(b"*+>") or not text or text.endswith(mark)
         assert pattern.literal or pattern.steps is not None or not taken
+        assert rules.levels_of(text) == 1 + text.count(mark)
 
 
-@given(cases(8), st.data())
+@given(cases(), st.data())
 @examples(400)
-def test_the_tree_finds_what_the_naive_matcher_finds_while_patterns_are_removed(
-    case: Case, data: st.DataObject
-) -> None:
+def test_the_tree_finds_what_the_naive_matcher_finds(case: Case, data: st.DataObject) -> None:
     tree: PatternTree[int] = PatternTree(DIALECTS[case.dialect])
     held: Counter[tuple[bytes, int]] = Counter()
     for text in case.patterns + case.patterns:
@@ -129,27 +122,7 @@ def test_the_tree_finds_what_the_naive_matcher_finds_while_patterns_are_removed(
             assert set(tree.match(key)) == taken
         tree.remove(tree.compile(text), receiver)
         held[text, receiver] -= 1
-    assert tree._root.empty()
-
-
-@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
-def test_matching_a_hard_key_with_hard_patterns_is_not_exponential(dialect: str) -> None:
-    mark = naive.separator(dialect)
-    texts = [mark.join([b"*"] * n + [b"a"]) for n in range(40)]
-    tree = tree_of(dialect, *texts)
-    key = mark.join([b"a"] * 60 + [b"b"])
-    # To try every way to share 60 tokens among 39 stars would take longer than the test may.
-    assert tree.match(key) == {}
-
-
-@pytest.mark.parametrize("step", [1, 2])
-def test_prefixes_are_found_whether_they_are_few_or_many(step: int) -> None:
-    # Few prefixes are tried one by one, many are looked up by the length of the token.
-    for table_size in (1, 3, 40):
-        lengths = range(0, step * table_size, step)
-        tree = tree_of("path", *(b"k" * length + b"*" for length in lengths))
-        for size in (0, 1, 2, 10, 11, 60):
-            assert [lengths[number] for number in sorted(tree.match(b"k" * size))] == [n for n in lengths if n <= size]
+    assert not tree
 
 
 def covered(wide: tuple[str, bytes], narrow: tuple[str, bytes]) -> bool:
@@ -219,29 +192,23 @@ def test_a_single_key_is_covered_by_just_what_matches_it(both: tuple[tuple[str, 
 #: dialects of both, the wide pattern, what it must cover, what it must not
 COVERS: list[tuple[tuple[str, str], bytes, list[bytes], list[bytes]]] = [
     (("path", "path"), b"", [b"", b">", b"a", b"*", b"*/", b"a/>", b"a*/b/", b"/"], []),
-    (("path", "path"), b">", [b"", b">", b"a", b"*", b"*/*", b"a/>"], []),
-    (("path", "path"), b"a", [b"a"], [b"", b"*", b"a*", b"a/", b"a/b", b"b", b">"]),
     (("path", "path"), b"a/", [b"a/", b"a/>", b"a/b", b"a/*", b"a/*/c/", b"a//"], [b"a", b"*", b"a*", b"*/", b""]),
-    (("path", "path"), b"a/>", [b"a/", b"a/b", b"a/*/*"], [b"a", b"ab/", b">"]),
     (("path", "path"), b"*", [b"a", b"*", b"a*", b"+"], [b"a/b", b"*/", b"", b"a/"]),
     (("path", "path"), b"a*", [b"a", b"ab", b"ab*", b"a**"], [b"b*", b"*", b"a*/"]),
-    (("path", "path"), b"*/b", [b"a/b", b"*/b", b"a*/b"], [b"a/*", b"*/", b"b", b"a/b/"]),
     (("path", "path"), b"*/", [b"a/", b"a/b", b"*/*", b"a*/b/"], [b"a", b"*", b""]),
     (("path", "path"), b"a/*/c", [b"a/b/c", b"a/b*/c", b"a//c"], [b"a/", b"a/*", b"a/*/", b"a/*/c/"]),
-    (("path", "path"), b"!/", [b"!/a", b"!/a/", b"!/*/b", b"!/>"], [b"!", b"!*", b"!a/", b""]),
     (("path", "path"), b"a*b", [b"a*b", b"x*y/", b"a*b/c*"], [b"a", b"a*/b"]),
     (("sbus", "path"), b"a/", [b"a/>", b"a/b/>"], [b">", b"a"]),
-    (("sbus", "sbus"), b"a/>", [b"a/>"], [b"a/b", b"a/"]),
     (("sbus-dot", "sbus-dot"), b"a.", [b"a.b", b"a.*", b"a.b.", b"a.b/c"], [b"a", b"a/", b"*"]),
     (("broker", "broker"), b"*", [b"*", b"a", b"+", b"a/*", b"*/a", b"", b"*/a/+/*"], []),
     (("broker", "broker"), b"a/*", [b"a", b"a/", b"a/+", b"a/*/b", b"a/+/*", b"a/*/*"], [b"*", b"+", b"*/a", b"+/*"]),
-    (("broker", "broker"), b"+", [b"a", b"+", b"a*"], [b"*", b"+/+", b"+/*", b"a/b"]),
     (("broker", "broker"), b"+/*", [b"a", b"a/*", b"+/+/*", b"", b"+/*/b"], []),
     (("broker", "broker"), b"*/b", [b"b", b"a/b", b"*/a/b", b"+/b", b"*/b/*/b"], [b"*", b"b/*", b"a"]),
     (("broker", "broker"), b"a/*/b", [b"a/b", b"a/+/b", b"a/*/x/*/b"], [b"a/*", b"*/b", b"a"]),
+    # An access rule for ">" means everything, in whatever dialect a client subscribes.
+    (("path", "broker"), b">", [b"*", b"*/a", b"a/*", b"*/*", b""], []),
+    (("sbus", "broker"), b"", [b"*", b"*/a", b"a/*", b"*/*", b""], []),
     (("broker", "path"), b"a/*", [b"a", b"a/", b"a/>", b"a/*/b", b"a/b/"], [b"a*", b"*", b""]),
-    (("broker", "path"), b"*", [b"", b"a*/", b">", b"*"], []),
-    (("broker", "path"), b"+/b", [b"*/b", b"a*/b", b"a/b"], [b"*/", b"*/b/"]),
     (("path", "broker"), b"a/", [b"a/b", b"a/+", b"a/+/*"], [b"a/*", b"a", b"*"]),
     (("path", "broker"), b"*/*", [b"+/+", b"a/+", b"a/b"], [b"*", b"+", b"+/*"]),
 ]
@@ -253,13 +220,6 @@ def test_patterns_cover_as_in_the_table(
 ) -> None:
     above, below = dialects
     assert [narrow for narrow in inside + outside if covered((above, wide), (below, narrow))] == inside
-
-
-def test_a_pattern_that_takes_everything_covers_every_pattern_of_the_broker() -> None:
-    # An access rule for ">" means everything, in whatever dialect a client subscribes.
-    for wide in (("path", b""), ("path", b">"), ("sbus", b""), ("broker", b"")):
-        for narrow in (b"*", b"*/a", b"a/*", b"*/*", b""):
-            assert covered(wide, ("broker", narrow))
 
 
 def test_covering_is_not_exponential() -> None:

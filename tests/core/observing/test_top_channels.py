@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.matching.patterns import DIALECTS
-from bccnd.core.matching.routes import Routes
 from bccnd.core.observing.top_channels import REMEMBERED, WINDOW, Channel, TopChannels
 
 
@@ -26,7 +24,7 @@ def test_only_what_was_carried_within_the_window_counts() -> None:
     assert len(busy) == 0
 
 
-def test_many_other_channels_do_not_fill_memory_or_hide_a_busy_one() -> None:
+def test_many_other_channels_do_not_hide_a_busy_one() -> None:
     busy = TopChannels(remembered=16)
     for look in range(20):
         others = [(b"x/%d/%d" % (look, number), 2, 9) for number in range(1000)]
@@ -50,21 +48,3 @@ def test_the_count_is_exact_with_enough_room_and_never_too_high(remembered: int,
     assert all(messages <= truth[chan] for chan, messages in found.items())
     if remembered > 5:
         assert found == truth
-
-
-def test_routes_report_what_they_carried_once() -> None:
-    routes: Routes[int] = Routes(DIALECTS["path"], cache=4)
-    routes.join(1, b"h/p/1")
-    routes.subscribe(1, b"a/")
-    for _ in range(3):
-        routes.find(b"a/b").carried += 1
-    routes.find(b"!").carried += 1
-    routes.find(b"quiet")
-    assert sorted(routes.carried()) == [(b"!", 1, 1), (b"a/b", 3, 1)]
-    assert routes.carried() == []
-    # A route in use keeps its count when the cache is full.
-    routes.find(b"a/b").carried += 1
-    for number in range(4):
-        routes.find(b"n/%d" % number)
-    routes.find(b"a/b").carried += 1
-    assert routes.carried() == [(b"a/b", 2, 1)]

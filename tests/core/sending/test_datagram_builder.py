@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -65,36 +65,13 @@ def refusal(out: DatagramBuilder, chan: bytes, payload: bytes = b"x") -> str:
     st.binary(max_size=100),
 )
 @examples(200)
-def test_what_is_sent_reads_back_and_passes_the_same_check(
+def test_a_datagram_reads_back_and_passes_the_same_check(
     checker: IntegrityChecker, chan: bytes, payload: bytes
 ) -> None:
     datagram = builder(checker).build(ME, frames.message(chan, payload), CLOCK)
     body = checker.verified_body(datagram)
     assert bccn1.read_body(body) == (ME, CLOCK, chan, payload)
     assert bccn1.read(datagram).check == checker.sign(body)
-
-
-def test_seqs_start_at_the_clock_and_rise_by_one() -> None:
-    out = builder()
-    clocks = (CLOCK, CLOCK + 5_000_000, CLOCK - 5_000_000, 0)
-    assert [seq_of(out, clock=clock) - CLOCK for clock in clocks] == [0, 1, 2, 3]
-
-
-def test_every_identity_has_a_counter_until_its_last_client_leaves() -> None:
-    out = builder()
-    out.open(OTHER)
-    out.open(ME)
-    assert seq_of(out) == CLOCK
-    assert seq_of(out, OTHER, CLOCK + 100) == CLOCK + 100
-    out.close(ME, 0.0)
-    assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1
-    assert seq_of(out, OTHER) == CLOCK + 101
-    out.close(ME, 0.0)
-    out.open(ME)
-    assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1_000
-    for identity in (ME, OTHER):
-        out.close(identity, 0.0)
-    assert out._open == {}
 
 
 def room(checker: IntegrityChecker, ceiling: int) -> int:
@@ -163,114 +140,102 @@ def test_a_key_that_is_changed_signs_from_then_on() -> None:
 
 @given(material.LEGAL_CHANS)
 @examples(300)
-def test_perl_safe_refuses_plain_channels_with_other_characters_and_nothing_else(chan: bytes) -> None:
+def test_perl_safe_refuses_plain_channels_with_other_letters(chan: bytes) -> None:
     discarded = not chan.startswith(b"!") and not set(chan) <= set(PERL_TOKEN_BYTES + b"/?")
     assert reason_of(builder(perl_safe=True).build, ME, frames.message(chan, b"x"), CLOCK) == (
         "not_perl_safe" if discarded else ""
     )
 
 
-class Local(NamedTuple):
-    """A builder with its trackers, and one identity."""
-
-    sources: TrackerTable
-    out: DatagramBuilder
-
-    @property
-    def given(self) -> tuple[int, int]:
-        own = self.sources.local.get(ME)
-        assert own is not None
-        return own.first, own.next
-
-    def conflicts(self, *seqs: int) -> list[bool]:
-        return [self.sources.local.check_conflict(ME, seq) for seq in seqs]
-
-    def judge(self, src: bytes = ME) -> int:
-        return receive(self.sources, src, 1, 0.0)
+#: ``A+`` and ``A-``: a client of identity A comes and goes; ``A@9=5``: at this time, in microseconds behind CLOCK, it
+#: sends a message that has this seq, from CLOCK on; ``A!7``: this seq is that of another sender; ``A.``: it sends
+#: messages that are refused; ``runs=A:0:2``: open identities that have sent, with their first seq and the next one
+HISTORIES = {
+    "seqs start at the clock and rise by one": "A+ A@0=0 A@5000000=1 A@-5000000=2 A@-9=3 runs=A:0:4",
+    "an identity has a counter until its last client leaves": (
+        "A+ A+ B+ A@0=0 B@100=100 A- A@1000=1 B@0=101 runs=A:0:2,B:100:102 A- A+ A@1000=1000 A- B- runs="
+    ),
+    "an identity that returns uses no seq twice": "A+ A@0=0 A@0=1 A- A+ A@-1=2 A@0=3 A- A+ A@-5000000=4 A@9=5",
+    "nor after a time": "A+ A@0=0 A@0=1 A- A+ A@5000000=5000000 A@0=5000001",
+    "an unused seq is that of another sender": "A+ A!0 A@0=0 A!1 A!-1 A@0=1 A!2 A!-1",
+    "a refused message uses no seq": "A+ A. runs= A!0 A@7=7 A. A@0=8 A!9",
+}
 
 
-@pytest.fixture
-def local() -> Local:
+@pytest.mark.parametrize("name", HISTORIES)
+def test_histories(name: str) -> None:
     sources = TrackerTable(dedup_rules())
     out = DatagramBuilder(UNSIGNED, sources)
-    out.open(ME)
-    return Local(sources, out)
+    used: set[tuple[bytes, int]] = set()
+    for word in HISTORIES[name].split():
+        what, _, value = word.partition("=")
+        identity, conflicts = what[:1].encode(), sources.counted["conflicts"]
+        if what == "runs":
+            found = ",".join(f"{src.decode()}:{first - CLOCK}:{beyond - CLOCK}" for src, first, beyond in out.runs())
+            assert (word, found) == (word, value)
+        elif what[1] == "+":
+            out.open(identity)
+        elif what[1] == "-":
+            out.close(identity, 0.0)
+        elif what[1] == ".":
+            for frame, reason in ((frames.message(b"a b", b""), "bad_channel"), (b"MSG c\0" + b"x" * 1400, "too_long")):
+                assert reason_of(out.build, identity, frame, CLOCK) == reason
+        elif what[1] == "!":
+            sources.local.check_conflict(identity, CLOCK + int(what[2:]))
+            assert (word, sources.counted["conflicts"]) == (word, conflicts + 1)
+        else:
+            seq = seq_of(out, identity, CLOCK + int(what[2:]))
+            assert (word, seq - CLOCK) == (word, int(value))
+            assert (identity, seq) not in used
+            used.add((identity, seq))
+        # The last broadcasts may come in when the next client of an identity has sent its first.
+        assert not any(sources.local.check_conflict(*one) for one in used)
 
 
-def test_identity_stays_local_for_a_time_after_its_last_client(local: Local) -> None:
-    assert local.judge(OTHER) == ACCEPTED
-    local.out.open(ME)
-    local.out.close(ME, 100.0)
-    local.sources.sweep(100.0 + 2 * RELEASE_DELAY)
-    assert local.judge() == LOOPED
-    local.out.close(ME, 200.0)
-    local.sources.sweep(200.0 + RELEASE_DELAY - 0.25)
-    assert local.judge() == LOOPED
-    local.sources.sweep(200.0 + RELEASE_DELAY)
-    assert local.judge() == ACCEPTED
+def test_identity_stays_local_for_a_time_after_its_last_client() -> None:
+    sources = TrackerTable(dedup_rules())
+    out = DatagramBuilder(UNSIGNED, sources)
+    for _ in range(2):
+        out.open(ME)
+    out.close(ME, 100.0)
+    assert receive(sources, OTHER, 1, 0.0) == ACCEPTED
+    for now, verdict in ((100.0 + 2 * RELEASE_DELAY, LOOPED), (200.0 + RELEASE_DELAY - 0.25, LOOPED)):
+        sources.sweep(now)
+        assert receive(sources, ME, 1, 0.0) == verdict
+        if now < 200.0:
+            out.close(ME, 200.0)
+    sources.sweep(200.0 + RELEASE_DELAY)
+    assert receive(sources, ME, 1, 0.0) == ACCEPTED
 
 
-def test_used_seqs_are_local_and_a_refused_message_uses_none(local: Local) -> None:
-    assert reason_of(local.out.build, ME, frames.message(b"a b", b""), CLOCK) == "bad_channel"
-    assert reason_of(local.out.build, ME, frames.message(b"c", b"x" * 1400), CLOCK) == "too_long"
-    assert local.given == (0, 0)
-    assert local.conflicts(CLOCK) == [True]
-    for number in range(3):
-        assert seq_of(local.out) == CLOCK + number
-        assert local.given == (CLOCK, CLOCK + number + 1)
-    assert local.conflicts(CLOCK, CLOCK + 1, CLOCK + 2, CLOCK - 1) == [False] * 4
-    assert local.sources.counted["conflicts"] == 2
+def test_runs_of_released_identities_are_kept_only_for_reports() -> None:
+    out = builder()
 
-
-@pytest.mark.parametrize("clock", [CLOCK + 5_000_000, CLOCK - 1, CLOCK - 5_000_000])
-def test_seqs_used_before_an_identity_returned_are_local(local: Local, clock: int) -> None:
-    # The last broadcasts may come in when the next connection has sent its first; the clock may have been set back.
-    before = [seq_of(local.out) for _ in range(5)]
-    local.out.close(ME, 0.0)
-    assert not any(local.conflicts(*before))
-    local.out.open(ME)
-    assert not any(local.conflicts(*before))
-    after = [seq_of(local.out, clock=clock), seq_of(local.out)]
-    first = max(clock, CLOCK + 5)
-    assert after == [first, first + 1]
-    assert not any(local.conflicts(*before, *after))
-    assert (local.given, local.sources.counted["conflicts"]) == ((CLOCK, first + 2), 0)
-
-
-def test_runs_of_released_identities_are_kept_only_for_reports(local: Local) -> None:
-    def use(number: int) -> bytes:
+    def use(number: int, *, sends: bool = True) -> bytes:
         name = b"host/prog/%d" % number
-        local.out.open(name)
-        local.out.build(name, frames.message(b"c", b"x"), CLOCK)
-        local.out.close(name, 0.0)
+        out.open(name)
+        if sends:
+            out.build(name, frames.message(b"c", b"x"), CLOCK)
+        out.close(name, 0.0)
         return name
 
     use(1)
-    assert local.out.take_ended() == []
-    local.out.keep_ended(True)
-    told = use(2)
-    local.out.open(OTHER)
-    local.out.close(OTHER, 0.0)  # it has sent nothing
-    assert local.out.take_ended() == [(told, CLOCK, CLOCK + 1)]
-    assert local.out.take_ended() == []
-    use(3)
-    local.out.keep_ended(False)
-    assert local.out.take_ended() == []
+    assert out.take_ended() == []
+    out.keep_ended(True)
+    kept = use(2)
+    use(3, sends=False)
+    assert [out.take_ended(), out.take_ended()] == [[(kept, CLOCK, CLOCK + 1)], []]
+    use(4)
+    out.keep_ended(False)
+    assert out.take_ended() == []
 
 
-def test_runs_are_those_of_identities_that_have_sent(local: Local) -> None:
-    out = local.out
-    assert out.runs() == []
-    assert [seq_of(out, clock=CLOCK + late) for late in (0, 9)] == [CLOCK, CLOCK + 1]
-    assert out.runs() == [(ME, CLOCK, CLOCK + 2)]
-
-
-def test_numbers_begin_above_those_that_may_have_been_used_and_are_reserved_before_they_are_used() -> None:
+def test_numbers_are_reserved_before_they_are_used() -> None:
     reserved: list[int] = []
     out = DatagramBuilder(UNSIGNED, TrackerTable(dedup_rules()), first_seq=CLOCK + 500, reserve=reserved.append)
     out.open(ME)
     out.open(OTHER)
-    assert [seq_of(out), seq_of(out)] == [CLOCK + 500, CLOCK + 501]
+    assert [seq_of(out), seq_of(out)] == [CLOCK + 500, CLOCK + 501]  # above those that may have been used
     assert reserved == [CLOCK + 500 + RESERVED]
     assert seq_of(out, OTHER, CLOCK + 10**9) == CLOCK + 10**9
     assert reserved[1:] == [CLOCK + 10**9 + RESERVED]

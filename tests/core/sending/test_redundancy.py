@@ -16,7 +16,6 @@ from tests.core import naive
 from tests.core.material import examples
 from tests.rules import dedup_rules
 
-PATH = DIALECTS["path"]
 INF = float("inf")
 
 
@@ -28,85 +27,75 @@ def rule(channels: bytes = b"a/>", copies: int = 2, spacing: float = 0.5) -> Rep
     return RepeatRule(channels, copies, spacing)
 
 
-def next_of(one: Repeater) -> float | None:
-    """When it is due next; a call, because mypy takes an attribute for unchanged."""
-    return one.next_due
+def parse(text: str) -> list[RepeatRule]:
+    fields = [one.split("*") for one in text.split(",") if one]
+    return [rule(chan.encode(), int(copies), float(spacing)) for chan, copies, spacing in fields]
 
 
-def play(one: Repeater, until: float, step: float = 0.125) -> list[tuple[float, bytes]]:
-    """The copies with the times at which they were sent, by a caller that looks often."""
-    times = [number * step for number in range(int(until / step) + 1)]
-    return [(now, datagram) for now in times for datagram in one.due(now)]
-
-
-def test_what_is_due_first_is_sent_first_and_of_those_due_together_what_came_first() -> None:
-    one = repeater(rule(b"fast", spacing=0.25), rule(b"slow", spacing=1.0))
+#: rules ``<channel>*<copies>*<spacing>``, and what happens: ``a<x``: datagram x is sent on channel a; ``@2``: the time;
+#: ``=x,y``: these copies are due; ``rest=x``: at the end; ``rules:``: others from now on
+HISTORIES = {
     # In an order that is not that of their bytes.
-    for number, chan in enumerate((b"slow", b"fast", b"slow", b"fast")):
-        one.add(chan, b"%d" % (9 - number), 0.0)
-    one.add(b"fast", b"5", 0.75)
-    assert one.due(0.25) == [b"8", b"6"]
-    assert one.due(1.0) == [b"9", b"7", b"5"]
+    "copies are sent in the order in which they are due": (
+        "fast*2*0.25,slow*2*1",
+        "slow<9 fast<8 slow<7 fast<6 @0.25 =8,6 @0.75 fast<5 @1 =9,7,5 next=None",
+    ),
+    # Receivers would take it for a new beginning of its sender, and deliver it once more.
+    "a copy behind the horizon is counted instead": (
+        "a*4*0.5",
+        "a<late @1.75 =late @2 a<x @2.5 =x next=3.0 dropped=2 @4 =x dropped=2",
+    ),
+    "where no time is left all copies are sent in order": (
+        "a*3*1,b*2*0.25",
+        "a<x @0.5 b<y rest=y,x,x rest= next=None dropped=0",
+    ),
+    "copies are sent by the rule under which they began": (
+        "a*3*0.5",
+        "a<old rules:a*2*0.25 a<new rules: @0.25 =new @0.5 =old @1 =old next=None",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_histories(name: str) -> None:
+    rules, history = HISTORIES[name]
+    one, now = repeater(*parse(rules), horizon=2.0), 0.0
+    for word in history.split():
+        verb, _, value = word.partition("=")
+        chan, sent, datagram = word.partition("<")
+        if sent:
+            assert one.add(chan.encode(), datagram.encode(), now)
+        elif word[0] == "@":
+            now = float(word[1:])
+        elif word.startswith("rules:"):
+            one.rules = RepeatRules(parse(word[6:]), DIALECTS["path"])
+        elif verb in ("", "rest"):
+            assert (word, b",".join(one.rest() if verb else one.due(now)).decode()) == (word, value)
+        else:
+            assert (word, str(one.next_due if verb == "next" else one.dropped)) == (word, value)
 
 
 def test_a_rule_fits_channels_of_all_forms_by_their_pattern() -> None:
-    fitting = [
-        *((b"", chan) for chan in (b"a/b", b"!", b"!relay01/cardsys/7")),
-        *((b"!", b"!"), (b"!*", b"!"), (b"!*", b"!relay01")),
-        *((b"!relay01/>", b"!relay01/cardsys/7"), (b"!relay01/", b"!relay01/cardsys/*")),
-    ]
-    others = [
-        *((b"!", b"!relay01"), (b"!*", b"!relay01/cardsys")),
-        *((b"!relay01/>", chan) for chan in (b"!relay01", b"!relay02/cardsys/7", b"relay01/cardsys/7")),
-    ]
-    for channels, chan in (*fitting, *others):
-        one = repeater(rule(channels))
-        fits = (channels, chan) in fitting
-        assert one.add(chan, b"x", 0.0) is fits, (channels, chan)
-        assert one.due(INF) == ([b"x"] if fits else [])
+    for channels, fitting, others in (
+        (b"", [b"a/b", b"!", b"!relay01/cardsys/7"], []),
+        (b"!*", [b"!", b"!relay01"], [b"!relay01/cardsys"]),
+        (b"!relay01/>", [b"!relay01/cardsys/7"], [b"!relay01", b"!relay02/cardsys/7", b"relay01/cardsys/7"]),
+        (b"!relay01/", [b"!relay01/cardsys/*"], []),
+        (b"!", [b"!"], [b"!relay01"]),
+    ):
+        assert [chan for chan in fitting + others if repeater(rule(channels)).add(chan, b"x", 0.0)] == fitting
 
 
 @pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
 @given(data=st.data())
 @examples(60)
-def test_rules_are_patterns_of_the_dialect_and_the_first_that_fits_decides(dialect: str, data: st.DataObject) -> None:
+def test_the_first_rule_that_fits_decides(dialect: str, data: st.DataObject) -> None:
     texts = data.draw(st.lists(naive.patterns(dialect), max_size=4))
     chan = data.draw(naive.keys(dialect))
     one = repeater(*(rule(text, copies=2 + number) for number, text in enumerate(texts)), dialect=dialect)
     fitting = [number for number, text in enumerate(texts) if naive.matches(dialect, text, chan)]
     assert one.add(chan, b"x", 0.0) is bool(fitting)
     assert len(one.due(INF)) == (1 + fitting[0] if fitting else 0)
-
-
-def test_a_copy_behind_the_horizon_is_not_sent_but_counted() -> None:
-    # Its receivers would take it for a new beginning of its sender, and deliver it once more.
-    one = repeater(rule(copies=4, spacing=0.5), horizon=2.0)
-    one.add(b"a/b", b"late", 0.0)
-    assert one.due(1.75) == [b"late"]
-    one.add(b"a/b", b"in time", 2.0)
-    assert one.due(2.5) == [b"in time"]
-    assert (next_of(one), one.dropped) == (3.0, 2)
-    assert one.due(4.0) == [b"in time"]
-
-
-def test_where_there_is_no_time_left_all_copies_are_sent_in_order() -> None:
-    one = repeater(rule(copies=3, spacing=1.0), rule(b"b", copies=2, spacing=0.25), horizon=2.0)
-    one.add(b"a/b", b"x", 0.0)
-    one.add(b"b", b"y", 0.5)
-    assert one.rest() == [b"y", b"x", b"x"]
-    assert (one.rest(), next_of(one), one.dropped) == ([], None, 0)
-
-
-def test_copies_that_wait_are_sent_by_the_rule_under_which_they_began() -> None:
-    one = repeater(rule(copies=3, spacing=0.5))
-    one.add(b"a/b", b"old", 0.0)
-    one.rules = RepeatRules([rule(copies=2, spacing=0.25)], PATH)
-    one.add(b"a/b", b"new", 0.0)
-    one.rules = RepeatRules([], PATH)
-    assert one.add(b"a/b", b"none", 0.0) is False
-    one.rules = RepeatRules([rule(b"a.b")], DIALECTS["sbus-dot"])
-    assert one.add(b"a.b", b"dot", 4.0) is True
-    assert play(one, 5.0) == [(0.25, b"new"), (0.5, b"old"), (1.0, b"old"), (4.5, b"dot")]
 
 
 class Act(NamedTuple):
@@ -162,8 +151,8 @@ def test_no_copy_is_early_and_losses_are_counted(history: list[Act], room: int, 
                     owed[datagram].left -= 1
                     owed[datagram].may = now + owed[datagram].spacing
                 owed = {datagram: sent for datagram, sent in owed.items() if sent.left}
-            assert next_of(one) == min((sent.may for sent in owed.values()), default=None)
+            assert one.next_due == min((sent.may for sent in owed.values()), default=None)
             assert len(one.waiting()) == len(owed) <= room
             assert one.dropped == dropped
         assert len(one.due(INF)) == sum(sent.left for sent in owed.values())
-        assert next_of(one) is None
+        assert not one.waiting()

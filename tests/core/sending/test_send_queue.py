@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core.sending import send_queue
-from bccnd.core.sending.fanout_groups import LENGTH, MAX_PORTION
+from bccnd.core.sending.message_groups import LENGTH, MAX_PORTION
 from bccnd.core.sending.send_queue import ORDERS, QUEUE, RANDOM, STACK, Entry, SendQueue
 from tests.core.material import examples
 
@@ -166,7 +166,7 @@ def test_the_orders_are_called_as_sbus_calls_them() -> None:
 
 @pytest.mark.parametrize("order", ORDERS.values())
 @pytest.mark.parametrize("size", [0, 30, 1000])
-def test_what_waits_is_charged_within_a_factor_of_two_of_the_memory_it_takes(order: int, size: int) -> None:
+def test_a_queue_is_charged_for_the_memory_it_takes(order: int, size: int) -> None:
     queue = SendQueue()
     queue.set_order(order)
     tracemalloc.start()

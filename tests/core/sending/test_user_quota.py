@@ -19,11 +19,10 @@ from bccnd.core.sending.user_quota import (
     pattern_bytes,
 )
 from tests.core.material import examples
-from tests.rules import user_limits
 
 
 def opened(quota: Quota, uid: int = 1000, now: float = 0.0) -> UserAccount:
-    account = quota.open(uid, now)
+    account = quota.open(uid, now, 100)
     assert account is not None
     return account
 
@@ -51,19 +50,18 @@ ACTS = st.lists(st.builds(Act, WHATS, UIDS, st.sampled_from([0, 0, 1, 4, 40]), s
 @examples(300)
 def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
     limit, now = 2, 0.0
-    quota = Quota(user_limits(clients=limit, rate=rate))
+    quota = Quota(rate)
     held: Counter[int] = Counter()
     kept: dict[int, UserAccount] = {}
     for act in history:
         now += act.quarters / 4
         account = quota.account(act.uid)
         if act.what == "open":
-            got = quota.open(act.uid, now)
+            got = quota.open(act.uid, now, limit)
             assert (got is not None) == (held[act.uid] < limit)
             held[act.uid] += got is not None
         elif act.what == "limit":
             limit = act.limit
-            quota.configure(user_limits(clients=limit, rate=rate))
         elif held[act.uid]:
             assert account is not None
             if act.what == "close":
@@ -89,7 +87,7 @@ def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
 )
 @examples(400)
 def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list[tuple[int, str]]) -> None:
-    quota = Quota(user_limits(rate=rate))
+    quota = Quota(rate)
     account, now = opened(quota), 0.0
     when: list[float] = []
     for quarters, what in history:
@@ -109,7 +107,7 @@ def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list
 @given(st.sampled_from([0.25, 1.0, 3.0, 7.0, 1000.0, 1e9]), st.lists(st.floats(0, 3), min_size=1, max_size=30))
 @examples(300)
 def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[float]) -> None:
-    quota = Quota(user_limits(rate=rate))
+    quota = Quota(rate)
     account, now = opened(quota), 1000.0
     for pause in pauses:
         now += pause
@@ -121,53 +119,49 @@ def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[f
             assert quota.publish(account, now) == 0.0
 
 
-@pytest.mark.parametrize(("rate", "burst"), [(0.25, 1), (1.0, 1), (1.5, 1), (10.0, 10), (1000.0, 1000)])
-def test_one_second_of_the_rate_may_come_at_once_and_at_least_one_message(rate: float, burst: int) -> None:
-    quota = Quota(user_limits(rate=rate))
-    account = opened(quota)
-    for now in (0.0, 1e6):  # after a long silence, too
-        assert passed(quota, account, now, 2 * burst) == burst
+#: by the rate: ``a+``: a client of user a opens, ``a-``: it closes; ``a:9/4``: of 9 messages 4 may be published;
+#: ``@2``: the time; ``rate:8``: another rate; ``users=1``: users with an account
+HISTORIES = [
+    # One second of the rate may come at once, also after a long silence, and at least one message.
+    *[(rate, f"a+ a:{2 * burst}/{burst} @1000000 a:{2 * burst}/{burst}") for rate, burst in ((10.0, 10), (1.5, 1))],
+    (0.25, "a+ a:2/1 @4 a:2/1"),
+    (0.0, "a+ a:10000/10000 a- users=0"),
+    # All clients of a user share a rate, and keeping to it never waits.
+    (4.0, f"a+ a+ b+ a:3/3 a:3/1 b:9/4 {' '.join(f'@{tick / 4} a:1/1' for tick in range(1, 100))}"),
+    # An account stays until its rate has recovered.
+    (4.0, "a+ @10 a:9/4 a- users=1 @10.5 a+ a:9/2 a- @11.25 b+ users=2 @11.5 c+ users=2 a+ a:9/4"),
+    # Another rate holds at once.
+    *[
+        (before, f"a+ a:100/{before or 100:g} rate:{after} @100 a:100/{after or 100:g} @1000 a- users=0")
+        for before, after in ((0.0, 4.0), (4.0, 16.0), (16.0, 4.0), (4.0, 0.0))
+    ],
+]
 
 
-def test_all_clients_of_a_user_share_a_rate_and_keeping_to_it_never_waits() -> None:
-    quota = Quota(user_limits(rate=4.0))
-    one, two, other = opened(quota), opened(quota), opened(quota, 1001)
-    assert passed(quota, one, 0.0, 3) + passed(quota, two, 0.0, 3) == 4
-    assert passed(quota, other, 0.0, 9) == 4
-    assert [quota.publish(one, tick / 4) for tick in range(1, 100)] == [0.0] * 99
-    unlimited = Quota(user_limits())
-    assert passed(unlimited, opened(unlimited), 0.0, 10_000) == 10_000
+@pytest.mark.parametrize(("rate", "history"), HISTORIES)
+def test_histories(rate: float, history: str) -> None:
+    quota, now = Quota(rate), 0.0
+    for word in history.split():
+        uid = ord(word[0])
+        account = quota.account(uid)
+        if word[0] == "@":
+            now = float(word[1:])
+        elif word.startswith("rate:"):
+            quota.rate = float(word[5:])
+        elif word.startswith("users="):
+            assert (word, len(quota)) == (word, int(word[6:]))
+        elif word[1] == "+":
+            opened(quota, uid, now)
+        else:
+            assert account is not None
+            if word[1] == "-":
+                quota.close(account, now)
+            else:
+                tries, _, expected = word[2:].partition("/")
+                assert (word, passed(quota, account, now, int(tries))) == (word, int(expected))
 
 
-def test_account_stays_until_its_rate_has_recovered() -> None:
-    quota = Quota(user_limits(rate=4.0))
-    account = opened(quota)
-    passed(quota, account, 10.0, 9)
-    quota.close(account, 10.0)
-    assert len(quota) == 1
-    again = opened(quota, now=10.5)
-    assert passed(quota, again, 10.5, 9) == 2
-    quota.close(again, 10.5)
-    opened(quota, 1001, 11.25)
-    assert len(quota) == 2
-    opened(quota, 1002, 11.5)
-    assert quota.account(1000) is None
-    assert len(quota) == 2
-    assert passed(quota, opened(quota, now=11.5), 11.5, 9) == 4
-
-
-@pytest.mark.parametrize(("before", "after"), [(0.0, 4.0), (4.0, 16.0), (16.0, 4.0), (4.0, 0.0)])
-def test_another_rate_holds_at_once(before: float, after: float) -> None:
-    quota = Quota(user_limits(rate=before))
-    account = opened(quota)
-    passed(quota, account, 0.0, 100)
-    quota.configure(user_limits(rate=after))
-    assert passed(quota, account, 100.0, 100) == (after or 100)
-    quota.close(account, 1000.0)
-    assert len(quota) == 0
-
-
-def test_time_beyond_the_share_of_a_round_is_taken_from_the_next_rounds() -> None:
+def test_time_beyond_a_round_is_taken_from_the_next_rounds() -> None:
     account = UserAccount(1000)
     assert account.left_of(7, 5.0) == 5.0
     account.seconds += 13.0
@@ -177,35 +171,31 @@ def test_time_beyond_the_share_of_a_round_is_taken_from_the_next_rounds() -> Non
     account.charge(20, 5.0, 2.0)
     account.charge(20, 5.0, 2.0)
     assert (account.left_of(20, 5.0), account.left_of(21, 5.0)) == (1.0, 5.0)  # what is not used is not saved
-
-
-def test_debt_is_bounded() -> None:
-    account = UserAccount(1000)
-    account.charge(1, 5.0, 1e9)
-    served = [number for number in range(1, 100) if account.left_of(number, 5.0) > 0.0]
-    assert served[0] == 1 + MAX_DEBT + 1
+    account.charge(21, 5.0, 1e9)
+    served = [number for number in range(21, 100) if account.left_of(number, 5.0) > 0.0]
+    assert served[0] == 21 + MAX_DEBT + 1
 
 
 def test_a_message_waits_behind_those_that_wait_already() -> None:
-    quota = Quota(user_limits(rate=2.0))
+    quota = Quota(2.0)
     account = opened(quota)
-    assert [quota.must_wait(account, 0.0) for _ in range(3)] == [False, False, True]
-    account.waiting["client"] = None
-    assert quota.must_wait(account, 100.0)
-    del account.waiting["client"]
-    assert [quota.must_wait(account, 100.0) for _ in range(3)] == [False, False, True]
-    quota.configure(user_limits())
-    account.waiting["client"] = None
-    assert not quota.must_wait(account, 100.0)
+    assert [quota.exceeds_rate(account, 0.0) for _ in range(3)] == [False, False, True]
+    account.blocked["client"] = None
+    assert quota.exceeds_rate(account, 100.0)
+    del account.blocked["client"]
+    assert [quota.exceeds_rate(account, 100.0) for _ in range(3)] == [False, False, True]
+    quota.rate = 0.0
+    account.blocked["client"] = None
+    assert not quota.exceeds_rate(account, 100.0)
 
 
-def test_clients_from_before_a_restart_are_charged_whatever_the_limit() -> None:
-    quota = Quota(user_limits(clients=1))
+def test_clients_from_before_a_restart_are_always_charged() -> None:
+    quota = Quota()
     assert [quota.reopen(1000).clients for _ in range(3)] == [1, 2, 3]
     assert [account.uid for account in quota] == [1000]
-    assert quota.open(1000, 0.0) is None
+    assert quota.open(1000, 0.0, 1) is None
 
 
 def test_the_memory_for_patterns_follows_their_number() -> None:
-    assert pattern_bytes(user_limits(subscriptions=65_536)) == 65_536 * PATTERN_BYTES
-    assert pattern_bytes(user_limits(subscriptions=1)) == LEAST_PATTERN_BYTES
+    assert pattern_bytes(65_536) == 65_536 * PATTERN_BYTES
+    assert pattern_bytes(1) == LEAST_PATTERN_BYTES

@@ -188,7 +188,7 @@ def test_a_hole_is_explained_up_to_a_multiple_of_the_rate(
     assert is_explained(skipped, rate_of_run(seqs, duration), silence) is explained
 
 
-def test_as_many_sources_again_are_kept_before_those_that_lost_least_are_forgotten() -> None:
+def test_sources_that_lost_least_are_forgotten() -> None:
     kept = LossBySource()
     for number in range(2 * MAX_LOST_BY_SOURCE):
         kept.add(b"%d" % number, number + 1)
@@ -197,7 +197,7 @@ def test_as_many_sources_again_are_kept_before_those_that_lost_least_are_forgott
     assert sorted(kept.by_src.values()) == [*range(MAX_LOST_BY_SOURCE + 2, 2 * MAX_LOST_BY_SOURCE + 1), 10_000]
 
 
-def test_a_restart_is_remembered_as_long_as_links_may_bring_copies_from_before() -> None:
+def test_a_restart_is_remembered_while_links_may_bring_copies() -> None:
     restarts = RecentRestarts(10)
     for src, when, last in ((b"a", 0.0, 7), (b"b", 1.0, 8), (b"a", 2.0, 9)):
         restarts.put(src, Restart(when, last))

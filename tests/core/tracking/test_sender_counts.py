@@ -4,96 +4,68 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.sender_counts import SenderTable
-from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, REORDERED, STALE
+from tests.core import scenario
+from tests.core.scenario import receive
 from tests.rules import dedup_rules
 
-
-def table(*, deliver_late: bool = False, max_hosts: int = 1000) -> TrackerTable:
-    sources = TrackerTable(dedup_rules(deliver_late=deliver_late))
-    sources.senders.configure(max_hosts)
-    return sources
-
-
-def judge(sources: TrackerTable, src: bytes, seq: int, now: float) -> int:
-    verdict = sources.judge(src, seq, now)
-    if verdict == DUPLICATE:
-        sources.count_duplicate(src)
-    return verdict
-
-
-def counts(sources: TrackerTable, host: bytes) -> tuple[int, int, int, int]:
-    (one,) = [one for one in sources.senders if one.host == host]
-    return one.received, one.lost, one.late, one.duplicate
+HISTORIES = {
+    "all sources of a host count together": (
+        "a/x/1.1..3 a/x/1.3:duplicate a/y/2.1..3 a/y/2.3:duplicate b/x/1.1..3 b/x/1.3:duplicate a=6/0/0/2 b=3/0/0/1"
+    ),
+    "a gap is lost after the horizon, and a seq that was dropped is late": (
+        "a/x/1.1 a/x/1.5 a/x/1.3:stale @3 sweep a=2/2/1/0 lost=2 late=1"
+    ),
+    "one that is delivered late is not": (
+        "limits:late=deliver a/x/1.1 a/x/1.5 a/x/1.3:reordered @3 sweep a=3/2/0/0 lost=2 late=0"
+    ),
+}
 
 
-def test_all_sources_of_a_host_count_together() -> None:
-    sources = table()
-    for src in (b"a/x/1", b"a/y/2", b"b/x/1"):
-        for seq in (1, 2, 3, 3):
-            judge(sources, src, seq, 0.0)
-    assert counts(sources, b"a") == (6, 0, 0, 2)
-    assert counts(sources, b"b") == (3, 0, 0, 1)
-
-
-def test_a_gap_is_lost_after_the_horizon_and_what_comes_between_is_late_only_if_dropped() -> None:
-    sources = table()
-    assert [judge(sources, b"a/x/1", seq, 0.0) for seq in (1, 5, 3)] == [ACCEPTED, ACCEPTED, STALE]
-    sources.sweep(3.0)
-    assert counts(sources, b"a") == (2, 2, 1, 0)
-    delivering = table(deliver_late=True)
-    assert [judge(delivering, b"a/x/1", seq, 0.0) for seq in (1, 5, 3)] == [ACCEPTED, ACCEPTED, REORDERED]
-    delivering.sweep(3.0)
-    assert counts(delivering, b"a") == (3, 2, 0, 0)
+@pytest.mark.parametrize("name", HISTORIES)
+def test_histories(name: str) -> None:
+    scenario.play(TrackerTable(dedup_rules()), HISTORIES[name])
 
 
 def test_the_host_heard_least_recently_is_evicted_and_begins_anew() -> None:
-    sources = table(max_hosts=2)
-    judge(sources, b"a/x/1", 1, 0.0)
-    judge(sources, b"b/x/1", 1, 0.0)
-    judge(sources, b"a/x/1", 2, 10.0)
-    judge(sources, b"c/x/1", 1, 11.0)
-    assert {one.host for one in sources.senders} == {b"a", b"c"}
-    assert sources.senders.evicted == 1
+    sources = TrackerTable(dedup_rules(), SenderTable(lambda: 2))
+    for src, seq, now in ((b"a/x/1", 1, 0.0), (b"b/x/1", 1, 0.0), (b"a/x/1", 2, 10.0), (b"c/x/1", 1, 11.0)):
+        receive(sources, src, seq, now)
     first = {one.host: one.since_ms for one in sources.senders}
+    assert (set(first), sources.senders.evicted) == ({b"a", b"c"}, 1)
     for number in range(3):  # the tracker is still there, and finds new counters within a second
-        judge(sources, b"b/x/1", 2 + number, 20.0 + 2 * number)
-    assert counts(sources, b"b") == (3, 0, 0, 0)
+        receive(sources, b"b/x/1", 2 + number, 20.0 + 2 * number)
     (anew,) = [one for one in sources.senders if one.host == b"b"]
+    assert (anew.received, anew.lost, anew.late) == (3, 0, 0)
     assert anew.since_ms > first[b"a"]
 
 
-def test_hosts_beyond_a_lowered_cap_are_evicted() -> None:
-    senders = SenderTable(max_hosts=3)
-    for number in range(3):
-        senders.of(b"host%d/x/1" % number, float(number))
-    senders.configure(2)
-    assert ([one.host for one in senders], senders.evicted) == ([b"host1", b"host2"], 1)
-
-
-def test_one_host_is_evicted_where_all_were_heard_since_they_were_placed() -> None:
-    sources = table(max_hosts=2)
-    for now in (0.0, 10.0):
-        for src in (b"a/x/1", b"b/x/1"):
-            judge(sources, src, int(now) + 1, now)
-    judge(sources, b"c/x/1", 1, 11.0)
+def test_one_host_is_evicted_where_all_were_heard_again() -> None:
+    sources = TrackerTable(dedup_rules(), SenderTable(lambda: 2))
+    for number, src in enumerate((b"a/x/1", b"b/x/1", b"a/x/1", b"b/x/1", b"c/x/1")):
+        receive(sources, src, number, 5.0 * number)
     assert {one.host for one in sources.senders} == {b"b", b"c"}
 
 
-def test_the_counters_of_a_host_are_not_held_by_sources_that_have_gone() -> None:
-    sources = table()
-    judge(sources, b"a/x/1", 1, 0.0)
-    judge(sources, b"b/x/1", 1, 0.0)
+def test_hosts_beyond_a_lowered_cap_are_evicted() -> None:
+    cap = 10
+    senders = SenderTable(lambda: cap)
+    for number in range(1000):
+        senders.of(b"host%d/x/1" % number, float(number))
+    assert (len(senders), senders.evicted) == (10, 990)
+    cap = 2
+    senders.of(b"new/x/1", 1000.0)
+    assert ([one.host for one in senders], senders.evicted) == ([b"host999", b"new"], 999)
+
+
+def test_sources_that_have_gone_hold_no_counters() -> None:
+    sources = TrackerTable(dedup_rules())
+    for src in (b"a/x/1", b"b/x/1"):
+        receive(sources, src, 1, 0.0)
     one = next(iter(sources.senders))
     before = sys.getrefcount(one)
     sources.drop(b"a/x/1")
     assert sys.getrefcount(one) < before
-
-
-def test_a_flood_of_names_takes_no_more_room() -> None:
-    senders = SenderTable(max_hosts=10)
-    for number in range(1000):
-        senders.of(b"host%d/x/1" % number, float(number))
-    assert len(senders) == 10
-    assert senders.evicted == 990

@@ -21,7 +21,7 @@ from tests.rules import dedup_rules
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "touch", "remove"]), st.integers(0, 9)), max_size=60)
 
 
-def test_a_forgotten_source_is_freed_without_the_garbage_collector() -> None:
+def test_a_forgotten_source_is_freed_at_once() -> None:
     sources = TrackerTable(dedup_rules(max_sources=10, horizon=1.0, expire=60.0))
     gc.collect()
     gc.disable()

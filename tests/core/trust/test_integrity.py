@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -198,28 +199,30 @@ def test_signatures_are_always_verified_and_never_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "keys", "check"),
+    ("algorithm", "keys", "verifiers", "check"),
     [
-        ("none", [], b""),
-        ("crc32", [], b"crc32=" + crc_sum(BODY)),
-        ("hmac", [OTHER_KEY, KEY], b"hmac=" + hmac_sum(OTHER_KEY, BODY)),
-        ("sig", [PRIVATE], b"sig=" + sig_sum(PRIVATE, BODY)),
+        ("none", [], (), b""),
+        ("crc32", [], (CRC,), b"crc32=" + crc_sum(BODY)),
+        ("hmac", [OTHER_KEY, KEY], (OTHER_KEY, KEY), b"hmac=" + hmac_sum(OTHER_KEY, BODY)),
+        ("sig", [PRIVATE], (SIG,), b"sig=" + sig_sum(PRIVATE, BODY)),
     ],
 )
-def test_checker_is_as_strict_as_configured(algorithm: str, keys: list[bytes], check: bytes) -> None:
-    signers = {b"": [PUBLIC]} if algorithm == "sig" else None
-    # Where there is no algorithm there is nothing to require.
-    missing = "" if algorithm == "none" else "integrity_missing"
-    for required, unsigned in ((False, ""), (True, missing)):
-        for accept, foreign in ((False, "integrity_unknown"), (True, "")):
-            made = make_checker(algorithm, keys, signers, required=required, accept_unverifiable=accept)
-            assert reason_of(made.verified_body, checked(b"")) == unsigned
-            assert reason_of(made.verified_body, checked(b"md5=00")) == foreign
-    made = make_checker(algorithm, keys, signers)
-    assert made.sign(BODY) == check
-    assert made.verified_body(checked(check)) == BODY
-    assert reason_of(made.verified_body, checked(b"")) == missing
-    assert reason_of(made.verified_body, checked(b"md5=00")) == "integrity_unknown"
+def test_checker_is_as_strict_as_configured(
+    algorithm: str, keys: list[bytes], verifiers: tuple[bytes | str, ...], check: bytes
+) -> None:
+    signers = SIGNERS if algorithm == "sig" else None
+    assert make_checker(algorithm, keys, signers).sign(BODY) == check
+    for required, accept in itertools.product((False, True), repeat=2):
+        made = make_checker(algorithm, keys, signers, required=required, accept_unverifiable=accept)
+        # Where there is no algorithm there is nothing to require.
+        setting = Setting(verifiers, required and algorithm != "none", accept)
+        for raw in (checked(b""), checked(b"md5=00"), checked(check), signed(KEY)):
+            expected = naive_admit(setting, raw)
+            assert reason_of(made.verified_body, raw) == (expected if isinstance(expected, str) else "")
+    # By default a sum is required.
+    assert reason_of(make_checker(algorithm, keys, signers).verified_body, checked(b"")) == (
+        "integrity_missing" if verifiers else ""
+    )
 
 
 def test_without_a_private_key_nothing_is_signed() -> None:
@@ -247,42 +250,36 @@ def test_a_checker_names_the_algorithm_that_signs() -> None:
     assert IntegrityChecker([Hmac(KEY), Crc32()]).algorithm == "hmac"
 
 
-def test_what_each_key_has_verified_is_counted_and_which_source_signs_with_which() -> None:
-    def signed(checker: IntegrityChecker, src: bytes, seq: int) -> bytes:
-        body = b"%b:%d:c|x" % (src, seq)
-        return bccn1.build(body, checker.sign(body))
+def sent_by(keys: bytes, src: bytes, seq: int) -> bytes:
+    body = b"%b:%d:c|x" % (src, seq)
+    return bccn1.build(body, IntegrityChecker([Hmac(keys)]).sign(body))
 
-    old, new = Hmac(KEY), Hmac(OTHER_KEY)
+
+def test_what_each_key_has_verified_is_counted_by_source() -> None:
     checker = IntegrityChecker([Hmac(KEY), Hmac(OTHER_KEY)])
-    for src, seq, key in ((b"a/1", 1, old), (b"a/1", 2, old), (b"b/1", 9, new)):
-        checker.verified_body(signed(IntegrityChecker([key]), src, seq))
+    for src, seq, key in ((b"a/1", 1, KEY), (b"a/1", 2, KEY), (b"b/1", 9, OTHER_KEY)):
+        checker.verified_body(sent_by(key, src, seq))
     checker.verified_body(bccn1.build(b"c/1:5:c|x", b""))
-    checker.verify(signed(IntegrityChecker([old]), b"a/1", 3), counted=False)
-    names = [fingerprint(key) for key in (KEY, OTHER_KEY)]
-    assert [(one.fingerprint, one.signs, one.verified) for one in checker.list_keys()] == [
-        (names[0], True, 2),
-        (names[1], False, 1),
-    ]
-    found = [
-        checker.key_of(src, seq) for src, seq in ((b"a/1", 2), (b"b/1", 9), (b"b/1", 99), (b"c/1", 5), (b"d/1", 1))
-    ]
-    assert found == [names[0], names[1], names[0], "", names[0]]
+    for uncounted in (sent_by(KEY, b"a/1", 3), sent_by(OTHER_KEY, b"a/1", 99)):
+        checker.verify(uncounted, counted=False)
+    first, other = (fingerprint(key) for key in (KEY, OTHER_KEY))
+    keys = [(one.fingerprint, one.signs, one.verified) for one in checker.list_keys()]
+    assert keys == [(first, True, 2), (other, False, 1)]
+    asked = ((b"a/1", 2), (b"b/1", 9), (b"b/1", 99), (b"c/1", 5), (b"d/1", 1))
+    assert [checker.key_of(*one) for one in asked] == [first, other, first, "", first]
     after = IntegrityChecker([Hmac(OTHER_KEY), Hmac(KEY)])
     after.adopt_counts(checker)
     after.adopt_counts(IntegrityChecker([Hmac(THIRD_KEY)]))  # a key that is no longer accepted
-    assert [(one.fingerprint, one.signs, one.verified) for one in after.list_keys()] == [
-        (names[1], True, 1),
-        (names[0], False, 2),
-    ]
+    keys = [(one.fingerprint, one.signs, one.verified) for one in after.list_keys()]
+    assert keys == [(other, True, 1), (first, False, 2)]
 
 
-def test_keys_of_the_sources_heard_last_are_remembered_whatever_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_the_sources_heard_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integrity, "_MAX_SIGNERS", 2)
-    checker, sealer = IntegrityChecker([Hmac(KEY), Hmac(OTHER_KEY)]), IntegrityChecker([Hmac(OTHER_KEY)])
+    checker = IntegrityChecker([Hmac(KEY), Hmac(OTHER_KEY)])
     longest, last = b"a" * bccn1.MAX_SRC, 2**64 - 1
     for src in (longest, b"b/1", longest, b"c/1"):
-        body = b"%b:%d:c|x" % (src, last)
-        checker.verified_body(bccn1.build(body, sealer.sign(body)))
+        checker.verified_body(sent_by(OTHER_KEY, src, last))
     first, other = (fingerprint(key) for key in (KEY, OTHER_KEY))
     assert [checker.key_of(src, last) for src in (longest, b"b/1", b"c/1")] == [other, first, other]
     # datagrams may come late

@@ -76,7 +76,7 @@ def test_matching_follows_the_rules_and_digits_are_ascii(both: tuple[bytes, byte
 
 @given(names(), names())
 @examples(500)
-def test_prefixes_of_a_src_are_just_the_wildcard_values_that_take_it(value: bytes, src: bytes) -> None:
+def test_prefixes_of_a_src_are_the_wildcards_that_match_it(value: bytes, src: bytes) -> None:
     prefixes = directed_targets.prefixes(src)
     assert len(set(prefixes)) == len(prefixes) == src.count(b"/") + 1
     assert prefixes[-1] == src
@@ -101,6 +101,6 @@ def test_the_first_byte_decides_the_form() -> None:
 
 @given(names())
 @examples(300)
-def test_targets_of_the_unknown_sender_and_of_the_bus_are_refused_and_no_others(target: bytes) -> None:
+def test_targets_of_the_unknown_sender_and_the_bus_are_refused(target: bytes) -> None:
     assert directed_targets.target_of(b"!" + target) == target
     assert reason_of(directed_targets.check, target) == ("bad_target" if target[:1] in (b"?", b"/") else "")

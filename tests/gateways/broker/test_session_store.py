@@ -66,7 +66,7 @@ def test_records_are_stored_changed_and_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"no state", b"{}", b"SQLite format 3\0" + b"\xff" * 5000])
-def test_a_damaged_file_is_set_aside_and_the_next_one_begins_anew(tmp_path: Path, text: bytes) -> None:
+def test_a_damaged_file_is_set_aside_for_a_new_one(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(text)
     Path(f"{path}-journal").write_bytes(b"of the damaged one")
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_set_aside_and_the_next_one_begins_anew(tmp_path: Path
     assert [record.name for record in load(str(path))] == [b"C1"]
 
 
-def test_values_of_wrong_types_and_a_file_that_is_not_permitted_stop_nothing(tmp_path: Path) -> None:
+def test_values_of_wrong_types_and_a_bad_file_stop_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript("CREATE TABLE ids (id, seen); INSERT INTO ids VALUES ('text', 'text')")
@@ -116,7 +116,7 @@ def test_what_was_stored_outlives_a_kill_at_any_moment(tmp_path: Path) -> None:
     assert len(topics) in (stored, stored + 1)
 
 
-def test_the_loop_goes_on_while_the_disk_is_busy_and_close_waits_for_all(tmp_path: Path) -> None:
+def test_a_busy_disk_does_not_stop_the_loop(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     save(path, [])
     with closing(sqlite3.connect(path)) as busy:
@@ -175,7 +175,7 @@ def test_times_of_another_boot_are_stored_anew(tmp_path: Path) -> None:
     assert 900 <= now - first < 900 + PATIENCE
 
 
-def test_while_nothing_can_be_written_ids_that_have_gone_are_not_kept_for_later(tmp_path: Path) -> None:
+def test_ids_that_cannot_be_stored_are_not_kept_for_later(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     async def scenario() -> int:

@@ -92,7 +92,7 @@ def test_every_message_is_received_whole_and_in_order_or_counted(batch: int, end
     asyncio.run(scenario())
 
 
-def test_it_is_stuck_when_nothing_is_taken_while_messages_are_dropped() -> None:
+def test_it_is_stuck_if_it_takes_nothing_and_loses_messages() -> None:
     async def scenario() -> None:
         subscriber, other = await connect(Server())
         with other:

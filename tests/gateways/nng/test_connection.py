@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from bccnd.gateways.nng import connection as module
 from bccnd.gateways.nng.connection import InputAge, LinkConnection
-from bccnd.gateways.status import Peer, Status
+from bccnd.gateways.status import GatewayStatus
+from bccnd.snapshot import GatewayPeerState
 from tests.gateways.peers import HELLO
 
 
 class Owner:
     def __init__(self) -> None:
-        self.status = Status("nng")
+        self.status = GatewayStatus("nng")
         self.messages: list[bytes] = []
         self.ended: list[str] = []
 
@@ -33,12 +34,12 @@ class Owner:
 
 
 @given(st.lists(st.integers(0, 12_000), max_size=200), st.integers(16, 64), st.booleans())
-def test_each_message_is_sent_or_dropped_and_what_was_sent_arrives(sizes: list[int], room: int, is_cut: bool) -> None:
+def test_each_message_arrives_or_is_counted_as_dropped(sizes: list[int], room: int, is_cut: bool) -> None:
     async def run() -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        owner, report = Owner(), Peer("127.0.0.1:0")
+        owner, report = Owner(), GatewayPeerState("127.0.0.1:0")
         link = LinkConnection(ours, owner, report, accepted=True, room=room, horizon=2.0)
         theirs.send(HELLO)
         while not link.open:
@@ -79,7 +80,7 @@ def test_messages_come_out_as_they_went_in_however_they_were_cut(messages: list[
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         owner = Owner()
-        link = LinkConnection(ours, owner, Peer("127.0.0.1:0"), accepted=True, room=16, horizon=2.0)
+        link = LinkConnection(ours, owner, GatewayPeerState("127.0.0.1:0"), accepted=True, room=16, horizon=2.0)
         data = HELLO + b"".join(b"\1%b%b" % (len(one).to_bytes(8, "big"), one) for one in messages)
         for size in [*cuts, len(data)]:
             theirs.send(data[:size])
@@ -117,7 +118,7 @@ def test_what_is_found_after_a_pause_may_be_as_old_as_the_pause(clock: list[floa
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=40))
-def test_nothing_is_older_than_the_age_that_is_given_nor_that_much_older_than_what_can_wait(
+def test_nothing_is_older_than_its_age(
     steps: list[tuple[int, int]],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -138,7 +139,7 @@ def test_nothing_is_older_than_the_age_that_is_given_nor_that_much_older_than_wh
                 age.mark_empty(float(moment))
 
 
-def test_an_input_that_is_never_empty_is_not_older_than_what_it_holds(clock: list[float]) -> None:
+def test_an_input_that_is_never_empty_has_a_bounded_age(clock: list[float]) -> None:
     age = InputAge(0.5, room=100)
     for second in range(1, 50):
         clock[0] = float(second)

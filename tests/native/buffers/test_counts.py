@@ -5,7 +5,7 @@ import pytest
 from bccnd.native.buffers.counts import Counts
 
 
-def test_counts_of_64_bits_are_added_by_number_and_no_other_number_is_taken() -> None:
+def test_counts_of_64_bits_are_added_by_number() -> None:
     counts = Counts(3)
     before = counts.values()
     counts.add(0)

@@ -70,7 +70,7 @@ def test_a_slice_is_within_the_bytes_or_an_error(raw: bytes, start: int, end: in
 
 
 @pytest.mark.parametrize("expected", [0, PER_SHARD - 1, PER_SHARD, 5000])
-def test_the_shards_have_every_lasting_value_once_while_others_come_and_go(expected: int) -> None:
+def test_the_shards_have_every_lasting_value_once(expected: int) -> None:
     index = Index(expected)
     values = [Value() for _ in range(1000)]
     for number, value in enumerate(values):

@@ -16,7 +16,7 @@ def reference(key: bytes, body: bytes) -> bytes:
     return hmac.digest(key, body, "sha256")[:8].hex().encode()
 
 
-def test_a_sum_is_that_of_the_standard_library_whatever_the_length_of_key_and_body() -> None:
+def test_a_sum_is_that_of_the_standard_library() -> None:
     for size in range(201):
         for key, body in ((bytes(range(size)), b"body"), (b"key", bytes(range(size))), (b"key", b"\x80" * 10 * size)):
             total = Hmac8(key).sum(body)

@@ -1,8 +1,8 @@
-/* drain - K subscribers: counts what they get, checks its order, finds gaps, and measures how long it took.
- * A message counts once it is whole and in its place; everything else that comes, or does not come, is told.
+/* drain - K subscribers: counts what they get, checks its order, and measures how long it took.
  *
- *   -P floor|seq|mqtt|redis|nats  -u PATH or -t PORT (127.0.0.1)
- *       floor: datagrams as they are, one or several in a packet; seq: the frames of bccnd
+ *   -P bccn|floor|seq|mqtt|redis|nats  -u PATH or -t PORT (127.0.0.1)
+ *       bccn: without a relay. Each has its own socket on the broadcast port, and so receives, parses and verifies every
+ *       datagram itself; floor: datagrams as they are, one or several in a packet; seq: the frames of bccnd
  *   -K CLIENTS -p PROCESSES  by turns; each process has one epoll loop (1)
  *   -N N                     messages that are sent
  *   -s PATTERN               what each client subscribes to; may be repeated
@@ -16,8 +16,6 @@
  *   -w FILE                  the window, see window.h
  *   -i MS                    taken for over when nothing has come for so long (1500; 20 s before the first)
  * Says "ready" when all have subscribed. */
-#include "histogram.h"
-#include "message.h"
 #include "peers.h"
 #include "window.h"
 #include <getopt.h>
@@ -29,6 +27,7 @@
 #define PACKETS 32
 #define PACKET (80 << 10) /* a packet of batch mode has 64 KiB at most */
 #define MAX_PATTERNS 256
+#define BUCKETS 2048
 
 struct client {
 	int fd, have;
@@ -36,42 +35,59 @@ struct client {
 	char *stream;
 };
 
+/* `bad`: unreadable, twice, out of order, a connection that was closed; `bucket`: latencies, each one part in 32 wide */
 struct result {
-	uint64_t n, gap, back, bad, closed, first, last, cpu;
-	struct histogram latency;
+	uint64_t n, bad, cpu, bucket[BUCKETS];
 };
 
 static enum protocol protocol;
 static uint64_t step = 1, taken_at;
+static struct hmac key;
 static struct result *out;
+
+static void add_latency(uint64_t ns)
+{
+	int e = ns < 32 ? 0 : 63 - __builtin_clzll(ns);
+	uint64_t i = ns < 32 ? ns : (uint64_t)(e - 4) * 32 + ((ns >> (e - 5)) & 31);
+	out->bucket[i < BUCKETS ? i : BUCKETS - 1]++;
+}
+
+/* a quantile in microseconds: the middle of its bucket */
+static double latency_us(const struct result *r, double q)
+{
+	uint64_t n = 0, i = 0, want;
+	for (int j = 0; j < BUCKETS; j++)
+		n += r->bucket[j];
+	want = (uint64_t)(q * (double)n);
+	for (n = r->bucket[0]; n <= want && i < BUCKETS - 1; n += r->bucket[++i])
+		;
+	return i < 32 ? (double)i / 1e3 : ((double)(32 + i % 32) + .5) * (double)(1ull << (i / 32 - 1)) / 1e3;
+}
 
 static void got(struct client *c, const char *payload, long length)
 {
-	uint64_t stamp, index;
+	uint64_t index;
 	c->n++;
 	if (length < PAYLOAD_MIN || payload[20] != '#') {
 		out->bad++;
 		return;
 	}
-	stamp = get_digits(payload, 20);
 	index = get_digits(payload + 21, 9);
 	if (protocol == FLOOR && step > 1 && c->n == 1)
 		c->next = index; /* whose share it is, is for the floor to say */
-	if (index < c->next) {
-		out->back++;
-	} else {
-		out->gap += (index - c->next) / step;
+	if (index < c->next)
+		out->bad++;
+	else
 		c->next = index + step;
-	}
-	if (stamp)
-		histogram_add(&out->latency, taken_at - stamp);
+	add_latency(taken_at - get_digits(payload, 20));
 }
 
 static void got_datagrams(struct client *c, const char *p, const char *end)
 {
 	struct datagram d;
 	while (p < end) {
-		if (!(p = datagram_read(p, end, &d))) {
+		p = datagram_read(p, end, &d);
+		if (!p || (protocol == BCCN && !datagram_is_signed(&key, &d))) {
 			out->bad++;
 			return;
 		}
@@ -109,7 +125,7 @@ static void got_batch(struct client *c, const char *p, const char *end)
 
 static void got_packet(struct client *c, const char *p, const char *end)
 {
-	if (protocol == FLOOR && *p == 'B') /* the floor of publishing sends frames */
+	if (protocol <= FLOOR && *p == 'B') /* the floor of publishing sends frames */
 		got_datagrams(c, p, end);
 	else if (end - p > 5 && !memcmp(p, "MSGS ", 5))
 		got_batch(c, p, end);
@@ -239,7 +255,7 @@ static void subscribe_all(const struct wishes *w, struct client *c, int id)
 {
 	char b[64];
 	int never = w->never - (w->only && !id);
-	c->fd = connect_to(protocol, w->path, w->port);
+	c->fd = protocol == BCCN ? udp_listen("127.255.255.255", w->port) : connect_to(protocol, w->path, w->port);
 	c->next = w->each ? (uint64_t)id : 0;
 	c->stream = protocol > SEQ ? malloc(STREAM) : NULL;
 	greet(protocol, c->fd, id);
@@ -279,35 +295,26 @@ static void work(const struct wishes *w, int me, int told)
 	uint64_t cpu = cpu_ns();
 	while (complete < counted) {
 		int r = epoll_wait(poll, event, 256, 100);
-		if (r <= 0) {
-			waited += 100;
-			if (waited >= (out->first ? w->idle_ms : 20000))
-				break;
-			continue;
-		}
-		waited = 0;
-		if (!out->first)
-			out->first = now_ns();
+		waited = r > 0 ? 0 : waited + 100;
+		if (waited >= (published ? w->idle_ms : 20000))
+			break;
 		for (int i = 0; i < r; i++) {
 			struct client *q = &c[event[i].data.u32];
 			uint64_t before = q->n;
 			int open = take(q);
 			if (!open) {
-				out->closed++;
+				out->bad++;
 				epoll_ctl(poll, EPOLL_CTL_DEL, q->fd, NULL);
 			}
 			if (before < n && (q->n >= n || !open) && q - c < counted)
 				complete++;
 		}
-		out->last = now_ns();
-		if (w->window && counted) {
-			uint64_t least = UINT64_MAX;
-			for (int i = 0; i < counted; i++)
-				if (c[i].next < least)
-					least = c[i].next;
-			if (least != published)
-				window_tell(w->window, me, published = least);
-		}
+		uint64_t least = UINT64_MAX;
+		for (int i = 0; i < counted; i++)
+			if (c[i].next < least)
+				least = c[i].next;
+		if (counted && least != published)
+			window_tell(w->window, me, published = least);
 	}
 	out->cpu = cpu_ns() - cpu;
 	for (int i = 0; i < k; i++)
@@ -316,27 +323,16 @@ static void work(const struct wishes *w, int me, int told)
 
 static void report(const struct result *each, const struct wishes *w)
 {
-	struct result sum = {.first = UINT64_MAX};
+	struct result sum = {0};
 	for (int i = 0; i < w->processes; i++) {
 		sum.n += each[i].n;
-		sum.gap += each[i].gap;
-		sum.back += each[i].back;
 		sum.bad += each[i].bad;
-		sum.closed += each[i].closed;
 		sum.cpu += each[i].cpu;
-		if (each[i].first && each[i].first < sum.first)
-			sum.first = each[i].first;
-		if (each[i].last > sum.last)
-			sum.last = each[i].last;
-		histogram_merge(&sum.latency, &each[i].latency);
+		for (int j = 0; j < BUCKETS; j++)
+			sum.bucket[j] += each[i].bucket[j];
 	}
-	printf("{\"program\":\"drain\",\"n\":%llu,\"gap\":%llu,\"back\":%llu,\"bad\":%llu,\"closed\":%llu,\"cpu_ns\":%llu,"
-	       "\"seconds\":%.6f,",
-	       (unsigned long long)sum.n, (unsigned long long)sum.gap, (unsigned long long)sum.back,
-	       (unsigned long long)sum.bad, (unsigned long long)sum.closed, (unsigned long long)sum.cpu,
-	       sum.last ? (double)(sum.last - sum.first) / 1e9 : 0.0);
-	histogram_print(&sum.latency);
-	puts("}");
+	printf("{\"n\":%llu,\"bad\":%llu,\"cpu_ns\":%llu,\"p50_us\":%.2f}\n", (unsigned long long)sum.n,
+	       (unsigned long long)sum.bad, (unsigned long long)sum.cpu, latency_us(&sum, .5));
 }
 
 int main(int argc, char **argv)
@@ -365,6 +361,7 @@ int main(int argc, char **argv)
 		case 'i': w.idle_ms = (int)number(optarg, 100, 60000, "-i"); break;
 		default: return 2;
 		}
+	hmac_init(&key);
 	if (w.processes > w.clients)
 		w.processes = w.clients;
 	if (w.only && (w.processes > 1 || w.never < 1))

@@ -1,6 +1,6 @@
 /* message.h - what is sent: the payload of every message, the BCCN1 datagram around it, and its HMAC.
- * A payload says when it was sent (20 digits of nanoseconds, 0 for "not stamped"), '#', which one it is (9 digits),
- * and is filled up with x; so receivers can tell losses, order and latency without knowing anything else. */
+ * A payload has the time at which it was made (20 digits of nanoseconds), '#', its index (9 digits), and is filled up
+ * with x. So receivers know losses, order and latency. */
 #ifndef MESSAGE_H
 #define MESSAGE_H
 
@@ -12,6 +12,7 @@
 #include <openssl/sha.h>
 
 #define KEY "0123456789abcdef0123456789abcdef" /* in cases.py too */
+#define HMAC_DIGITS 16
 #define PAYLOAD_MIN 30
 #define PAYLOAD_INDEX_MAX 999999999
 #define SIZE_LEAST 120
@@ -59,29 +60,26 @@ static inline void hmac_init(struct hmac *h)
 	SHA256_Update(&h->outer, block, 64);
 }
 
-static inline void hmac(const struct hmac *h, const void *data, size_t n, unsigned char out[32])
+static inline void hmac(const struct hmac *h, const void *data, size_t n, char digits[HMAC_DIGITS])
 {
+	unsigned char out[32];
 	SHA256_CTX c = h->inner;
 	SHA256_Update(&c, data, n);
 	SHA256_Final(out, &c);
 	c = h->outer;
 	SHA256_Update(&c, out, 32);
 	SHA256_Final(out, &c);
+	for (int i = 0; i < HMAC_DIGITS; i++)
+		digits[i] = "0123456789abcdef"[out[i / 2] >> (i % 2 ? 0 : 4) & 15];
 }
 
 /* ---- BCCN1[<length>:hmac=<16 hex>]<src>:<seq>:<chan>|<payload> ---- */
 struct datagram {
-	const char *body, *chan, *payload;
-	int body_length, chan_length, payload_length, has_tag;
-	unsigned char tag[8];
+	const char *sum, *body, *chan, *payload;
+	int body_length, chan_length, payload_length;
 };
 
-static inline int hex_value(int c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Reads the envelope of the datagram at `p`, behind which others may follow; returns where it ends, or NULL. */
+/* Reads the envelope of the signed datagram at `p`, behind which others may follow; returns where it ends, or NULL. */
 static inline const char *datagram_open(const char *p, const char *end, struct datagram *d)
 {
 	int length = 0;
@@ -89,21 +87,12 @@ static inline const char *datagram_open(const char *p, const char *end, struct d
 		return NULL;
 	for (p += 6; p < end && *p >= '0' && *p <= '9' && length < 100000; p++)
 		length = length * 10 + *p - '0';
-	d->has_tag = end - p > 22 && !memcmp(p, ":hmac=", 6);
-	if (d->has_tag) {
-		p += 6;
-		for (int i = 0; i < 8; i++, p += 2) {
-			int high = hex_value(p[0]), low = hex_value(p[1]);
-			if (high < 0 || low < 0)
-				return NULL;
-			d->tag[i] = (unsigned char)(high << 4 | low);
-		}
-	}
-	if (p >= end || *p++ != ']' || end - p < length)
+	if (end - p < 23 || memcmp(p, ":hmac=", 6) || p[22] != ']' || end - p - 23 < length)
 		return NULL;
-	d->body = p;
+	d->sum = p + 6;
+	d->body = p + 23;
 	d->body_length = length;
-	return p + length;
+	return d->body + length;
 }
 
 /* The same with channel and payload. */
@@ -124,11 +113,19 @@ static inline const char *datagram_read(const char *p, const char *end, struct d
 
 static inline int datagram_is_signed(const struct hmac *h, const struct datagram *d)
 {
-	unsigned char out[32];
-	if (!d->has_tag)
-		return 0;
-	hmac(h, d->body, (size_t)d->body_length, out);
-	return !memcmp(out, d->tag, 8);
+	char sum[HMAC_DIGITS];
+	hmac(h, d->body, (size_t)d->body_length, sum);
+	return !memcmp(sum, d->sum, HMAC_DIGITS);
+}
+
+/* Writes the datagram with this body; returns where it ends. */
+static inline char *datagram_write(const struct hmac *h, char *out, const char *body, size_t n)
+{
+	out += sprintf(out, "BCCN1[%zu:hmac=", n);
+	hmac(h, body, n, out);
+	out[HMAC_DIGITS] = ']';
+	memcpy(out + HMAC_DIGITS + 1, body, n);
+	return out + HMAC_DIGITS + 1 + n;
 }
 
 /* ---- sockets that cannot leave this host ---- */
@@ -149,6 +146,17 @@ static inline int udp_listen(const char *address, int port)
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
 	if (bind(fd, (struct sockaddr *)&a, sizeof a))
 		die("bind");
+	return fd;
+}
+
+static inline int udp_sender(const char *address, int port)
+{
+	struct sockaddr_in to = loopback(address, port);
+	int one = 1, buffer = 4 << 20, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof one);
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof buffer);
+	if (connect(fd, (struct sockaddr *)&to, sizeof to))
+		die("connect");
 	return fd;
 }
 #endif

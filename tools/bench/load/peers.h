@@ -4,21 +4,20 @@
 #ifndef PEERS_H
 #define PEERS_H
 
-#include "common.h"
-#include <netinet/in.h>
+#include "message.h"
 #include <netinet/tcp.h>
 #include <sys/un.h>
 
-enum protocol { FLOOR, SEQ, MQTT, REDIS, NATS };
+enum protocol { BCCN, FLOOR, SEQ, MQTT, REDIS, NATS };
 
 static inline enum protocol protocol_of(const char *name)
 {
-	static const char *const names[] = {"floor", "seq", "mqtt", "redis", "nats"};
+	static const char *const names[] = {"bccn", "floor", "seq", "mqtt", "redis", "nats"};
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
 		if (!strcmp(name, names[i]))
 			return (enum protocol)i;
-	refuse("-P: floor, seq, mqtt, redis or nats");
-	return FLOOR;
+	refuse("-P: bccn, floor, seq, mqtt, redis or nats");
+	return BCCN;
 }
 
 static inline void write_all(int fd, const void *data, size_t n)

@@ -62,8 +62,8 @@ static inline void window_tell(struct window *w, int slot, uint64_t done)
 }
 
 /* Waits until fewer than `size` are under way, and returns how many more may go. What is not through after 200 ms is
- * taken for lost: `base` is then raised to what was sent, and `stalls` counts it. */
-static inline uint64_t window_wait(struct window *w, uint64_t sent, uint64_t size, uint64_t *base, uint64_t *stalls)
+ * taken for lost: `base` is then raised to what was sent. */
+static inline uint64_t window_wait(struct window *w, uint64_t sent, uint64_t size, uint64_t *base)
 {
 	for (;;) {
 		struct timespec patience = {0, 200000000};
@@ -77,10 +77,8 @@ static inline uint64_t window_wait(struct window *w, uint64_t sent, uint64_t siz
 		atomic_store(&w->waiting, 1);
 		done = window_done(w); /* again: a receiver that has not seen us wait does not wake us */
 		if (sent >= (done < *base ? *base : done) + size &&
-		    syscall(SYS_futex, &w->bump, FUTEX_WAIT, seen, &patience, NULL, 0) < 0 && errno == ETIMEDOUT) {
-			++*stalls;
+		    syscall(SYS_futex, &w->bump, FUTEX_WAIT, seen, &patience, NULL, 0) < 0 && errno == ETIMEDOUT)
 			*base = sent;
-		}
 		atomic_store(&w->waiting, 0);
 	}
 }
@@ -100,15 +98,15 @@ static inline uint64_t pace(uint64_t start, uint64_t sent, uint64_t rate)
 /* What a sender sends next: a batch, less what window, pace and end allow. */
 struct sender {
 	struct window *window;
-	uint64_t size, rate, batch, total, start, sent, base, stalls;
+	uint64_t size, rate, batch, total, first, start, sent, base;
 };
 
 static inline uint64_t sender_room(struct sender *s)
 {
 	uint64_t n = s->batch, room;
-	if (s->window && s->size && (room = window_wait(s->window, s->sent, s->size, &s->base, &s->stalls)) < n)
+	if (s->window && s->size && (room = window_wait(s->window, s->sent, s->size, &s->base)) < n)
 		n = room;
-	if (s->rate && (room = pace(s->start, s->sent, s->rate)) < n)
+	if (s->rate && (room = pace(s->start, s->sent - s->first, s->rate)) < n)
 		n = room;
 	return n < s->total - s->sent ? n : s->total - s->sent;
 }
@@ -116,13 +114,14 @@ static inline uint64_t sender_room(struct sender *s)
 static inline void sender_start(struct sender *s)
 {
 	prctl(PR_SET_TIMERSLACK, 1); /* wake when it is due, not 50 us later */
+	s->sent = s->first;
 	s->start = now_ns();
 }
 
-static inline void sender_report(const struct sender *s, const char *program, uint64_t cpu)
+/* Waits until all has arrived, 20 s at most: the end of a connection could cut a stream short. */
+static inline void sender_finish(const struct sender *s)
 {
-	double seconds = (double)(now_ns() - s->start) / 1e9;
-	printf("{\"program\":\"%s\",\"sent\":%llu,\"seconds\":%.6f,\"stalls\":%llu,\"cpu_ns\":%llu}\n", program,
-	       (unsigned long long)s->sent, seconds, (unsigned long long)s->stalls, (unsigned long long)cpu);
+	for (int i = 0; s->window && i < 2000 && window_done(s->window) < s->total; i++)
+		usleep(10000);
 }
 #endif

@@ -17,9 +17,9 @@ Repair = Callable[[bytes, int], bytes]
 
 
 class Target(NamedTuple):
-    """``module`` and ``function`` say where it is. ``size`` is how long an input may be; ``runs`` is how many of them
-    `make fuzz` does: as many as take it some fifteen seconds. ``repairs`` says that its module can put an input
-    right, so that it passes deeper."""
+    """A function of a module. ``size`` is how long an input may be; ``runs`` is how many of them `make fuzz` does: as
+    many as take it some fifteen seconds. ``repairs`` says that its module can put an input right, so that it passes
+    deeper."""
 
     name: str
     module: str
@@ -28,16 +28,10 @@ class Target(NamedTuple):
     size: int = 1600
     repairs: bool = False
 
-    def load(self) -> Run:
-        found: Run = getattr(import_module(f"tools.fuzz.targets.{self.module}"), self.name)
-        return found
-
-    def load_repair(self) -> Repair | None:
-        """What puts an input right, if there is such a thing."""
-        if not self.repairs:
-            return None
-        found: Repair = import_module(f"tools.fuzz.targets.{self.module}").repair
-        return found
+    def load(self) -> tuple[Run, Repair | None]:
+        """Return the function, and what puts an input right, if there is such a thing."""
+        module = import_module(f"tools.fuzz.targets.{self.module}")
+        return getattr(module, self.name), module.repair if self.repairs else None
 
 
 TARGETS: Final = {
@@ -46,7 +40,6 @@ TARGETS: Final = {
         Target("datagram", "segment", "a datagram at doors of every kind", 12_000, repairs=True),
         Target("stream", "segment", "datagrams of a few sources over time, by segments and links", 6_000, 400),
         Target("patterns", "bus", "a pattern of each dialect and a key, beside the slow matcher", 30_000, 80),
-        Target("cost", "cost", "the steps and the memory that patterns and a key cost", 3_000, 2400),
         Target("frames", "bus", "what a client sends, through a whole bus", 2_500, 4000),
         Target("client", "bus", "what a client reads from the daemon", 30_000, 2000),
         Target("http", "bus", "what a visitor of the metrics sends", 1_500, 2000),
@@ -58,8 +51,7 @@ TARGETS: Final = {
         Target("log", "files", "logs of the recorder, torn and damaged", 1_500, 1200),
         Target("sessions", "files", "Parquet files of sessions", 2_000, 6000),
         Target("rows", "files", "rows as bytes, and what the tap tells", 30_000, 1200),
-        Target("configuration", "text", "configuration files", 1_500, 600),
-        Target("trace", "text", "datagrams as people type them", 20_000, 400),
+        Target("configuration", "files", "configuration files", 1_500, 600),
         Target("image", "handover", "the image that the daemon before left", 10_000, 1200),
         Target("trackers", "handover", "sources that a daemon of another version left", 6_000, 400),
         Target("record", "handover", "the record of a client that the daemon before left", 10_000, 1200),

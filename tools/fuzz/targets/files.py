@@ -1,4 +1,4 @@
-"""Files that were left or given to us: captures, logs of the recorder, Parquet files, rows as bytes."""
+"""Files that were left or given to us: configurations, captures, logs of the recorder, Parquet files, rows as bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import Final
 
 import pyarrow.fs as pafs
 
+from bccnd import config
 from bccnd.core.formats.pcap import CaptureCounts, Datagram, Reader, unwrap
 from bccnd.core.formats.tap_record import observe
-from bccnd.errors import JournalError
+from bccnd.errors import ConfigError, JournalError
 from bccnd.journal import file_names
 from bccnd.journal.damage import DamagedFileError
 from bccnd.journal.session_files import read_sessions
@@ -34,6 +35,21 @@ def _folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="bccnd-fuzz-"))
     atexit.register(shutil.rmtree, folder, True)
     return folder
+
+
+def configuration(data: bytes) -> object:
+    """A configuration: settings, or faults that each have a reason and a remedy."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    try:
+        return config.read(text, "it.yaml", resolve=False).settings.model_dump_json(exclude={"host"})
+    except ConfigError as error:
+        refused = error
+    assert refused.faults, "refused without a reason"
+    assert all(fault.reason and fault.remedy for fault in refused.faults), refused.faults
+    return str(refused)
 
 
 def _captured(data: bytes, cuts: list[int]) -> tuple[list[Datagram], CaptureCounts, str]:
