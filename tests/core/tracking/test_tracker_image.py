@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bccnd.core.formats.image_sections import Column, Section, pack_section
 from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
-from bccnd.core.tracking.liveness import ALIVE
+from bccnd.core.tracking.liveness import ALIVE, Death
 from bccnd.core.tracking.tracker_image import source_section
 from bccnd.core.wire import bccn1
 from tests.core import scenario
@@ -134,8 +134,10 @@ def test_columns_of_neighbouring_versions_are_ignored(host: Host) -> None:
         "first": ("Q", [5]),
         "mood": ("d", [0.5]),
     }
-    image = pack_section(Section("weather", {"sun": True})) + pack_section(Section("sources", {"x": 1}, columns))
-    heir = resumed(host, image)
+    dead: dict[str, Column] = {"src": ("s", [b"x"])}
+    sections = [Section("weather", {"sun": True}), Section("sources", {"x": 1}, columns), Section("dead", {}, dead)]
+    heir = resumed(host, b"".join(map(pack_section, sections)))
+    assert dict(heir.liveness.dead) == {b"x": Death(0.0, 0.0, 0.0)}
     source = heir.source(SRCS[0])
     assert (source.first, source.last, source.epoch, source.state, source.absent) == (5, 7, 1, 0, 0)
     assert heir.receive(SRCS[0], 8) == ["accepted"]
