@@ -210,13 +210,11 @@ test-slow: $(READY) $(BUILT) more-tools deb
 test-mutants: $(READY) $(BUILT)
 	$(BIN)/python -m tools.mutation bccnd/core --sample 60 $(ARGS)
 
-# Without the tests that fork from threads: the tracer of coverage may hold a lock then.
 coverage: $(READY) $(BUILT)
 	@mkdir -p build/coverage
 	@rm -f build/coverage/data*
 	@COVERAGE_FILE=build/coverage/data BCCND_CORE=python \
 		$(BIN)/python -m coverage run --branch --source=bccnd -m pytest -q -m 'not slow' \
-		--ignore=tests/client/test_endpoint_forks.py \
 		tests/core tests/net tests/client tests/gateways tests/recorder tests/journal
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage html -q -d build/coverage
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage report --skip-covered --include='bccnd/core/*' \
@@ -226,7 +224,7 @@ coverage: $(READY) $(BUILT)
 # Where no hosts can be booted, the tests say why and are skipped; BCCND_REQUIRE_SYSTEMD=1 has them fail instead.
 test-systemd: $(READY) $(BUILT)
 	@packaging/need.sh systemd-nspawn:systemd-container debootstrap:debootstrap zstd:zstd ip:iproute2 \
-		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
+		nft:nftables nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
 	$(BIN)/python -m pytest --host-network --durations=5 tests/systemd $(ARGS)
 
 # Pages that are followed command by command, and the site.

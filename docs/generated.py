@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs import api, commands, defaults, excerpts, metrics, quotes, reference, runbook, site
+from docs import api, commands, defaults, excerpts, metrics, quotes, reference, runbook, runbook_page, site
 
 
 def generated() -> dict[Path, str]:
     """The files that hold something from elsewhere, as they should be: the manual page of the configuration with its
-    defaults, the documents with their tables, excerpts and measured figures."""
+    defaults, the documents with their tables, excerpts and measured figures, and the runbook that the daemon serves."""
     manual = defaults.filled(reference.MANUAL.read_text())
     texts = {path: path.read_text() for path in [site.ROOT / "README.md", *sorted(site.DOCS.glob("*.md"))]}
     texts[site.DOCS / "python.md"] = api.page()
@@ -18,7 +18,8 @@ def generated() -> dict[Path, str]:
     texts[site.DOCS / "metrics.md"] = metrics.page()
     texts[site.DOCS / "runbook.md"] = runbook.filled(texts[site.DOCS / "runbook.md"])
     filled = {path: quotes.filled(path.name, excerpts.filled(text)) for path, text in texts.items()}
-    return {reference.MANUAL: manual, **filled}
+    page = runbook_page.page(filled[site.DOCS / "runbook.md"])
+    return {reference.MANUAL: manual, runbook_page.PATH: page, **filled}
 
 
 def outdated() -> list[Path]:

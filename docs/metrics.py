@@ -44,7 +44,7 @@ drop, or a sentence. Alerts and drops have their entries in the [runbook](runboo
 
 The daemon's HTTP listener (`metrics.listen`, by default `127.0.0.1:9540`) serves `/metrics`, `/healthz` (`ok`,
 answered by the daemon's event loop), `/`, the [status page](status-page.md), and `/fleet`, [the fleet](fleet.md), with
-`/status.json` and `/fleet.json` for programs."""
+`/status.json` and `/fleet.json` for programs. `/runbook` is the [runbook](runbook.md)."""
 #: of a measure of traffic
 _NOTHING: Final = ""
 #: what to do, for families that are neither drops nor in the condition of an alert, or only as its basis

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes the tree of a small host that systemd boots, for the booted tests: Debian (or Ubuntu) of the same release as
-# this machine, or of RELEASE, with systemd and what a package depends on (or DEPENDENCIES, as in a control file),
-# nothing else. It is kept packed, under a name made of all that went into it. The last line of its output is that name;
-# what it does it says on the error output.
+# this machine, or of RELEASE, with systemd, what Ansible needs to install packages, and what a package depends on (or
+# DEPENDENCIES, as in a control file), nothing else. It is kept packed, under a name made of all that went into it. The
+# last line of its output is that name; what it does it says on the error output.
 #   tree.sh FOLDER PACKAGE.deb|DEPENDENCIES
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
@@ -13,7 +13,7 @@ suite=${RELEASE:-$VERSION_CODENAME}
 architecture=$(dpkg --print-architecture)
 components=main
 [ "$ID" != ubuntu ] || components=main,universe
-base=systemd,systemd-sysv,dbus
+base=systemd,systemd-sysv,dbus,python3-apt
 case $2 in
     *.deb) depends=$(dpkg-deb -f "$2" Pre-Depends Depends | sed 's/^[A-Za-z-]*: //' | paste -s -d , -) ;;
     *) depends=$2 ;;

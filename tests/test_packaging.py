@@ -93,7 +93,7 @@ def verified(folder: Path) -> str:
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    for name in ("systemd.md", "containers.md"):
+    for name in ("systemd.md", "containers.md", "network.md"):
         text = (ROOT / "docs" / name).read_text()
         found = EXAMPLE.findall(text)
         assert len(found) == text.count("```ini") > 0

@@ -1,9 +1,8 @@
-"""What systemd's descriptor store keeps of this daemon: connections with a small record each, a record of the host, and
-after a clean stop the image of all else.
+"""Keeps state of this daemon in systemd's descriptor store: connections with a small record each, a record of the host,
+and after a clean stop the image of all else.
 
-Invariant: a record changes when what it says changes, never for a message. After a crash the next daemon finds the
-connections with their identity, subscriptions and modes, and numbers that this one cannot have used. Source:
-sd_notify(3), "FDSTORE=1".
+Invariant: no message changes a record. After a crash the next daemon finds the connections with their identity,
+subscriptions and modes, and numbers that this one cannot have used. Source: sd_notify(3), "FDSTORE=1".
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Store(Protocol):
 
 
 class Storable(Protocol):
-    """What is stored of a client."""
+    """The stored attributes of a client."""
 
     number: int
     fd: int
@@ -69,8 +68,8 @@ class Storable(Protocol):
 
 
 class ClientRecord:
-    """The record of a client: its head, then the frames that brought it to where it is. ``grown`` is called when it is
-    worth writing it anew, ``failed`` when there is no memory for more.
+    """The record of a client: its head, then the frames that led to its state. ``grown`` is called when it is worth
+    writing it anew, ``failed`` when there is no memory for more.
 
     Invariant: an incomplete frame at the end is ignored; `replace` is atomic, as one number says where a record begins,
     and it ends before another head.
@@ -161,7 +160,7 @@ def _ignore(*_arguments: object) -> None:
 
 @dataclass
 class StoredClient:
-    """A client of the daemon before: its connection, and the head and frames of its record."""
+    """A client of the previous daemon: its connection, and the head and frames of its record."""
 
     number: int
     sock: socket.socket
@@ -174,7 +173,7 @@ class DescriptorStore:
     """Stores clients and the image in ``store``; reads what ``passed`` (names and descriptors) has of the previous
     daemon.
 
-    ``clients`` are the stored clients. ``dropped`` lists what was not understood.
+    ``clients`` are the stored clients. ``dropped`` lists descriptors and records that were not understood.
     """
 
     def __init__(self, store: Store, passed: Iterable[tuple[str, int]]) -> None:
@@ -369,7 +368,7 @@ class DescriptorStore:
         return iter(newest[1])
 
     def discard_images(self) -> None:
-        """Remove what was read, so that no later daemon reads it again; not earlier than this daemon can serve."""
+        """Remove the images that were read, so that no later daemon reads them; call it when this one can serve."""
         for fd in self._images:
             os.ftruncate(fd, 0)  # at once, whenever the store follows
         for name, fds in ((_IMAGE, self._images), *((name, [fd]) for name, fd in self._trackers.items())):

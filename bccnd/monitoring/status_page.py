@@ -1,4 +1,4 @@
-"""Serves the pages for people, one static file, and the JSON that it shows.
+"""Serves the pages for people, static files, and the JSON that they show.
 
 Invariant: requests within a second get the same JSON, so that the cost does not grow with the number of readers.
 """
@@ -20,16 +20,19 @@ from bccnd.snapshot import to_json
 #: seconds for which the JSON is reused
 CACHE_TIME: Final = 1.0
 _HTML: Final = (Path(__file__).parent / "page.html").read_bytes()
+#: docs/runbook.md, made by `python -m docs --write`
+_RUNBOOK: Final = (Path(__file__).parent / "runbook.html").read_bytes()
 
 
-def _hash(element: bytes) -> str:
-    """Return the source of the page's only style or script, for a content security policy."""
-    (text,) = re.findall(b"<%b>(.*?)</%b>" % (element, element), _HTML, re.DOTALL)
+def _hash(page: bytes, element: bytes) -> str:
+    """Return the source of the only style or script of a page, for a content security policy."""
+    (text,) = re.findall(b"<%b>(.*?)</%b>" % (element, element), page, re.DOTALL)
     return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
 
 
-#: what the page may do: run its script, use its style and icon, and ask this daemon
-PAGE_POLICY: Final = f"script-src {_hash(b'script')}; style-src {_hash(b'style')}; img-src data:; connect-src 'self'"
+_STYLES: Final = f"{_hash(_HTML, b'style')} {_hash(_RUNBOOK, b'style')}"
+#: what the pages may do: run their script, use their styles and icon, and ask this daemon
+PAGE_POLICY: Final = f"script-src {_hash(_HTML, b'script')}; style-src {_STYLES}; img-src data:; connect-src 'self'"
 
 
 class StatusPage:
@@ -44,9 +47,11 @@ class StatusPage:
     def pages(self) -> dict[str, Page]:
         """Return the pages by path."""
         html: Answer = 200, "text/html; charset=utf-8", _HTML
+        runbook: Answer = 200, "text/html; charset=utf-8", _RUNBOOK
         return {
             "/": lambda _accept: html,
             "/fleet": lambda _accept: html,
+            "/runbook": lambda _accept: runbook,
             "/status.json": self._show_status,
             "/fleet.json": FleetPage(self._daemon, write_fleet),
             "/fleet-table.json": FleetPage(self._daemon, write_table),

@@ -1,4 +1,4 @@
-"""A small HTTP server on the daemon's event loop: GET and HEAD of a few pages, one request per connection.
+"""Serves HTTP on the daemon's event loop: GET and HEAD of a few pages, one request per connection.
 
 A page is rendered between two batches of datagrams, so that its numbers are consistent, and a response proves that the
 loop runs. Invariant: connections, header sizes and times are bounded, and so is the time of all requests together in a

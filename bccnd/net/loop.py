@@ -220,7 +220,7 @@ class Loop:
         timer = self._timers[0]
         if timer.when > now:
             return
-        # Those that they arm wait for a later round, whatever the clock says then.
+        # Timers that they arm wait for a later round, whatever the time is then.
         due = []
         while self._timers and self._timers[0].when <= now:
             due.append(heapq.heappop(self._timers))

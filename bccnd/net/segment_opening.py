@@ -1,4 +1,4 @@
-"""UDP sockets for a segment: broadcast or multicast, IPv4 or IPv6, on one interface or as routed.
+"""Opens UDP sockets for a segment: broadcast or multicast, IPv4 or IPv6, on one interface or as routed.
 
 Invariant: a socket is opened only if it can send and receive; otherwise the error has the cause and the remedy.
 Source: BCCN, DELIVERY.

@@ -1,4 +1,4 @@
-"""The service manager (systemd): receives passed sockets, sends notifications and descriptors to store.
+"""Receives sockets from the service manager (systemd), and sends it notifications and descriptors to store.
 
 Invariant: nothing here raises or blocks. systemd-python holds the interpreter's lock while its `notify` waits for a
 stalled manager, so only the passed sockets are taken with it. Notifications that were not sent wait in a bounded queue,

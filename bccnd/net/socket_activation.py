@@ -1,4 +1,4 @@
-"""Socket activation: matches sockets passed by systemd's socket units with the configuration.
+"""Matches the sockets passed by systemd's socket units with the configuration.
 
 A socket is matched by its type and address, not by its position. Each must serve something that is configured, else
 the start is refused; a configured socket that is not passed is opened here. A passed socket's file and mode belong to

@@ -130,11 +130,16 @@ class Bare(Closing):
         self.stop()
         self.start()
 
-    def send(self, *packets: bytes) -> None:
-        """Send to who has come last."""
+    @property
+    def last(self) -> socket.socket:
+        """The connection of the client that has come last."""
         wait(lambda: self._connections, "a client")
+        return self._connections[-1]
+
+    def send(self, *packets: bytes) -> None:
+        """Send to the client that has come last."""
         for packet in packets:
-            self._connections[-1].send(packet)
+            self.last.send(packet)
 
     def heard(self, packet: bytes) -> None:
         """Wait until who has come last has said this."""

@@ -93,15 +93,6 @@ async def test_each_event_goes_to_one_of_those_who_receive(bus: AsyncConnection,
     assert sorted(got, key=int) == numbers
 
 
-@played
-async def test_several_tasks_may_ask_at_once(bus: AsyncConnection, bare: Bare) -> None:
-    for topic in (b"clients", b"daemon", b"sources"):
-        bare.answers[frames.request(frames.STATS, topic)] = [frames.control(frames.STATS, topic)]
-    topics = [b"clients", b"daemon", b"sources"] * 20
-    asked = [bus.ask(frames.STATS, topic) for topic in topics]
-    assert await asyncio.gather(*asked, bus.sync()) == [*topics, []]
-
-
 def test_who_publishes_without_end_lets_others_have_their_turn(hub: Hub) -> None:
     async def scene(bus: AsyncConnection) -> None:
         async def publish() -> None:
@@ -127,7 +118,7 @@ async def test_coroutines_are_awaited_one_message_after_the_other(bus: AsyncConn
     async def slow(message: Message) -> None:
         await bus.sync()  # calls work meanwhile
         got.append(b"slow " + message.payload)
-        if message.payload == b"9":
+        if message.payload == b"69":
             done.set()
 
     def quick(message: Message) -> None:
@@ -136,9 +127,9 @@ async def test_coroutines_are_awaited_one_message_after_the_other(bus: AsyncConn
     await bus.listen("a", slow)
     await bus.listen("a", quick)
     await bus.sync()
-    await asyncio.to_thread(bare.send, *(frame(b"a", b"%d" % number) for number in range(10)))
+    await asyncio.to_thread(bare.send, *(frame(b"a", b"%d" % number) for number in range(70)))
     await done.wait()
-    assert got == [word % number for number in range(10) for word in (b"quick %d", b"slow %d")]
+    assert got == [word % number for number in range(70) for word in (b"quick %d", b"slow %d")]
     assert await bus.unlisten("a", quick)
 
 
@@ -241,19 +232,6 @@ async def test_a_cancelled_receive_takes_no_event_with_it(bus: AsyncConnection, 
 
 
 @played
-async def test_a_timeout_around_receive_takes_no_event_with_it(bus: AsyncConnection, bare: Bare) -> None:
-    await bus.sync()
-    got: list[bytes] = []
-    for number in range(100):
-        bare.send(frame(b"a", b"%d" % number))
-        if (event := await bus.receive(0.00005)) is not None:
-            got.append(payload(event))
-    while len(got) < 100:
-        got.append(payload(await bus.receive(PATIENCE)))
-    assert got == [b"%d" % number for number in range(100)]
-
-
-@played
 async def test_a_cancelled_question_leaves_no_answer_to_others(bus: AsyncConnection, bare: Bare) -> None:
     bare.answers[frames.request(frames.STATS, b"daemon")] = [frames.control(frames.STATS, b"daemon")]
     task = asyncio.create_task(bus.ask(frames.STATS, b"clients"))
@@ -289,36 +267,27 @@ async def test_what_is_cancelled_before_it_was_sent_is_never_sent(bus: AsyncConn
 # -- a program that does not keep up
 
 
-def overflow(bare: Bare, packets: list[bytes], work: Scene) -> None:
-    """Send packets, and do the work once as many events wait as are kept."""
-
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.sync()
-
-        async def late() -> None:
-            await until(lambda: len(kept(bus)) >= MAX_EVENTS)
-            await work(bus)
-
-        await asyncio.gather(late(), asyncio.to_thread(bare.send, *packets))
-
-    play(bare.address, scene)
-
-
 @pytest.mark.parametrize("size", [1, 400])
 def test_a_program_that_does_not_receive_loses_nothing(bare: Bare, size: int) -> None:
     """Nothing is read for it beyond the packets that were read at once."""
     payloads = [b"%d " % number + b"x" * (2000 // size) for number in range(max(4 * MAX_EVENTS, 40 * size))]
     batches = [payloads[first : first + size] for first in range(0, len(payloads), size)]
+    packets = [batch(*some) if size > 1 else frame(b"a", some[0]) for some in batches]
+    most = MAX_EVENTS + (MOST * size if size > 1 else 0)
 
-    async def work(bus: AsyncConnection) -> None:
-        await asyncio.sleep(0.05)
-        most = MAX_EVENTS + (MOST * size if size > 1 else 0)
-        assert MAX_EVENTS <= len(kept(bus)) <= most
-        for expected in payloads:
-            assert payload(await bus.receive(PATIENCE)) == expected
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+        sending = asyncio.create_task(asyncio.to_thread(bare.send, *packets))
+        await until(lambda: len(kept(bus)) >= MAX_EVENTS)
+        for expected in payloads[:MAX_EVENTS]:
             assert len(kept(bus)) <= most
+            assert payload(await bus.receive(PATIENCE)) == expected
+        assert await bus.sync() == []  # an answer comes however much waits
+        for expected in payloads[MAX_EVENTS:]:
+            assert payload(await bus.receive(PATIENCE)) == expected
+        await sending
 
-    overflow(bare, [batch(*some) if size > 1 else frame(b"a", some[0]) for some in batches], work)
+    play(bare.address, scene)
 
 
 @played
@@ -331,17 +300,6 @@ async def test_a_subscription_drops_nothing_of_what_is_read_for_it(bus: AsyncCon
         await until(lambda: len(kept(some)) >= MAX_EVENTS)
         assert [payload(await some.receive(PATIENCE)) for _ in numbers] == numbers
         await task
-
-
-def test_a_question_is_answered_however_much_waits(bare: Bare) -> None:
-    count = 2 * MAX_EVENTS
-
-    async def work(bus: AsyncConnection) -> None:
-        assert await bus.sync() == []
-        for _ in range(count):
-            assert isinstance(await bus.receive(PATIENCE), Message)
-
-    overflow(bare, [frame(b"a", b"x" * 2000)] * count, work)
 
 
 @played
@@ -370,17 +328,6 @@ def test_a_client_that_is_turned_away_at_once_was_not_away(bare: Bare, monkeypat
         assert 0 <= event.seconds < PATIENCE
 
     play(bare.address, scene)
-
-
-@played
-async def test_the_descriptor_is_that_of_the_socket_of_the_day(bus: AsyncConnection, bare: Bare) -> None:
-    assert bus.fileno() >= 0
-    await bus.sync()
-    await asyncio.to_thread(bare.stop)
-    await until(lambda: bus.fileno() == -1)
-    bare.start()
-    assert isinstance(await bus.receive(PATIENCE), Reconnected)
-    assert bus.fileno() >= 0
 
 
 # -- the end

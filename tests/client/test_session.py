@@ -147,17 +147,6 @@ def test_an_answer_that_never_comes_is_not_expected_after_a_sync() -> None:
     assert len(session.request(frames.STATS)) == 1
 
 
-def test_a_refusal_is_not_that_of_a_mode_that_was_given_up() -> None:
-    session = Session()
-    sent(session, session.accepted(frames.TAG, b"door")[:1]).abandoned = True
-    marker, change, sync = session.accepted(frames.TAG, b"a b")
-    sent(session, [marker, change, sync])
-    reads(session, marker.frame, frames.error("bad_tag", b"a b"), sync.frame)
-    assert change.error is not None
-    assert change.error.reason == "bad_tag"
-    assert not session.events
-
-
 def test_a_sync_confirms_what_was_published() -> None:
     session = Session()
 
@@ -225,21 +214,6 @@ def test_changes_of_patterns_are_undone_by_their_opposite() -> None:
     assert list(session.data_to_send()) == [b"SUB a"]
     session.change(b"c", wanted=True)
     assert held(session) == [b"SUB a", b"SUB c"]
-
-
-def test_a_client_is_ready_again_when_its_sync_is_answered() -> None:
-    session = Session()
-    ready = [session.ready]
-    lose(session, 1.0)
-    last = reconnect(session)[-1]
-    for packet in (frame(b"a", b"1"), b"CMSG !/bccn/sync\0something else", last):
-        ready.append(session.ready)
-        reads(session, packet, now=3.0)
-    ready.append(session.ready)
-    assert ready == [True, False, False, False, True]
-    reads(session, frame(b"a", b"2"), now=5.0)
-    events = [event.payload if isinstance(event, Message) else event for event in session.events]
-    assert events == [Reconnected(2.0), b"1", b"2"]
 
 
 def test_failed_attempts_are_one_absence() -> None:
@@ -404,7 +378,7 @@ def test_as_much_as_a_packet_holds_is_taken_from_one(bare: Bare, bus: Connection
     many = [frames.message(b"", b"")] * 7000
     large = [frame(b"a", b"x" * 1000)] * 300  # more than the daemon makes, less than a packet may have
     bus.sync()
-    bare._connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    bare.last.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     bare.send(frames.batch(many), frames.batch(large), frame(b"end"))
     found = iter(bus)
     got = [next(found) for _ in range(7300)]
@@ -584,22 +558,6 @@ def test_much_can_be_restored_while_much_comes(bare: Bare, bus: Connection) -> N
     restarted(bare, bus)
     assert all(isinstance(bus.receive(PATIENCE), Message) for _ in patterns)
     assert without_syncs(bare.received[1])[2:] == [b"SUB " + pattern.encode() for pattern in patterns]
-
-
-@both
-def test_a_client_that_is_turned_away_tries_again(bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    impatient(monkeypatch)
-    monkeypatch.setattr("bccnd.client.session.LONGEST", 0.02)
-    bare.refuses = frames.error("too_many_clients", b"")
-    with join(bare.address) as bus:
-        assert bus.receive(PATIENCE) == Refusal("too_many_clients", "")
-        assert bus.receive(0.1) is None
-        with refused("connection_lost", "too_many_clients"):
-            bus.publish("a")
-        bare.refuses = None
-        assert isinstance(bus.receive(PATIENCE), Reconnected)
-        bus.publish("a")
-        bare.heard(b"MSG a\0")
 
 
 @both

@@ -154,12 +154,6 @@ def test_what_is_no_document_is_refused_with_its_line(text: str, line: int) -> N
     assert fault_of(text).line == line
 
 
-def test_twenty_levels_are_read() -> None:
-    text = "a: " + "[" * 19 + "]" * 19
-    assert Document(text, PATH).data
-    fault_of("a: " + "[" * 22 + "]" * 22)
-
-
 def test_a_thousand_aliases_are_looked_at_once_each() -> None:
     # Each list holds the one before nine times: written out they would be more than there are atoms.
     text = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 19))

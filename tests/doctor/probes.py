@@ -70,8 +70,9 @@ def _function(answer: Any) -> Callable[..., Any]:
     return answer if callable(answer) else give
 
 
-def assert_found(found: Iterator[CheckFinding], state: str, text: str, remedy: str = "") -> None:
-    """One of the findings has this state, text and remedy; each that is not well has a remedy."""
+def assert_found(found: Iterator[CheckFinding], state: str, remedy: str = "") -> None:
+    """Check that a finding has this state and remedy, and that each that is not well has a remedy."""
     all_found = list(found)
-    assert any(one.state == state and text in one.finding and remedy in one.remedy for one in all_found), all_found
+    assert any(one.state == state and remedy in one.remedy for one in all_found), all_found
+    assert all(one.finding for one in all_found)
     assert all(one.remedy for one in all_found if one.state in ("look", "wrong"))

@@ -48,7 +48,7 @@ class Wire(Closing):
             self.sock.sendto(one, self._to)
 
     def receive(self, part: bytes) -> bytes:
-        """The next datagram that holds ``part``, whoever sent it."""
+        """The next datagram that holds ``part``, of any sender."""
         while True:
             data = self.sock.recv(65536)
             if part in data:

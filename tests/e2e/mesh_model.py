@@ -6,7 +6,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
+from itertools import count
 from typing import Final
 
 from bccnd.core.matching.patterns import DIALECTS
@@ -57,19 +59,7 @@ def planes(segments: int, edges: Iterable[Edge], bridges: int) -> Topology:
     )
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Seconds of a processor, as measured for docs/mesh.md."""
-
-    heard: float = 10e-6
-    brought: float = 30e-6
-    passed: float = 15e-6
-    linked: float = 15e-6
-    broadcast: float = 10e-6
-
-
 _RULES: Final = dedup_rules(linked=True)
-_COSTS: Final = Costs()
 
 
 @dataclass(frozen=True)
@@ -87,11 +77,10 @@ class World:
     #: messages a second that a link carries
     link_rate: float = 100_000.0
     rules: TrackerLimits = _RULES
-    costs: Costs = _COSTS
 
 
 class Way:
-    """One direction of a link: a line in which nobody overtakes."""
+    """One direction of a link: its messages keep their order."""
 
     __slots__ = ("_free", "_last", "back", "stalls", "to")
 
@@ -121,8 +110,6 @@ class Host:
         self.number = number
         self.segment = segment
         self.ways: list[Way] = []
-        #: when it has done what it has to do
-        self.busy = 0.0
         self.stops: list[tuple[float, float]] = []
         self.identity = b"h%d/p/1" % number
         self.peer = f"h{number}:5400"
@@ -141,16 +128,10 @@ class Host:
 
     def start(self, when: float) -> float:
         """When it comes to something that is there from ``when`` on."""
-        start = max(when, self.busy)
         for begin, end in self.stops:
-            if begin <= start < end:
-                start = end
-        return start
-
-    def spend(self, seconds: float) -> float:
-        """Be busy for so long; when that is over."""
-        self.busy += seconds
-        return self.busy
+            if begin <= when < end:
+                when = end
+        return when
 
 
 @dataclass
@@ -182,9 +163,8 @@ class Mesh:
         self.world = world or World()
         self.now = 0.0
         self._dice = random.Random(seed)
-        self._calendar: list[tuple[float, int, Host, int, bytes, str]] = []
-        self._serial = 0
-        self._actions: list[tuple[float, int, Callable[[], None]]] = []
+        self._serials = count()
+        self._calendar: list[tuple[float, int, Callable[[], None]]] = []
         rules = self.world.rules
         self.bridges = [Host(number, home, True, rules) for number, home in enumerate(topology.homes)]
         first = len(self.bridges)
@@ -204,26 +184,19 @@ class Mesh:
         one.ways.append(Way(other, there))
         other.ways.append(Way(one, here))
 
-    def at(self, when: float, action: Callable[[], None]) -> None:
-        """Do something then."""
-        self._serial += 1
-        heappush(self._actions, (when, self._serial, action))
+    def _at(self, when: float, action: Callable[[], None]) -> None:
+        heappush(self._calendar, (when, next(self._serials), action))
 
     def say(self, host: Host, payload: bytes, when: float) -> None:
         """A program of a host publishes something then."""
         self.outcome.published[host.segment] += 1
-        self.at(when, lambda: self._publish(host, payload))
+        self._at(when, partial(self._publish, host, payload))
 
     def run(self) -> Outcome:
         """Until nothing is under way any more."""
-        calendar, actions = self._calendar, self._actions
-        while calendar or actions:
-            if actions and (not calendar or actions[0][0] <= calendar[0][0]):
-                self.now, _, action = heappop(actions)
-                action()
-            else:
-                self.now, _, host, way, datagram, peer = heappop(calendar)
-                self._take(host, way, datagram, peer)
+        while self._calendar:
+            self.now, _, action = heappop(self._calendar)
+            action()
         found = self.outcome
         for host in self.hosts:
             for counted, counters in ((found.by_segment, host.heard), (found.by_link, host.brought)):
@@ -231,7 +204,6 @@ class Mesh:
         return found
 
     def _publish(self, host: Host, payload: bytes) -> None:
-        host.busy = host.start(self.now)
         clock_us = (BEGIN + int(self.now * 1e9)) // 1000
         datagram = host.builder.build(host.identity, frames.message(CHANNEL, payload), clock_us)
         # The daemon gives it to its own programs at once.
@@ -241,9 +213,7 @@ class Mesh:
         self._broadcast(host, datagram)
 
     def _take(self, host: Host, way: int, datagram: bytes, peer: str) -> None:
-        costs = self.world.costs
-        host.busy = host.start(self.now)
-        now = host.spend(costs.brought if way else costs.heard)
+        now = host.start(self.now)
         stamp = BEGIN + int(self.now * 1e9)
         deliveries = Deliveries()
         if way:
@@ -268,18 +238,18 @@ class Mesh:
 
     def _pass_on(self, host: Host, origin: int, datagram: bytes) -> None:
         world, dice = self.world, self._dice
-        host.spend(world.costs.passed)
+        now = host.start(self.now)
         for number, way in enumerate(host.ways, start=1):
             if number == origin:
                 continue
-            now = host.spend(world.costs.linked)
             self.outcome.links += 1
             jitter = dice.expovariate(1.0 / world.link_jitter) if world.link_jitter else 0.0
-            self._enter(way.arrival(now, world, jitter), way.to, way.back, datagram, host.peer)
+            when = way.arrival(now, world, jitter)
+            self._at(when, partial(self._take, way.to, way.back, datagram, host.peer))
 
     def _broadcast(self, host: Host, datagram: bytes) -> None:
         world, dice = self.world, self._dice
-        now = host.spend(world.costs.broadcast)
+        now = host.start(self.now)
         self.outcome.datagrams[host.segment] += 1
         for other in self._by_segment[host.segment]:
             if world.segment_loss and other is not host and dice.random() < world.segment_loss:
@@ -289,8 +259,4 @@ class Mesh:
                 delay += dice.expovariate(1.0 / world.segment_jitter)
             line = other.number if world.one_order else (host.number, other.number)
             when = self._last[line] = max(now + delay, self._last.get(line, 0.0))
-            self._enter(when, other, 0, datagram, host.peer)
-
-    def _enter(self, when: float, host: Host, way: int, datagram: bytes, peer: str) -> None:
-        self._serial += 1
-        heappush(self._calendar, (when, self._serial, host, way, datagram, peer))
+            self._at(when, partial(self._take, other, 0, datagram, host.peer))

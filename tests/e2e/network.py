@@ -55,7 +55,7 @@ class Net:
         ip("-n", name, "link", "add", lan, "type", "veth", "peer", "name", end, "netns", self.switch)
         ip("-n", self.switch, "link", "set", end, "master", f"br{number}", "up")
         ip("-n", name, "address", "add", f"10.{77 + number}.0.{ord(host) - ord('a') + 1}/24", "brd", "+", "dev", lan)
-        # Nobody else is on this wire, so nobody has to be asked whether an address is free.
+        # No other host is on this wire, so an address needs no check whether it is free.
         self.run(host, "sh", "-c", f"echo 0 > /proc/sys/net/ipv6/conf/{lan}/accept_dad")
         ip("-n", name, "link", "set", lan, "up")
 

@@ -31,7 +31,7 @@ os.execv({bccnd!r}, [{bccnd!r}, "--config", sys.argv[2]])
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def _programs() -> None:
     try:
         build(ROOT / "build/bench")
@@ -48,6 +48,7 @@ def bench(folder: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_programs")
 def test_a_quick_run_has_a_figure_for_everything(tmp_path: Path) -> None:
     cases = ["floor_hmac", "bccnd", "publish_floor", "publish"]
     cases += [name for name in ("redis", "nats") if RELAYS[name].program][:1]
@@ -62,6 +63,7 @@ def test_a_quick_run_has_a_figure_for_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_programs")
 def test_a_relay_that_loses_messages_is_refused(tmp_path: Path) -> None:
     daemon = tmp_path / "forgetful"
     daemon.write_text(FORGETFUL.format(python=sys.executable, bccnd=str(BIN / "bccnd")))
@@ -73,6 +75,7 @@ def test_a_relay_that_loses_messages_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_programs")
 def test_each_point_of_what_grows_is_measured(tmp_path: Path) -> None:
     axes = ["patterns", "sources", "direct", "burst"]
     status, output, sections = bench(tmp_path, "--axes", ",".join(axes))
@@ -87,6 +90,7 @@ def test_each_point_of_what_grows_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_programs")
 def test_python_programs_and_an_idle_daemon_are_measured(tmp_path: Path) -> None:
     status, output, sections = bench(tmp_path, "--axes", "programs,idle", "--only", "bccnd", "--x", "0")
     assert status == 0, output

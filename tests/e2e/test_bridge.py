@@ -105,7 +105,7 @@ def changes(client: bccnd.Connection, count: int) -> list[tuple[str, bytes]]:
 
 @pytest.mark.slow
 def test_a_host_that_dies_is_missed_and_found_again(tmp_path: Path) -> None:
-    # So long is who is missed silent before it is dead that the silence is seen on the busiest of machines.
+    # Long enough that the state between alive and dead is seen on the busiest of machines.
     beating = {"heartbeat": {"interval": "200ms", "dead_after": 10}}
     watcher, other = Daemon(tmp_path / "a", beating), Daemon(tmp_path / "b", start=False)
     other.configure({"host": "relay02", "segments": watcher.settings["segments"], **beating})

@@ -161,22 +161,6 @@ def test_the_time_is_over_while_messages_keep_coming(port: int, pattern: str) ->
         assert sum(endpoint.stats()["QMC"].values()) >= 19
 
 
-def test_sub_ends_quietly_with_its_reader(port: int) -> None:
-    with sub(port) as one:
-        process = one.process
-        assert process.stdout is not None
-        process.stdout.close()
-
-        def ended() -> bool:
-            send(port, datagram("?", 1, "x", os.urandom(8).hex()))
-            return process.poll() is not None
-
-        wait(ended, "bccn sub to notice")
-        process.stdout = None
-        assert process.stderr is not None
-        assert (process.returncode, process.stderr.read()) == (-signal.SIGPIPE, b"")
-
-
 # -- keys
 
 

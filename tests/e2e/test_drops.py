@@ -94,7 +94,7 @@ def test_drops_of_the_broker_have_one_name_and_one_count(tmp_path: Path) -> None
         dropped("no_id")
         second.close()
         wait(lambda: broker.peers() == 1, "B to have gone")
-        broker.sub(b"C", b"four")  # in the place of B, who has gone
+        broker.sub(b"C", b"four")  # in the place of B, which has gone
         dropped("id_evicted")
         pid = broker.pid()
         os.kill(pid, signal.SIGSTOP)

@@ -121,12 +121,12 @@ def test_a_publisher_sends_payloads_byte_for_byte(daemon: Daemon, examples: Exam
 def test_a_publisher_says_what_was_refused(tmp_path: Path, daemon: Daemon, examples: Examples, language: str) -> None:
     done = examples.publish(language, daemon.bus, "no good", stdin=b"y\nz")
     assert (done.returncode, done.stdout, done.stderr.count(b"refused: bad_channel no good")) == (1, b"", 2)
-    nobody = str(tmp_path / "bus.sock")
-    done = examples.publish(language, nobody, "demo/x", "y")
-    assert (done.returncode, nobody.encode() in done.stderr) == (1, True)
-    done = examples.publish(language, nobody)
+    nowhere = str(tmp_path / "bus.sock")
+    done = examples.publish(language, nowhere, "demo/x", "y")
+    assert (done.returncode, nowhere.encode() in done.stderr) == (1, True)
+    done = examples.publish(language, nowhere)
     assert (done.returncode, b"usage:" in done.stderr) == (2, True)
-    for arguments, status in (([nobody, "demo/"], 1), ([nobody], 2)) if language in THOROUGH else ():
+    for arguments, status in (([nowhere, "demo/"], 1), ([nowhere], 2)) if language in THOROUGH else ():
         command = [*examples.program(language, 1), *arguments]
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
         assert (done.returncode, bool(done.stderr)) == (status, True)

@@ -80,7 +80,7 @@ def test_a_killed_gateway_is_started_again_as_a_client(daemon: Daemon) -> None:
 
 @pytest.mark.slow
 def test_a_gateway_that_ends_while_the_file_is_bad_comes_back(daemon: Daemon) -> None:
-    """Found by `make soak`: whoever edits the file has it in bad order for a while."""
+    """Found by `make soak`: while an editor is at work, the file may be invalid for a while."""
     good, log = daemon.config.read_bytes(), len(daemon.output())
     daemon.config.write_bytes(b"bus: 7")
     os.kill(pid_of(daemon), signal.SIGKILL)

@@ -1,7 +1,7 @@
 """One small job in every language, with the real runtimes and a daemon that is killed: `examples/*/answer.*`.
 
-Each program says who it is, subscribes, publishes on the channel that a question names, reports what is refused, and
-goes on when the daemon is back.
+Each program prints its identity, subscribes, publishes on the channel that a question names, reports what is refused,
+and goes on when the daemon is back.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Answerer(Closing):
 
 
 def ask(bus: bccnd.Connection, chan: str) -> bccnd.Message:
-    """Ask until there is an answer on a channel: who has just subscribed may not have been heard yet."""
+    """Ask until there is an answer on a channel: a subscription may not be in force yet."""
     with bus.subscribe(chan) as answers:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -94,7 +94,7 @@ def ask(bus: bccnd.Connection, chan: str) -> bccnd.Message:
             event = answers.receive(0.5)
             if isinstance(event, bccnd.Message):
                 return event
-    raise AssertionError("nobody answers")
+    raise AssertionError("no program answers")
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_a_program_answers_and_survives_a_killed_daemon(name: str, tmp_path: Pat
         bccnd.connect(str(daemon.bus)) as bus,
     ):
         identity = ask(bus, "demo/answer").text
-        wait(lambda: f"I am {identity}\n" in program.printed(), "the program to say who it is")
+        wait(lambda: f"I am {identity}\n" in program.printed(), "the program to print its identity")
         asker = bus.identity()
         assert f"{asker} asks on demo/answer\n" in program.printed()
         assert ask(bus, 'demo/"quoted"\\').src == identity
@@ -120,6 +120,6 @@ def test_a_program_answers_and_survives_a_killed_daemon(name: str, tmp_path: Pat
             bus.publish("demo/question", "demo/wire")
             assert identity.encode() in wire.receive(b"demo/wire|")
         assert program.process.poll() is None
-    with Answerer(LANGUAGES[name], tmp_path, tmp_path / "nobody.sock") as program:
+    with Answerer(LANGUAGES[name], tmp_path, tmp_path / "nowhere.sock") as program:
         assert program.process.wait(PATIENCE) not in (0, None)
-        assert "nobody.sock" in program.complained()
+        assert "nowhere.sock" in program.complained()

@@ -15,7 +15,7 @@ from bccnd.doctor.probe_daemon import get_metrics
 from tests.e2e.harness import PATIENCE, Daemon, wait
 from tests.support import cannot_here, free_port
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 HOST = "fe80::1%bcn0"
 

@@ -90,6 +90,7 @@ def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
         assert a.metric("source_jumps_total") == b.metric("source_jumps_total") == 0
 
 
+@pytest.mark.slow
 def test_what_a_link_brings_is_checked(tmp_path: Path) -> None:
     """A message that the bridge has signed with a key that is not known here goes to no client and no segment."""
     for name in ("good", "bad"):

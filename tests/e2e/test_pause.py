@@ -27,7 +27,7 @@ def burst(daemon: Daemon, count: int) -> None:
 
 @pytest.fixture
 def usual(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon with the receive buffer that it has where nobody asks for another, and with room for slow readers."""
+    """A daemon with the receive buffer that it has by default, and with room for slow readers."""
     daemon = Daemon(tmp_path / "a", start=False)
     segment = {name: value for name, value in daemon.settings["segments"][0].items() if name != "receive_buffer"}
     daemon.configure({"segments": [segment], "bus": {"queue": {"messages": COUNT, "bytes": "64MiB"}}})

@@ -154,6 +154,7 @@ def test_a_killed_recorder_loses_only_its_absence(tmp_path: Path) -> None:
     assert names(tmp_path / "journal/.spool") == ["relay01/lock", "relay01/lock.files"]
 
 
+@pytest.mark.slow
 def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> None:
     with daemon_with(tmp_path) as daemon, Recorder(daemon) as recorder:
         with traffic_of(daemon) as traffic:
@@ -195,7 +196,7 @@ def fill(place: Path) -> None:
 @pytest.mark.root
 @pytest.mark.slow
 def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
-    """The disk of log and journal both; somebody else fills it, and clears it again."""
+    """The disk of log and journal both; another program fills it, and clears it again."""
     listen = f"127.0.0.1:{free_port()}"
     disk = tmp_path / "disk"
     with small_disk(disk, "4m"):
@@ -228,24 +229,6 @@ def metric(listen: str, name: str) -> float:
 
 
 @pytest.mark.slow
-def test_what_waits_for_a_journal_is_bounded_and_written_later(tmp_path: Path) -> None:
-    """spool_size, and a journal whose place cannot be written to for a while."""
-    listen = f"127.0.0.1:{free_port()}"
-    settings = {"spool": str(tmp_path / "waiting"), "spool_size": "1MiB", "rotate_size": "256KiB", "rotate": "1h"}
-    with daemon_with(tmp_path, {**settings, "metrics": {"listen": listen}}) as daemon, Recorder(daemon) as recorder:
-        (tmp_path / "journal").rmdir()
-        (tmp_path / "journal").write_text("in its place")
-        with traffic_of(daemon, rate=8000) as traffic:
-            wait(lambda: "cannot be written to" in recorder.output(), "trouble")
-            assert metric(listen, "journal_reachable") == 0
-            wait(lambda: "the spool is full (recorder.spool_size)" in recorder.output(), "the pause")
-            assert metric(listen, "spool_bytes") < 3 << 20
-            (tmp_path / "journal").unlink()
-            wait(lambda: "were not kept since" in recorder.output(), "it to go on")
-        assert recorder.stop() == 0, recorder.output()
-    assert 0 < accounted_for(tmp_path / "journal", traffic) < len(traffic.sent)
-
-
 def test_what_must_not_be_kept_is_on_no_disk(tmp_path: Path) -> None:
     """recorder.payload, with channels, while it is in the log as later in the journal."""
     rules = [{"channels": "door/", "payload": "hash"}, {"channels": "open/", "payload": "record"}, {"payload": "omit"}]

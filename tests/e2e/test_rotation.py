@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+from bccnd.core.trust.integrity_algorithms import fingerprint
 from tests.e2e.harness import KEY, Daemon, Stream, Wire, datagram, payloads, wait
 
 OLD, NEW = KEY, b"the key of the time to come"
@@ -43,6 +45,8 @@ def test_a_key_rotation_under_load_loses_and_repeats_nothing(tmp_path: Path) -> 
         assert daemon.verdicts() == {"accepted": sent}
         assert daemon.metric("socket_drops_total") == 0
         assert daemon.metric("config_reloads_total", result="applied") == 3
+        (key,) = map(json.loads, daemon.tool("keys", "--json").stdout.splitlines())
+        assert (key["fingerprint"], key["signs"], key["sources"]) == (fingerprint(NEW), True, [SRC])
         with Wire(daemon.port) as wire:
             # Ours are signed with the new key and known as ours; what is signed with the old one is refused.
             client.publish("x/y", b"mine")

@@ -17,7 +17,7 @@ from tests.rules import dedup_rules
 from tests.support import ROOT
 
 GUIDE: Final = (ROOT / "docs/security.md").read_text()
-#: who is spoken for; another one of the fleet; what all share where something is shared
+#: the identity that is forged; another one of the fleet; the key that all share, if they share one
 TRUE: Final = b"relay01/door/7"
 OTHER: Final = b"relay02/door/8"
 SHARED, WRONG = b"k" * 32, b"w" * 32
@@ -103,7 +103,7 @@ def held_back(scheme: Scheme) -> str:
 
 
 def put_behind(scheme: Scheme, ahead: int, by: str) -> str:
-    """What becomes of a true message after somebody has used its sender's name with a number ahead."""
+    """The verdict on a true message after its sender's name was used with a number ahead."""
     world = scheme.world()
     assert world.verdict(datagram(scheme.true, TRUE, 100)) == "accepted"
     world.verdict(datagram(getattr(scheme, by), TRUE, 100 + ahead, b"no"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from tests.core.world import ANY_BYTES
 from tests.e2e.harness import KEY, datagram
 from tests.endpoint.segments import Segment, heard, in_threads, judged, payloads, refused, soon, until_now, verdicts
 from tests.limits import descriptors
+from tests.net.sockets import broadcaster
 from tests.support import BROADCAST, PATIENCE, wait
 
 OTHER_KEY: Final = b"another key, as long as it has to be"
@@ -198,14 +198,6 @@ def test_a_datagram_is_what_was_sent_byte_for_byte(segment: Segment) -> None:
 
 
 # -- receiving
-
-
-def broadcaster(ends: ExitStack, host: str = "") -> socket.socket:
-    """A socket on a port that the kernel chooses."""
-    sock = ends.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-    sock.bind((host, 0))
-    return sock
 
 
 def test_nothing_to_receive_is_none_when_the_time_is_over(segment: Segment) -> None:
@@ -544,11 +536,11 @@ def test_senders_differ_by_name_and_address_or_by_port(segment: Segment) -> None
     elsewhere, endpoint = segment.endpoint("a", dedup=True), segment.endpoint("a", dedup=True)
     with ExitStack() as ends:
         for host in ("127.0.0.1", "127.0.0.2"):
-            broadcaster(ends, host).sendto(datagram("c", 1, "x"), (BROADCAST, segment.port))
+            ends.enter_context(broadcaster(host)).sendto(datagram("c", 1, "x"), (BROADCAST, segment.port))
         assert [message.peer.partition(":")[0] for message in judged(elsewhere, 2)] == ["127.0.0.1", "127.0.0.2"]
         assert len(judged(endpoint, 2)) == 2
         for _ in range(2):
-            other = broadcaster(ends)
+            other = ends.enter_context(broadcaster())
             for src, payload in (("b", "1"), ("b", "2"), ("?", "1"), ("?", "2"), ("?", "1")):
                 other.sendto(datagram(src, 1, "x", payload), (BROADCAST, segment.port))
         messages = judged(endpoint, 12)

@@ -14,7 +14,7 @@ from tests.prometheus import promtool
 PANELS: Final = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
-def test_it_belongs_to_no_server_and_uses_the_variables_that_it_has() -> None:
+def test_it_belongs_to_no_server_and_uses_its_variables() -> None:
     assert (dashboard["uid"], dashboard["id"]) == ("bccnd", None)
     sources = {json.dumps(panel["datasource"]) for panel in PANELS}
     sources |= {json.dumps(target["datasource"]) for panel in PANELS for target in panel["targets"]}
@@ -29,7 +29,7 @@ def test_a_panel_has_a_unit_and_a_link_into_the_runbook() -> None:
         assert panel["fieldConfig"]["defaults"]["unit"]
         assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][0]["value"] is None
         (link,) = panel["links"]
-        assert link["url"].removeprefix("${runbook}#") in entries, panel["title"]
+        assert link["url"].removeprefix("http://${runbook}/runbook#") in entries, panel["title"]
         letters = [target["refId"] for target in panel["targets"]]
         assert len(set(letters)) == len(letters) > 0
 

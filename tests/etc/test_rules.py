@@ -37,7 +37,7 @@ LASTING: Final = {
 }  # fmt: skip
 
 
-def test_promtool_has_nothing_to_say_against_rules_and_configuration() -> None:
+def test_promtool_accepts_rules_and_configuration() -> None:
     for words in (("rules", "--lint=all", "--lint-fatal", RULES), ("config", FOLDER / "scrape.yml")):
         done = promtool("check", *words)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -87,7 +87,7 @@ def seconds(duration: str) -> int:
     return int(duration[:-1]) * SECONDS[duration[-1]]
 
 
-def test_an_alert_does_not_wait_longer_than_it_sees_a_burst_between_two_scrapes() -> None:
+def test_an_alert_waits_no_longer_than_it_sees_a_burst() -> None:
     """A window shows what happened between two scrapes for its length less a scrape, and less an evaluation."""
     for rule in alerts:
         if (rule["alert"], rule["labels"]["severity"]) in LASTING:
@@ -118,7 +118,7 @@ def test_an_alert_says_where_how_much_and_what_can_be_typed() -> None:
         assert "$value" in annotations["description"]
         everywhere = "without (instance)" in rule["expr"] or rule["expr"].startswith("absent(")
         assert everywhere or all("$labels.instance" in annotations[part] for part in ("summary", "description")), rule
-        assert annotations["runbook_url"].endswith(f"/docs/runbook.md#{rule['alert'].lower()}")
+        assert annotations["runbook_url"].endswith(f"/runbook#{rule['alert'].lower()}")
         text = re.sub(r"\{\{.*?\}\}", "nng" if "gateway" in rule["expr"] else "bccnd", annotations["description"])
         commands = re.findall(r"'((?:bccnd?|systemctl|journalctl) [^']+)'", text)
         assert [fault for one in commands if (fault := wrong(one))] == []
@@ -129,6 +129,13 @@ def test_every_alert_has_an_entry_in_the_runbook_and_the_reverse() -> None:
     assert part is not None
     titles = re.findall(r"^### (.*)$", part[1], re.MULTILINE)
     assert sorted(titles) == sorted({rule["alert"] for rule in alerts})
+
+
+def test_the_runbook_of_the_daemon_has_what_alerts_link_to() -> None:
+    anchors = re.findall(r' id="([^"]*)"', (ROOT / "bccnd/monitoring/runbook.html").read_text())
+    assert len(set(anchors)) == len(anchors)
+    assert {rule["annotations"]["runbook_url"].partition("/runbook#")[2] for rule in alerts} <= set(anchors)
+    assert {drop.name for drop in DROPS} <= set(anchors)
 
 
 def test_labels_of_targets_are_kept() -> None:

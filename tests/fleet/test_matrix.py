@@ -31,7 +31,8 @@ class Fleet:
     """A matrix, with the seq of each report."""
 
     def __init__(self, max_hosts: int = 100) -> None:
-        self.matrix = FleetMatrix(lambda: max_hosts, 0.0)
+        self.max_hosts = max_hosts
+        self.matrix = FleetMatrix(lambda: self.max_hosts, 0.0)
         self.seq = 0
 
     def tell(self, host: str, told: Report, now: float, own: str = "") -> tuple[int, int]:
@@ -119,8 +120,8 @@ def reported(words: Sequence[str]) -> Report:
     for word in words:
         if "=" in word:
             sender, counted, since = re.fullmatch(r"(\w+)=([\d/]+)(?:@(-?\d+))?", word).groups()  # type: ignore[union-attr]
-            received, _, lost = counted.partition("/")
-            heard.append(counts(sender, int(received), int(lost or 0), SINCE + int(since or 0)))
+            received, *lost = map(int, counted.split("/"))
+            heard.append(counts(sender, received, sum(lost), SINCE + int(since or 0)))
         elif ":" in word:
             src, _, numbers = word.partition(":")
             sent.append(SentRun(src, *map(int, numbers.split("-"))))
@@ -184,6 +185,9 @@ def test_the_number_of_hosts_is_bounded() -> None:
     assert len(fleet.matrix.senders) == 50
     assert fleet.matrix.cells_ignored == 250
     assert {row.host for row in fleet.matrix.rows} == {f"host{number}" for number in range(250, 300)}
+    fleet.max_hosts = 10
+    fleet.tell("new", report([counts("sender299", 1)]), 3.0)
+    assert len(fleet.matrix) == 10
 
 
 @given(

@@ -1,8 +1,5 @@
-"""What tests of gateways share with those of the whole: networks of their own, and scripted daemons."""
-
-from __future__ import annotations
+"""Scripted daemons for tests of gateways."""
 
 from tests.client.conftest import bare
-from tests.e2e.conftest import net
 
-__all__ = ["bare", "net"]
+__all__ = ["bare"]

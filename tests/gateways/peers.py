@@ -100,10 +100,6 @@ class RunningGateway(Program):
         """Wait until there are so many."""
         wait(lambda: self.bus.report().get("peers_connected") == count, f"{count} peers:\n{self.output()}", PATIENCE)
 
-    def resident(self) -> int:
-        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -192,51 +192,57 @@ def test_numbers_rise_also_while_they_cannot_be_recorded(site: Site, monkeypatch
     assert bccn1.read(site.sent[-1]).seq > last
 
 
-def test_the_image_is_read_once(site: Site) -> None:
-    site.connect(b"a")
+def stopped_and_crashed(site: Site) -> None:
     site.restart()
-    assert "image" not in site.store.kept
     site.crash()
-    assert site.left.after_crash
 
 
-@pytest.mark.parametrize(
-    ("error", "after_crash"), [(StartError("not_started", "no interface", "wait"), False), (ValueError(), True)]
-)
-def test_a_refused_start_keeps_the_image_a_failing_one_does_not(
-    site: Site, error: Exception, after_crash: bool
-) -> None:
+def without_room(site: Site) -> None:
+    with descriptors_left(0):
+        assert not site.kept.write_image([])
+    site.crash()
+
+
+def damaged(site: Site) -> None:
+    site.stop()
+    (image,) = site.store.kept["image"]
+    os.pwrite(image, b"x", 100)
+    site.start()
+
+
+def started_in_vain(site: Site, error: Exception) -> None:
+    """A start that reads what was left, and ends with an error, four times before one succeeds."""
     site.stop()
     for _ in range(4):
         with suppress(type(error)), DescriptorStore(site.store, site.store.passed()) as kept:
             takeover.read_left(kept, monotonic=False)
             raise error
     site.start()
-    assert site.left.after_crash is after_crash
 
 
-def test_an_image_without_room_counts_as_a_crash(site: Site) -> None:
+ENDS: dict[str, tuple[Callable[[Site], object], bool]] = {
+    "a stop": (Site.restart, False),
+    "a crash": (Site.crash, True),
+    "a crash after a stop whose image was read": (stopped_and_crashed, True),
+    "a stop without room for an image": (without_room, True),
+    "a stop whose image was damaged": (damaged, True),
+    "a stop before starts that are refused": (
+        lambda site: started_in_vain(site, StartError("not_started", "no interface", "wait")),
+        False,
+    ),
+    "a stop before starts that fail by a bug": (lambda site: started_in_vain(site, ValueError()), True),
+}
+
+
+@pytest.mark.parametrize(("end", "is_crash"), ENDS.values(), ids=ENDS)
+def test_clients_are_told_of_an_end_without_a_good_image(
+    site: Site, end: Callable[[Site], object], is_crash: bool
+) -> None:
+    assert not site.left.after_crash
     peer = site.connect(b"a")
-    with descriptors_left(0):
-        assert not site.kept.write_image([])
-    site.crash()
-    assert site.left.after_crash
-    assert peer.waiting() == [frames.gap(0)]
-
-
-def test_a_first_start_is_no_crash(tmp_path: Path) -> None:
-    with Site(tmp_path) as site:
-        assert not site.left.after_crash
-
-
-def test_an_image_that_is_damaged_counts_as_a_crash(site: Site) -> None:
-    peer = site.connect(b"a")
-    site.stop()
-    (image,) = site.store.kept["image"]
-    os.pwrite(image, b"x", 100)
-    site.start()
-    assert (site.left.after_crash, site.left.why) == (True, "it is damaged")
-    assert peer.waiting() == [frames.gap(0)]
+    end(site)
+    assert site.left.after_crash is is_crash
+    assert peer.waiting() == [frames.gap(0)] * is_crash
 
 
 def test_rules_of_today_are_enforced_on_clients_of_before(site: Site) -> None:

@@ -17,7 +17,6 @@ from bccnd.core.sending.redundancy import RepeatRule, RepeatRules
 from bccnd.core.tracking.liveness import HeartbeatRules
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.drop_catalog.drops import GATEWAY_REASONS
-from bccnd.drop_catalog.entry import PREFIX
 from bccnd.gateways import NAMES as GATEWAYS
 from bccnd.gateways.status import GatewayStatus
 from bccnd.monitoring import metrics
@@ -56,15 +55,6 @@ def test_the_pages_are_understood_by_the_parsers_of_their_kinds(busy: Observed) 
         assert any(family.name == "bccnd_datagrams" for family in families)
     assert busy.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
     assert set(metrics.pages(cast(DaemonState, busy))) == {"/metrics", "/healthz"}
-
-
-def test_every_family_has_prefix_and_text(busy: Observed) -> None:
-    for family in busy.families().values():
-        assert family.name.startswith((PREFIX, "process_")), family.name
-        assert family.documentation, family.name
-        if family.name.startswith(PREFIX):
-            for sample in family.samples:
-                assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
 
 
 def test_no_label_comes_from_the_network_or_from_a_client(busy: Observed) -> None:

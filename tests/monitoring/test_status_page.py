@@ -12,11 +12,9 @@ from typing import cast
 import pytest
 
 from bccnd.core.observing.counter_history import STEP
-from bccnd.core.observing.counters import DROP_REASONS
 from bccnd.core.tracking.liveness import DEAD, SILENT, Death
 from bccnd.core.tracking.losses import MAX_LOST_BY_SOURCE
-from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
-from bccnd.drop_catalog.drops import DROPS
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NUMBERS
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.status_collector import MAX_CHANNELS, MAX_LINES, MAX_ROWS, MAX_SILENT
@@ -67,7 +65,7 @@ def test_the_first_view_shows_what_has_happened_since_the_start(daemon: Daemon) 
     daemon.begin()
     daemon.clock += 1.0
     daemon.channels = [(b"demo/1", 100, 1)]
-    daemon.segments[0].counters.judged(INTEGRITY_FAILED, 7)
+    daemon.segments[0].counters.judged(NUMBERS["integrity_failed"], 7)
     for _ in range(2):
         facts = daemon.facts()
         assert [(one.chan, one.messages, one.receivers) for one in facts.channels] == [("demo/1", 100, 1)]
@@ -82,7 +80,7 @@ def test_a_drop_is_shown_until_it_is_long_over(daemon: Daemon) -> None:
     daemon.go_on(60)
     counters = daemon.segments[0].counters
     for _ in range(4):
-        counters.judged(INTEGRITY_FAILED, 10)
+        counters.judged(NUMBERS["integrity_failed"], 10)
         daemon.go_on(STEP)
     one = daemon.drop("integrity_failed")
     wall = time.time()
@@ -99,17 +97,6 @@ def test_a_drop_is_shown_until_it_is_long_over(daemon: Daemon) -> None:
     daemon.go_on(RECENT)
     assert daemon.facts().state == WELL
     assert daemon.drop("integrity_failed").times == 40
-
-
-def test_every_drop_has_its_place_on_the_page(daemon: Daemon) -> None:
-    daemon.begin()
-    for reason in DROP_REASONS:
-        daemon.bus.counters.dropped.add(reason)
-    daemon.repeater.dropped += 1
-    daemon.go_on(STEP)
-    shown = {one.name for one in daemon.facts().drops}
-    assert shown >= {*DROP_REASONS, "copies_dropped"}
-    assert shown - {"messages_lost"} <= {one.name for one in DROPS}
 
 
 def test_what_the_network_has_lost_is_shown_by_source(daemon: Daemon) -> None:
@@ -198,11 +185,13 @@ def test_many_requests_within_a_second_gather_once(daemon: Daemon) -> None:
     assert accepted() == 7
 
 
-def test_the_page_is_one_file_that_names_no_other(daemon: Daemon) -> None:
+def test_pages_name_no_other_files(daemon: Daemon) -> None:
     pages = StatusPage(cast(DaemonState, daemon)).pages()
     html = finished(pages["/"](""))[2].decode()
     assert finished(pages["/fleet"](""))[2].decode() == html
-    addresses = [attributes.get(name) for _, attributes in HtmlReader(html).found for name in ("src", "href")]
+    runbook = finished(pages["/runbook"](""))[2].decode()
+    found = [*HtmlReader(html).found, *HtmlReader(runbook).found]
+    addresses = [attributes.get(name) for _, attributes in found for name in ("src", "href")]
     for address in filter(None, addresses):
         assert address.startswith(("#", "data:")) or f"/{address}" in {*pages, "/metrics", "/healthz"}
 

@@ -153,22 +153,6 @@ def test_the_last_descriptor_goes_to_a_client_with_a_name(hub: Hub) -> None:
         assert waiting[0].all() == []
 
 
-def test_a_client_whose_process_has_ended_is_served(town: Hub) -> None:
-    before, after = town.knock(ANN), town.knock(BOB)
-    assert before.process is not None
-    assert after.process is not None
-    before.process.end()
-    town.turn()
-    unknown, known = town.bus.clients.values()
-    assert unknown.identity == b"relay01/unknown/%d" % before.process.pid
-    assert unknown.peer.uid == ANN.uid
-    after.process.end()
-    for peer, client in ((before, unknown), (after, known)):
-        peer.client = client
-        peer.send(b"SUB a", b"MSG a\0x", b"UNSUB a")
-        assert peer.all() == [b"MSG a\0x"]
-
-
 def pretend_older(peer: Peer) -> None:
     """As if the client had been opened by a process that had this pid before."""
     client = peer.client

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -112,17 +111,6 @@ def test_a_start_without_descriptors_is_retried(loop: Loop, spare: int, caplog: 
     assert descriptors() == before
 
 
-def test_a_stopped_child_ends_and_is_reaped(loop: Loop) -> None:
-    program = started(loop, "exec sleep 100")
-    pid = program.pid
-    assert alive(pid)
-    open_before = descriptors()
-    program.stop()
-    turn_until(loop, lambda: gone(pid), "the reaping")
-    assert len(open_before - descriptors()) == 2
-    assert stays_away(loop, program)
-
-
 def test_an_event_of_a_replaced_child_is_not_its_successors(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     # A reload replaces a child in a round in which its end is reported too: the successor's pidfd has its number.
     old = ChildProcess(loop, "nng", shell("exit 0"))
@@ -172,26 +160,6 @@ def test_a_child_that_the_kernel_has_reaped_is_restarted(loop: Loop, caplog: pyt
         turn(loop, 3)
     finally:
         signal.signal(signal.SIGCHLD, before)
-
-
-def test_its_standard_input_ends_with_the_daemon(loop: Loop, tmp_path: Path) -> None:
-    # A daemon in small, which starts a program that ends with its input, and is killed.
-    pid_file = tmp_path / "pid"
-    code = (
-        "import time\n"
-        "from bccnd.net.process_supervisor import ChildProcess\n"
-        "from bccnd.net.loop import Loop, first_served\n"
-        f"program = ChildProcess(Loop(), 'nng', ['/bin/cat'])\nprogram.start()\n"
-        f"open({str(pid_file)!r}, 'w').write(f'{{program.pid}}\\n')\n"
-        "time.sleep(100)\n"
-    )
-    daemon = os.posix_spawn(sys.executable, [sys.executable, "-c", code], {**os.environ})
-    turn_until(loop, lambda: pid_file.exists() and pid_file.read_text().endswith("\n"), "the start")
-    pid = int(pid_file.read_text())
-    assert alive(pid)
-    os.kill(daemon, signal.SIGKILL)
-    os.waitpid(daemon, 0)
-    turn_until(loop, lambda: not alive(pid), "its end")
 
 
 def test_children_do_not_inherit_the_managers_variables(

@@ -14,6 +14,7 @@ import pytest
 from bccnd.core.wire.bccn1 import MAX_RECEIVE
 from bccnd.native.system.sockio import BATCH
 from bccnd.net.segment import Peers, Segment, SegmentOptions
+from tests.net.sockets import bound_udp, broadcaster
 from tests.support import BROADCAST, free_port, wait, without_root
 
 Opens = Callable[..., Segment]
@@ -33,10 +34,7 @@ def opens(options: SegmentOptions) -> Iterator[Opens]:
 
 @pytest.fixture
 def sender() -> Iterator[socket.socket]:
-    """Another program of the segment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        sock.bind(("127.0.0.1", 0))
+    with broadcaster("127.0.0.1") as sock:
         yield sock
 
 
@@ -66,9 +64,7 @@ def test_each_datagram_of_a_batch_has_its_sender(opens: Opens, options: SegmentO
     segment = opens()
     names = []
     for address in ("127.0.0.1", "127.0.0.2", "127.200.100.50"):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            sock.bind((address, 0))
+        with broadcaster(address) as sock:
             names.append(f"{address}:{sock.getsockname()[1]}")
             sock.sendto(address.encode(), (BROADCAST, options.port))
     (batch,) = take(segment, 3)
@@ -144,10 +140,7 @@ def test_senders_of_ipv6_stand_in_brackets() -> None:
 
 @pytest.fixture
 def passed(options: SegmentOptions) -> Iterator[socket.socket]:
-    """Bound as systemd does it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("0.0.0.0", options.port))
+    with bound_udp(port=options.port) as sock:
         yield sock
 
 

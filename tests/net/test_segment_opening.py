@@ -27,6 +27,7 @@ from bccnd.net.segment_opening import (
     open_udp,
 )
 from tests.limits import descriptors
+from tests.net.sockets import bound_udp, broadcaster
 from tests.support import BROADCAST, cannot_here, free_port, need_root, wait, without_root
 
 GROUP = "239.255.54.1"
@@ -83,8 +84,7 @@ def refusal(wanted: UdpOptions, passed: socket.socket | None = None) -> StartErr
 
 def say(text: bytes, address: str, port: int) -> None:
     """Another program of this host says something: to everybody, to a group, or to one address."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    with broadcaster() as sock:
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, struct.pack("=4s4si", b"\0" * 4, b"\0" * 4, LO))
         sock.sendto(text, (address, port))
 
@@ -277,24 +277,14 @@ def test_a_port_of_root_is_refused_without_root(address: str, tmp_path: Path) ->
 @pytest.fixture
 def passes(port: int) -> Iterator[Opens]:
     """Binds sockets as systemd does, to everything if nothing else is said, and closes them at the end."""
-    bound = []
+    with contextlib.ExitStack() as stack:
 
-    def one(host: str = "0.0.0.0", *, device: str = "", v6only: bool = True, number: int = port) -> socket.socket:
-        if ":" in host and not has_ipv6():
-            cannot_here("this host has no IPv6")
-        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
-        bound.append(sock)
-        if device:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if ":" in host:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, v6only)
-        sock.bind((host, number))
-        return sock
+        def one(host: str = "0.0.0.0", **more: Any) -> socket.socket:
+            if ":" in host and not has_ipv6():
+                cannot_here("this host has no IPv6")
+            return stack.enter_context(bound_udp(host, port, **more))
 
-    yield one
-    for sock in bound:
-        sock.close()
+        yield one
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", BROADCAST])

@@ -45,28 +45,6 @@ print(json.dumps({
 """
 
 
-#: prints its log, and what it knows of a manager
-ASKER = """
-import sys
-from bccnd import log
-from bccnd.net.service_manager import ServiceManager, take_sockets
-log.setup()
-sockets, manager = take_sockets(), ServiceManager.from_environment()
-print(sockets, manager.available, manager.watchdog, manager.max_stored)
-manager.ready("serving")
-manager.close()
-"""
-
-
-def test_variables_that_are_set_and_empty_are_not_set() -> None:
-    names = ("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID", "FDSTORE")
-    environment = {**os.environ, **dict.fromkeys(names, "")}
-    done = subprocess.run(
-        [sys.executable, "-c", ASKER], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
-    assert (done.stdout, done.stderr) == ("[] False 0.0 0\n", "")
-
-
 def taken_by(passed: list[tuple[str, int]], *changes: dict[str, str]) -> dict[str, Any]:
     """What a program takes to which descriptors are passed, as its environment is and with each of the changes."""
     command = [*launch(passed), sys.executable, "-c", TAKER, json.dumps(changes)]
@@ -189,15 +167,16 @@ OURS = {"WATCHDOG_PID": str(os.getpid())}
         ({"WATCHDOG_USEC": "500000", "FDSTORE": "4096", **OURS}, 0.5, 4096),
         ({"WATCHDOG_USEC": "500000", "WATCHDOG_PID": "1"}, 0, 0),
         ({"WATCHDOG_USEC": "soon", "FDSTORE": "many"}, 0, 0),
-        ({"WATCHDOG_USEC": "-1", "FDSTORE": ""}, 0, 0),
+        ({"WATCHDOG_USEC": "-1", "FDSTORE": "-1"}, 0, 0),
+        (dict.fromkeys(["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "FDSTORE"], ""), 0, 0),
     ],
-    ids=["none", "for any process", "ours", "of another", "no numbers", "negative"],
+    ids=["none", "for any process", "ours", "of another", "no numbers", "negative", "empty"],
 )
 def test_watchdog_and_store_come_from_the_environment(
     environment: dict[str, str], watchdog: float, max_stored: int
 ) -> None:
     one = ServiceManager.from_environment(environment)
-    assert (one.watchdog, one.max_stored) == (watchdog, max_stored)
+    assert (one.watchdog, one.max_stored, one.available) == (watchdog, max_stored, False)
 
 
 # -- a manager that does not take what it is sent

@@ -19,6 +19,7 @@ from bccnd.errors import StartError
 from bccnd.handover.descriptor_store import is_stored
 from bccnd.net.segment import SegmentOptions
 from bccnd.net.socket_activation import ActivatedSockets
+from tests.net.sockets import bound_udp
 from tests.support import BROADCAST, cannot_here, free_port
 
 GROUP = "239.255.54.11"
@@ -45,14 +46,7 @@ def bus_socket(path: str | bytes, kind: socket.SocketKind = socket.SOCK_SEQPACKE
 
 
 def udp_socket(port: int = 0, host: str = "0.0.0.0", device: str = "") -> int:
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
-    if device:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if ":" in host:
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    sock.bind((host, port))
-    return sock.detach()
+    return bound_udp(host, port, device=device).detach()
 
 
 def tcp_socket(host: str = "127.0.0.1") -> int:

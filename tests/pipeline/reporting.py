@@ -48,7 +48,8 @@ def spaced(text: str) -> str:
 def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = DAY) -> Path:
     """Rows of a day as another file of a table, and a build that has it; times are given in microseconds. Returns the
     path of the file."""
-    columns, divided = COLUMNS[table], not table.startswith("_")
+    divided = not table.startswith("_")
+    columns = pa.schema([field.with_nullable(True) for field in COLUMNS[table]])
     full = [
         {field.name: row.get(field.name, 0 if field.type == pa.int64() else None) for field in columns} for row in rows
     ]

@@ -1,5 +1,8 @@
-"""The tables of a simulated fleet, from what was sent and who got it. No verdict of a receiver decides where a row
-belongs, and nothing of the pipeline is used; what a row is counted as (a copy, late) is what its receiver said."""
+"""The tables of a simulated fleet, from what was sent and what each receiver got.
+
+No verdict of a receiver decides where a row belongs, and nothing of the pipeline is used; a row counts as a copy or as
+late if its receiver says so.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,8 @@ class Truth:
         self.messages: dict[Place, Message] = {}
         self.dup: Counter[tuple[str, str, int, int]] = Counter()
         self.hosts: dict[str, set[str]] = defaultdict(set)
-        self._rows: dict[tuple[str, str, str], list[int]] = {}
+        self._recorded: set[tuple[str, str]] = set()
+        self._spans: dict[tuple[str, str], tuple[int, int]] = {}
         heard = self._listen()
         self.number = self._number(heard)
         self._settle(heard)
@@ -83,8 +87,9 @@ class Truth:
                 ts = row.ts - self._wrong(host)
                 day = day_of(ts)
                 self.hosts[day].add(host)
-                spans = self._rows.setdefault((day, host, observed.journal_id), [ts, ts])
-                spans[:] = [min(spans[0], ts), max(spans[1], ts)]
+                self._recorded.add((day, host))
+                low, high = self._spans.get((host, observed.journal_id), (ts, ts))
+                self._spans[host, observed.journal_id] = min(low, ts), max(high, ts)
                 if observed.message < 0 or row.verdict not in ARRIVED or row.src == "?":
                     continue
                 sent = simulation.sent[observed.message]
@@ -110,7 +115,7 @@ class Truth:
         return round((self._ahead(host) - median_low(map(self._ahead, together))) / MINUTE) * MINUTE
 
     def _number(self, heard: dict[int, Message]) -> dict[int, int]:
-        """The epoch of each message that anybody heard."""
+        """The epoch of each message that any receiver heard."""
         by_source: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for index in heard:
             sent = self.simulation.sent[index]
@@ -157,7 +162,7 @@ class Truth:
             self.messages[Place(src, epoch, key)] = message
 
     def _gap(self, source: int, epoch: int, day: str, key: int, keys: list[int]) -> int:
-        """Count the numbers directly before one that nobody heard, and that no report of a day before told of."""
+        """Count the numbers directly before one that no receiver heard, and that no report of a day before told of."""
         lower = bisect_left(keys, key)
         if not lower:
             return 0
@@ -202,11 +207,12 @@ class Truth:
         return [(names[key[0]], *key[1:], tail) for key, tail in self.tails.items() if tail.lost]
 
     def audience(self, day: str, source: int) -> set[str]:
-        """Who can hear a source: who is on its segment, and who has recorded nothing at all."""
+        """The hosts that can hear a source: those on its segment, and those that recorded nothing at all."""
         simulation = self.simulation
         segment = simulation.segment(simulation.fleet.sources[source].host)
-        recorded = {host for its_day, host, _ in self._rows if its_day == day}
-        return {host for host in self.hosts[day] if simulation.segment(host) == segment or host not in recorded}
+        return {
+            host for host in self.hosts[day] if simulation.segment(host) == segment or (day, host) not in self._recorded
+        }
 
     def _listens(self, host: str, day: str, source: int, at: int) -> bool:
         simulation = self.simulation
@@ -214,7 +220,7 @@ class Truth:
             return False
         if host in simulation.fleet.sessionless:
             clock = simulation.fleet.start * SECOND + at + self._ahead(host) - self._wrong(host)
-            return any(low <= clock <= high for key, (low, high) in self._rows.items() if key[:2] == (day, host))
+            return any(low <= clock <= high for (its_host, _), (low, high) in self._spans.items() if its_host == host)
         return any(recording.start * SECOND <= at < recording.end * SECOND for recording in simulation.recordings(host))
 
     def table(self, name: str) -> set[tuple[Any, ...]]:

@@ -29,7 +29,7 @@ _REPORTS: Final = pytest.StashKey[dict[str, pytest.TestReport]]()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collected only by who asks for this folder, or for something in it."""
+    """Collected only if this folder, or something in it, is named."""
     asked = [Path(config.invocation_params.dir, one.partition("::")[0]) for one in config.args]
     return None if any(one.resolve().is_relative_to(_HERE) for one in asked) else True
 
@@ -205,7 +205,7 @@ class Hosts:
             self.segment.close()
 
     def report(self) -> None:
-        """What the hosts say, for whoever looks into a failure."""
+        """Print what the hosts say about a failure."""
         for letter, host in self.all.items():
             if host.leader:
                 print(f"---- host {letter}")

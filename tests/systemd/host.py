@@ -177,7 +177,7 @@ class Host:
         wait(lambda: self.show("ActiveState") == "active", what, 20)
 
     def kill(self, name: str) -> None:
-        """Send the daemon a signal by its name, and nobody else."""
+        """Send the daemon alone a signal by its name."""
         self.run("systemctl", "kill", "--kill-who=main", "-s", name, "bccnd.service")
 
     def reload(self) -> None:
@@ -228,5 +228,5 @@ def _removed(folder: Path) -> bool:
 
 
 def dpkg(host: Host, *words: str) -> str:
-    """Run dpkg as from a script: nobody is asked, and a changed configuration stays."""
+    """Run dpkg as from a script: it asks no questions, and a changed configuration stays."""
     return host.run("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "--force-confold", *words, timeout=120)

@@ -70,7 +70,7 @@ class Program(Closing):
         return line.decode()
 
     def signal(self, number: int) -> None:
-        """Send the program a signal: who has entered a host for it waits outside."""
+        """Send the program a signal; nsenter, which has entered a host for it, waits outside."""
         pid = self._process.pid
         for one in children(pid) if self._fork else [pid]:
             os.kill(one, number)
@@ -146,7 +146,7 @@ def _of_connection(one: Mapping[str, Any], sent: Mapping[int, int], crashes: int
     if one["refused"]:
         yield f"was told {one['refused']} control messages, the first: {one['first_refused']}"
     if one["strange"]:
-        yield f"got {one['strange']} packets that nobody has sent"
+        yield f"got {one['strange']} packets that no publisher has sent"
     if one["told"] and not one["slow"]:
         yield f"was told of gaps of {one['told']}, although it reads all the time"
     missing = 0

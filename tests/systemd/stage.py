@@ -73,7 +73,7 @@ def _delete_network(file: Path) -> None:
 
 
 def remove_cgroup(folder: Path) -> None:
-    """Raises OSError while somebody is in it."""
+    """Raises OSError while a process is in it."""
     for below, _, _ in os.walk(folder, topdown=False):
         os.rmdir(below)
 

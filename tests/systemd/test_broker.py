@@ -69,7 +69,7 @@ def test_the_broker_as_a_service(hosts: Hosts, tmp_path: Path) -> None:
     host.run("bccn", "pub", "upb/door", "open")
     wait(lambda: "127.0.0.1:0 - upb/door - STRING - open" in heard(host), "the message", 20)
 
-    # It is neither root nor the daemon, and nobody else sees its file.
+    # It is neither root nor the daemon, and no other user sees its file.
     pid = host.show("MainPID", UNIT)
     status = host.run("cat", f"/proc/{pid}/status")
     assert "\nUid:\t0\t" not in status

@@ -31,7 +31,7 @@ BLOCKS: Final = {
     "docs/log.md": ("journalctl -u bccnd",),
     "docs/operations.md": (
         *("bccn doctor", "curl -s http://127.0.0.1:9540/metrics > /tmp", "make deb", "bccnd --check"),
-        *("systemctl --failed", "systemctl stop 'bccnd*'"),
+        "systemctl stop 'bccnd*'",
     ),
     "docs/pipeline.md": ("systemctl enable --now bccnd-pipeline.timer",),
     "docs/recorder.md": ("systemctl enable --now bccnd-recorder",),

@@ -1,4 +1,4 @@
-"""The daemon is restarted and upgraded under load, and nobody notices; it is killed, and its clients are told."""
+"""The daemon is restarted and upgraded under load, and no client notices; it is killed, and its clients are told."""
 
 from __future__ import annotations
 

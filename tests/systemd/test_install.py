@@ -27,7 +27,7 @@ def listing(host: Host) -> set[str]:
     return kinds | {line for line in sums.splitlines() if not _RECORDS.match(line.split()[1])}
 
 
-def test_install_starts_it_serves_and_purge_leaves_only_the_group(hosts: Hosts) -> None:
+def test_install_starts_it_and_purge_leaves_only_the_group(hosts: Hosts) -> None:
     hosts.wire("a")
     host = hosts.host("a", bare=True)
     host.boot()

@@ -59,7 +59,7 @@ def test_the_recorder_as_a_service(hosts: Hosts) -> None:
     assert [row["chan"] for row in found] == ["demo/one", "demo/two", "demo/three"]
     assert {row["verdict"] for row in found} == {"looped"}
     assert "Traceback" not in host.output(UNIT)
-    # It is neither root nor the daemon, and nobody else sees its files.
+    # It is neither root nor the daemon, and no other user sees its files.
     (uid, gid), (daemon, group) = (ids(host, unit) for unit in (UNIT, "bccnd.service"))
     assert uid not in ("0", daemon)
     assert gid == group

@@ -132,7 +132,7 @@ def segments(stream: bytes, cuts: Sequence[int]) -> Iterable[bytes]:
         yield head + tcp
 
 
-def test_datagrams_of_a_link_are_put_together_from_their_segments(tmp_path: Path) -> None:
+def test_datagrams_of_a_link_are_reassembled(tmp_path: Path) -> None:
     messages = [sealed("crc32", b"relay01/x/1:%d:a/b|%b" % (number, bytes(400))) for number in range(5)]
     stream = GREETING + b"".join(struct.pack(">Q", len(message)) + message for message in messages)
     packets = dissect(capture(tmp_path / "x.pcapng", segments(stream, [8, 300, 303, 900])))

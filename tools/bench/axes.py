@@ -285,8 +285,8 @@ def select(axis: Axis, only: Sequence[str], xs: Sequence[int], *, quick: bool) -
     chosen: list[Point] = []
     of_line: Counter[str] = Counter()
     for point in sorted(axis.points(), key=lambda point: point.x) if quick else axis.points():
-        label = labels.get(point.x, "").partition(",")[0]
-        if (not only or point.line in only or label in only) and (not xs or point.x in xs):
+        known = not only or point.line in only or any(labels.get(point.x, "").startswith(word) for word in only)
+        if known and (not xs or point.x in xs):
             of_line[point.line] += 1
             if not quick or labels or of_line[point.line] <= 2:
                 chosen.append(point)

@@ -68,9 +68,15 @@ class Disturbances:
                 (interposer.RECEIVE, errno.ENETDOWN, "network down"),
                 (interposer.ACCEPT, errno.ECONNABORTED, "connections aborted"),
                 (interposer.SHORT, 0, "messages sent and received in parts"),
-                (interposer.WATCH, errno.ENOSPC, "no more descriptors watched"),
             ]
         )
+        self._fail(kind, error, what)
+
+    def watching_fails(self) -> None:
+        """The kernel has no memory to watch more descriptors."""
+        self._fail(interposer.WATCH, errno.ENOSPC, "no more descriptors watched")
+
+    def _fail(self, kind: int, error: int, what: str) -> None:
         self._begin(None, what)
         if kind in (interposer.FILE, interposer.MEMORY):
             for host in self._world.hosts:

@@ -53,12 +53,12 @@ class LocalPrograms:
 
     # -- they come and go
 
-    def connect(self, host: Host, *, sloppy: bool | None = None) -> Client | None:
+    def connect(self, host: Host, *, sloppy: bool | None = None, uid: int | None = None) -> Client | None:
         """Connect a client with some modes, and subscribe; None if a host has enough of them."""
         world, rng = self._world, self._world.rng
         if len(world.clients[host.name]) >= MOST:
             return None
-        client = Client(world, host, rng.choice(USERS))
+        client = Client(world, host, rng.choice(USERS) if uid is None else uid)
         world.clients[host.name].append(client)
         world.note(f"{client.name} connects as {client.uid}")
         if rng.random() < 0.3 and not self.only_literal:
@@ -190,9 +190,10 @@ class LocalPrograms:
 
     def flood(self, host: Host) -> None:
         """Many clients of one user publish at once."""
-        self._world.note(f"clients of one user flood {host.name}")
+        uid = self._world.rng.choice(USERS)
+        self._world.note(f"clients of user {uid} flood {host.name}")
         for _ in range(20):
-            client = self.connect(host, sloppy=False)
+            client = self.connect(host, sloppy=False, uid=uid)
             if client is not None:
                 self.publish(client, 20)
 

@@ -15,6 +15,7 @@ from tools.simulate.host import Host
 from tools.simulate.interfaces import Interface
 from tools.simulate.local_programs import LocalPrograms
 from tools.simulate.network import Weather
+from tools.simulate.observers import Observer
 from tools.simulate.operators import Operators
 from tools.simulate.rest import Rest
 from tools.simulate.senders import Sender, draw_sender
@@ -74,8 +75,8 @@ class Simulation:
         for host in world.hosts:
             self.operators.start(host)
         world.run(1.0)
-        end = world.now + seconds
         self.rest.check()  # the base line
+        end = world.now + seconds
         while world.now < end and world.events < MOST_EVENTS and not over():
             self._draw_episode()
             stop, most = world.now + EPISODE, world.events + MOST_EVENTS // 4
@@ -119,12 +120,12 @@ class Simulation:
             Act(2, self._burst, senders),
             Act(0.7, operators.stop, hosts),
             Act(2, self._stop_with_backlog, hosts),
-            Act(0.7, operators.kill, hosts),
+            Act(0.7, self._kill, hosts),
             Act(1, operators.reload, hosts),
             Act(1, operators.replace_child, hosts),
             Act(0.5, operators.look, hosts),
             Act(1, disturbances.stall, busy_hosts),
-            Act(0.5, disturbances.clock_steps),
+            Act(0.5, self._clock_steps),
             Act(0.5, disturbances.child_dies, busy_hosts),
         ]
         # These excuse losses: some episodes have none of them.
@@ -132,6 +133,7 @@ class Simulation:
             sometimes += [
                 Act(0.5, disturbances.no_descriptors, busy_hosts),
                 Act(1, disturbances.calls_fail),
+                Act(0.3, self._watching_fails, hosts),
                 Act(0.5, disturbances.manager_stalls, busy_hosts),
                 Act(0.5, disturbances.store_refuses, busy_hosts),
             ]
@@ -163,6 +165,29 @@ class Simulation:
         (datagram,) = self._neighbour.made(1)
         if self.interface.send(datagram):
             self.world.note(f"{datagram.token!r} on the interface")
+
+    def _kill(self, host: Host) -> None:
+        """A daemon is killed, often while it broadcasts what its clients publish, some of which leave at once."""
+        self.operators.kill(host)
+        clients = [client for client in self.world.clients[host.name] if not isinstance(client, Observer)]
+        if clients and self._rng.random() < 0.5:
+            client = self._rng.choice(clients)
+            self.programs.publish(client)
+            if self._rng.random() < 0.5:
+                self.programs.disconnect(client)
+
+    def _clock_steps(self) -> None:
+        """The clock is set, and often a daemon is killed before it has caught up."""
+        self.disturbances.clock_steps()
+        host = self.world.any_host()
+        if host is not None and self._rng.random() < 0.5:
+            self.operators.kill(host)
+
+    def _watching_fails(self, host: Host) -> None:
+        """Clients connect while the kernel refuses to watch descriptors."""
+        self.disturbances.watching_fails()
+        for _ in range(3):
+            self.programs.connect(host)
 
     def _stop_with_backlog(self, host: Host) -> None:
         """A daemon is not run while more arrives than clients' queues hold; then it is told to stop."""

@@ -338,9 +338,7 @@ class World:
         outcome = NOT
         model = None
         if self._is_own(host, datagram):
-            # It comes back by a link. After a crash a host knows only the names of programs that are still connected.
-            forgotten = self.crashed[host.name] and not host.serving.sources.local.has(datagram.src)
-            outcome = MAY if forgotten else NOT
+            outcome = MAY if self._has_forgotten(host, datagram.src) else NOT
         elif datagram.valid:
             if datagram.src == b"?":
                 outcome = MAY
@@ -390,9 +388,15 @@ class World:
         if key not in self.broadcasts:
             self._check_number(host, datagram)
         first, times = self.broadcasts.setdefault(key, (datagram, []))
-        times.append(self.now)
+        if not times or not self._has_forgotten(host, datagram.src):
+            times.append(self.now)
         if first != datagram:
             raise Violation(f"{host.name} has used number {datagram.seq} of {datagram.src!r} twice")
+
+    def _has_forgotten(self, host: Host, src: bytes) -> bool:
+        """Whether a host that has crashed may take datagrams of its own for those of another host, when they come back
+        by a link: it knows only the names of programs that are still connected."""
+        return bool(self.crashed[host.name]) and not (host.alive and host.serving.sources.local.has(src))
 
     def _check_number(self, host: Host, datagram: Datagram) -> None:
         """Check that the number of a new datagram is above all that the host has used before its last crash."""

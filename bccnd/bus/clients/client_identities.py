@@ -1,4 +1,4 @@
-"""The identities of clients on the segment, and the sequence numbers that go with them."""
+"""Gives clients identities on the segment, and counts sequence numbers for each identity."""
 
 from __future__ import annotations
 

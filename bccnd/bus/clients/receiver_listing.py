@@ -47,9 +47,9 @@ def _texts(patterns: Iterable[bytes]) -> list[str]:
 
 
 def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan: bytes) -> dict[str, Any]:
-    """The receivers of a channel, each with the patterns that match (none if they were too many to look at, or if the
-    message is addressed to it), the messages in its queue and those lost so far; and the gateways of links, for
-    datagrams that a link has brought (``links``) and for others (``links_here``)."""
+    """Return the receivers of a channel, each with the patterns that match (none if there are too many to compare, or
+    if the message is addressed to it), the messages in its queue and those lost so far; and the gateways of links, for
+    datagrams from a link (``links``) and for others (``links_here``)."""
     try:
         route = routes.find(chan)
         found = route.plain.all + route.meta.all
@@ -83,7 +83,7 @@ def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan:
 
 
 def _matching(client: Client, held: Iterable[bytes], chan: bytes) -> list[bytes]:
-    """The patterns that match a plain channel."""
+    """Return the patterns that match a plain channel."""
     tree: PatternTree[bytes] = PatternTree(client.dialect)
     for text in held:
         if not text.startswith(b"!"):

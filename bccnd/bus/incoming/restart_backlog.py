@@ -1,7 +1,7 @@
-"""The backlog after a restart: datagrams that waited in the kernel are delivered no faster than clients read them.
+"""Delivers the datagrams that have waited in the kernel during a restart, no faster than clients read them.
 
-Invariant: a restart does not look to clients like a burst. Datagrams wait in the kernel, where there is more room than
-in a client's queue; only for clients that had kept up before, while they read, and no longer than ``patience``.
+Invariant: a restart is no burst for clients. Datagrams wait in the kernel, which has more room than a client's queue;
+only for clients that had kept up before, while they read, and no longer than ``patience``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests of clients: subscriptions, modes that a client sets for itself, and questions to the daemon.
+"""Executes requests of clients: subscriptions, modes that a client sets for itself, and questions to the daemon.
 
 Invariant: every request has one handler here; an unknown one is refused, never ignored. Source: sbus, "Control
 message", "Flood control", "Echos".

@@ -1,8 +1,8 @@
-"""Datagrams from other segments, which gateways bring, and the reports of gateways.
+"""Judges and passes on datagrams that gateways bring from other segments, and keeps the reports of gateways.
 
 Invariant: a datagram of a link is judged once, like any other, under the link's name; an accepted one goes to local
-clients, to the segments, and to all links but the one that it came by. One that has been on its way for longer than
-`dedup.horizon` stays on this host.
+clients, to the segments, and to all links but its own. One that was sent more than `dedup.horizon` ago stays on this
+host.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class GatewayLinks:
         counters = self._by_name.get(name)
         if counters is None:
             return False
-        # The gateway's clock is this one, and may have been set since.
+        # The gateway uses the same clock, which may have been set since.
         wall_ns = time.time_ns()
         received_ns = min(received_ns, wall_ns)
         waited = min(wall_ns - received_ns, MAX_WAIT_NS)

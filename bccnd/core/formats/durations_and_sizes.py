@@ -1,4 +1,4 @@
-"""Numbers, durations and sizes as people write them: ASCII digits and a unit, within a range."""
+"""Parses numbers, durations and sizes as people write them: ASCII digits and a unit, within a range."""
 
 from __future__ import annotations
 

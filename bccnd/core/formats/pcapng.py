@@ -27,19 +27,19 @@ Address = tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]
 
 
 def begin_section(application: str) -> bytes:
-    """The block that begins a capture."""
+    """Return the block that begins a capture."""
     head = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
     return _block(_SECTION, head + _options({_APPLICATION: application.encode()}))
 
 
 def describe_interface(name: str) -> bytes:
-    """The block of an interface. They are numbered from 0 in the order in which they come."""
+    """Return the block of an interface; interfaces are numbered from 0 in the order of their blocks."""
     options = {_NAME: name.encode(), _TIME_UNIT: _NANOSECONDS}
     return _block(_INTERFACE, struct.pack("<HHI", RAW, 0, 0) + _options(options))
 
 
 def packet(interface: int, stamp_ns: int, data: bytes, comment: str) -> bytes:
-    """The block of a packet that begins with its IP header; ``stamp_ns`` counts from 1970."""
+    """Return the block of a packet that begins with its IP header; ``stamp_ns`` counts from 1970."""
     head = struct.pack("<IIIII", interface, stamp_ns >> 32, stamp_ns & 0xFFFFFFFF, len(data), len(data))
     return _block(_PACKET, head + _padded(data) + _options({_COMMENT: comment.encode()} if comment else {}))
 
@@ -67,7 +67,7 @@ def read_address(text: str) -> Address | None:
 
 
 def udp_packet(peer: str, segment: str, payload: bytes) -> bytes:
-    """A datagram with IP and UDP headers, from its sender to the address of its segment. An address that is unknown, as
+    """Return a datagram with IP and UDP headers, from its sender to the address of its segment. An unknown address, as
     on links, is all zeros."""
     sender, receiver = read_address(peer), read_address(segment)
     version = sender[0].version if sender else receiver[0].version if receiver else 4
@@ -87,7 +87,7 @@ def udp_packet(peer: str, segment: str, payload: bytes) -> bytes:
 
 
 def _checksum(data: bytes) -> bytes:
-    """The Internet checksum (RFC 1071)."""
+    """Return the Internet checksum (RFC 1071)."""
     total = sum(struct.unpack(f">{len(data) // 2}H", data[: len(data) & ~1])) + (data[-1] << 8 if len(data) % 2 else 0)
     while total > _LARGEST:
         total = (total & _LARGEST) + (total >> 16)

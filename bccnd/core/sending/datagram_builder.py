@@ -44,7 +44,7 @@ class DatagramBuilder:
         first_seq: int = 0,
         reserve: Callable[[int], None] | None = None,
     ) -> None:
-        """Numbers begin at the clock, or at ``first_seq`` if that is higher; ``reserve`` is called before numbers are
+        """Begin numbers at the clock, or at ``first_seq`` if that is higher; ``reserve`` is called before numbers are
         used, with one above them, once for `RESERVED` of them."""
         self.checker = checker
         self.seq = 0
@@ -128,7 +128,7 @@ class DatagramBuilder:
         return datagram
 
     def _check(self, chan: bytes, checked: bool) -> None:
-        """Raises BadMessage: bad_channel, bad_target, not_perl_safe."""
+        """Check a channel. Raises BadMessage: bad_channel, bad_target, not_perl_safe."""
         if not checked:
             try:
                 bccn1.check_chan(chan)

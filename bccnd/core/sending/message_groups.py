@@ -1,4 +1,4 @@
-"""Groups receivers that get the same messages, so that packets for them are prepared once.
+"""Groups messages by their receivers, so that a packet for all of them is prepared once.
 
 Invariant: every receiver gets its messages in order. A group collects messages until it is taken.
 """

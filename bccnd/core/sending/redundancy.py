@@ -1,4 +1,4 @@
-"""Redundant sending: repeats the datagrams of configured channels.
+"""Sends the datagrams of configured channels several times.
 
 Invariant: all copies are equal, so that receivers drop them as duplicates. Pending copies are capped. A copy after the
 horizon would count as a new message and is not sent. Source: BCCN, LOSS REDUCTION.

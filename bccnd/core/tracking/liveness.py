@@ -1,4 +1,4 @@
-"""Liveness of sources that send heartbeats: alive, silent or dead.
+"""Decides whether sources that send heartbeats are alive, silent or dead.
 
 A source is watched once it has sent a heartbeat (a message on ``heartbeat/<src>``); any accepted datagram is then a
 sign of life. It is silent after 1.5 intervals without one, and dead after ``dead_after`` intervals and a half, when its

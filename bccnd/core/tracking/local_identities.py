@@ -1,4 +1,4 @@
-"""The identities of this host's programs, and for a while those that they had: datagrams under them are its own.
+"""Keeps the identities of this host's programs, also for a while after their end: datagrams under them are its own.
 
 Invariant: the table has a cap, and evictions are counted.
 """

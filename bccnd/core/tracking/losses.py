@@ -1,11 +1,11 @@
-"""Losses that a gap in the window of a tracker cannot show: lost tails, and holes.
+"""Finds losses that a gap in the window of a tracker cannot show: lost tails, and holes.
 
-A tail is all that was sent behind the last seq of a source. A report shows it: all seqs of a run up to the next one
-were broadcast. The seqs that are still missing ``horizon`` seconds later are *closed*: counted as lost, once, and
+A tail is all seqs behind the last one of a source. A report shows it: all seqs of a run up to the next one were
+broadcast. The seqs that are still missing ``horizon`` seconds later are *closed*: counted as lost, once, and
 late if they arrive after that. Seqs from before a source was first heard are no loss here.
 
-A hole is all that a source has skipped by a jump. It is a loss if a report covers it or, for a source without reports,
-if the source can have sent as much during its silence, at the rate at which it goes on. Else the source has jumped.
+A hole is all seqs that a source has skipped by a jump. It is a loss if a report covers it or, for a source without
+reports, if the source can have sent as many during its silence, at its rate afterwards. Else the source has jumped.
 
 Invariant: no verdict depends on it, except on `RecentRestarts`.
 """
@@ -51,7 +51,7 @@ def rate_of_run(seqs: int, duration: int) -> Fraction:
 
 
 def is_explained(skipped: int, rate: Fraction | int, silence: int) -> bool:
-    """Whether a source can have sent all that it skipped during its silence (microseconds)."""
+    """Whether a source can have sent the skipped seqs during its silence (microseconds)."""
     return skipped <= RATES * rate * silence
 
 
@@ -96,7 +96,7 @@ class Closed(NamedTuple):
 
 class ReportedLoss:
     """The holes and tails of tracked sources. ``lose`` counts seqs of a source as lost, ``jumped`` a hole that is no
-    loss; ``is_reported`` tells whether the sender of a source sends reports."""
+    loss; ``is_reported`` returns whether the sender of a source sends reports."""
 
     def __init__(self, lose: Callable[[Source, int], None], jumped: Callable[[], None]) -> None:
         self._lose = lose
@@ -110,7 +110,7 @@ class ReportedLoss:
         self._claims: deque[_Claim] = deque()
 
     def _closed_until(self, source: Source) -> int:
-        """Return the seq up to which all that is missing is closed, or belongs to the window: at least the last one."""
+        """Return the seq up to which all missing ones are closed, or belong to the window: at least the last one."""
         closed = self.closed.get(source.src)
         return source.last if closed is None else max(source.last, closed.until)
 

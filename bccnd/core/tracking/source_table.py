@@ -1,4 +1,4 @@
-"""The tracked sources, by src and by when they were last heard.
+"""Keeps the tracked sources by src, and in the order in which they were last heard.
 
 Invariant: no call takes longer with more sources; the order is a linked list through them.
 """

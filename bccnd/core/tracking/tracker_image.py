@@ -1,4 +1,4 @@
-"""The sections from which the next daemon continues with the sources of this one.
+"""Writes and reads the sections from which the next daemon continues with the sources of this one.
 
 Invariant: a source that is restored is judged, counted and watched as it would have been by this daemon.
 """

@@ -1,4 +1,4 @@
-"""The section ``dedup`` of the configuration, in the form that compiled code reads, and its defaults."""
+"""Holds the section ``dedup`` of the configuration in the form that compiled code reads, and its defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integrity check: verifies received datagrams and signs sent ones.
+"""Verifies received datagrams and signs sent ones.
 
 Invariant: nothing of a body is used before its sum was accepted, except the src that selects a public key; sums are
 compared in constant time. Source: BCCN, "Integrity computation" and "HMAC".
@@ -157,7 +157,7 @@ class IntegrityChecker:
 
 
 def _check_hmac_key(key: bytes) -> None:
-    """Raises ValueError for an unsuitable key; its length is checked with the configuration."""
+    """Check a key, but for its length, which is checked with the configuration. Raises ValueError."""
     if not key:
         raise ValueError("the key is empty")
     if key.startswith(b"-----BEGIN "):

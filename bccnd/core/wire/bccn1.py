@@ -95,13 +95,13 @@ def split_check(check: bytes) -> tuple[bytes, bytes]:
 
 
 def check_src(src: bytes) -> None:
-    """Raises BadDatagram: bad_src, unless src is 1 to 128 legal bytes without ``*`` and not ending in ``/``."""
+    """Check a src: 1 to 128 legal bytes without ``*`` and not ending in ``/``. Raises BadDatagram: bad_src."""
     if not src or len(src) > MAX_SRC or src.translate(None, FIELD_BYTES) or b"*" in src or src.endswith(b"/"):
         raise BadDatagram("bad_src", "src must be 1 to 128 graphic ASCII bytes without : | * and no / at its end")
 
 
 def check_chan(chan: bytes) -> None:
-    """Raises BadDatagram: bad_channel, unless chan is 1 to 1024 legal bytes; bad_target for an impossible target."""
+    """Check a channel: 1 to 1024 legal bytes, and a possible target. Raises BadDatagram: bad_channel, bad_target."""
     if not chan or len(chan) > MAX_CHAN or chan.translate(None, FIELD_BYTES):
         raise BadDatagram("bad_channel", "chan must be 1 to 1024 graphic ASCII bytes without : and |")
     if directed_targets.is_directed(chan):

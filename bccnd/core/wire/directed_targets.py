@@ -35,7 +35,7 @@ def target_of(chan: bytes) -> bytes:
 
 
 def check(target: bytes) -> None:
-    """Raises BadDatagram: bad_target for ``?...`` (anonymous) and ``/...`` (the bus itself)."""
+    """Check that a target is neither ``?...`` (anonymous) nor ``/...`` (the bus). Raises BadDatagram: bad_target."""
     if target.startswith((b"?", b"/")):
         raise BadDatagram("bad_target", "a target must not begin with ? or /")
 

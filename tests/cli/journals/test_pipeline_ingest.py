@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,7 +12,6 @@ from bccnd.cli.journals.pipeline_ingest import ingest
 from tests.core.captures import Frame, pcap
 from tests.e2e.harness import KEY, datagram
 from tests.pipeline.journals import frame
-from tests.support import ROOT
 
 
 def message_bytes(seq: int, key: bytes | None = None) -> bytes:
@@ -80,17 +77,3 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
     if code == 1:
         assert (len(done.stderr.splitlines()), "remedy: " in done.stderr) == (2, True)
     assert not list((tmp_path / "j").rglob("*.parquet"))
-
-
-def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, capture: Path) -> None:
-    code = (
-        "import sys; sys.modules['pyarrow'] = None\n"
-        "import importlib.util as util; real = util.find_spec\n"
-        "util.find_spec = lambda name, *rest: None if name == 'pyarrow' else real(name, *rest)\n"
-        "from bccnd.cli.journals.pipeline_ingest import ingest; ingest()"
-    )
-    command = [sys.executable, "-c", code, str(capture), "--host", "a", "--out", str(tmp_path / "j")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 1
-    assert "pip install '.[recorder]'" in done.stderr
-    assert "Traceback" not in done.stderr

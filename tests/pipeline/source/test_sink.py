@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -99,7 +101,7 @@ def test_the_longest_row_that_is_let_pass_is_one_that_fits(daemon: Daemon, liste
         publish(iter([batch(("a/b", b"x" * (most + 1)))]), options(socket=str(daemon.bus)))
 
 
-def test_what_the_daemon_refuses_fails_the_task_and_so_does_its_absence(tmp_path: Path) -> None:
+def test_a_refusal_or_an_absent_daemon_fails_the_task(tmp_path: Path) -> None:
     access = [{"publish": ["other/"]}, {"user": "root", "publish": ["other/"]}]
     with (
         Daemon(tmp_path / "b", {"access": access, "names": "perl-safe"}) as daemon,
@@ -138,7 +140,7 @@ def test_a_rate_is_kept_by_all_tasks_together(tmp_path: Path) -> None:
     assert len(times) == 180
 
 
-def test_columns_and_options_that_cannot_be_published_are_refused() -> None:
+def test_bad_columns_and_options_are_refused() -> None:
     chan, payload = PLAIN.fields
     number = LongType()
     for columns in (
@@ -164,6 +166,7 @@ def test_a_table_is_published_once_by_every_task(
     frame = spark.range(40, numPartitions=2).selectExpr("'a/b' AS chan", "CAST(id AS STRING) AS payload")
     write = frame.write.format("bccn").mode("append").option("socket", str(daemon.bus)).option("key", "header")
     write.option("job", "one").option("rate", "5000").save()
+    Path(tempfile.gettempdir(), f"bccnd-rate-{os.geteuid()}-{key_of('one', 0)}").unlink()
     messages = heard(listener)
     assert {payload.split(b"|")[1] for _, payload in messages} == {b"%d" % number for number in range(40)}
     assert {payload.split(b"|")[0] for _, payload in messages} == {

@@ -22,6 +22,7 @@ from typing import Any, Final
 IDLE: Final = 3.0
 #: messages that come before the processor time is taken
 WARM: Final = 500
+Put = Callable[[str, bytes], Any]
 CHANNELS: Final = tuple(f"bench/c{number:07d}" for number in range(16))
 
 
@@ -36,22 +37,22 @@ class Meter:
         self._begun = self._before = 0
         self._started = 0.0
 
-    def add(self) -> bool:
-        """Count a message; return whether it is time for a pause."""
+    def add(self) -> float:
+        """Count a message; return the seconds until the next burst, if there is a pause now."""
         self.seen += 1
-        return self.seen == self._mark and self._pass_mark()
+        return self._pass_mark() if self.seen == self._mark else 0.0
 
-    def _pass_mark(self) -> bool:
+    def _pass_mark(self) -> float:
         if self._begun == 0 and self.seen >= WARM:
             self._begun, self._before = time.process_time_ns(), self.seen
         self._mark = self.seen + self.burst if self.pause else 0
-        return self.pause > 0
+        self._started = self._started or time.monotonic()
+        return max(0.0, self._started + self.seen / self.burst * self.pause - time.monotonic())
 
     def take(self, payload: bytes) -> None:
         """Take a message that was received."""
-        if self.add():
-            self._started = self._started or time.monotonic()
-            time.sleep(self.wait(self._started))
+        if pause := self.add():
+            time.sleep(pause)
         if payload[21:30] == self._last:
             self.end()
 
@@ -63,13 +64,9 @@ class Meter:
             time.sleep(IDLE)
         self.end()
 
-    def wait(self, begun: float) -> float:
-        """Return the seconds until the next burst is due."""
-        return max(0.0, begun + self.seen / self.burst * self.pause - time.monotonic())
-
-    def payloads(self) -> Iterator[bytes]:
+    def messages(self) -> Iterator[tuple[str, bytes]]:
         for number in range(self.count):
-            yield b"%020d#%09d" % (0, number) + b"x" * 90
+            yield CHANNELS[number % len(CHANNELS)], b"%020d#%09d" % (0, number) + b"x" * 90
 
     def end(self) -> None:
         cost = (time.process_time_ns() - self._begun) / max(1, self.seen - self._before)
@@ -102,16 +99,13 @@ def subscribe_bccnd(where: str, meter: Meter) -> None:
             meter.take(message.payload)
 
 
-def subscribe_bccnd_aio(where: str, meter: Meter) -> None:
-    async def run() -> None:
-        async with import_module("bccnd.aio").connect(where) as bus:
-            messages = await bus.subscribe("bench/")
-            await bus.sync()
-            ready()
-            async for message in messages:
-                meter.take(message.payload)
-
-    asyncio.run(run())
+async def subscribe_bccnd_aio(where: str, meter: Meter) -> None:
+    async with import_module("bccnd.aio").connect(where) as bus:
+        messages = await bus.subscribe("bench/")
+        await bus.sync()
+        ready()
+        async for message in messages:
+            meter.take(message.payload)
 
 
 def subscribe_redis(where: str, meter: Meter) -> None:
@@ -124,16 +118,13 @@ def subscribe_redis(where: str, meter: Meter) -> None:
             ready()
 
 
-def subscribe_nats(where: str, meter: Meter) -> None:
-    async def run() -> None:
-        client = await import_module("nats").connect(f"nats://{where}")
-        found = await client.subscribe("bench.>")
-        await client.flush()
-        ready()
-        async for message in found.messages:
-            meter.take(message.data)
-
-    asyncio.run(run())
+async def subscribe_nats(where: str, meter: Meter) -> None:
+    client = await import_module("nats").connect(f"nats://{where}")
+    found = await client.subscribe("bench.>")
+    await client.flush()
+    ready()
+    async for message in found.messages:
+        meter.take(message.data)
 
 
 def subscribe_mqtt(where: str, meter: Meter) -> None:
@@ -167,67 +158,71 @@ def subscribe_zenoh(where: str, meter: Meter) -> None:
             meter.take(sample.payload.to_bytes())
 
 
-# -- publishers
+# -- publishers: each returns the call that sends at once
 
 
-def publish_by(put: Callable[[str, bytes], Any], meter: Meter) -> None:
-    """Publish in bursts, with a call that sends at once."""
+def publish_bccnd(where: str) -> Put:
+    put: Put = import_module("bccnd").connect(where).publish
+    return put
+
+
+def publish_redis(where: str) -> Put:
+    put: Put = import_module("redis").Redis(unix_socket_path=where).publish
+    return put
+
+
+def publish_mqtt(where: str) -> Put:
+    client = mqtt_client(where)
+    client.loop_start()
+    put: Put = client.publish
+    return put
+
+
+def publish_lcm(where: str) -> Put:
+    put: Put = import_module("lcm").LCM(where).publish
+    return put
+
+
+def publish_zenoh(where: str) -> Put:
+    session = zenoh_session("connect", where)
+    publishers = {channel: session.declare_publisher(channel) for channel in CHANNELS}
+    time.sleep(1)  # until it knows of the subscriber
+    return lambda channel, payload: publishers[channel].put(payload)
+
+
+def publish(put: Put, meter: Meter) -> None:
     ready()
-    begun = time.monotonic()
-    for number, payload in enumerate(meter.payloads()):
-        put(CHANNELS[number % len(CHANNELS)], payload)
-        if meter.add():
-            time.sleep(meter.wait(begun))
+    for channel, payload in meter.messages():
+        put(channel, payload)
+        if pause := meter.add():
+            time.sleep(pause)
     time.sleep(0.5)
     meter.end()
 
 
-def publish_bccnd(where: str, meter: Meter) -> None:
-    publish_by(import_module("bccnd").connect(where).publish, meter)
-
-
-def publish_redis(where: str, meter: Meter) -> None:
-    publish_by(import_module("redis").Redis(unix_socket_path=where).publish, meter)
-
-
-def publish_mqtt(where: str, meter: Meter) -> None:
-    client = mqtt_client(where)
-    client.loop_start()
-    publish_by(client.publish, meter)
-
-
-def publish_lcm(where: str, meter: Meter) -> None:
-    publish_by(import_module("lcm").LCM(where).publish, meter)
-
-
-def publish_zenoh(where: str, meter: Meter) -> None:
-    session = zenoh_session("connect", where)
-    publishers = {channel: session.declare_publisher(channel) for channel in CHANNELS}
-    time.sleep(1)  # until it knows of the subscriber
-    publish_by(lambda channel, payload: publishers[channel].put(payload), meter)
-
-
-def publish_nats(where: str, meter: Meter) -> None:
-    async def run() -> None:
-        client = await import_module("nats").connect(f"nats://{where}")
-        ready()
-        begun = time.monotonic()
-        for number, payload in enumerate(meter.payloads()):
-            await client.publish(CHANNELS[number % len(CHANNELS)].replace("/", "."), payload)
-            if meter.add():
-                await asyncio.sleep(meter.wait(begun))
-        await client.flush()
-        meter.end()
-
-    asyncio.run(run())
+async def publish_nats(where: str, meter: Meter) -> None:
+    client = await import_module("nats").connect(f"nats://{where}")
+    ready()
+    for channel, payload in meter.messages():
+        await client.publish(channel.replace("/", "."), payload)
+        if pause := meter.add():
+            await asyncio.sleep(pause)
+    await client.flush()
+    meter.end()
 
 
 def main() -> None:
     role, library, where, count, burst, pause = sys.argv[1:]
     meter = Meter(int(count), int(burst), float(pause))
-    if role == "subscribe":
-        threading.Thread(target=meter.watch, daemon=True).start()
-    globals()[f"{role}_{library}"](where, meter)
+    program = globals()[f"{role}_{library}"]
+    if role == "publish":
+        if asyncio.iscoroutinefunction(program):
+            asyncio.run(program(where, meter))
+        publish(program(where), meter)
+    threading.Thread(target=meter.watch, daemon=True).start()
+    if asyncio.iscoroutinefunction(program):
+        asyncio.run(program(where, meter))
+    program(where, meter)
 
 
 if __name__ == "__main__":
