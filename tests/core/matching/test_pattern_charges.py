@@ -82,7 +82,7 @@ def test_the_worst_accepted_patterns_take_bounded_steps(dialect: str, key: bytes
 
 
 def test_the_wildcards_of_a_user_leave_those_of_others_alone() -> None:
-    """All sequences of ``a`` and ``*`` match at once, beyond any limit: nobody misses a message."""
+    """All sequences of ``a`` and ``*`` match at once, beyond any limit: no client misses a message."""
     routes: Routes[int] = Routes(DIALECTS["path"])
     for receiver, owner in ((1, "costly"), (2, "other"), (3, "other")):
         routes.join(receiver, b"h/p/%d" % receiver, owner=owner)

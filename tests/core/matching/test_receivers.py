@@ -1,4 +1,4 @@
-"""Receivers, divided by who is in batch mode."""
+"""Receivers, divided by batch mode."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ SOME = st.lists(st.integers(0, 6), unique=True).map(tuple)
 
 @given(SOME, st.lists(st.sets(st.integers(0, 6)), max_size=6))
 @examples(200)
-def test_each_receiver_is_in_one_part_in_order(everybody: tuple[int, ...], modes: list[set[int]]) -> None:
-    receivers = Receivers(everybody)
-    assert (receivers.single.all, receivers.batched.all) == (everybody, ())
+def test_each_receiver_is_in_one_part_in_order(members: tuple[int, ...], modes: list[set[int]]) -> None:
+    receivers = Receivers(members)
+    assert (receivers.single.all, receivers.batched.all) == (members, ())
     for version, batched in enumerate(modes, 1):
         receivers.divide(batched, version)
         assert receivers.version == version
-        assert receivers.all == everybody
-        assert receivers.batched.all == tuple(one for one in everybody if one in batched)
-        assert receivers.single.all == tuple(one for one in everybody if one not in batched)
+        assert receivers.all == members
+        assert receivers.batched.all == tuple(one for one in members if one in batched)
+        assert receivers.single.all == tuple(one for one in members if one not in batched)
 
 
 def test_parts_that_stay_the_same_keep_their_groups() -> None:
@@ -37,6 +37,6 @@ def test_parts_that_stay_the_same_keep_their_groups() -> None:
     assert (receivers.single, receivers.batched) == parts
 
 
-def test_nobody_has_no_receivers_in_any_mode() -> None:
+def test_no_receivers_stay_none_in_any_mode() -> None:
     NO_RECEIVERS.divide({1, 2}, 1)
     assert NO_RECEIVERS.all == NO_RECEIVERS.single.all == NO_RECEIVERS.batched.all == ()

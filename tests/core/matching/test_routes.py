@@ -159,13 +159,13 @@ class RoutesMachine(RuleBasedStateMachine):
             and naive.matches("path" if begins else self.dialects[receiver], text, key)
         }
 
-    def agrees(self, chan: bytes, route: Route, expected: set[int], *, nobody: bool = False) -> None:
+    def agrees(self, chan: bytes, route: Route, expected: set[int], *, unaddressed: bool = False) -> None:
         groups = {n for n, text in enumerate(self.groups) if naive.matches(self.dialect, text, chan)}
         assert sorted(route.plain.all) == sorted(expected - self.meta)
         assert sorted(route.meta.all) == sorted(expected & self.meta)
         assert route.frame_head == b"MSG " + chan + b"\0"
-        assert route.unaddressed == nobody
-        assert route.special == bool(nobody or expected & self.meta or groups or route.heartbeat)
+        assert route.unaddressed == unaddressed
+        assert route.special == bool(unaddressed or expected & self.meta or groups or route.heartbeat)
         assert set(route.groups) == groups
         assert len(route.groups) == len(groups)
 
@@ -191,7 +191,7 @@ class RoutesMachine(RuleBasedStateMachine):
                 expected = {
                     who for who, identity in self.identities.items() if directed_targets.matches(chan[1:], identity)
                 }
-                self.agrees(chan, self.routes.find(chan), expected, nobody=not expected)
+                self.agrees(chan, self.routes.find(chan), expected, unaddressed=not expected)
 
     @rule(chan=st.sampled_from(REFUSED))
     def find_no_channel(self, chan: bytes) -> None:

@@ -171,9 +171,12 @@ def test_time_beyond_a_round_is_taken_from_the_next_rounds() -> None:
     account.charge(20, 5.0, 2.0)
     account.charge(20, 5.0, 2.0)
     assert (account.left_of(20, 5.0), account.left_of(21, 5.0)) == (1.0, 5.0)  # what is not used is not saved
-    account.charge(21, 5.0, 1e9)
-    served = [number for number in range(21, 100) if account.left_of(number, 5.0) > 0.0]
-    assert served[0] == 21 + MAX_DEBT + 1
+    account.charge(30, 5.0, 1e9)
+    served = [number for number in range(30, 100) if account.left_of(number, 5.0) > 0.0]
+    assert served[0] == 30 + MAX_DEBT + 1
+    other = UserAccount(1001)
+    other.charge(9, 5.0, 7.0)
+    assert [other.left_of(number, 5.0) for number in (9, 10)] == [-2.0, 3.0]
 
 
 def test_a_message_waits_behind_those_that_wait_already() -> None:

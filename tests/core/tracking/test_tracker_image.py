@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from bccnd.core.formats.image_sections import Column, Section, pack_section
 from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
-from bccnd.core.tracking.liveness import ALIVE
-from bccnd.core.tracking.tracker_image import source_section
+from bccnd.core.tracking.liveness import ALIVE, Death
+from bccnd.core.tracking.losses import Closed, Restart
+from bccnd.core.tracking.tracker_image import resume_identities, source_section
 from bccnd.core.wire import bccn1
 from tests.core import scenario
 from tests.core.material import examples
@@ -127,16 +128,26 @@ def test_sources_written_in_any_order_are_put_in_order(host: Host) -> None:
     assert [source.src for source in heir.sources.all()] == list(SRCS[:3])
 
 
-def test_columns_of_neighbouring_versions_are_ignored(host: Host) -> None:
+def test_sections_of_neighbouring_versions_are_read(host: Host) -> None:
+    """Unknown columns are ignored, and missing ones have defaults; a source is taken once."""
+    host.claim(LOCAL[1])
     columns: dict[str, Column] = {
-        "src": ("s", [SRCS[0]]),
-        "last": ("Q", [7]),
-        "first": ("Q", [5]),
-        "mood": ("d", [0.5]),
+        "src": ("s", [SRCS[0], SRCS[0], b"", LOCAL[1]]),
+        "last": ("Q", [7, 9, 1, 1]),
+        "first": ("Q", [5, 5, 1, 1]),
+        "mood": ("d", [0.5] * 4),
     }
-    image = pack_section(Section("weather", {"sun": True})) + pack_section(Section("sources", {"x": 1}, columns))
-    heir = resumed(host, image)
-    source = heir.source(SRCS[0])
-    assert (source.first, source.last, source.epoch, source.state, source.absent) == (5, 7, 1, 0, 0)
+    named: dict[str, Column] = {"src": ("s", [b"x"])}
+    sections = [Section("weather", {"sun": True}), Section("sources", {"x": 1}, columns)]
+    sections += [Section(kind, {}, named) for kind in ("restarts", "closed", "dead")]
+    heir = resumed(host, b"".join(map(pack_section, sections)))
+    (source,) = heir.sources.all()
+    assert (source.src, source.first, source.last, source.epoch) == (SRCS[0], 5, 7, 1)
+    assert (source.state, source.absent, source.heard) == (0, 0, 0.0)
+    assert dict(heir.sources.restarts.items()) == {b"x": Restart(0.0, 0)}
+    assert dict(heir.sources.reported.closed.items()) == {b"x": Closed(0, 0)}
+    assert dict(heir.liveness.dead) == {b"x": Death(0.0, 0.0, 0.0)}
     assert heir.receive(SRCS[0], 8) == ["accepted"]
-    assert (source.first, source.last) == (5, 8)
+    resume_identities({"identities": [Section("identities", {}, named)]}, heir.sources, heir.now)
+    own = dict(heir.sources.local.items())[b"x"]
+    assert (own.first, own.next, own.run, own.until, own.started) == (0, 0, 0, 0.0, False)
