@@ -231,6 +231,17 @@ def test_receiving_waits_for_a_message_to_come(segment: Segment, timeout: float 
             assert received(endpoint, "x", timeout) == b"again"
 
 
+def test_iterating_gives_messages_and_ends_with_the_socket(segment: Segment) -> None:
+    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
+    other.send("x", "1")
+    other.send("!c", "not for us")
+    other.send("y", "2")
+    found = iter(endpoint)
+    assert [next(found).payload, next(found).payload] == [b"1", b"2"]
+    endpoint.close()
+    assert refused(next, found).reason == "not_open"
+
+
 def test_a_flood_of_what_is_dropped_lets_the_caller_go_on(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bccnd.endpoint.endpoint.MAX_TAKEN", 10)
     endpoint, other = segment.endpoint("a"), segment.endpoint("b")
