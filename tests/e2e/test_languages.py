@@ -1,7 +1,7 @@
 """One small job in every language, with the real runtimes and a daemon that is killed: `examples/*/answer.*`.
 
-Each program prints its identity, subscribes, publishes on the channel that a question names, reports what is refused, and
-goes on when the daemon is back.
+Each program prints its identity, subscribes, publishes on the channel that a question names, reports what is refused,
+and goes on when the daemon is back.
 """
 
 from __future__ import annotations
