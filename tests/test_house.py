@@ -115,7 +115,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "units": {"clocks", "epochs", "inputs", "lake", "receivers", "reports", "restarts", "schema", "sql"},
         "compute": {"clocks", "inputs", "lake", "receivers", "schema", "units"},
         "driver": {"compute", "inputs", "lake", "schema", "units"},
-        "report": {"lake"},
+        "report": {"lake", "schema", "units"},
     },
 }
 #: files of a folder of the package, at most; a room that grows beyond is divided into parts

@@ -74,17 +74,13 @@ class ClientAcceptor:
             return
         registry.end_predecessors(peer)
         if len(registry.by_fd) >= limits.max_clients:
-            remedy = "find the program that opens so many ('bccn clients'), or raise bus.max_clients"
-            why = f"refused {peer}: {len(registry.by_fd)} clients are connected"
-            self._turn_away(sock, peer, "too_many_clients", why, remedy)
-            self._charge_uid(peer.uid, begun)
+            why = f"{len(registry.by_fd)} clients are connected"
+            self._refuse(sock, peer, "too_many_clients", why, "bus.max_clients", begun)
             return
         account = registry.quota.open(peer.uid, time.monotonic(), limits.user.clients)
         if account is None:
-            remedy = "find the program that opens so many ('bccn clients'), or raise bus.user.clients"
-            why = f"refused {peer}: this user has {limits.user.clients} clients"
-            self._turn_away(sock, peer, "too_many_clients_of_user", why, remedy)
-            self._charge_uid(peer.uid, begun)
+            why = f"this user has {limits.user.clients} clients"
+            self._refuse(sock, peer, "too_many_clients_of_user", why, "bus.user.clients", begun)
             return
         self.connections += 1
         client = self.admit(sock, self.connections, peer, entrance.dialect, account)
@@ -93,9 +89,11 @@ class ClientAcceptor:
         self._watch(client)
         registry.charge(account, begun)
 
-    def _charge_uid(self, uid: int, begun: float) -> None:
-        """Charge a user that was refused a client, if it has others."""
-        account = self._registry.quota.account(uid)
+    def _refuse(self, sock: socket.socket, peer: Peer, reason: str, why: str, key: str, begun: float) -> None:
+        """Turn away a client beyond the limit of a key, and charge the time to its user, if that has other clients."""
+        remedy = f"find the program that opens so many ('bccn clients'), or raise {key}"
+        self._turn_away(sock, peer, reason, f"refused {peer}: {why}", remedy)
+        account = self._registry.quota.account(peer.uid)
         if account is not None:
             self._registry.charge(account, begun)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bccnd import log
-from bccnd.bus.delivery.replies import AFTER_REFUSAL
+from bccnd.bus.delivery.replies import count_own_refusal
 from bccnd.bus.server import Bus
 from bccnd.core.tracking.liveness import STATE_NAMES, Change, Liveness
 from bccnd.core.wire import frames
@@ -38,10 +37,7 @@ class HeartbeatSender:
         chan = HEARTBEAT + self._identity
         refused = self._bus.publish(self._identity, chan, b"")
         if refused and refused != "send_failed":  # that one is counted and logged where it happens
-            self._bus.counters.errors.add(refused)
-            remedy = AFTER_REFUSAL[refused][1] if refused in AFTER_REFUSAL else "set heartbeat.interval: 0"
-            text = "this daemon's own heartbeats cannot be sent"
-            log.event("dropped", text, about=("heartbeat", refused), remedy=remedy, drop=refused)
+            count_own_refusal(self._bus.counters, refused, "heartbeats", "set heartbeat.interval: 0")
 
 
 class LivenessAnnouncer:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.delivery.replies import AFTER_REFUSAL
+from bccnd.bus.delivery.replies import count_own_refusal
 from bccnd.bus.server import Bus
 from bccnd.core.sending.datagram_builder import DatagramBuilder
 from bccnd.core.tracking.dedup import TrackerTable
@@ -122,10 +122,7 @@ class HostReports:
                 self.sent += 1
 
     def _count_refused(self, refused: str) -> None:
-        self._bus.counters.errors.add(refused)
-        remedy = AFTER_REFUSAL[refused][1] if refused in AFTER_REFUSAL else "set reports.interval: 0"
-        text = "this daemon's own reports cannot be sent"
-        log.event("dropped", text, about=("report", refused), remedy=remedy, drop=refused)
+        count_own_refusal(self._bus.counters, refused, "reports", "set reports.interval: 0")
 
     def _sent_runs(self) -> Iterable[SentRun]:
         runs = [SentRun(src.decode("ascii"), first, following) for src, first, following in self._builder.runs()]

@@ -16,6 +16,8 @@ from bccnd.journal.sessions import RecorderSession
 
 #: the columns of the fields of a session, in their order
 _COLUMNS: Final = ("start_ts", "end_ts", "socket_drops", "tap_gaps", "first_rec_no", "last_rec_no", "cause")
+#: what stands for null in a file: for numbers in files of older versions, whose sessions have all of their journal
+_NULLS: Final = {"first_rec_no": 0, "last_rec_no": 2**62, "cause": ""}
 
 
 def write_sessions(
@@ -23,8 +25,11 @@ def write_sessions(
 ) -> None:
     """Replace the sessions of a journal. Raises OSError."""
     shared = {"host": host, "journal_id": journal, "version": version}
-    rows = [shared | dict(zip(_COLUMNS, astuple(session), strict=True)) for session in sessions]
-    table = pa.Table.from_pylist([row | {"cause": row["cause"] or None} for row in rows], schema=schema.SESSIONS)
+    rows = [
+        {name: None if value == _NULLS.get(name) else value for name, value in zip(_COLUMNS, fields, strict=True)}
+        for fields in map(astuple, sessions)
+    ]
+    table = pa.Table.from_pylist([shared | row for row in rows], schema=schema.SESSIONS)
     files.write(filesystem, root, file_names.sessions_path(host, journal), table)
 
 
@@ -35,7 +40,6 @@ def read_sessions(filesystem: pafs.FileSystem, root: str, host: str, journal: st
         return []
     with detect_damage(), filesystem.open_input_file(place) as file:
         table = schema.conform(pq.read_table(file), schema.SESSIONS)
-    columns = [table[name] for name in _COLUMNS]
-    numbers = [column.cast(pa.int64()).to_pylist() for column in columns[:-1]]
-    causes = [cause or "" for cause in columns[-1].to_pylist()]
-    return [RecorderSession(*row) for row in zip(*numbers, causes, strict=True)]
+    columns = [table[name].fill_null(_NULLS[name]) if name in _NULLS else table[name] for name in _COLUMNS]
+    columns[:2] = [column.cast(pa.int64()) for column in columns[:2]]
+    return [RecorderSession(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]

@@ -188,6 +188,11 @@ def words(chance: random.Random) -> str:
     return chance.choice([*usual * 6, *seldom * 2, *rare])
 
 
+def test_a_publisher_that_waits_waits_for_the_next_daemon_too(tmp_path: Path) -> None:
+    with Site(tmp_path, limits=bus_limits(**LITTLE)) as hub:
+        scenario.play(hub, "r.modes:block r.clog p.send:5 p.waits restart p.waits r.read p.goes lost=0", LITTLE)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_whatever_happens_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

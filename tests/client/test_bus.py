@@ -191,6 +191,7 @@ def test_receiving_waits_for_a_message_or_its_time(one: Connection, other: Conne
     one.sync(PATIENCE)
     other.publish("a", "x")
     other.publish("a", "y")
+    other.sync(PATIENCE)
     assert message(one, 0).payload == b"x"  # though nothing has read it yet
     event = one.receive()  # for ever, if need be
     assert isinstance(event, Message)

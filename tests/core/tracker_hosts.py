@@ -7,15 +7,7 @@ from typing import Final, NamedTuple
 from hypothesis import strategies as st
 
 from bccnd.core.formats.image_sections import Section, pack_section, unpack_sections
-from bccnd.core.matching.patterns import DIALECTS
-from bccnd.core.matching.routes import Routes
-from bccnd.core.observing.counters import SegmentCounters
-from bccnd.core.receiving import judgement
-from bccnd.core.receiving.deliveries import Deliveries
-from bccnd.core.receiving.ingress import Ingress
 from bccnd.core.sending.datagram_builder import DatagramBuilder
-from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.liveness import STATE_NAMES, HeartbeatRules, Liveness
 from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.tracker_image import identity_section, resume_identities, resume_trackers, tracker_sections
@@ -23,8 +15,7 @@ from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import bccn1, frames
 from bccnd.core.wire.bccn1 import HEARTBEAT
-from bccnd.core.wire.verdicts import NAMES
-from tests.core.world import datagram
+from tests.core.world import World, datagram
 from tests.rules import dedup_rules
 
 PEERS: Final = ("10.0.0.9:5400", "10.0.0.8:1")
@@ -38,49 +29,34 @@ WATCH: Final = HeartbeatRules(interval=1.0, dead_after=3)
 EPOCH_US: Final = 1_700_000_000_000_000
 
 
-class Host:
+class Host(World):
     """The trackers of a host, with all that changes them."""
 
     def __init__(self, dedup: TrackerLimits = RULES, watch: HeartbeatRules = WATCH, now: float = 1000.0) -> None:
+        super().__init__(rules=dedup, receivers={1: (LOCAL[0], b"c/", False)}, local=())
         self.now = now
-        self.sources = TrackerTable(dedup)
-        self.anonymous = AnonymousDedup(self.sources.limits)
         self.liveness = Liveness(self.sources, watch, now)
         self.builder = DatagramBuilder(IntegrityChecker(), self.sources)
-        self.routes: Routes[int] = Routes(DIALECTS["path"])
-        self.routes.join(1, LOCAL[0])
-        self.routes.subscribe(1, b"c/")
-        self.counters = SegmentCounters("one")
-        self.ingress = Ingress(
-            IntegrityChecker(),
-            self.sources,
-            self.anonymous,
-            self.routes,
-            on_heartbeat=self.liveness.on_heartbeat,
-            on_bug=self.on_bug,
-        )
         #: local identities in use, datagrams sent under them, and the last seqs
         self.open: set[bytes] = set()
         self.sent: list[bytes] = []
         self.given: dict[bytes, int] = {}
 
-    @staticmethod
-    def on_bug(raw: bytes) -> None:
-        raise AssertionError(raw)
-
     @property
     def clock_us(self) -> int:
         return EPOCH_US + int(self.now * 1e6)
 
-    def feed(self, *raws: bytes, peer: str = PEERS[0]) -> list[str]:
+    def arrive(self, *raws: bytes, peer: str = PEERS[0]) -> list[str]:
         """Receive datagrams in one batch; return their verdicts."""
-        arrival = judgement.Arrival(self.counters, [peer] * len(raws), self.now)
-        verdicts = self.ingress.feed(Deliveries(), arrival, list(raws))
-        return [NAMES[verdict] for verdict in verdicts]
+        verdicts, _ = self.take(raws, [peer] * len(raws), self.now)
+        while self.beats:
+            self.liveness.on_heartbeat(*self.beats.pop(0))
+        assert self.bugs == []
+        return verdicts
 
     def receive(self, src: bytes = SRCS[0], *seqs: int, chan: bytes = b"c/1") -> list[str]:
         """Receive datagrams one by one; return their verdicts."""
-        return [verdict for seq in seqs for verdict in self.feed(datagram(src, seq, chan))]
+        return [verdict for seq in seqs for verdict in self.arrive(datagram(src, seq, chan))]
 
     def heartbeat(self, src: bytes = SRCS[0], *seqs: int) -> list[str]:
         return self.receive(src, *seqs, chan=HEARTBEAT + src)
@@ -170,7 +146,7 @@ class Act(NamedTuple):
     def do(self, host: Host) -> None:
         if self.kind == "feed":
             host.now += self.quarters / 4
-            host.feed(*self.raws, peer=PEERS[len(self.raws) % 2])
+            host.arrive(*self.raws, peer=PEERS[len(self.raws) % 2])
             return
         host.until(host.now + self.quarters / 4)
         if self.kind == "claim":
@@ -180,7 +156,7 @@ class Act(NamedTuple):
         elif self.kind == "send" and self.src in host.open:
             host.send(self.src)
         elif self.kind == "echo" and host.sent:
-            host.feed(host.sent[-1])
+            host.arrive(host.sent[-1])
 
 
 DISTANCES = st.one_of(

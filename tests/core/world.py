@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -64,9 +64,11 @@ class World:
         cache: int = 4096,
         ceiling: int = bccn1.MAX_RECEIVE,
         receivers: Mapping[int, tuple[bytes, bytes, bool]] = RECEIVERS,
+        local: Iterable[bytes] = (OWN,),
     ) -> None:
         self.sources = TrackerTable(rules)
-        self.sources.claim(OWN)
+        for identity in local:
+            self.sources.claim(identity)
         self.anonymous = AnonymousDedup(self.sources.limits)
         self.routes: Routes[int] = Routes(DIALECTS["path"], cache)
         for receiver, (identity, pattern, meta) in receivers.items():

@@ -130,8 +130,15 @@ class Running:
 
     def signs_with(self) -> str:
         """The algorithm of what the daemon broadcasts; with ``first`` if it signs with the first key."""
+        found: list[bytes] = []
+
+        def broadcast() -> bool:
+            found.extend(one for one in self.wire.rest() if b":s|" in one)
+            return bool(found)
+
         with self.client(frames.message(b"s", b"")):
-            (raw,) = (one for one in self.wire.rest() if b":s|" in one)
+            turn_until(self.daemon.loop, broadcast, "the broadcast")
+        (raw,) = found
         head, body = raw.split(b"]", 1)
         first = hmac.digest(KEYS[0], body, "sha256").hex()[:16].encode() in head
         return head.partition(b":")[2].partition(b"=")[0].decode() + " first" * first

@@ -102,7 +102,7 @@ def test_a_fifo_is_read_once_and_gives_the_same_rows(pack: Callable[[bytes], byt
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin", "<(cat x.pcap)"])
 @pytest.mark.parametrize("blocking", [True, False])
-def test_the_standard_input_and_a_process_substitution_are_captures(
+def test_the_standard_input_and_a_substitution_are_captures(
     name: str, blocking: bool, tmp_path: Path, usual: dict[str, bytes]
 ) -> None:
     program = "import sys; from bccnd.cli.main import main; main()"

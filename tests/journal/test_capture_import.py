@@ -131,7 +131,7 @@ def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> 
     assert [(row["verdict"], row["epoch"]) for row in rows] == [("accepted", 1)] * 7
 
 
-def test_a_clock_that_is_set_begins_a_session_and_years_change_no_more_than_a_day(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_begins_a_session(tmp_path: Path) -> None:
     seen = []
     for jump in (26 * 3600, 53 * 365 * 86_400):
         beats = [message_frame(5 * at - jump, at + 1, chan="heartbeat/relay01/a/1") for at in range(4)]
@@ -170,7 +170,7 @@ def test_a_capture_that_has_grown_takes_the_place_of_what_it_was(tmp_path: Path)
     assert len(table(tmp_path / "j", "sessions")) == 1
 
 
-def test_captures_that_overlap_are_read_side_by_side_and_compressed_ones_as_they_are(tmp_path: Path) -> None:
+def test_captures_that_overlap_are_read_in_the_order_of_time(tmp_path: Path) -> None:
     frames = [message_frame(number, number + 1) for number in range(30)]
     packed = put(tmp_path / "x.pcap.gz", gzip.compress(pcap(frames[::2])))
     paths = [packed, put(tmp_path / "odd", pcapng(frames[1::2]))]

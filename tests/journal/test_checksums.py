@@ -64,7 +64,7 @@ def test_a_file_that_was_cut_off_is_found(tmp_path: Path, size: int) -> None:
     assert is_damaged(path)
 
 
-def test_pages_of_another_writer_are_checked_if_they_have_checksums(tmp_path: Path) -> None:
+def test_pages_of_another_writer_are_checked_by_their_checksums(tmp_path: Path) -> None:
     verify(HERE, str(of_another_writer(tmp_path / "without.parquet")))
     path = of_another_writer(tmp_path / "with.parquet", write_page_checksum=True, compression="none")
     verify(HERE, str(path))

@@ -32,7 +32,7 @@ def test_journals_sort_by_when_they_began(first: int, second: int) -> None:
     assert early == late or file_names.journal_id(early, 2**32 - 1) < file_names.journal_id(late, 0)
 
 
-def test_what_was_not_named_here_or_is_not_finished_is_no_file_of_a_journal() -> None:
+def test_other_and_unfinished_names_are_not_of_a_journal() -> None:
     finished = file_names.ObsFile("relay01", "2026-11-21", "20261121T120000Z-5c0ffee5", 1)
     folder, _, name = finished.path.rpartition("/")
     assert file_names.read_path(finished.path) == finished

@@ -19,15 +19,8 @@ HERE = pafs.LocalFileSystem()
 ROWS = [observe("accepted", "lan", 1, 1000 * number, "10.0.0.1:5400", b"BCCN1[7]a:1:b|c") for number in range(3)]
 
 
-def test_rows_are_a_table_with_the_columns_of_the_journal() -> None:
-    table = files.obs_table("h", "j", 7, ROWS)
-    assert table.schema.equals(schema.OBS)
-    assert table.column("rec_no").to_pylist() == [7, 8, 9]
-    assert files.obs_table("h", "j", 1, []).num_rows == 0
-
-
 @pytest.mark.parametrize("inside", ["", "deep/below"])
-def test_any_file_system_of_pyarrow_will_do_and_a_file_that_is_there_is_replaced(tmp_path: Path, inside: str) -> None:
+def test_any_file_system_of_pyarrow_holds_a_journal(tmp_path: Path, inside: str) -> None:
     filesystem = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
     for rows in (ROWS, ROWS[:1]):
         files.write(filesystem, inside, "obs/x.parquet", files.obs_table("h", "j", 1, rows))

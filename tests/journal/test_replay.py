@@ -46,7 +46,7 @@ def test_only_what_was_accepted_comes(tmp_path: Path) -> None:
     assert [message.seq for message in play(tmp_path, own=True)] == [0, 2, 3, 4]
 
 
-def test_a_file_of_another_writer_is_played_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+def test_a_foreign_file_is_played_and_a_damaged_one_refused(tmp_path: Path) -> None:
     path = put(tmp_path, "a", ONE, 0, rows(0, 9))
     records = pq.read_table(path, partitioning=None).sort_by([("ts", "descending")])
     kept = [name for name in reversed(records.column_names) if name not in ("share", "epoch")]
@@ -130,7 +130,7 @@ def test_a_capture_is_played_as_a_daemon_would_have_accepted_it(tmp_path: Path) 
 
 def test_what_is_neither_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    (tmp_path / "text").write_text("some text that somebody wrote")
+    (tmp_path / "text").write_text("some text")
     for name, reason in (("nothing", "no_journal"), ("empty", "no_journal"), ("text", "bad_capture")):
         with refused(reason, kind=JournalError):
             play(tmp_path / name)

@@ -14,7 +14,7 @@ import pytest
 from bccnd.core.observing.counter_history import STEP
 from bccnd.core.tracking.liveness import DEAD, SILENT, Death
 from bccnd.core.tracking.losses import MAX_LOST_BY_SOURCE
-from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
+from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NUMBERS
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.status_collector import MAX_CHANNELS, MAX_LINES, MAX_ROWS, MAX_SILENT
@@ -65,7 +65,7 @@ def test_the_first_view_shows_what_has_happened_since_the_start(daemon: Daemon) 
     daemon.begin()
     daemon.clock += 1.0
     daemon.channels = [(b"demo/1", 100, 1)]
-    daemon.segments[0].counters.judged(INTEGRITY_FAILED, 7)
+    daemon.segments[0].counters.judged(NUMBERS["integrity_failed"], 7)
     for _ in range(2):
         facts = daemon.facts()
         assert [(one.chan, one.messages, one.receivers) for one in facts.channels] == [("demo/1", 100, 1)]
@@ -80,7 +80,7 @@ def test_a_drop_is_shown_until_it_is_long_over(daemon: Daemon) -> None:
     daemon.go_on(60)
     counters = daemon.segments[0].counters
     for _ in range(4):
-        counters.judged(INTEGRITY_FAILED, 10)
+        counters.judged(NUMBERS["integrity_failed"], 10)
         daemon.go_on(STEP)
     one = daemon.drop("integrity_failed")
     wall = time.time()

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from bccnd.pipeline.driver import spark as spark_driver
 from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
-from bccnd.pipeline.units.engine import spill_folder
 from tests.pipeline import object_store, threedays
 from tests.pipeline.runtimes import runtimes as runtimes
 
@@ -34,12 +33,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     yield spark_driver.start("local[2, 3]", conf=threedays.SMALL)
     spark_driver.stop()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _engine() -> None:
-    """What tables are made with in this process stays until it ends."""
-    spill_folder()
 
 
 @pytest.fixture(scope="session")

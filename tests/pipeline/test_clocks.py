@@ -40,9 +40,7 @@ def compared(ahead: dict[str, int], reference: str = "a", day: str = DAY) -> lis
         ({"b": -HOUR}, {"a": HOUR}),  # of two the slower one is right
     ],
 )
-def test_the_middle_clock_is_right_and_others_are_moved_by_whole_minutes(
-    ahead: dict[str, int], moved: dict[str, int]
-) -> None:
+def test_clocks_are_moved_by_whole_minutes_to_the_middle_one(ahead: dict[str, int], moved: dict[str, int]) -> None:
     clocks = Clocks(compared(ahead))
     shifts = {host: clocks.of((host, "j", 0), DAY).shift for host in ("a", *ahead)}
     assert {host: by for host, by in shifts.items() if by} == moved
@@ -52,13 +50,13 @@ def test_what_is_left_is_how_far_a_clock_is_ahead() -> None:
     assert Clocks(compared({"b": 5, "c": HOUR + 7})).of(("c", "j", 0), DAY) == Clock(HOUR, 2)
 
 
-def test_a_day_without_a_message_in_common_goes_by_the_days_beside_it() -> None:
+def test_a_day_without_common_messages_goes_by_those_beside_it() -> None:
     clocks = Clocks(compared({"b": HOUR, "c": 0, "d": 0}))
     found = {day: clocks.of(("b", "j", 0), day).shift for day in (BEFORE, DAY, AFTER, LATER)}
     assert found == {BEFORE: HOUR, DAY: HOUR, AFTER: HOUR, LATER: 0}
 
 
-def test_a_host_is_compared_with_the_one_with_most_rows_of_those_that_share_messages() -> None:
+def test_the_host_with_most_rows_is_the_reference_of_its_group() -> None:
     rows = {"a": 1, "b": 7, "c": 7, "x": 2, "y": 3, "alone": 9}
     assert references(rows, [["a", "b"], ["c", "b"], ["x", "y"]]) == {
         **dict.fromkeys("abc", "b"),
@@ -68,7 +66,7 @@ def test_a_host_is_compared_with_the_one_with_most_rows_of_those_that_share_mess
     }
 
 
-def test_rows_of_a_wrong_clock_that_come_late_go_to_the_days_of_a_build(tmp_path: Path) -> None:
+def test_late_rows_of_a_wrong_clock_go_to_the_days_of_a_build(tmp_path: Path) -> None:
     """All of them carry the second day; some are of the first."""
     whole, journal = tmp_path / "whole", tmp_path / "journal"
     fleet = Fleet(
@@ -95,7 +93,7 @@ def test_skew_is_told_as_percentiles(tmp_path: Path) -> None:
     assert [tuple(row.values())[:6] for row in rows["skew"]] == [("h2", "h1", 5000, 50_000, 95_000, 101)]
 
 
-def test_a_host_that_boots_in_1970_moves_nobody(tmp_path: Path) -> None:
+def test_a_host_that_boots_in_1970_moves_no_other(tmp_path: Path) -> None:
     """Its records are set aside and named; those of its next session, with a clock that is right, count."""
     steady = numbered(range(1, 101))
     early = [one._replace(ts=one.ts - at(0)) for one in steady[:40]]

@@ -40,9 +40,7 @@ OTHERS = (Journal("h2", STEADY), Journal("h3", STEADY))
         ),
     ],
 )
-def test_journals_of_one_host_that_overlap_or_swap_restart_no_source(
-    journals: tuple[Journal, ...], tmp_path: Path
-) -> None:
+def test_journals_of_a_host_that_overlap_restart_no_source(journals: tuple[Journal, ...], tmp_path: Path) -> None:
     rows = tables(tmp_path, *journals, *OTHERS)
     assert causes(rows) == {("m/p/1", 1): "first"}
     assert [link for link in lost(rows) if link[0] != "h1"] == []
@@ -89,7 +87,7 @@ def test_numbers_at_the_ends_of_64_bits_stop_nothing(tmp_path: Path) -> None:
     assert {message["src"] for message in rows["messages"]} == {"m/p/1", "m/q/2"}
 
 
-def test_numbers_sent_while_nobody_was_listening_are_not_lost(tmp_path: Path) -> None:
+def test_numbers_sent_while_no_host_listened_are_not_lost(tmp_path: Path) -> None:
     """A file of each host is missing, as it is while a copy is under way; where one host listened, it is known."""
     early, late = STEADY[:100], STEADY[150:]
     away = [(0.0, 99.0), (150.0, 299.0)]

@@ -32,7 +32,7 @@ def test_a_journal_is_a_table(tmp_path: Path, spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-def test_a_stream_reads_each_record_once_in_whatever_order_files_come(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_stream_reads_each_record_once_in_any_order(tmp_path: Path, spark: SparkSession) -> None:
     journal = tmp_path / "journal"
     paths = [put(tmp_path / "all", "relay01", "j", 1 + 10 * part, rows(1 + 10 * part, 10)) for part in range(3)]
     late = [row(number, at=-40 * 86_400 + number) for number in range(5)]

@@ -1,5 +1,8 @@
-"""The tables of a simulated fleet, from what was sent and who got it. No verdict of a receiver decides where a row
-belongs, and nothing of the pipeline is used; what a row is counted as (a copy, late) is what its receiver said."""
+"""The tables of a simulated fleet, from what was sent and what each receiver got.
+
+No verdict of a receiver decides where a row belongs, and nothing of the pipeline is used; a row counts as a copy or as
+late if its receiver says so.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +115,7 @@ class Truth:
         return round((self._ahead(host) - median_low(map(self._ahead, together))) / MINUTE) * MINUTE
 
     def _number(self, heard: dict[int, Message]) -> dict[int, int]:
-        """The epoch of each message that anybody heard."""
+        """The epoch of each message that any receiver heard."""
         by_source: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for index in heard:
             sent = self.simulation.sent[index]
@@ -159,7 +162,7 @@ class Truth:
             self.messages[Place(src, epoch, key)] = message
 
     def _gap(self, source: int, epoch: int, day: str, key: int, keys: list[int]) -> int:
-        """Count the numbers directly before one that nobody heard, and that no report of a day before told of."""
+        """Count the numbers directly before one that no receiver heard, and that no report of a day before told of."""
         lower = bisect_left(keys, key)
         if not lower:
             return 0
@@ -204,7 +207,7 @@ class Truth:
         return [(names[key[0]], *key[1:], tail) for key, tail in self.tails.items() if tail.lost]
 
     def audience(self, day: str, source: int) -> set[str]:
-        """Who can hear a source: who is on its segment, and who has recorded nothing at all."""
+        """The hosts that can hear a source: those on its segment, and those that recorded nothing at all."""
         simulation = self.simulation
         segment = simulation.segment(simulation.fleet.sources[source].host)
         return {

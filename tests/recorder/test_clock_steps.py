@@ -31,7 +31,7 @@ def test_the_cause_of_a_step(wall: int, awake: int, boot: int, cause: Cause | No
     assert cause_of_step(before, Clocks(before.wall + wall, before.awake + awake, before.boot + boot)) == cause
 
 
-def test_a_clock_is_trusted_while_it_is_synchronised_and_was_not_set_lately() -> None:
+def test_a_clock_is_trusted_if_synchronised_and_not_set_lately() -> None:
     clocks, synchronised = Clocks(50 * HOUR, HOUR, HOUR), True
     trust = ClockTrust(lambda: clocks, lambda: synchronised)
     assert not trust.doubt()

@@ -35,9 +35,7 @@ def whole_until(records: list[Record], place: int) -> tuple[int, int]:
 
 
 @given(RECORDS, st.data())
-def test_a_file_that_is_cut_anywhere_ends_with_its_last_whole_record(
-    records: list[Record], data: st.DataObject
-) -> None:
+def test_a_cut_file_ends_with_its_last_whole_record(records: list[Record], data: st.DataObject) -> None:
     whole = written(records)
     assert read(whole) == (records, "clean", len(whole))
     cut = data.draw(st.integers(0, len(whole)))
@@ -62,9 +60,7 @@ def test_zeros_at_the_end_are_what_a_power_cut_leaves(records: list[Record], zer
 
 
 @given(RECORDS, st.data())
-def test_a_record_of_which_a_part_never_reached_the_disk_is_a_torn_tail(
-    records: list[Record], data: st.DataObject
-) -> None:
+def test_a_record_that_never_reached_the_disk_is_a_torn_tail(records: list[Record], data: st.DataObject) -> None:
     whole = written([*records, (b"P", b"x" * 50)])
     before = len(written(records))
     cut = data.draw(st.integers(before + 1, before + 12))

@@ -67,7 +67,7 @@ def with_bug(path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", [str, lambda path: f"file://{path}"])
-def test_what_was_left_is_put_into_the_journal_and_bad_logs_hold_up_nothing(
+def test_leftover_logs_are_converted_and_bad_ones_set_aside(
     spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, way: Callable[[Path], str]
 ) -> None:
     _, torn, damaged, gone = (log_in(spool, number, first=10 * number - 9) for number in (1, 2, 3, 4))
@@ -138,7 +138,7 @@ def _ignores(status: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_converting_process_ignores_signals_and_waits_for_an_earlier_one(spool: Path, tmp_path: Path) -> None:
+def test_a_converting_process_waits_for_an_earlier_one(spool: Path, tmp_path: Path) -> None:
     with (spool / "lock.files").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         program = "from bccnd.recorder.converter_process import main; main()"
@@ -164,7 +164,7 @@ def test_old_files_go_after_new_ones_have_come(spool: Path, tmp_path: Path) -> N
     assert done(spool, tmp_path / "journal", KeepSettings(size=1)).removed == 2
 
 
-def test_while_the_clock_is_doubted_no_file_goes_by_age_and_that_is_logged_once(
+def test_no_file_goes_by_age_while_the_clock_is_doubted(
     spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     synchronised = False
@@ -185,7 +185,7 @@ def test_while_the_clock_is_doubted_no_file_goes_by_age_and_that_is_logged_once(
     assert (caplog.text.count("is not trusted"), caplog.text.count("is trusted")) == (1, 1)
 
 
-def test_two_recorders_on_one_spool_and_a_spool_that_cannot_be_are_refused(spool: Path, tmp_path: Path) -> None:
+def test_a_spool_in_use_or_without_a_place_is_refused(spool: Path, tmp_path: Path) -> None:
     first = Spool(str(spool))
     with pytest.raises(JournalError, match=r"another recorder .*\n  remedy: "):
         Spool(str(spool))

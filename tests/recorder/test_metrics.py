@@ -59,7 +59,7 @@ def value(made: Recorder, name: str, **labels: str) -> float:
     return value
 
 
-def test_how_far_behind_it_is_goes_by_the_oldest_log_until_that_is_in_the_journal(tmp_path: Path, loop: Loop) -> None:
+def test_the_oldest_log_says_how_far_behind_the_journal_is(tmp_path: Path, loop: Loop) -> None:
     sizes = leave_log(tmp_path, 1, 2 * AGE) + leave_log(tmp_path, 2, AGE) + leave_log(tmp_path, 3, AGE / 2)
     with recorder(tmp_path, loop) as made:
         assert 2 * AGE <= value(made, "behind_seconds") < 2 * AGE + 60

@@ -24,7 +24,7 @@ def test_the_first_rule_that_fits_decides() -> None:
     assert (payloads.keep("a/b"), payloads.keep("!a/b"), payloads.keep("!")) == ("omit", "record", "record")
 
 
-def test_a_hash_stands_for_the_payload_and_nothing_else_is_changed() -> None:
+def test_a_hash_stands_for_the_payload_and_changes_nothing_else() -> None:
     payloads = Payloads(RULES)
     before = row(b"door/1/closed")
     assert payloads.apply(before) == before._replace(payload=b"sha256:" + hashlib.sha256(b"secret").digest())

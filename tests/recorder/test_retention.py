@@ -54,7 +54,7 @@ def numbers(journal: Path) -> list[int]:
     return [file.name.first for file in list_files(HERE, str(journal), hosts=["relay01"])]
 
 
-def session_left(journal: Path) -> tuple[float, ...]:
+def session_left(journal: Path) -> tuple[float | None, ...]:
     """Start and end in seconds after noon, first and last number."""
     (session,) = table(journal, "sessions")
     times = (round(session[name].timestamp() - NOON / 1e6, 6) for name in ("start_ts", "end_ts"))
@@ -79,7 +79,7 @@ PAST = 0.009001
     ids=["no limit", "age 50", "age 150", "size", "size - 1", "both", "size 1"],
 )
 def test_the_oldest_files_go_and_their_time_from_the_session(
-    journal: Path, limits: Callable[[int], tuple[int, int]], left: list[int], session: tuple[float, ...]
+    journal: Path, limits: Callable[[int], tuple[int, int]], left: list[int], session: tuple[float | None, ...]
 ) -> None:
     sizes = [file.size for file in list_files(HERE, str(journal), hosts=["relay01"])]
     count, size = keep(journal, *limits(sum(sizes)), NOW, JOURNAL)
@@ -92,7 +92,7 @@ def test_the_oldest_files_go_and_their_time_from_the_session(
     assert session_left(journal) == (session[0], 400, session[2], 35)
 
 
-def test_with_the_last_file_of_an_earlier_journal_goes_its_session(journal: Path, tmp_path: Path) -> None:
+def test_a_session_goes_with_the_last_file_of_its_journal(journal: Path, tmp_path: Path) -> None:
     assert keep(tmp_path / "nowhere", 1, 1, 0) == (0, 0)
     keep(journal, 0, 1, NOW, "another")
     assert (numbers(journal), table(journal, "sessions")) == ([], [])
@@ -131,7 +131,7 @@ def test_what_cannot_be_read_now_stays_with_its_session(journal: Path, monkeypat
     assert (names(journal), table(journal, "sessions")) == before
 
 
-def test_a_journal_without_records_goes_when_it_is_as_old_as_records_may_be(journal: Path) -> None:
+def test_a_journal_without_records_goes_at_the_age_of_records(journal: Path) -> None:
     head = Head("relay01", "20200101T000000Z-00000000", 1, "1", [RecorderSession(1, 2)])
     update_sessions(HERE, str(journal), head)
     place = journal / file_names.sessions_path("relay01", head.journal)
@@ -153,3 +153,11 @@ def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
     convert_log(log, journal)
     keep(journal, 0, 1, NOW)
     assert not day.exists()
+
+
+def test_sessions_of_an_older_version_have_all_of_their_journal(journal: Path) -> None:
+    place = journal / file_names.sessions_path("relay01", JOURNAL)
+    written = pq.read_table(place, partitioning=None)
+    pq.write_table(written.drop_columns(["first_rec_no", "last_rec_no"]), place)
+    assert keep(journal, 50, 0, NOW, JOURNAL)[0] == 2
+    assert session_left(journal) == (100 + PAST, 250, 21, None)

@@ -26,7 +26,7 @@ def test_every_datagram_of_the_tap_is_a_row(datagrams: list[tuple[bytes, str]], 
     assert len(rows.tapped(frames.batch(reported))) == len(datagrams)
 
 
-def test_what_is_not_of_the_tap_is_no_row_and_gaps_are_told_from_everything_else() -> None:
+def test_only_datagrams_of_the_tap_are_rows() -> None:
     mixed = frames.batch([b"MSG !\0for all", tapped(1, NOON), b"MSG !/tap/accepted\0garbage", tapped(2, NOON)])
     assert [row.seq_key for row in rows.observations(mixed)] == [1 - SEQ_OFFSET, 2 - SEQ_OFFSET]
     assert len(rows.tapped(mixed)) == 2

@@ -123,7 +123,10 @@ class Ledger:
         self.lost = self._held = self._crashes = self._told = 0
 
     def balance(self) -> None:
-        """Check what has not come: nothing waits for this client any more."""
+        """Check what has not come, and that nothing came too often: nothing waits for this client any more."""
+        for token, count in self._early.items():
+            if count:
+                raise Violation(f"{self._name} got {token!r} {count} times more than it was sent")
         self.check_told(sum(self._must.values()), sum(self._may.values()), example=next(iter(self._must), b""))
         self._must.clear()
         self._may.clear()

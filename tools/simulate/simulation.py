@@ -75,8 +75,8 @@ class Simulation:
         for host in world.hosts:
             self.operators.start(host)
         world.run(1.0)
-        end = world.now + seconds
         self.rest.check()  # the base line
+        end = world.now + seconds
         while world.now < end and world.events < MOST_EVENTS and not over():
             self._draw_episode()
             stop, most = world.now + EPISODE, world.events + MOST_EVENTS // 4
@@ -167,11 +167,14 @@ class Simulation:
             self.world.note(f"{datagram.token!r} on the interface")
 
     def _kill(self, host: Host) -> None:
-        """A daemon is killed, often while it broadcasts what its clients publish."""
+        """A daemon is killed, often while it broadcasts what its clients publish, some of which leave at once."""
         self.operators.kill(host)
         clients = [client for client in self.world.clients[host.name] if not isinstance(client, Observer)]
         if clients and self._rng.random() < 0.5:
-            self.programs.publish(self._rng.choice(clients))
+            client = self._rng.choice(clients)
+            self.programs.publish(client)
+            if self._rng.random() < 0.5:
+                self.programs.disconnect(client)
 
     def _clock_steps(self) -> None:
         """The clock is set, and often a daemon is killed before it has caught up."""

@@ -7,13 +7,14 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.clients.client import Client
 from bccnd.bus.delivery.fanout import Fanout
+from bccnd.core.observing.counters import BusCounters
 from bccnd.core.wire import frames
 from bccnd.drop_catalog.drops import BY_NAME
 
 #: bytes of a key or pattern that are repeated in a refusal
 MAX_REPEATED: Final = 1024
 #: meaning and remedy of the refusals that an operator should see, because the program may ignore them
-AFTER_REFUSAL: Final = {
+_AFTER_REFUSAL: Final = {
     name: drop.explain() for (family, name), drop in BY_NAME.items() if family == "client_errors" and drop.serious
 }
 
@@ -50,8 +51,8 @@ def _log_refusal(client: Client, reason: str, key: bytes) -> None:
             drop=reason,
             **fields,
         )
-    elif reason in AFTER_REFUSAL:
-        means, remedy = AFTER_REFUSAL[reason]
+    elif reason in _AFTER_REFUSAL:
+        means, remedy = _AFTER_REFUSAL[reason]
         log.event(
             "frame_refused",
             f"a frame of {client} was refused ({reason}): {means}",
@@ -62,3 +63,10 @@ def _log_refusal(client: Client, reason: str, key: bytes) -> None:
             channel=key[:MAX_REPEATED],
             **fields,
         )
+
+
+def count_own_refusal(counters: BusCounters, reason: str, what: str, remedy: str) -> None:
+    """Count and log that messages of the daemon's own (``what``) cannot be sent; ``remedy`` is the usual one."""
+    counters.errors.add(reason)
+    remedy = _AFTER_REFUSAL[reason][1] if reason in _AFTER_REFUSAL else remedy
+    log.event("dropped", f"this daemon's own {what} cannot be sent", about=(what, reason), remedy=remedy, drop=reason)

@@ -23,8 +23,6 @@ _USUAL: Final = re.compile(
 )
 #: cached names of each kind
 _CACHED: Final = 4096
-#: the verdict of a row for records that cannot be read any more
-JOURNAL_GAP: Final = "journal_gap"
 
 
 class Observation(NamedTuple):

@@ -16,20 +16,9 @@ STALE: Final = 4
 REPLAYED: Final = 5
 LOOPED: Final = 6
 NOT_ADDRESSED: Final = 7
-OVERSIZE: Final = 8
-BAD_ENVELOPE: Final = 9
-LENGTH_MISMATCH: Final = 10
-UNSUPPORTED_VERSION: Final = 11
-INTEGRITY_MISSING: Final = 12
-INTEGRITY_UNKNOWN: Final = 13
-INTEGRITY_FAILED: Final = 14
-BAD_BODY: Final = 15
-BAD_SRC: Final = 16
-BAD_SEQ: Final = 17
-BAD_CHANNEL: Final = 18
-BAD_TARGET: Final = 19
 INTERNAL_ERROR: Final = 20
 
+#: all verdicts, in the order of their numbers
 NAMES: Final = (
     "accepted",
     "reordered",

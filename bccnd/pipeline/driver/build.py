@@ -29,12 +29,12 @@ from bccnd.pipeline.inputs.journal import Journal
 from bccnd.pipeline.inputs.journal_listing import NONE, ListedFile
 from bccnd.pipeline.inputs.sessions import JournalSession
 from bccnd.pipeline.inputs.verification import JournalFile
-from bccnd.pipeline.inputs.verification_task import verify_files
 from bccnd.pipeline.lake import table_changes
 from bccnd.pipeline.lake.delta import KEEP
 from bccnd.pipeline.lake.parquet import File
 from bccnd.pipeline.lake.place import Root, usable
 from bccnd.pipeline.lake.table_changes import TableChanges
+from bccnd.pipeline.units.verify import verify_files
 from bccnd.pipeline.units.work import Runner
 
 #: the steps that a run goes through

@@ -2,7 +2,7 @@
 
 Invariant: the table ``builds`` is written last, and its newest row names the version of every other table. A run that
 fails, is killed or loses against another one changes no version that is named there, and deletes no file of one. A
-commit succeeds only if nobody has committed to its table since this run began, so that of two runs one is refused.
+commit succeeds only if no other run has committed to its table since this one began: of two runs one is refused.
 Source: the Delta transaction protocol (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
 """
 
@@ -19,6 +19,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -72,14 +73,15 @@ class Build(NamedTuple):
     versions: Mapping[str, int]
 
 
-class Change(NamedTuple):
-    """What a run does to a table: its columns without the day, the files written, the days whose old files go, and
-    whether the table is divided by days; the day of a table that is not is empty."""
+@dataclass
+class Change:
+    """What a run does to a table: its columns without the day, whether it is divided by days (the day of a table that
+    is not is empty), the files written, and the days whose old files go."""
 
     columns: pa.Schema
-    written: Collection[File]
-    gone: Collection[str]
     divided: bool = True
+    written: list[File] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
 
 
 class Lake:

@@ -31,15 +31,13 @@ class TableChanges:
     def __init__(self, lake: Lake, tables: Mapping[str, tuple[pa.Schema, bool]]) -> None:
         self.lake = lake
         self.run = secrets.token_hex(8)
-        self._tables = tables
-        self._written: dict[str, list[File]] = {table: [] for table in tables}
-        self._replaced: dict[str, set[str]] = {table: set() for table in tables}
+        self._changes = {table: Change(*shape) for table, shape in tables.items()}
         self._committing = False
 
     def add(self, table: str, files: Iterable[File], replaced: Collection[str]) -> None:
         """Note files that are in their place already, and days whose files before go."""
-        self._written[table] += files
-        self._replaced[table] |= set(replaced)
+        self._changes[table].written += files
+        self._changes[table].gone |= set(replaced)
 
     def put(self, table: str, rows: pa.Table, day: str = "") -> None:
         """Write a table that is not divided by days, or a day of one, in place of what it was before."""
@@ -51,19 +49,15 @@ class TableChanges:
 
     def replace_all(self) -> None:
         """Have nothing stay of what was before."""
-        for table in self._tables:
-            self._replaced[table] |= self.lake.days(table)
+        for table, change in self._changes.items():
+            change.gone |= self.lake.days(table)
 
     def commit(self, keep: float) -> None:
         """Put all changes in their place. What is replaced stays readable for ``keep`` seconds. Raises PipelineError:
         in_use."""
         self._committing = True
-        changes = {
-            table: Change(columns, self._written[table], self._replaced[table], divided)
-            for table, (columns, divided) in self._tables.items()
-        }
         before = self.lake.build.finished / 1e6
-        self.lake.commit(changes, keep)
+        self.lake.commit(self._changes, keep)
         if before // _CLEANING != time.time() // _CLEANING:
             self.lake.remove_old(keep)
             self._remove_abandoned()
@@ -86,7 +80,7 @@ class TableChanges:
                 with suppress(OSError):  # another run has its own there
                     os.rmdir(f"{self.lake.root.path}/{WORK}")
             if not self._committing:
-                for table in self._tables:
+                for table in self._changes:
                     for path, *_ in self.lake.root.files(table):
                         if self.run in path:
                             self.lake.root.remove(path)

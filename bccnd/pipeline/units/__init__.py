@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from bccnd.pipeline.inputs.verification_task import run_verify
 from bccnd.pipeline.units.combine import run_combine, run_epochs, run_liveness
 from bccnd.pipeline.units.survey import run_survey
 from bccnd.pipeline.units.unit import run_unit
+from bccnd.pipeline.units.verify import run_verify
 from bccnd.pipeline.units.work import Task
 
 _KINDS: Mapping[str, Callable[[Task], object]] = {

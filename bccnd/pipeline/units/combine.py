@@ -13,11 +13,17 @@ from bccnd.pipeline.lake.place import Root
 from bccnd.pipeline.schema import TableFile
 from bccnd.pipeline.units import engine as duck
 from bccnd.pipeline.units import work
-from bccnd.pipeline.units.unit import REFUSED
+from bccnd.pipeline.units.unit import SHARED
 from bccnd.pipeline.units.work import Task
 
 #: rows of `integrity` for one minute, receiver and verdict: more than a reader looks at, few beside the datagrams
 CAP: Final = 1000
+#: parts -> the table that is made of them, and its SQL
+_COMBINED: Final = {
+    "receiver_sets": ("receiver_sets", "receiver_sets_of_shares"),
+    "channel_loss": ("channel_loss", "channel_loss_of_shares"),
+    "refused": ("integrity", "integrity"),
+}
 
 
 def run_combine(task: Task) -> list[TableFile]:
@@ -26,22 +32,11 @@ def run_combine(task: Task) -> list[TableFile]:
     for day in task.days:
         parts: Mapping[str, list[str]] = work.get(root, task, f"parts-{day}")
         with duck.opened(task.memory_mb, task.threads) as engine:
-
-            def put(table: str, columns: Mapping[str, str], query: str, name: str = "parts") -> list[TableFile]:
-                duck.read(engine, name, root, parts.get(table, ()), columns)  # noqa: B023 -- called at once
-                made = table if table in schema.TABLES else "integrity"
-                return duck.write(engine, root, task.run, made, day, query)  # noqa: B023
-
-            sets = duck.types(schema.TABLES["receiver_sets"])
-            written += put("receiver_sets", sets, "SELECT DISTINCT set_id, hosts FROM parts ORDER BY set_id")
-            sums = ", ".join(
-                f"least(sum({name}::HUGEINT), 9223372036854775807) AS {name}"
-                for name in ("expected", "seen", "lost_here", "lost_everywhere")
-            )
-            query = f"SELECT host, chan, win, {sums} FROM parts GROUP BY host, chan, win ORDER BY chan, win, host"
-            written += put("channel_loss", duck.types(schema.TABLES["channel_loss"]), query)
             duck.set_variables(engine, cap=CAP)
-            written += put("refused", duck.types(REFUSED), duck.sql("integrity"), "refused")
+            for part, columns in SHARED.items():
+                duck.read(engine, part, root, parts.get(part, ()), duck.types(columns))
+                table, query = _COMBINED[part]
+                written += duck.write(engine, root, task.run, table, day, duck.sql(query))
     return written
 
 

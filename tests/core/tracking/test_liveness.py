@@ -74,9 +74,8 @@ class World:
         assert found is not None
         return found
 
-    def standing(self) -> list[Source]:
-        """The sources in the wheel."""
-        return [source for entries in self.liveness._wheel.values() for source in entries]
+    def watched(self) -> dict[bytes, Source]:
+        return {source.src: source for source in self.sources.all() if source.state != UNWATCHED}
 
     def counter(self, name: str) -> object:
         """The value of a counter, or what is known of SRC or of the trackers."""
@@ -87,7 +86,6 @@ class World:
         known = {
             "missing": self.sources.missing,
             "tracked": len(self.sources),
-            "wheel": len(self.standing()),
             "silent": self.liveness.silent,
         }
         return known[name] if name in known else self.sources.counted[name]
@@ -146,7 +144,11 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "expired and local sources are not watched": (
         {"expire": 5.0},
-        "beat @5 expire @30 =alive expired=1 deaths=0 wheel=0 beat @36.25 claim @60 =alive,silent silent=0 wheel=0",
+        "beat @5 expire @30 =alive expired=1 deaths=0 beat @36.25 claim @60 =alive,silent silent=0",
+    ),
+    "those that have lost their trackers count until they are checked": (
+        {"max_sources": 1},
+        "beat b.beat =alive b.= unwatched=1 @6 b.beat unwatched=2 @6.5 b.beat b.=alive unwatched=2 @21 b.=silent,dead",
     ),
     "death removes the tracker and its missing seqs": (
         {},
@@ -163,6 +165,10 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
         {},
         "beat b.beat @5 b.message @7 restart silent=1 =alive,silent b.=alive @30 =dead b.=silent,dead deaths=2",
     ),
+    "the next daemon knows the dead, and learns an interval longer than their lives": (
+        {},
+        "beat @20 restart beat @40 restart beat interval=20 =alive,silent,dead,alive,silent,dead,alive deaths=0",
+    ),
     "a silent source stays silent after a restart until it is heard": (
         {},
         "beat @8 beat @16 beat @29 interval=8 =alive,silent,alive,silent,alive,silent restart @31 = message @36 =alive",
@@ -178,7 +184,7 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", HISTORIES)
 def test_histories(name: str) -> None:
     rules, history = HISTORIES[name]
-    dedup = dedup_rules(**{key: value for key, value in rules.items() if key == "expire"})
+    dedup = dedup_rules(**{key: value for key, value in rules.items() if key != "interval"})
     World(HeartbeatRules(interval=rules.get("interval", 4.0), dead_after=3), dedup).play(history)
 
 
@@ -273,7 +279,8 @@ class Naive:
 
     rules: HeartbeatRules
     keep_dead: bool
-    max_watched: int
+    #: sources that have lost their trackers
+    gone: int = 0
     watched: dict[bytes, Watched] = field(default_factory=dict)
     #: the last heartbeat of the dead, and the gap before it
     former: dict[bytes, tuple[float, float]] = field(default_factory=dict)
@@ -328,7 +335,7 @@ TRACKING = st.builds(dedup_rules, monotonic=st.booleans(), max_sources=st.sample
 @examples(600)
 def test_liveness_agrees_with_the_model(rules: HeartbeatRules, dedup: TrackerLimits, history: list[Act]) -> None:
     world = World(rules, dedup)
-    model = Naive(rules, dedup.monotonic, dedup.max_sources)
+    model = Naive(rules, dedup.monotonic)
     deaths = 0
     for act in history:
         then = world.now + act.quarters * TICK
@@ -344,17 +351,18 @@ def test_liveness_agrees_with_the_model(rules: HeartbeatRules, dedup: TrackerLim
             # A new tracker of the same name is another one.
             for name in [name for name, one in model.watched.items() if not one.source.tracked]:
                 del model.watched[name]
+                model.gone += 1
             model.receive_message(src, world.now)
         if act.kind == "beat":
-            full = len(world.standing()) >= dedup.max_sources
             before = world.liveness.counted["unwatched"]
             world.liveness.on_heartbeat(src, world.now)
             source = world.source(src)
             if src in model.watched:
                 model.beat(src, world.now)
                 assert (source.interval, source.state) == (model.watched[src].interval, ALIVE)
-            elif full:
-                assert world.liveness.counted["unwatched"] == before + 1
+            elif world.liveness.counted["unwatched"] > before:
+                # Those that have lost their trackers count until they are checked.
+                assert len(model.watched) + model.gone >= dedup.max_sources
                 assert world.changes() == []
             else:
                 model.watch(source, world.now)
@@ -364,7 +372,7 @@ def test_liveness_agrees_with_the_model(rules: HeartbeatRules, dedup: TrackerLim
     assert world.liveness.counted["deaths"] == deaths
     # In the end all that were watched are dead, and leave nothing behind.
     world.until(world.now + (rules.dead_after + 0.5) * liveness.MAX_STRETCH * rules.interval + 10.0)
-    assert (world.liveness.silent, world.standing(), world.liveness._wheel) == (0, [], {})
+    assert (world.liveness.silent, world.watched()) == (0, {})
     assert set(model.watched) <= set(world.liveness.dead)
 
 
@@ -391,13 +399,8 @@ def follow(world: World, model: Naive) -> int:
 
 
 def must_hold(world: World, model: Naive) -> None:
-    standing = world.standing()
-    assert len(standing) == world.liveness._entries <= model.max_watched
-    # Every watched source has one place in the wheel; others there have lost their trackers.
-    assert len({id(source) for source in standing}) == len(standing)
-    live = {source.src: source for source in standing if source.tracked}
-    assert {src: one.source for src, one in model.watched.items()} == live
-    assert world.liveness.silent == sum(source.tracked and source.state == SILENT for source in standing)
+    assert {src: one.source for src, one in model.watched.items()} == world.watched()
+    assert world.liveness.silent == sum(source.state == SILENT for source in world.watched().values())
     for src, one in model.watched.items():
         assert STATE_NAMES[one.source.state] == one.state
         assert one.state in model.may_be(one, world.now), (src, world.now, one)

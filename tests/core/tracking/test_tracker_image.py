@@ -56,14 +56,14 @@ def test_the_next_daemon_judges_as_the_one_before(life: Life, data: st.DataObjec
             one.sources.sweep(one.now)
         peer = PEERS[len(act.raws) % 2]
         for raw in act.raws:
-            assert successor.feed(raw, peer=peer) == original.feed(raw, peer=peer)
+            assert successor.arrive(raw, peer=peer) == original.arrive(raw, peer=peer)
         for src in SRCS:
             assert successor.sources.epoch(src) == original.sources.epoch(src)
     # Sent datagrams are local for the successor too.
     conflicts = successor.sources.counted["conflicts"]
     for raw in successor.sent:
         if bccn1.read(raw).src in successor.open:
-            assert successor.feed(raw) == ["looped"]
+            assert successor.arrive(raw) == ["looped"]
     assert successor.sources.counted["conflicts"] == conflicts
 
 
@@ -111,11 +111,11 @@ def test_an_identity_in_use_goes_on_with_its_run(host: Host) -> None:
 
 def test_anonymous_datagrams_stay_known_for_the_horizon(host: Host) -> None:
     raw = datagram(b"?", 1)
-    assert host.feed(raw) == ["accepted"]
+    assert host.arrive(raw) == ["accepted"]
     heir = successor_of(host)
-    assert heir.feed(raw) == ["duplicate"]
+    assert heir.arrive(raw) == ["duplicate"]
     heir.now += RULES.horizon + 0.1
-    assert heir.feed(raw) == ["accepted"]
+    assert heir.arrive(raw) == ["accepted"]
 
 
 def test_sources_written_in_any_order_are_put_in_order(host: Host) -> None:

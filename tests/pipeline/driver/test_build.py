@@ -75,7 +75,7 @@ def test_a_bad_journal_is_named_and_changes_nothing(
     assert os.listdir(tables / "messages") == ["day=2026-01-01"]
 
 
-def test_what_cannot_be_used_costs_itself_and_is_named_until_it_is_put_right(
+def test_an_unusable_file_costs_only_itself_until_it_is_repaired(
     journal: Path, small: Path, built: Path, tmp_path: Path
 ) -> None:
     """Of each host something else is wrong: a damaged file, a missing one, records in two files."""
@@ -124,7 +124,7 @@ def test_beside_retention_a_build_goes_on_with_what_is_there(journal: Path, buil
 
 
 @pytest.mark.slow
-def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_with_a_line_and_changes_nothing(small: Path, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
 
     def interrupt(running: subprocess.Popen[str]) -> None:

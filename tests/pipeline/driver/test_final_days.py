@@ -54,7 +54,7 @@ def forget(tables: Path, *days: str) -> None:
     """Have the tables of these days be made of no files: all files that there are came later."""
     lake = Lake(str(tables))
     lake.begin([FILES])
-    lake.commit({FILES: Change(COLUMNS, [], days)})
+    lake.commit({FILES: Change(COLUMNS, gone=set(days))})
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_days_that_become_final_leave_the_tables_of_a_build(tmp_path: Path, monk
     assert content(tables) == expected
 
 
-def test_the_summary_names_files_that_came_too_late_and_days_that_were_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_names_late_files_and_days_that_were_left(capsys: pytest.CaptureFixture[str]) -> None:
     paths = [f"obs/host=h1/day=2026-03-{day}/j-{number:012}.parquet" for day in ("01", "02") for number in range(1, 8)]
     _summary(
         Outcome([], {}, 1.0, ["2026-03-01", "2026-03-02"], late=paths, missing=[Missing("h1", "j1", 7, 9, 0, 1)]),

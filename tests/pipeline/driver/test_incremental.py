@@ -108,21 +108,6 @@ def test_what_retention_takes_during_a_run_stays_in_the_tables(small: Path, buil
     assert content(tables) == content(built)
 
 
-def test_a_foreign_file_is_named_until_it_is_taken_away(small: Path, tmp_path: Path) -> None:
-    journal, tables = tmp_path / "journal", tmp_path / "tables"
-    bad = journal / files(small)[0].relative_to(small)
-    bad.parent.mkdir(parents=True)
-    bad.write_bytes(b"PAR1 nonsense PAR1")
-    for _ in range(2):
-        outcome = once(HERE, str(journal), str(tables))
-        assert outcome.days == []
-        (damaged,) = outcome.damaged
-        assert f"{bad} is left out" in damaged.why
-    bad.unlink()
-    outcome = once(HERE, str(journal), str(tables))
-    assert (outcome.days, outcome.damaged) == ([], [])
-
-
 def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(small: Path, built: Path, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     words = ("pipeline", "stream", small, "--out", tables, "--once", "--embedded")

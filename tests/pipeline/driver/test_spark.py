@@ -70,7 +70,7 @@ def test_the_end_of_java_in_a_run_is_named_and_its_output_kept() -> None:
 
 
 @pytest.mark.slow
-def test_workers_import_nothing_from_the_folder_in_which_they_start(small: Path, built: Path, tmp_path: Path) -> None:
+def test_workers_import_nothing_from_the_working_folder(small: Path, built: Path, tmp_path: Path) -> None:
     for name in ("calendar", "queue", "bccnd"):
         (tmp_path / f"{name}.py").write_text("raise ValueError('imported')")
     words = ("pipeline", "build", small, "--out", tmp_path / "tables", "--master", "local[2]")
@@ -85,7 +85,7 @@ REFUSED = {
     "no size": (["--memory", "much"], {}, "much", 2),
     "no setting": (["--conf", "x"], {}, "spark.NAME=VALUE", 2),
     "both drivers": (["--embedded", "--master", "local[2]"], {}, "--master", 2),
-    "nobody there": (["--master", "spark://127.0.0.1:1"], {}, "Connection refused\n  remedy: ", 1),
+    "no master there": (["--master", "spark://127.0.0.1:1"], {}, "Connection refused\n  remedy: ", 1),
     "no Java": ([], {"PATH": "/nowhere", "JAVA_HOME": ""}, "--embedded", 1),
     "no Java at its home": ([], {"JAVA_HOME": "/nowhere"}, "apt-get install default-jre-headless", 1),
     "old Java": ([], {"JAVA_HOME": "{folder}"}, 'openjdk version "11.0.2"', 1),

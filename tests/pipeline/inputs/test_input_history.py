@@ -34,7 +34,7 @@ def moment(text: str) -> int:
         ("01T12:00:00", "03T12:00:00", ["01", "02", "03"]),
     ],
 )
-def test_rows_touch_their_day_and_those_near_to_midnight_its_neighbour(low: str, high: str, days: list[str]) -> None:
+def test_rows_near_to_midnight_touch_two_days(low: str, high: str, days: list[str]) -> None:
     assert days_between(moment(low), moment(high), MARGIN) == {f"2026-03-{day}" for day in days}
 
 
@@ -63,7 +63,7 @@ def test_sessions_touch_the_days_in_which_they_differ() -> None:
         ([(5, 10), (20, 40), (50, 60)], [(0, 10), (20, 40), (50, 60)]),
         ([(25, 30)], [(0, 10), (20, 30)]),
         ([(25, 45)], [(0, 10), (20, 45)]),
-        # nobody knows of 30 to 35: what was recorded then went before it was seen
+        # nothing tells of 30 to 35: what was recorded then went before it was seen
         ([(35, 45)], [(0, 10), (20, 30), (35, 45)]),
         ([(35, 35)], [(0, 10), (20, 30), (35, 35)]),
         ([], [(0, 10), (20, 30)]),

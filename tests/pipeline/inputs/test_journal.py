@@ -127,7 +127,7 @@ def test_of_records_in_two_files_one_is_used_until_it_goes(full: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["disk", "s3"])
-def test_of_final_days_only_names_are_taken_and_only_if_they_have_changed(
+def test_final_days_are_listed_only_if_their_folder_changed(
     full: Path, place: str, request: pytest.FixtureRequest
 ) -> None:
     where = str(full)

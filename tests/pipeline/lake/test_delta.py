@@ -142,9 +142,7 @@ class Killed(BaseException):
     """The run has died here."""
 
 
-def test_a_run_that_dies_at_any_step_of_its_commit_has_changed_nothing_or_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_dies_in_its_commit_changed_nothing_or_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = str(tmp_path)
     old = {"t": {"01": [1], "02": [2]}, "u": {"01": [1]}}
     new = {"t": {"01": [10], "04": [40]}, "u": {"01": [10]}}
@@ -191,9 +189,7 @@ def test_a_run_that_dies_at_any_step_of_its_commit_has_changed_nothing_or_all(
     assert seen == [False] * 4 + [True]
 
 
-def test_a_first_run_that_dies_while_it_commits_is_followed_by_one_that_does_not(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_replaces_what_a_first_run_left_that_died(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise Killed
 
@@ -214,7 +210,7 @@ def meet(where: str, table: str, days: dict[str, list[int]]) -> None:
         changes.commit(60)
 
 
-def test_of_two_runs_that_meet_one_is_refused_and_nothing_is_deleted(where: str) -> None:
+def test_of_two_runs_that_meet_one_is_refused(where: str) -> None:
     meet(where, "t", THREE)
     assert content(where) == THREE
     meet(where, "t", {"01": [10]})
@@ -235,16 +231,13 @@ def test_a_reader_keeps_the_state_that_it_has_begun_with(where: str) -> None:
     assert reader.load("t", COLUMNS, {"2026-01-02"})["x"].to_pylist() == [2]
 
 
-def test_old_versions_and_what_failed_runs_left_are_removed_after_their_time(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_versions_and_leftovers_are_removed_after_their_time(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run(where, THREE)
     meet(where, "t", {"04": [4]})
     run(where, {"01": [], "02": [], "03": [], "04": [], "05": [5]})
     Root(where).put(f"{WORK}/killed/x.json", "x")
     assert len(files(where)) == 6
     assert Lake(where).remove_old(3600) == 0
-    # nobody waits an hour for this test
     assert Lake(where).remove_old(0) > 0
     assert files(where) == {f"t/{file.path}" for file in Lake(where).files("t")}
     assert content(where) == {"05": [5]}

@@ -83,9 +83,7 @@ def test_everything_fits_and_can_be_read(browser: Browser, width: int, dark: boo
 
 
 @slow
-def test_nothing_is_fetched_and_links_lead_to_folded_rows_and_files(
-    browser: Browser, tmp_path: Path, made: Path
-) -> None:
+def test_nothing_is_fetched_and_links_lead_to_folded_rows(browser: Browser, tmp_path: Path, made: Path) -> None:
     assert browser.asked == [made.as_uri()]
     assert browser.see("document.scripts.length") == 0
     # A link to a row that is folded opens it.

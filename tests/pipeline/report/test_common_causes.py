@@ -10,7 +10,7 @@ from bccnd.pipeline.report.common_causes import join_common_causes
 from bccnd.pipeline.report.findings import LOOK, URGENT, ReportFinding
 from tests.pipeline.reporting import MINUTE, START, full
 
-#: kind -> who (and when, in minutes; None: no time of its own), and how many findings become of it
+#: kind -> names (and when, in minutes; None: no time of its own), and how many findings become of it
 CASES: list[tuple[str, Sequence[tuple[str, float | None]], list[int]]] = [
     ("host_down", [(f"h{n}", n / 20) for n in range(20)], [20]),
     # two are no group, nor are those before them
@@ -49,7 +49,7 @@ def test_what_has_a_common_cause_is_one_finding(
         singles.append(single._replace(began=time) if of_loss else single._replace(at=time))
     joined = join_common_causes(singles, full())
     assert sorted(len(finding.members) or 1 for finding in joined) == sizes
-    # nobody is forgotten, and the gravest counts
+    # no name is lost, and the gravest counts
     assert sorted(name for finding in joined for name in finding.about) == sorted(name for name, _ in who)
     assert min(finding.severity for finding in joined) == URGENT
     for finding in joined:

@@ -201,7 +201,7 @@ def silence(src: str, start: int, end: int | None, kind: str, basis: str = "hear
     return {"host": None, "src": src, "from_ts": at(start), "to_ts": until, "kind": kind, "basis": basis}
 
 
-def test_a_program_is_silent_only_while_none_of_its_processes_sends(tables: Path) -> None:
+def test_a_program_is_silent_while_none_of_its_processes_sends(tables: Path) -> None:
     """Each program, its processes (minutes of the first and last message) and silences, and what becomes of it."""
     cases: dict[str, tuple[list[tuple[int, int]], list[Any], str, list[int | None]]] = {
         "h1/restarted": ([(0, 20), (21, 59)], [(0, 20, None, "open")], "start", [21]),

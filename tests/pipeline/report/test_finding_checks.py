@@ -75,7 +75,7 @@ def pairs(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
     return [(finding.kind, finding.about) for finding in run_checks(facts)]
 
 
-def test_a_healthy_fleet_has_no_findings_nor_has_one_with_losses_by_chance() -> None:
+def test_a_fleet_that_loses_only_by_chance_has_no_findings() -> None:
     chance = random.Random(1)
     for facts, part in (
         (fleet(), "All is well"),
@@ -108,7 +108,7 @@ def test_the_segment(lost: int) -> None:
     assert (finding.kind, finding.about) == ("segment", ())
 
 
-def test_numbers_that_are_missing_everywhere_and_the_program_that_sent_them() -> None:
+def test_numbers_that_are_missing_everywhere_are_their_senders() -> None:
     finding = only(fleet(unsent=lambda sender: 72 if sender.startswith("h05/") else 0))
     assert (finding.kind, finding.about) == ("sender", ("h05",))
     assert spaced(finding.evidence).startswith("72 messages of 3,600 (2.0 %)")
@@ -169,7 +169,7 @@ def test_chance_is_no_fault(number: int, rate: float, seed: int) -> None:
     assert not any((verdict.segment, verdict.receivers, verdict.senders, verdict.pairs, verdict.unsent))
 
 
-def test_what_few_receivers_all_lose_by_chance_is_not_the_senders_fault() -> None:
+def test_what_few_receivers_lose_together_is_the_segment() -> None:
     # Two receivers that lose a tenth each lose a hundredth together.
     hosts = ("h01", "h02")
     links = tuple(
@@ -181,7 +181,7 @@ def test_what_few_receivers_all_lose_by_chance_is_not_the_senders_fault() -> Non
 @pytest.mark.parametrize(
     ("bad", "kind", "about"), [(range(4), "receiver", ("h01",)), ((2,), "link", ("h01", "s2"))], ids=["all", "one"]
 )
-def test_with_one_recording_host_sender_and_receiver_cannot_be_distinguished(
+def test_one_recording_host_cannot_tell_sender_from_receiver(
     bad: Sequence[int], kind: str, about: tuple[str, ...]
 ) -> None:
     links = tuple(link("h01", f"s{number}/app", unsent=200 if number in bad else 0) for number in range(4))

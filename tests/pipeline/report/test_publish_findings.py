@@ -51,7 +51,7 @@ def test_the_latest_days_count(tables: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["h", EVIL * 50, "\N{SNOWMAN}" * 1000])
-def test_a_message_fits_into_a_datagram_and_says_what_it_is_about(name: str) -> None:
+def test_a_message_fits_into_a_datagram(name: str) -> None:
     facts = full()
     long = ReportFinding("twice", LOOK, (name,) * 99, name, name, name, name, 1.0, START + MINUTE)
     text = message(long, facts)
@@ -66,7 +66,7 @@ def finding(weight: float, about: str = "a", severity: int = LOOK) -> ReportFind
     return ReportFinding("receiver", severity, (about,), "", "", "", "", weight)
 
 
-def test_a_finding_is_published_again_only_when_it_became_worse_or_came_back(tmp_path: Path) -> None:
+def test_a_finding_is_published_again_when_worse_or_back(tmp_path: Path) -> None:
     def run(*ranked: ReportFinding) -> list[ReportFinding]:
         published = Published(str(tmp_path))
         news = published.news(ranked)
@@ -83,7 +83,7 @@ def test_a_finding_is_published_again_only_when_it_became_worse_or_came_back(tmp
     assert (run(died), run(died), run(died._replace(at=START + 1))) == ([died], [], [died._replace(at=START + 1)])
 
 
-def test_one_that_stands_for_several_is_published_again_when_it_stands_for_many_more(tmp_path: Path) -> None:
+def test_a_joined_finding_is_published_again_when_it_has_grown(tmp_path: Path) -> None:
     several = ReportFinding("clock", LOOK, ("a", "b", "c", "d"), "", "", "", "", 4, members=("a", "b", "c", "d"))
     changed = several._replace(about=("a", "x", "y", "z", "w"), weight=5)
     published = Published(str(tmp_path))

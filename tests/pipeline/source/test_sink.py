@@ -101,7 +101,7 @@ def test_the_longest_row_that_is_let_pass_is_one_that_fits(daemon: Daemon, liste
         publish(iter([batch(("a/b", b"x" * (most + 1)))]), options(socket=str(daemon.bus)))
 
 
-def test_what_the_daemon_refuses_fails_the_task_and_so_does_its_absence(tmp_path: Path) -> None:
+def test_a_refusal_or_an_absent_daemon_fails_the_task(tmp_path: Path) -> None:
     access = [{"publish": ["other/"]}, {"user": "root", "publish": ["other/"]}]
     with (
         Daemon(tmp_path / "b", {"access": access, "names": "perl-safe"}) as daemon,
@@ -140,7 +140,7 @@ def test_a_rate_is_kept_by_all_tasks_together(tmp_path: Path) -> None:
     assert len(times) == 180
 
 
-def test_columns_and_options_that_cannot_be_published_are_refused() -> None:
+def test_bad_columns_and_options_are_refused() -> None:
     chan, payload = PLAIN.fields
     number = LongType()
     for columns in (

@@ -103,7 +103,7 @@ DOWN = ("m/p/1", 100.0, 160.0, "host_down", "heartbeat")
             [("h1", *DOWN)],
             id="not recording",
         ),
-        pytest.param([Journal("h1", BROKEN, [(0, 101), (159, 300)])], [("h1", *DOWN)], id="nobody recording"),
+        pytest.param([Journal("h1", BROKEN, [(0, 101), (159, 300)])], [("h1", *DOWN)], id="no host recording"),
         pytest.param(
             [Journal("h1", BROKEN, [(0, 101), (140, 300)]), Journal("h2", WHOLE)],
             [("h1", *GAP)],
@@ -146,7 +146,7 @@ def test_silences(journals: list[Journal], expected: list[tuple[Any, ...]], tmp_
     assert silences(tables(tmp_path, *journals)) == expected
 
 
-def test_a_silence_belongs_to_the_day_on_which_it_began_whenever_it_ends(tmp_path: Path) -> None:
+def test_a_silence_belongs_to_the_day_on_which_it_began(tmp_path: Path) -> None:
     evening, morning = beats("m/p/1", (MIDNIGHT - 100, MIDNIGHT - 10)), beats("m/p/1", (MIDNIGHT + 30, MIDNIGHT + 90))
     gap = ("m/p/1", MIDNIGHT - 10, MIDNIGHT + 30, "gap", "heartbeat")
     rows = tables(tmp_path, Journal("h1", [*evening, *morning], [(0, MIDNIGHT + 100)]))

@@ -29,7 +29,7 @@ def of(rows: Rows, table: str, *columns: str) -> list[tuple[Any, ...]]:
 TRAFFIC = ("win", "chan", "src", "msgs", "bytes", "p50_len", "p99_len", "directed")
 
 
-def test_traffic_is_counted_by_minute_channel_and_source_and_the_nameless_together(tmp_path: Path) -> None:
+def test_traffic_is_counted_by_minute_channel_and_source(tmp_path: Path) -> None:
     named = [row(length / 10, length, length=length) for length in range(1, 101)]
     named += [row(11, 101, length=30, chan="!t"), row(12, 102, length=30, chan="!t"), row(61, 103, length=7)]
     nameless = [row(20, seq, src="?", length=5) for seq in (1, 1, 2)]
@@ -62,7 +62,7 @@ def test_percentiles_are_lengths_in_order(lengths: list[int]) -> None:
 BAD: dict[str, Any] = {"verdict": "integrity_failed", "peer_ip": "192.0.2.1", "src": "x/y/1", "algo": "hmac"}
 
 
-def test_refused_datagrams_are_counted_by_minute_receiver_sender_and_verdict(tmp_path: Path) -> None:
+def test_refused_datagrams_are_counted_by_all_that_they_claim(tmp_path: Path) -> None:
     first = [
         row(1, **BAD),
         row(59.9, **BAD),
