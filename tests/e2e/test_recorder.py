@@ -142,6 +142,9 @@ def test_a_killed_recorder_loses_only_its_absence(tmp_path: Path) -> None:
                 recorder.kill()
                 recorder.start()
                 kills.append((killed, time.time()))
+        # A stop leaves to the next start what it cannot put into the journal in time.
+        spool = tmp_path / "journal/.spool"
+        wait(lambda: len(list(spool.rglob("*.log"))) <= 1, "the logs of all recorders to be in the journal")
         assert recorder.stop() == 0, recorder.output()
     assert 0 < accounted_for(tmp_path / "journal", traffic) < len(traffic.sent)
     # What is missing was sent while nothing was recorded, or less than a second before.
