@@ -172,9 +172,11 @@ class Simulation:
         clients = [client for client in self.world.clients[host.name] if not isinstance(client, Observer)]
         if clients and self._rng.random() < 0.5:
             client = self._rng.choice(clients)
-            self.programs.publish(client)
-            if self._rng.random() < 0.5:
-                self.programs.disconnect(client)
+            leaves = self._rng.random() < 0.5
+            self.programs.publish(client, int(leaves))
+            if leaves:
+                host.kill_at = self._rng.randrange(3, 25)
+                self.world.remove(client)
 
     def _clock_steps(self) -> None:
         """The clock is set, and often a daemon is killed before it has caught up."""
