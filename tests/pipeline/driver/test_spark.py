@@ -101,6 +101,7 @@ REFUSED = {
     "no size": (["--memory", "much"], {}, "much", 2),
     "no setting": (["--conf", "x"], {}, "spark.NAME=VALUE", 2),
     "both drivers": (["--embedded", "--master", "local[2]"], {}, "--master", 2),
+    "no day": (["--days", "2026-03-01,yesterday"], {}, "'yesterday'", 2),
     "no master there": (["--master", "spark://127.0.0.1:1"], {}, "Connection refused\n  remedy: ", 1),
     "no Java": ([], {"PATH": "/nowhere", "JAVA_HOME": ""}, "--embedded", 1),
     "no Java at its home": ([], {"JAVA_HOME": "/nowhere"}, "apt-get install default-jre-headless", 1),

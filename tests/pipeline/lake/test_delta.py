@@ -223,14 +223,6 @@ def test_of_two_runs_that_meet_one_is_refused(where: str) -> None:
     assert content(where) == {"01": [11], "02": [2], "03": [30]}
 
 
-def test_a_reader_keeps_the_state_that_it_has_begun_with(where: str) -> None:
-    run(where, THREE)
-    reader = Lake(where)
-    run(where, {"04": [4]})
-    assert {file.day[-2:] for file in reader.files("t")} == {"01", "02", "03"}
-    assert reader.load("t", COLUMNS, {"2026-01-02"})["x"].to_pylist() == [2]
-
-
 def test_old_versions_and_leftovers_are_removed_after_their_time(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run(where, THREE)
     meet(where, "t", {"04": [4]})
