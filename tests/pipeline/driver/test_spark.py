@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from bccnd.cli.main import main
 from bccnd.errors import PipelineError
-from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.spark import SparkRunner
 from bccnd.pipeline.units.work import Task
 from tests.pipeline.commands import bccn
@@ -33,13 +32,6 @@ try:
 except PipelineError as error:
     print(error.reason, error.detail, error.remedy, sep="\\n")
 """
-
-
-def test_the_tables_are_those_of_the_embedded_driver(
-    spark: SparkSession, small: Path, built: Path, tmp_path: Path
-) -> None:
-    build(SparkRunner(spark), str(small), str(tmp_path / "tables"))
-    assert content(tmp_path / "tables") == content(built)
 
 
 #: the places of a journal and of tables -> what the message has, and the exit code
