@@ -294,7 +294,7 @@ def test_clients_and_channels_that_come_and_go_leave_nothing(meta: bool) -> None
 
     def live() -> None:
         for number in range(20):
-            routes.join(number, b"h/p/%d" % number)
+            routes.join(number, b"h/p/%d" % number, owner=object())
             for text in (b"c", b"%d/*" % number, b"!/tap/", b"!/x", b"!/cred///%d/" % number):
                 routes.subscribe(number, text)
             routes.set_meta(number, meta)
