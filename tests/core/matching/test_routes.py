@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections import Counter
 from collections.abc import Callable
 
@@ -292,9 +293,11 @@ def test_no_more_channels_are_cached_than_may_be(form: bytes, most: int) -> None
 def test_clients_and_channels_that_come_and_go_leave_nothing(meta: bool) -> None:
     routes: Routes[int] = Routes(DIALECTS["path"], 16)
 
+    serial = itertools.count()
+
     def live() -> None:
         for number in range(20):
-            routes.join(number, b"h/p/%d" % number, owner=object())
+            routes.join(number, b"h/p/%d" % next(serial), owner=object())
             for text in (b"c", b"%d/*" % number, b"!/tap/", b"!/x", b"!/cred///%d/" % number):
                 routes.subscribe(number, text)
             routes.set_meta(number, meta)
