@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 
@@ -307,13 +308,18 @@ def test_clients_and_channels_that_come_and_go_leave_nothing(meta: bool) -> None
             routes.leave(number)
 
     gc.disable()  # a daemon freezes its objects: what is part of a cycle would stay
+    tracemalloc.start()
     try:
         live()
-        before = len(gc.get_objects())
+        gc.collect()
+        objects, memory = len(gc.get_objects()), tracemalloc.get_traced_memory()[0]
         for _ in range(20):
             live()
-        assert len(gc.get_objects()) - before < 20
+        assert len(gc.get_objects()) - objects < 20
+        gc.collect()  # empties the lists of free tuples
+        assert tracemalloc.get_traced_memory()[0] - memory < 20_000
     finally:
+        tracemalloc.stop()
         gc.enable()
 
 
