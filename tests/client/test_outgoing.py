@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.client.events import Refusal
+from bccnd.client.event_queues import Refusal
 from bccnd.client.outgoing import PendingRequests, Request
 from bccnd.core.wire import frames
 

@@ -13,7 +13,7 @@ import pytest
 
 import bccnd
 from bccnd.client.bus import Connection
-from bccnd.client.events import Away, Event, Gap, Reconnected, Refusal
+from bccnd.client.event_queues import Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import Message
 from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.session import LONGEST, SHORTEST, Session

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bccnd.cli.shared.connection import explain
 from bccnd.cli.shared.output import cell_width, cut, payload_fields, visible, visible_bytes, wants_colour
-from bccnd.client.events import Refusal
+from bccnd.client.event_queues import Refusal
 
 
 @pytest.mark.parametrize(
