@@ -142,7 +142,7 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
         "publishers go on as soon as there is more room": (
             "r.modes:/block p.send:50 p.waits limit:queue.messages:1000 p.goes r.read lost=0"
         ),
-        "they wait no longer than the new patience": "r.modes:block r.clog p.send:1 ~100 p.waits limit:patience:50 p.goes",
+        "their wait ends by the new patience": "r.modes:block r.clog p.send:1 ~100 p.waits limit:patience:50 p.goes",
         "and as long as a longer one": "r.modes:block r.clog p.send:1 limit:patience:900 +601 p.waits +601 p.goes",
     }),
 ]  # fmt: skip
