@@ -10,7 +10,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -203,23 +202,3 @@ def test_no_child_waits_for_a_thread_of_its_parent(segment: Segment, children: C
         assert set(seqs) <= set(range(start, endpoint.seq))
 
 
-def locks_of(endpoint: Endpoint) -> list[Any]:
-    """The locks of the events that the heartbeat's thread waits on."""
-    held = vars(endpoint._heartbeat).values()
-    return [event._cond for event in held if isinstance(event, threading.Event)]  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("end", ["close", "heartbeat_stop"])
-def test_a_child_ends_heartbeats_whatever_their_thread_was_doing(
-    segment: Segment, children: Children, monkeypatch: pytest.MonkeyPatch, end: str
-) -> None:
-    """The fork finds the thread of the heartbeats in the midst of looking at its own Event, whose lock stays held."""
-    monkeypatch.setattr(f"{__name__}.PATIENCE", 2.0)
-    endpoint = segment.endpoint(PARENT)
-    endpoint.heartbeat_start(3600)
-    until_now(endpoint)
-    with contextlib.ExitStack() as held:
-        for lock in locks_of(endpoint):
-            held.enter_context(lock)
-        pid = children.fork(getattr(endpoint, end))
-    children.join(pid)
