@@ -106,18 +106,12 @@ def test_options_are_refused_at_once_and_segments_by_open(
     assert descriptors() == before
 
 
-GROUPS: list[dict[str, Any]] = [{}, {"bind": "239.1.2.3"}, {"hop_limit": 7}]
-
-
-@pytest.mark.parametrize("options", GROUPS)
-def test_a_multicast_group_works_like_broadcast(segment: Segment, options: dict[str, Any]) -> None:
-    options = {"address": "239.1.2.3", "interface": "lo", "keys": [KEY], **options}
+def test_a_multicast_group_works_like_broadcast(segment: Segment) -> None:
+    options = {"address": "239.1.2.3", "bind": "239.1.2.3", "interface": "lo", "hop_limit": 7, "keys": [KEY]}
     one, two = (segment.endpoint(name, **options) for name in ("a/b/1", "a/b/2"))
     one.send("x/y", "to the group")
     for endpoint in (one, two):
-        message = heard(endpoint)
-        assert message[:5] == ("a/b/1", one.seq - 1, "x/y", b"to the group", "plain")
-        assert message.peer.endswith(f":{segment.port}")
+        assert heard(endpoint)[:5] == ("a/b/1", one.seq - 1, "x/y", b"to the group", "plain")
     two.send_to("a/b/1", "and back")
     assert heard(one).payload == b"and back"
 
@@ -138,19 +132,16 @@ def test_the_name_is_what_was_set_and_nothing_is_a_question_mark(segment: Segmen
 
 
 def test_a_bad_field_is_refused_and_changes_nothing(segment: Segment) -> None:
-    """Which are none is in the table of vectors; here is who looks at them."""
+    """Which are bad is in the table of vectors; here are those that are no text of a datagram."""
     endpoint = segment.endpoint("before")
     seq = endpoint.seq
-    for name in ("a b", "*", "\xfc", "\udcff", "\ud800", "n" * 129):
-        assert refused(segment.closed, name).reason == "bad_src"
-        error = refused(setattr, endpoint, "name", name)
-        assert (error.reason, repr(name) in error.detail or not name.isascii()) == ("bad_src", True)
-        assert refused(endpoint.send, name, "x", "").reason == "bad_src"
+    for name in ("a b", "\xfc", "\ud800", "n" * 129):
+        for call, *arguments in (segment.closed,), (setattr, endpoint, "name"):
+            assert refused(call, *arguments, name).reason == "bad_src"
     for chan in ("", None, "\ud800"):
         error = refused(endpoint.send, chan, "x")
         assert (error.reason, endpoint.error(), bool(error.detail)) == ("bad_channel", error.detail, True)
-    for target in ("?", "/x", ""):  # no name is not all of them
-        assert refused(endpoint.send_to, target, "x").reason == "bad_target"
+    assert refused(endpoint.send_to, "", "x").reason == "bad_target"  # no name is not all of them
     assert (endpoint.name, endpoint.seq) == ("before", seq)
     assert until_now(endpoint) == []
 
@@ -533,13 +524,9 @@ def test_what_is_dropped_for_another_reason_is_not_remembered(segment: Segment) 
 def test_what_options_make_of_a_check(segment: Segment, options: dict[str, Any], unsigned: str, signed: str) -> None:
     """Every kind of check and fault is in the table of vectors; here are the options that have a default."""
     endpoint = segment.endpoint("a", **options)
-    for number, (raw, verdict) in enumerate(
-        ((datagram("b", 1, "x"), unsigned), (datagram("b", 2, "x", "p", KEY), signed)), start=1
-    ):
-        segment.wire.send(raw)
-        before = verdicts(endpoint).get(verdict, 0)
-        assert len(judged(endpoint, number)) == (verdict == "accepted")
-        assert verdicts(endpoint)[verdict] == before + 1
+    segment.wire.send(datagram("b", 1, "x"), datagram("b", 2, "x", "p", KEY))
+    assert len(judged(endpoint, 2)) == (unsigned, signed).count("accepted")
+    assert verdicts(endpoint) == {unsigned: 1, signed: 1}
 
 
 def test_one_message_may_be_signed_with_another_key(segment: Segment) -> None:
