@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -243,6 +244,14 @@ def test_clients_are_told_of_an_end_without_a_good_image(
     end(site)
     assert site.left.after_crash is is_crash
     assert peer.waiting() == [frames.gap(0)] * is_crash
+
+
+def test_copies_are_sent_after_a_restart_without_another_message(site: Site) -> None:
+    now = time.monotonic()
+    site.repeater.resume([(now, b"datagram", 0.001, 2, now)])
+    site.restart()
+    turn_until(site.loop, lambda: len(site.sent) == 2, "the copies")
+    assert site.sent == [b"datagram"] * 2
 
 
 def test_rules_of_today_are_enforced_on_clients_of_before(site: Site) -> None:
