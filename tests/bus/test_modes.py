@@ -202,9 +202,17 @@ def words(chance: random.Random) -> str:
     return chance.choice([*usual * 6, *seldom * 2, *rare])
 
 
-def test_a_publisher_that_waits_waits_for_the_next_daemon_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "history",
+    [
+        "r.modes:block r.clog p.send:5 p.waits restart p.waits r.read p.goes lost=0 broadcast=5",
+        "r.clog:20 p.here restart r.queued=20 r.read lost=0 p.send:5 p.goes",
+    ],
+    ids=["publishers that wait", "messages that wait"],
+)
+def test_the_next_daemon_goes_on_with(tmp_path: Path, history: str) -> None:
     with Site(tmp_path, limits=bus_limits(**LITTLE)) as hub:
-        scenario.play(hub, "r.modes:block r.clog p.send:5 p.waits restart p.waits r.read p.goes lost=0", LITTLE)
+        scenario.play(hub, history, LITTLE)
 
 
 @pytest.mark.parametrize("seed", range(10))
