@@ -23,7 +23,7 @@ from bccnd.client.session import PATIENCE as PATIENCE_OF_SESSION
 from bccnd.client.transport import dial
 from bccnd.core.formats.bus_address import write_address
 from bccnd.core.wire import frames
-from bccnd.errors import BadFrame, BusError
+from bccnd.errors import BadFrame
 from tests.client.sessions import BATCH, META, Bare, Join, batch, both, frame, impatient, restarted, without_syncs
 from tests.endpoint.segments import soon
 from tests.refusals import refused
@@ -329,16 +329,33 @@ def test_connecting_waits_for_a_daemon_if_asked_to(join: Join, tmp_path: Path) -
         made.pop().close()
 
 
-def test_the_next_daemon_is_told_what_is_held_before_all_else(bare: Bare, bus: Connection) -> None:
+def test_modes_are_said_at_once_and_to_the_next_daemon(bare: Bare, bus: Connection) -> None:
     bus.subscribe("a", "b/", "a")
     bus.tag("door")
-    bus.echo(False)
-    bus.blocking(soft="block", hard="error")
-    bus.blocking(hard="discard")
-    bus.order("stack")
+    bus.blocking()
+    for on in (True, False):
+        bus.echo(on)
+    for soft in ("queue", "discard", "error", "block"):
+        bus.blocking(soft=soft)
+    for hard in ("block", "error", "discard"):
+        bus.blocking(hard=hard)
+    for order in ("queue", "random", "stack"):
+        bus.order(order)
+    for wrong in (("never", None), (None, "queue"), ("block", "never")):
+        with refused("bad_mode"):
+            bus.blocking(*wrong)
+    with refused("bad_mode"):
+        bus.order("up")
     bus.local(True)
     bus.unsubscribe("b/")
     bus.sync()
+    assert without_syncs(bare.received[0])[6:] == [
+        *(b"CMSG echo/on", b"CMSG echo/off"),
+        *(b"CMSG blocking/soft/" + mode for mode in (b"queue", b"discard", b"error", b"block")),
+        *(b"CMSG blocking/hard/" + mode for mode in (b"block", b"error", b"discard")),
+        *(b"CMSG order/" + order for order in (b"queue", b"random", b"stack")),
+        *(b"CMSG !/bccn/local/on", b"UNSUB b/"),
+    ]
     bare.restart()
     bus.publish("a", "after")
     bus.sync()
@@ -348,30 +365,6 @@ def test_the_next_daemon_is_told_what_is_held_before_all_else(bare: Bare, bus: C
     ]
     assert without_syncs(bare.received[1]) == [*held, b"MSG a\0after"]
     assert bare.received[1].index(b"MSG a\0after") == len(held) + 1  # only when the daemon has said that it is there
-
-
-def test_modes_are_said_as_they_are_set(bare: Bare, bus: Connection) -> None:
-    bus.echo(True)
-    bus.echo(False)
-    bus.blocking()
-    for mode in ("queue", "discard", "block", "error"):
-        bus.blocking(soft=mode)
-    for mode in ("discard", "block", "error"):
-        bus.blocking(hard=mode)
-    for order in ("queue", "stack", "random"):
-        bus.order(order)
-    for soft, hard in (("never", None), (None, "queue"), ("block", "never")):
-        with pytest.raises(BusError, match="bad_mode"):
-            bus.blocking(soft, hard)
-    with pytest.raises(BusError, match="bad_mode"):
-        bus.order("up")
-    bus.sync()
-    assert without_syncs(bare.received[0]) == [
-        *(META, BATCH, b"CMSG echo/on", b"CMSG echo/off"),
-        *(b"CMSG blocking/soft/" + mode for mode in (b"queue", b"discard", b"block", b"error")),
-        *(b"CMSG blocking/hard/" + mode for mode in (b"discard", b"block", b"error")),
-        *(b"CMSG order/" + order for order in (b"queue", b"stack", b"random")),
-    ]
 
 
 @both
