@@ -90,6 +90,7 @@ class Rest:
         for host in world.hosts:
             host.store.refused = 0
         world.crashed.clear()
+        world.clock_was_set = False
         self._failed = interposer.failed()
         world.overrun.clear()
         world.models.clear()
