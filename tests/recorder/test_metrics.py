@@ -80,8 +80,13 @@ def test_the_metrics_page_describes_the_process_too(tmp_path: Path, loop: Loop) 
         server = serve(made, loop, ("127.0.0.1", port))
         with pytest.raises(JournalError, match=r"recorder\.metrics\.listen"):
             serve(made, loop, ("127.0.0.1", port))
-    with turning(loop), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        page = answer.read().decode()
+    stranger = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Host": "elsewhere.example.org"})
+    with turning(loop):
+        with pytest.raises(urllib.error.HTTPError, match="421"):
+            urllib.request.urlopen(stranger, timeout=10)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            page = answer.read().decode()
     server.close()
     for name in ("process_start_time_seconds", "process_open_fds", "process_max_fds"):
         assert re.search(rf"^{name} [1-9]", page, re.MULTILINE), name
+    assert 'bccnd_recorder_visitors_refused_total{reason="foreign_host"} 1.0' in page
