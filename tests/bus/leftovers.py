@@ -59,6 +59,6 @@ def kept_without_gc(cause: Callable[[], object], times: int) -> dict[str, int]:
 def nothing_is_left(hub: Hub) -> None:
     assert hub.routes.subscriptions == len(hub.routes) == 0
     assert hub.bus.queue_bytes == 0
-    assert len(hub.bus.registry.by_pid) == 0
+    assert len(hub.bus.registry.by_pid) == len(hub.builder.runs()) == 0
     assert hub.bus.queues.waiting == hub.bus.queues.blockers == hub.bus.queues.batched == set()
     assert all(account.clients == account.queue_bytes == account.subscriptions == 0 for account in hub.bus.quota)

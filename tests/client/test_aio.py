@@ -14,7 +14,7 @@ import pytest
 import bccnd
 import bccnd.aio
 from bccnd.aio import AsyncConnection
-from bccnd.client.events import MAX_EVENTS, Event, Reconnected, Refusal
+from bccnd.client.event_queues import MAX_EVENTS, Event, Reconnected, Refusal
 from bccnd.client.message import Message
 from bccnd.client.transport import MOST, dial
 from bccnd.core.wire import frames

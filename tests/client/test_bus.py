@@ -15,7 +15,7 @@ import pytest
 
 from bccnd import paths
 from bccnd.client.bus import Connection, connect
-from bccnd.client.events import Event, Reconnected, Refusal
+from bccnd.client.event_queues import Event, Reconnected, Refusal
 from bccnd.client.message import Message
 from bccnd.core.wire import frames
 from bccnd.errors import BusError

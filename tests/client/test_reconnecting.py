@@ -13,7 +13,7 @@ import pytest
 
 import bccnd
 from bccnd.client.bus import Connection
-from bccnd.client.events import Away, Gap, Reconnected, Refusal
+from bccnd.client.event_queues import Away, Gap, Reconnected, Refusal
 from bccnd.client.message import Message
 from bccnd.client.transport import dial
 from bccnd.core.formats.bus_address import write_address

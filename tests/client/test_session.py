@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.client.events import Event, Gap, Reconnected, Refusal
+from bccnd.client.event_queues import Event, Gap, Reconnected, Refusal
 from bccnd.client.message import Message
 from bccnd.client.outgoing import Outgoing, PendingRequests, Request
 from bccnd.client.session import LONGEST, SHORTEST, Session

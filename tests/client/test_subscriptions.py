@@ -13,7 +13,7 @@ import pytest
 
 import bccnd
 import bccnd.aio
-from bccnd.client.events import MAX_EVENTS, MAX_INBOX
+from bccnd.client.event_queues import MAX_EVENTS, MAX_INBOX
 from bccnd.client.transport import MOST
 from bccnd.core.wire import frames
 from tests.client.sessions import BATCH, META, Bare, away, batch, frame, restarted, without_syncs

@@ -17,7 +17,7 @@ from bccnd.cli.main import COMMANDS, main
 from bccnd.cli.shared.connection import explain
 from bccnd.cli.shared.output import cell_width, cut, payload_fields, visible, visible_bytes, wants_colour
 from bccnd.cli.shared.parameter_types import Duration, Moment, SegmentAddress
-from bccnd.client.events import Refusal
+from bccnd.client.event_queues import Refusal
 from tests.support import ROOT
 
 
