@@ -348,9 +348,9 @@ def test_what_is_no_address_of_a_daemon_is_said_to_be_so(join: Join, tmp_path: P
     nowhere, dead = tmp_path / "nowhere.sock", tmp_path / "dead.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(dead))
-    for path, why in ((nowhere, "No such file"), (dead, "refused"), (tmp_path / ("x" * 200), "long")):
-        with refused("no_daemon", f"{path}", why):
-            join(str(path))
+    for wrong, why in ((nowhere, "No such file"), (dead, "refused"), (tmp_path / ("x" * 200), "long")):
+        with refused("no_daemon", wrong, why):
+            join(str(wrong))
 
 
 @both
