@@ -17,6 +17,7 @@ from bccnd.bus.incoming import packet_reader
 from bccnd.bus.incoming.packet_reader import TURN
 from bccnd.core.sending.user_quota import MAX_DEBT
 from bccnd.core.wire import frames
+from bccnd.net.peer import is_shut_down
 from tests.support import ANN, Hub, messages, refusals, turn_until
 
 
@@ -57,7 +58,7 @@ def test_an_empty_packet_is_not_the_end(hub: Hub) -> None:
 
 def test_half_closed_client_receives_until_it_leaves(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     one, publisher, idle = hub.connect(b"a"), hub.connect(), hub.connect()
-    asked = Mock(wraps=packet_reader.is_shut_down)
+    asked = Mock(wraps=is_shut_down)
     monkeypatch.setattr(packet_reader, "is_shut_down", asked)
     one.send(b"MSG a\0last words")
     for peer in (one, idle):
