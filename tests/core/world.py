@@ -85,6 +85,7 @@ class World:
             self.anonymous,
             self.routes,
             ceiling=ceiling,
+            host=b"own",
             on_heartbeat=lambda src, now: self.beats.append((src, now)),
             on_report=lambda *report: self.reports.append(report),
             on_conflict=lambda src, peer: self.conflicts.append((src, peer)),

@@ -52,7 +52,7 @@ STAGES: Final = (
     ("look up", r"dict_by_slice|matching_6routes"),
     (
         "send",
-        r"fanout|deliveries|receivers|send_queues|publisher|datagram_builder|8datagram|Sender|send_to|\bsend(mmsg|to)?\b",
+        r"fanout|deliveries|receivers|client_queues|publisher|datagram_builder|8datagram|Sender|send_to|\bsend(mmsg|to)?\b",
     ),
     ("clocks", r"clock_gettime|vdso"),
     ("Python objects and code", r""),

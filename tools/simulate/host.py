@@ -57,6 +57,8 @@ class Host:
         self._spinning = 0
         #: at which call of the next step it is killed; 0: it is not
         self.kill_at = 0
+        #: the pid of a client behind whose end it is killed; 0: of none
+        self.kill_behind = 0
         #: messages that the last daemon held at its end: by pid of the client that they waited for, and packets of
         #: publishers that waited
         self.held: dict[int, int] = {}
@@ -128,6 +130,8 @@ class Host:
     def turn(self) -> None:
         """Let the daemon's loop go round once."""
         daemon = self.serving
+        if self.kill_behind and self.client_of(self.kill_behind) is None:
+            self.kill_at, self.kill_behind = 1, 0
         kill_at, self.kill_at = self.kill_at, 0
         self.waited = _waiting(daemon) if kill_at else None
         with self._step(kill_at):

@@ -64,7 +64,7 @@ class Rest:
         for host in world.hosts:
             host.stalled = host.out_of_descriptors = False
             host.store.stalled = host.store.refuses = False
-            host.kill_at = 0
+            host.kill_at = host.kill_behind = 0
         for host in world.hosts:
             for client in list(world.clients[host.name]):
                 client.reading = True
@@ -90,6 +90,7 @@ class Rest:
         for host in world.hosts:
             host.store.refused = 0
         world.crashed.clear()
+        world.clock_was_set = False
         self._failed = interposer.failed()
         world.overrun.clear()
         world.models.clear()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tools.simulate import fleet, interfaces
+from tools.simulate.clients import Client
 from tools.simulate.disturbances import Disturbances
 from tools.simulate.host import Host
 from tools.simulate.interfaces import Interface
@@ -121,6 +122,7 @@ class Simulation:
             Act(0.7, operators.stop, hosts),
             Act(2, self._stop_with_backlog, hosts),
             Act(0.7, self._kill, hosts),
+            Act(0.5, self._kill_behind_client, lambda: programs.any_client(settled=True)),
             Act(1, operators.reload, hosts),
             Act(1, operators.replace_child, hosts),
             Act(0.5, operators.look, hosts),
@@ -167,16 +169,20 @@ class Simulation:
             self.world.note(f"{datagram.token!r} on the interface")
 
     def _kill(self, host: Host) -> None:
-        """A daemon is killed, often while it broadcasts what its clients publish, some of which leave at once."""
+        """A daemon is killed, often while it broadcasts what one of its clients publishes."""
         self.operators.kill(host)
         clients = [client for client in self.world.clients[host.name] if not isinstance(client, Observer)]
         if clients and self._rng.random() < 0.5:
-            client = self._rng.choice(clients)
-            leaves = self._rng.random() < 0.5
-            self.programs.publish(client, int(leaves))
-            if leaves:
-                host.kill_at = self._rng.randrange(3, 25)
-                self.world.remove(client)
+            self.programs.publish(self._rng.choice(clients))
+
+    def _kill_behind_client(self, client: Client) -> None:
+        """A daemon is killed behind the last message and the end of a client, before that broadcast comes back."""
+        host = client.host
+        host.kill_behind = client.pid
+        self.world.note(f"{client.name} publishes and leaves, and {host.name} will be killed")
+        self.world.injected["kill"] += 1
+        self.programs.publish(client, 1)
+        self.world.remove(client)
 
     def _clock_steps(self) -> None:
         """The clock is set, and often a daemon is killed before it has caught up."""

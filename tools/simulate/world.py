@@ -93,6 +93,8 @@ class World:
         self._left: Counter[str] = Counter()
         #: crashes since the last rest, by host
         self.crashed: Counter[str] = Counter()
+        #: whether the wall clock was set since the last rest
+        self.clock_was_set = False
         #: sources of which it is not known what the daemon knows, as datagrams of them were waiting at a crash
         self._doubtful: dict[str, set[bytes]] = {host.name: set() for host in self.hosts}
         self._handler = _LogWatcher(self)
@@ -125,6 +127,7 @@ class World:
 
     def step_wall(self, seconds: float) -> None:
         """Set the wall clock."""
+        self.clock_was_set = True
         interposer.set_clocks(interposer.mono_ns(), interposer.wall_ns() + int(seconds * 1e9))
         for model in self.models.values():
             model.unsure = True
@@ -338,7 +341,7 @@ class World:
         outcome = NOT
         model = None
         if self._is_own(host, datagram):
-            outcome = MAY if self._has_forgotten(host, datagram.src) else NOT
+            outcome = MAY if self._has_forgotten(host, datagram.src, arrival.from_link) else NOT
         elif datagram.valid:
             if datagram.src == b"?":
                 outcome = MAY
@@ -388,15 +391,17 @@ class World:
         if key not in self.broadcasts:
             self._check_number(host, datagram)
         first, times = self.broadcasts.setdefault(key, (datagram, []))
-        if not times or not self._has_forgotten(host, datagram.src):
+        if not times or not self._has_forgotten(host, datagram.src, from_link=True):
             times.append(self.now)
         if first != datagram:
             raise Violation(f"{host.name} has used number {datagram.seq} of {datagram.src!r} twice")
 
-    def _has_forgotten(self, host: Host, src: bytes) -> bool:
-        """Whether a host that has crashed may take datagrams of its own for those of another host, when they come back
-        by a link: it knows only the names of programs that are still connected."""
-        return bool(self.crashed[host.name]) and not (host.alive and host.serving.sources.local.has(src))
+    def _has_forgotten(self, host: Host, src: bytes, from_link: bool) -> bool:
+        """Whether a host that has crashed may take a datagram of its own for that of a program that speaks on the
+        segment itself: it knows only the names of programs that are still connected. Another bridge may have broadcast
+        it there later. What comes by links is told by its time, unless the clock was set."""
+        known = host.alive and host.serving.sources.local.has(src)
+        return bool(self.crashed[host.name]) and not known and (self.clock_was_set or not from_link)
 
     def _check_number(self, host: Host, datagram: Datagram) -> None:
         """Check that the number of a new datagram is above all that the host has used before its last crash."""

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from bccnd.core.wire import frames
@@ -22,29 +23,24 @@ PATIENCE: Final = 60.0
 #: channels: from the segment, from clients, and on the bus of one host only
 REMOTE: Final = b"soak/a/"
 LOCAL: Final = b"soak/l/"
-#: kinds of messages that come by the segment, where each may have a copy
-COPIED: Final = "rbc"
 
 
 class Witness:
-    """A client that is due every message of some kinds. A slow one reads only now and then."""
+    """A client of a host that is due every message of some kinds, in order. A slow one reads only now and then."""
 
     def __init__(
-        self, name: str, path: str, due: str, *, tag: bytes = b"", batch: bool = False, slow: bool = False
+        self, host: str, path: str, due: str, *, tag: bytes = b"", batch: bool = False, slow: bool = False
     ) -> None:
-        self.name, self.due, self.slow = name, due, slow
+        self.host, self.due, self.slow = host, due, slow
+        self.name = host + (", slow" if slow else "") + (", in batches" if batch else "")
         self.last: Counter[str] = Counter()
         self.got: Counter[str] = Counter()
         #: messages that it was told are lost, and crashes of its daemon that it was told of
         self.reported = self.crashes = 0
-        #: messages that came once before a crash and once after it
-        self.doubled = 0
-        #: messages that a crash may have lost: those between the last before the report of it and the first behind that
-        self._torn = 0
-        #: kinds of which nothing has come since the last crash, and what came before that, of kinds with copies
-        self._before_crash: set[str] = set()
-        self._seen: set[tuple[str, int]] = set()
-        self._old: set[tuple[str, int]] = set()
+        #: what a crash has lost
+        self.excused = 0
+        #: whether messages may come again, as a crash was told since the last rest
+        self.may_double = False
         self.faults: list[str] = []
         self.ended = False
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -83,39 +79,19 @@ class Witness:
         key, _, payload = frame.partition(b"\0")
         if key == b"CMSG !/bccn/gap":
             self.reported += int(payload)
-            if not int(payload):
-                self.crashes += 1
-                self._before_crash = set(self.due)
-                self._old, self._seen = self._seen, set()
+            self.crashes += not int(payload)
+            self.may_double = self.may_double or not int(payload)
         elif payload.startswith(MARK):
             kind, number = payload.split(b" ", 3)[1].decode(), int(payload.split(b" ", 3)[2])
-            self._count_message(kind, number)
+            if number > self.last[kind]:
+                self.got[kind] += 1
+                self.last[kind] = number
+            elif not self.may_double:
+                self.faults.append(f"{kind}{number} came after {kind}{self.last[kind]}")
 
-    def _count_message(self, kind: str, number: int) -> None:
-        last = self.last[kind]
-        if number > last:
-            self.got[kind] += 1
-            self.last[kind] = number
-            if kind in self._before_crash:
-                self._before_crash.discard(kind)
-                self._torn += number - last - 1
-            if kind in COPIED:
-                self._seen.add((kind, number))
-        elif (kind, number) in self._old:
-            self._old.discard((kind, number))
-            self.doubled += 1
-        else:
-            self.faults.append(f"{kind}{number} came after {kind}{last}")
-
-    def torn(self, sent: Counter[str]) -> int:
-        """Return how many messages crashes may have lost, now that all have come that will."""
-        for kind in self._before_crash:
-            self._torn += sent[kind] - self.last[kind]
-        self._before_crash.clear()
-        return self._torn
-
-    def missing(self, sent: Counter[str], kinds: str = "") -> int:
-        return sum(sent[kind] - self.got[kind] for kind in kinds or self.due)
+    def unaccounted(self, arrived: Mapping[str, int]) -> int:
+        """Return how many of the messages that have arrived at its host it has neither got nor was told of."""
+        return sum(arrived[kind] - self.got[kind] for kind in self.due) - self.reported - self.excused
 
 
 class Running:

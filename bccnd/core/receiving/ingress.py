@@ -17,7 +17,7 @@ from bccnd.core.receiving.arrival_times import spans
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.receiving.judgement import FORWARDED, Arrival, Judgement
 from bccnd.core.tracking.anonymous_dedup import AnonymousDedup
-from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup import LINK_PATIENCE, TrackerTable
 from bccnd.core.trust.integrity import IntegrityChecker
 from bccnd.core.wire import frames
 from bccnd.core.wire.bccn1 import BODY_FORM, MAX_RECEIVE, SEQ_FORM, UNKNOWN_SRC, check_src
@@ -41,6 +41,8 @@ MAX_RELAYED: Final = 8192
 RELAY_PATIENCE: Final = 30.0
 #: datagrams looked at by one call of `sweep`
 _SWEEP_STEP: Final = 128
+#: nanoseconds by which a copy of a datagram may come late over links
+_LINK_PATIENCE_NS: Final = int(LINK_PATIENCE * 1e9)
 #: stands for the address of anonymous senders of datagrams from links
 _LINK_PEER: Final = "link"
 
@@ -194,8 +196,11 @@ class Ingress:
         if source is not None:
             return sources.judge_next(source, header.seq, arrival.now, arrival.from_link)
         src = header.src_of(raw)
-        if arrival.received_ns < self.own_until_ns and src.startswith(self._own_prefix):
-            return LOOPED
+        if self.own_until_ns and src.startswith(self._own_prefix):
+            # After a crash the identities of programs that have left are unknown.
+            patience_ns = _LINK_PATIENCE_NS if arrival.from_link else 0
+            if arrival.received_ns < self.own_until_ns + patience_ns:
+                return LOOPED
         if src == UNKNOWN_SRC:
             return self._judge_anonymous(arrival, raw[header.src :], raw, number)
         verdict = sources.judge_new(src, header.seq, arrival.now)

@@ -219,6 +219,15 @@ def test_hosts(name: str) -> None:
     Host().play(HOSTS[name])
 
 
+def test_own_datagrams_return_by_links_after_a_crash() -> None:
+    host = Host()
+    host.world.ingress.own_until_ns = NS - int((LINK_PATIENCE - 1) * 1e9)
+    host.play("7>own/gone/1:5=looped broadcast=no carried= received=no")
+    host.play("own/direct/1:5 received=yes 7>own/direct/1:5=duplicate")  # not through the daemon
+    host.world.ingress.own_until_ns = NS - int((LINK_PATIENCE + 1) * 1e9)
+    host.play("7>own/gone/1:6 carried=7 received=yes")
+
+
 def test_the_carrier_of_one_link_need_not_get_what_it_brings() -> None:
     host = Host()
     host.world.routes.unsubscribe(CARRIER, frames.LINK)
