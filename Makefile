@@ -215,7 +215,8 @@ coverage: $(READY) $(BUILT)
 	@rm -f build/coverage/data*
 	@COVERAGE_FILE=build/coverage/data BCCND_CORE=python \
 		$(BIN)/python -m coverage run --branch --source=bccnd -m pytest -q -m 'not slow' \
-		tests/core tests/net tests/client tests/gateways tests/recorder tests/journal
+		tests/core tests/net tests/client tests/endpoint tests/handover tests/bus tests/daemon tests/gateways \
+		tests/recorder tests/journal
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage html -q -d build/coverage
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage report --skip-covered --include='bccnd/core/*' \
 		--fail-under=95

@@ -11,7 +11,7 @@ from bccnd import compiled_modules
 if TYPE_CHECKING:
     from bccnd import aio
     from bccnd.client.bus import Connection, Subscription, connect
-    from bccnd.client.events import Away, Callback, Event, Gap, Reconnected, Refusal
+    from bccnd.client.event_queues import Away, Callback, Event, Gap, Reconnected, Refusal
     from bccnd.client.message import Data, Message
     from bccnd.endpoint.endpoint import Endpoint
     from bccnd.errors import BadKey, BccndError, BusError, ConnectionLost, EndpointError, RequestTimeout

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from bccnd.client.aio import AsyncConnection, AsyncSubscription, connect
-from bccnd.client.events import AsyncCallback
+from bccnd.client.event_queues import AsyncCallback
 
 __all__ = ["AsyncCallback", "AsyncConnection", "AsyncSubscription", "connect"]

@@ -56,7 +56,7 @@ COMPILED: Final = (
     "bccnd.bus.incoming.packet_reader",
     "bccnd.bus.incoming.publisher",
     "bccnd.bus.incoming.segment_reader",
-    "bccnd.bus.delivery.send_queues",
+    "bccnd.bus.delivery.client_queues",
     "bccnd.net.loop",
     "bccnd.net.segment_sender",
 )

@@ -70,14 +70,6 @@ class Prometheus(Closing):
         data = self._get("query", query=query)
         return [(row["metric"], float(row["value"][1])) for row in data["result"]] if data else []
 
-    def value(self, query: str) -> float | None:
-        rows = self.ask(query)
-        return rows[0][1] if rows else None
-
-    def alerts(self) -> list[dict[str, Any]]:
-        data = self._get("alerts")
-        return list(data["alerts"]) if data else []
-
     def close(self) -> None:
         self._process.terminate()
         self._process.wait(PATIENCE)

@@ -423,9 +423,6 @@ class Hub(Closing):
         for peer in self._peers:
             peer.close()
         self.bus.close()
-        # What the bus has put off to the end of a round that does not come any more.
-        for call in self.loop._soon:
-            call()
         self.loop.close()
 
 

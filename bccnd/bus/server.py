@@ -15,9 +15,9 @@ from bccnd.bus.clients.client import BusRules, Client
 from bccnd.bus.clients.client_identities import Identities
 from bccnd.bus.clients.registry import ClientRegistry
 from bccnd.bus.clients.subscriptions import Subscriptions
+from bccnd.bus.delivery.client_queues import ClientQueues
 from bccnd.bus.delivery.fanout import Fanout
 from bccnd.bus.delivery.replies import Replies
-from bccnd.bus.delivery.send_queues import SendQueues
 from bccnd.bus.incoming.backpressure import Backpressure
 from bccnd.bus.incoming.packet_reader import PacketReader
 from bccnd.bus.incoming.publisher import Publisher
@@ -47,7 +47,7 @@ class Bus:
 
     The constructor makes the parts, each from those before it: the registry of clients, delivery, requests, reading
     and accepting. If a part needs one that is made after it, the later one adds a call: `ClientRegistry.on_end`,
-    `SendQueues.on_room`.
+    `ClientQueues.on_room`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Bus:
         self.clients = self.registry.by_fd
         self.subscriptions = Subscriptions(routes, rules)
 
-        self.queues = SendQueues(loop, routes, rules, self.registry)
+        self.queues = ClientQueues(loop, routes, rules, self.registry)
         self.fanout = Fanout(loop, self.registry, self.queues)
         self.replies = Replies(self.fanout)
 

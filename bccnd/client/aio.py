@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from bccnd.client.calls import HARD, ORDERS, SOFT, SWITCH, Steps
 from bccnd.client.client_base import ClientBase, SubscriptionBase
-from bccnd.client.events import MAX_EVENTS, AsyncCallback, Event, EventQueue, Refusal, raise_refused
+from bccnd.client.event_queues import MAX_EVENTS, AsyncCallback, Event, EventQueue, Refusal, raise_refused
 from bccnd.client.message import Data, Message, directed, publication
 from bccnd.client.request_reply import AsyncResponder, Replies
 from bccnd.client.session import PATIENCE, Session

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from bccnd.client.calls import Steps
 from bccnd.client.client_base import ClientBase
-from bccnd.client.events import Event, EventQueue, raise_refused
+from bccnd.client.event_queues import Event, EventQueue, raise_refused
 from bccnd.client.message import Message
 from bccnd.client.pollable import PollableDescriptor
 from bccnd.client.session import Session

@@ -10,7 +10,7 @@ from typing import Final
 from bccnd.client.blocking_driver import BlockingDriver, is_over
 from bccnd.client.calls import HARD, ORDERS, SOFT, SWITCH
 from bccnd.client.client_base import SubscriptionBase
-from bccnd.client.events import (
+from bccnd.client.event_queues import (
     MAX_EVENTS,
     Callback,
     Event,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from bccnd.client.events import Refusal, raise_refused
+from bccnd.client.event_queues import Refusal, raise_refused
 from bccnd.client.message import Data, Message, check_key, publication, to_bytes
 from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.request_reply import write_request

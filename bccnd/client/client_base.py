@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from bccnd.client.calls import Calls
-from bccnd.client.events import MAX_EVENTS, MAX_INBOX, EventQueue
+from bccnd.client.event_queues import MAX_EVENTS, MAX_INBOX, EventQueue
 from bccnd.client.logs import log_event
 from bccnd.client.message import to_bytes
 from bccnd.client.session import PATIENCE, Session

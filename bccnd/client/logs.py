@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from bccnd.client.events import Away, Event, Gap, Reconnected, Refusal
+from bccnd.client.event_queues import Away, Event, Gap, Reconnected, Refusal
 
 NAME: Final = "bccnd.client"
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.client.events import Refusal
+from bccnd.client.event_queues import Refusal
 from bccnd.client.message import to_text
 from bccnd.core.wire import frames
 from bccnd.errors import BusError

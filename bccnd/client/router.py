@@ -8,7 +8,7 @@ from itertools import count
 from typing import Final, Generic, TypeVar
 from weakref import ref
 
-from bccnd.client.events import Away, Event, EventQueue, Gap, Reconnected, Refusal
+from bccnd.client.event_queues import Away, Event, EventQueue, Gap, Reconnected, Refusal
 from bccnd.client.message import Message, to_bytes, with_payload
 from bccnd.core.matching.patterns import DIALECTS
 

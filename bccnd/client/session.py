@@ -16,7 +16,7 @@ from collections.abc import Generator
 from itertools import count
 from typing import Final
 
-from bccnd.client.events import NOT_SERVED, Away, Event, Gap, Reconnected, Refusal
+from bccnd.client.event_queues import NOT_SERVED, Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import bare_message, check_key, message_reader, to_bytes, to_text
 from bccnd.client.outgoing import Outgoing, PendingRequests, Request
 from bccnd.client.router import Router

@@ -24,7 +24,7 @@ from bccnd.core.trust.integrity import make_checker
 from bccnd.core.wire import bccn1, directed_targets
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NOT_ADDRESSED, NUMBERS
 from bccnd.endpoint.options import check_range, checker_of, udp_options
-from bccnd.endpoint.received import ChannelQueues, EndpointStatistics, RememberedMessages
+from bccnd.endpoint.receive_queues import ChannelQueues, EndpointStatistics, RememberedMessages
 from bccnd.endpoint.threads import SENDING, Heartbeat
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
 from bccnd.net.segment_opening import destination, grow_receive_buffer, open_udp, peer_name

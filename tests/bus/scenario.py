@@ -18,6 +18,7 @@ sent it, or is part of a gap in its place; each gap is counted, and nothing wait
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import time
@@ -287,9 +288,12 @@ class Player:
         for key, payload in self.messages(argument, "daemon", self.actors.values()):
             self.hub.bus.publish(DAEMON, key, payload)
 
-    def rate(self, rate: str) -> None:
-        """Let users publish as many messages a second from now on."""
-        self.settings = {**self.settings, "user": {**self.settings.get("user", {}), "rate": float(rate)}}
+    def limit(self, argument: str) -> None:
+        """Reload with another limit: its key in the section of the bus, and its value."""
+        key, _, value = argument.partition(":")
+        section, _, name = key.rpartition(".")
+        changed = {**(self.settings.get(section, {}) if section else self.settings), name: json.loads(value)}
+        self.settings = {**self.settings, section: changed} if section else changed
         self._reload()
 
     def finish(self, _: str) -> None:
@@ -317,7 +321,7 @@ class Player:
         self.hub.turn()
 
     def _end(self) -> None:
-        self.rate("0")
+        self.limit("user.rate:0")
         present = [actor for actor in self.actors.values() if actor.peer.client.open and not actor.gone]
         sent = sum(len(actor.sent) for actor in self.actors.values())
 

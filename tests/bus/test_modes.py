@@ -116,7 +116,8 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
     # One message may come at once, and the next one 100 s later.
     ({"user": {"rate": 0.01}}, {
         "all clients of a user share one rate": (
-            "p.ask:100 p.send:1 p.goes q.send:25 q.waits limited=1 rate:0 published=26 q.send:500 q.goes limited=1"
+            "p.ask:100 p.send:1 p.goes q.send:25 q.waits limited=1 limit:user.rate:0 published=26"
+            " q.send:500 q.goes limited=1"
         ),
         "a token of the rate resumes one publisher, by turns": (
             f"r.here u.send:1 p.send:2 q.send:2 o.send:2 +100 published=2 +100 published=3 {'+100 ' * 4} published=7"
@@ -128,8 +129,21 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
         "one that ends waits for the rate no longer": (
             "r.here p.send:1 q.send:1 o.send:1 u.send:1 q.end +100 r.read r.sources=po u.end p.send:1 +100 p.goes"
         ),
-        "another rate holds at once": "p.send:1 q.send:1 rate:0.02 published=1 +50 published=2",
+        "another rate holds at once": "p.send:1 q.send:1 limit:user.rate:0.02 published=1 +50 published=2",
         "the end takes what was slowed down": "w.here p.send:50 p.close finish published=50",
+    }),
+    (LITTLE, {
+        "a queue that is made shorter keeps what waits": (
+            "r.clog:20 limit:queue.messages:5 segment:1 r.queued=20 r.read lost=1"
+        ),
+        "one that is made longer takes more": "r.clog:20 limit:queue.messages:30 segment:5 r.queued=25 r.read lost=0",
+        "fewer bytes hold at once": "r.clog:5 limit:queue.bytes:5000 segment:1 r.queued=5 r.read lost=1",
+        "so do fewer bytes of a user": "r.clog:5 limit:user.queue_bytes:5000 segment:1 r.queued=5 r.read lost=1",
+        "publishers go on as soon as there is more room": (
+            "r.modes:/block p.send:50 p.waits limit:queue.messages:1000 p.goes r.read lost=0"
+        ),
+        "their wait ends by the new patience": "r.modes:block r.clog p.send:1 ~100 p.waits limit:patience:50 p.goes",
+        "and as long as a longer one": "r.modes:block r.clog p.send:1 limit:patience:900 +601 p.waits +601 p.goes",
     }),
 ]  # fmt: skip
 ROWS: Final = [(settings, name, words) for settings, table in HISTORIES for name, words in table.items()]
@@ -184,13 +198,21 @@ def words(chance: random.Random) -> str:
         "+0",
         "+0.1",
     ]
-    rare = [f"{reader}.modes://{order}", f"rate:{chance.choice((0, 2000))}", "+601"]
+    rare = [f"{reader}.modes://{order}", f"limit:user.rate:{chance.choice((0, 2000))}", "+601"]
     return chance.choice([*usual * 6, *seldom * 2, *rare])
 
 
-def test_a_publisher_that_waits_waits_for_the_next_daemon_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "history",
+    [
+        "r.modes:block r.clog p.send:5 p.waits restart p.waits r.read p.goes lost=0 broadcast=5",
+        "r.clog:20 p.here restart r.queued=20 r.read lost=0 p.send:5 p.goes",
+    ],
+    ids=["publishers that wait", "messages that wait"],
+)
+def test_the_next_daemon_goes_on_with(tmp_path: Path, history: str) -> None:
     with Site(tmp_path, limits=bus_limits(**LITTLE)) as hub:
-        scenario.play(hub, "r.modes:block r.clog p.send:5 p.waits restart p.waits r.read p.goes lost=0", LITTLE)
+        scenario.play(hub, history, LITTLE)
 
 
 @pytest.mark.parametrize("seed", range(10))

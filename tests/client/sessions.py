@@ -187,11 +187,6 @@ async def until(done: Callable[[], object]) -> None:
         await asyncio.sleep(0.002)
 
 
-def kept(source: Any) -> Any:
-    """The events that wait for the program, of a connection or a subscription."""
-    return source._inbox.events if isinstance(source, bccnd.aio.AsyncSubscription) else source._session.events
-
-
 def restarted(bare: Bare, bus: Any) -> None:
     """Let another daemon come, and the client be told."""
     bare.restart()

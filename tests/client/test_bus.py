@@ -7,7 +7,7 @@ import gc
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +15,7 @@ import pytest
 
 from bccnd import paths
 from bccnd.client.bus import Connection, connect
-from bccnd.client.events import Event, Reconnected, Refusal
+from bccnd.client.event_queues import Event, Reconnected, Refusal
 from bccnd.client.message import Message
 from bccnd.core.wire import frames
 from bccnd.errors import BusError
@@ -72,15 +72,6 @@ def test_a_path_is_given_or_the_environments_or_the_default(
         assert from_environment.identity()
 
 
-def test_a_socket_without_a_daemon_is_no_daemon(tmp_path: Path) -> None:
-    with Hub(tmp_path) as dead:
-        path = dead.path
-    for wrong in (path, str(tmp_path / ("x" * 200))):
-        with pytest.raises(BusError) as caught:
-            connect(wrong)
-        assert (caught.value.reason, "None" in caught.value.detail) == ("no_daemon", False)
-
-
 def test_a_connection_that_fails_leaves_nothing_open(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_sock: socket.socket, _frame: bytes) -> None:
         raise BrokenPipeError(errno.EPIPE, "gone")
@@ -101,12 +92,16 @@ def test_a_message_comes_with_all_that_is_known_of_it(hub: Hub, one: Connection,
     before = time.time_ns()
     other.publish("a/b", b"hello")
     other.publish("a/c", b"world")
+    other.send_all("all")
+    other.send_to(one.identity(), "me")
     first, second = message(one), message(one)
     known = (other.identity(), first.seq, "a/b", b"hello", "plain", "local", first.received_ns)
     assert first == Message(*known)
     assert tuple(first) == known
     assert second.seq == first.seq + 1
     assert before <= first.received_ns <= second.received_ns
+    assert message(one)[2:5] == ("!", b"all", "all")
+    assert message(one)[2:5] == (f"!{one.identity()}", b"me", "directed")
     assert b":%d:a/b|hello" % first.seq in hub.sent[0]
 
 
@@ -143,15 +138,6 @@ def test_many_messages_are_sent_in_order_each_once(
     for wrong, reason in ((("a\0", ""), "bad_channel"), (("a", b"x" * 500_000), "too_long")):
         with refused(reason):
             other.publish_many([("a", "before"), wrong])
-
-
-def test_all_and_directed_messages_reach_whom_they_name(one: Connection, other: Connection) -> None:
-    me = one.identity()
-    other.send_all("all")
-    other.send_to(me, "me")
-    assert other.sync(PATIENCE) == []
-    assert message(one)[2:5] == ("!", b"all", "all")
-    assert message(one)[2:5] == ("!" + me, b"me", "directed")
 
 
 def test_a_sync_gives_what_was_refused_since_the_last(one: Connection) -> None:
@@ -198,33 +184,36 @@ def test_receiving_waits_for_a_message_or_its_time(one: Connection, other: Conne
     assert event.payload == b"y"
 
 
-def readable(*polls: Callable[[], object]) -> Callable[[], bool]:
-    """Whether all of them say that there is something to do."""
-    return lambda: all(poll() for poll in polls)
-
-
-def test_the_descriptor_stays_while_daemons_come_and_go(bare: Bare) -> None:
+def test_the_descriptor_is_ready_while_there_is_an_event(bare: Bare) -> None:
+    """It stays the same while daemons come and go."""
     with connect(str(bare.address)) as bus, select.epoll() as epoll:
+
+        def received(count: int) -> list[Event | bytes]:
+            """The next events of a program that calls only when it is told to, and never waits inside."""
+            events: list[Event] = []
+            while len(events) < count:
+                assert epoll.poll(PATIENCE)
+                assert select.select([bus], [], [], 0)[0]
+                if (event := bus.receive(0)) is not None:
+                    events.append(event)
+            return [event.payload if isinstance(event, Message) else event for event in events]
+
         fd = bus.fileno()
         epoll.register(fd, select.EPOLLIN)
-        ready = readable(lambda: epoll.poll(0), lambda: select.select([bus], [], [], 0)[0])
+        bare.answers[b"SUB a"] = [frame(b"a", b"before the answer")]
         bus.subscribe("a")
-        assert not ready()
-        for number in range(3):
-            bare.heard(b"SUB a")
-            bare.send(frame(b"a", b"%d" % number))
-            wait(ready)
-            assert message(bus, 0).payload == b"%d" % number
-            assert not ready()
+        bus.sync()
+        assert received(1) == [b"before the answer"]
+        bare.answers.clear()
+        for _ in range(3):
+            assert not epoll.poll(0)
+            bare.send(batch(b"1", b"2", b"3"), frame(b"a", b"4"), batch(b"5", b"6"), batch(b"7", b"8"))
+            assert received(7) == [b"%d" % number for number in range(1, 8)]
             bare.restart()
-            events: list[Event] = []
-            while not events:  # a loop that calls only when it is told to, and never waits inside
-                assert epoll.poll(PATIENCE)
-                while (event := bus.receive(0)) is not None:
-                    events.append(event)
-            assert isinstance(events[0], Reconnected)
-            assert not ready()
-            assert bus.fileno() == fd
+            last, back = received(2)
+            assert (last, type(back)) == (b"8", Reconnected)
+        assert not epoll.poll(0)
+        assert bus.fileno() == fd
     assert bus.fileno() == -1
 
 
@@ -242,36 +231,6 @@ def test_the_descriptor_is_quiet_while_the_daemon_is_away(bare: Bare) -> None:
         while (event := bus.receive(0)) is None:
             assert epoll.poll(PATIENCE)
         assert isinstance(event, Reconnected)
-
-
-def test_the_descriptor_is_ready_for_what_is_kept(bare: Bare) -> None:
-    with connect(str(bare.address)) as bus, select.epoll() as epoll:
-        epoll.register(bus, select.EPOLLIN)
-        ready = readable(lambda: epoll.poll(0), lambda: select.select([bus], [], [], 0)[0])
-        bare.answers[b"SUB a"] = [frame(b"a", b"kept")]
-        bus.subscribe("a")
-        bus.sync()
-        assert ready()  # for what has come before the answer
-        assert message(bus, 0).payload == b"kept"
-        bare.answers.clear()
-        for _ in range(2):
-            assert not ready()
-            bare.send(batch(b"1", b"2", b"3"), frame(b"a", b"4"), batch(b"5", b"6"))
-            for number in (b"1", b"2", b"3", b"4", b"5", b"6"):  # who takes but one each time
-                assert epoll.poll(PATIENCE)
-                assert message(bus, 0).payload == number
-        assert not ready()
-        assert bus.receive(0) is None
-        bare.send(batch(b"1", b"2"))
-        assert epoll.poll(PATIENCE)
-        assert message(bus, 0).payload == b"1"
-        bare.restart()
-        assert ready()  # there is no socket now, and still something
-        assert message(bus, 0).payload == b"2"
-        while (event := bus.receive(0)) is None:
-            assert epoll.poll(PATIENCE)
-        assert isinstance(event, Reconnected)
-        assert not ready()
 
 
 def test_the_descriptor_of_an_ended_connection_is_ready(bare: Bare) -> None:

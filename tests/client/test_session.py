@@ -10,18 +10,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import bccnd
 from bccnd.client.bus import Connection
-from bccnd.client.events import Away, Event, Gap, Reconnected, Refusal
+from bccnd.client.event_queues import Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import Message
-from bccnd.client.outgoing import Outgoing, Request
+from bccnd.client.outgoing import Outgoing, PendingRequests, Request
 from bccnd.client.session import LONGEST, SHORTEST, Session
 from bccnd.client.session import PATIENCE as PATIENCE_OF_SESSION
 from bccnd.client.transport import dial
 from bccnd.core.formats.bus_address import write_address
 from bccnd.core.wire import frames
-from bccnd.errors import BadFrame, BusError
+from bccnd.errors import BadFrame
 from tests.client.sessions import BATCH, META, Bare, Join, batch, both, frame, impatient, restarted, without_syncs
 from tests.endpoint.segments import soon
 from tests.refusals import refused
@@ -123,19 +125,6 @@ def ask(session: Session, key: bytes, payload: bytes | None = None) -> Request:
     return sent(session, session.request(key, payload))
 
 
-def test_a_late_answer_goes_to_the_request_that_was_given_up() -> None:
-    session = Session()
-    late = ask(session, frames.STATS, b"clients")
-    late.abandoned = True
-    request = ask(session, frames.STATS, b"daemon")
-    reads(session, frames.control(frames.STATS, b"the clients"), frames.control(frames.STATS, b"the daemon"))
-    assert request.answer == b"the daemon"
-    assert not session.events
-    ask(session, b"x").abandoned = True
-    reads(session, frames.error("unknown_control", b"x"))
-    assert list(session.events) == [Refusal("unknown_control", "x")]
-
-
 def test_an_answer_that_never_comes_is_not_expected_after_a_sync() -> None:
     session = Session()
     ask(session, frames.STATS, b"clients").abandoned = True
@@ -160,6 +149,50 @@ def test_a_sync_confirms_what_was_published() -> None:
     with refused("connection_lost"):
         session.check_confirmed()  # what came after the request was not confirmed
     session.check_confirmed()  # raised once
+
+
+# -- which of the requests that wait an answer or a refusal is for
+
+
+KEYS = (frames.WHOAMI, frames.STATS, frames.TAG, frames.SYNC)
+
+
+def waiting(*asked: tuple[bytes, bytes]) -> tuple[PendingRequests, list[Request]]:
+    pending = PendingRequests()
+    requests = [Request(pending.append, key, payload) for key, payload in asked]
+    for one in requests:
+        one.sent()
+    return pending, requests
+
+
+@given(st.lists(st.tuples(st.sampled_from(KEYS[:3]), st.just(b"")), max_size=6), st.sampled_from(KEYS[:3]))
+def test_an_answer_is_for_the_first_request_of_its_key(asked: list[tuple[bytes, bytes]], key: bytes) -> None:
+    pending, requests = waiting(*asked)
+    same = [one for one in requests if one.key == key]
+    assert [pending.take_answered(key, b"x") for _ in range(len(same) + 1)] == [*same, None]
+
+
+def test_a_sync_ends_earlier_requests_without_an_answer() -> None:
+    pending, requests = waiting(
+        (frames.TAG, b"t"), (frames.WHOAMI, b""), (frames.STATS, b""), (frames.SYNC, b"1"), (frames.SYNC, b"2")
+    )
+    requests[2].abandoned = True
+    had = pending.has_abandoned
+    assert pending.take_answered(frames.SYNC, b"3") is None
+    assert pending.take_answered(frames.SYNC, b"1") is requests[3]
+    assert (had, pending.has_abandoned) == (True, False)
+    assert pending.take_answered(frames.STATS, b"") is None
+    assert pending.take_answered(frames.WHOAMI, b"") is requests[1]
+    pending.settle_all()
+    assert [one.lost for one in requests] == [False, False, False, False, True]
+
+
+def test_a_refusal_is_about_a_key_or_has_a_reason_of_its_own() -> None:
+    pending, requests = waiting((frames.WHOAMI, b""), (frames.STATS, b"nothing"), (frames.TAG, b"a b"))
+    assert pending.take_refused(Refusal("unknown_listing", "nothing")) is requests[1]
+    assert pending.take_refused(Refusal("bad_tag", "a b")) is requests[2]
+    assert pending.take_refused(Refusal("not_permitted", "x/y")) is None
+    assert pending.take_refused(Refusal("unknown_control", frames.WHOAMI.decode())) is requests[0]
 
 
 # -- the session: sending, times, and losing the daemon
@@ -296,16 +329,33 @@ def test_connecting_waits_for_a_daemon_if_asked_to(join: Join, tmp_path: Path) -
         made.pop().close()
 
 
-def test_the_next_daemon_is_told_what_is_held_before_all_else(bare: Bare, bus: Connection) -> None:
+def test_modes_are_said_at_once_and_to_the_next_daemon(bare: Bare, bus: Connection) -> None:
     bus.subscribe("a", "b/", "a")
     bus.tag("door")
-    bus.echo(False)
-    bus.blocking(soft="block", hard="error")
-    bus.blocking(hard="discard")
-    bus.order("stack")
+    bus.blocking()
+    for on in (True, False):
+        bus.echo(on)
+    for soft in ("queue", "discard", "error", "block"):
+        bus.blocking(soft=soft)
+    for hard in ("block", "error", "discard"):
+        bus.blocking(hard=hard)
+    for order in ("queue", "random", "stack"):
+        bus.order(order)
+    for wrong in (("never", None), (None, "queue"), ("block", "never")):
+        with refused("bad_mode"):
+            bus.blocking(*wrong)
+    with refused("bad_mode"):
+        bus.order("up")
     bus.local(True)
     bus.unsubscribe("b/")
     bus.sync()
+    assert without_syncs(bare.received[0])[6:] == [
+        *(b"CMSG echo/on", b"CMSG echo/off"),
+        *(b"CMSG blocking/soft/" + mode for mode in (b"queue", b"discard", b"error", b"block")),
+        *(b"CMSG blocking/hard/" + mode for mode in (b"block", b"error", b"discard")),
+        *(b"CMSG order/" + order for order in (b"queue", b"random", b"stack")),
+        *(b"CMSG !/bccn/local/on", b"UNSUB b/"),
+    ]
     bare.restart()
     bus.publish("a", "after")
     bus.sync()
@@ -317,45 +367,14 @@ def test_the_next_daemon_is_told_what_is_held_before_all_else(bare: Bare, bus: C
     assert bare.received[1].index(b"MSG a\0after") == len(held) + 1  # only when the daemon has said that it is there
 
 
-def test_modes_are_said_as_they_are_set(bare: Bare, bus: Connection) -> None:
-    bus.echo(True)
-    bus.echo(False)
-    bus.blocking()
-    for mode in ("queue", "discard", "block", "error"):
-        bus.blocking(soft=mode)
-    for mode in ("discard", "block", "error"):
-        bus.blocking(hard=mode)
-    for order in ("queue", "stack", "random"):
-        bus.order(order)
-    for soft, hard in (("never", None), (None, "queue"), ("block", "never")):
-        with pytest.raises(BusError, match="bad_mode"):
-            bus.blocking(soft, hard)
-    with pytest.raises(BusError, match="bad_mode"):
-        bus.order("up")
-    bus.sync()
-    assert without_syncs(bare.received[0]) == [
-        *(META, BATCH, b"CMSG echo/on", b"CMSG echo/off"),
-        *(b"CMSG blocking/soft/" + mode for mode in (b"queue", b"discard", b"block", b"error")),
-        *(b"CMSG blocking/hard/" + mode for mode in (b"discard", b"block", b"error")),
-        *(b"CMSG order/" + order for order in (b"queue", b"stack", b"random")),
-    ]
-
-
 @both
-def test_batches_are_asked_for_of_each_daemon(bare: Bare, join: Join) -> None:
-    with join(bare.address) as bus:
-        bus.subscribe("a")
-        bus.sync()
-        assert without_syncs(bare.received[0]) == [META, BATCH, b"SUB a"]
-        restarted(bare, bus)
-        assert without_syncs(bare.received[1]) == [META, BATCH, b"SUB a"]
-        bus.batch(False)
-        restarted(bare, bus)
-        assert without_syncs(bare.received[2]) == [META, b"CMSG !/bccn/batch/off", b"SUB a"]
+def test_batches_are_asked_for_unless_they_are_declined(bare: Bare, join: Join) -> None:
     with join(bare.address, batch=False) as bus:
-        bus.batch(True)
-        bus.sync()
-        assert without_syncs(bare.received[3]) == [META, BATCH]
+        for wanted, mode in ((None, []), (True, [BATCH]), (False, [b"CMSG !/bccn/batch/off"])):
+            if wanted is not None:
+                bus.batch(wanted)
+            restarted(bare, bus)
+            assert without_syncs(bare.received[-1]) == [META, *mode]
 
 
 @both
@@ -416,16 +435,6 @@ def test_a_mode_that_is_refused_is_not_asked_for_again(bare: Bare, bus: Connecti
         bus.tag("")
 
 
-def test_iterating_leaves_out_and_counts_gaps_and_absences(bare: Bare, bus: Connection) -> None:
-    bare.answers[b"SUB a"] = [frames.gap(3), frame(b"a", b"x")]
-    bus.subscribe("a")
-    found = iter(bus)
-    for times in range(3):
-        assert next(found).payload == b"x"
-        assert (bus.lost, bus.reconnects) == (3 * (times + 1), times)
-        bare.restart()
-
-
 @both
 def test_iterating_raises_what_was_refused_in_its_place(
     bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch
@@ -455,17 +464,6 @@ def test_a_timeout_holds_while_the_daemon_is_away(bare: Bare, bus: Connection, t
     wait(lambda: isinstance(bus.receive(timeout), Reconnected), "the daemon")
 
 
-def test_what_one_daemon_has_taken_is_not_sent_to_the_next(bare: Bare, bus: Connection) -> None:
-    bus.publish("a", "1")
-    bare.heard(b"MSG a\x001")
-    bare.restart()
-    for number in range(2, 5):
-        bus.publish("a", str(number))
-    bare.heard(b"MSG a\x004")
-    messages = [packet for packet in bare.received[1] if packet.startswith(b"MSG")]
-    assert messages == [b"MSG a\x002", b"MSG a\x003", b"MSG a\x004"]
-
-
 def test_a_sync_tells_of_a_daemon_that_went_unconfirmed(bare: Bare, bus: Connection) -> None:
     bus.publish("a", "confirmed")
     bus.sync()
@@ -476,7 +474,9 @@ def test_a_sync_tells_of_a_daemon_that_went_unconfirmed(bare: Bare, bus: Connect
     bare.restart()
     with refused("connection_lost"):
         bus.sync()
+    bus.publish("a", "after")
     assert bus.sync() == []
+    assert without_syncs(bare.received[2])[2:] == [b"MSG a\0after"]  # what a daemon has taken is not sent to the next
 
 
 def test_sending_waits_for_the_daemon_but_not_for_ever(
@@ -529,25 +529,27 @@ def test_a_call_is_told_when_a_signal_handler_closes(bare: Bare, monkeypatch: py
         bus.receive(PATIENCE)
 
 
-def test_a_key_or_pattern_with_a_nul_is_refused(bare: Bare, bus: Connection) -> None:
+def test_what_cannot_be_sent_is_refused_here(bare: Bare, bus: Connection) -> None:
     bus.subscribe("a")
-    calls: list[tuple[str, Callable[[], object]]] = [
-        ("bad_pattern", lambda: bus.subscribe("b", "\0x")),
-        ("bad_pattern", lambda: bus.unsubscribe("a", "a\0x")),
-        ("bad_pattern", lambda: bus.listen("\0x", print)),
-        ("bad_pattern", lambda: bus.respond("a\0", lambda _question: None)),
-        *(("bad_channel", lambda: bus.publish("a\0b")), ("bad_channel", lambda: bus.send_to("relay01/\0", "x"))),
-        ("bad_channel", lambda: bus.request("a\0b", timeout=0.1)),
-        ("unknown_control", lambda: bus.ask("!/bccn/stats\0clients", timeout=0.1)),
+    calls: list[tuple[str, str, Callable[[], object]]] = [
+        ("bad_pattern", "NUL", lambda: bus.subscribe("b", "\0x")),
+        ("bad_pattern", "NUL", lambda: bus.unsubscribe("a", "a\0x")),
+        ("bad_pattern", "NUL", lambda: bus.listen("\0x", print)),
+        ("bad_pattern", "NUL", lambda: bus.respond("a\0", lambda _question: None)),
+        ("bad_channel", "NUL", lambda: bus.publish("a\0b")),
+        ("bad_channel", "NUL", lambda: bus.send_to("relay01/\0", "x")),
+        ("bad_channel", "NUL", lambda: bus.request("a\0b", timeout=0.1)),
+        ("unknown_control", "NUL", lambda: bus.ask("!/bccn/stats\0clients", timeout=0.1)),
+        ("too_long", "", lambda: bus.publish("a", b"x" * (4 << 20))),
+        ("bad_target", "", lambda: bus.send_to("")),
     ]
-    for reason, call in calls:
-        with refused(reason, "NUL"):
+    for reason, detail, call in calls:
+        with refused(reason, detail):
             call()
-    bus.sync()
-    assert without_syncs(bare.received[0]) == [META, BATCH, b"SUB a"]
-    restarted(bare, bus)
-    bus.sync()
-    assert without_syncs(bare.received[1]) == [META, BATCH, b"SUB a"]
+    for number in range(2):
+        bus.sync()
+        assert without_syncs(bare.received[number]) == [META, BATCH, b"SUB a"]
+        restarted(bare, bus)
 
 
 def test_much_can_be_restored_while_much_comes(bare: Bare, bus: Connection) -> None:
@@ -595,17 +597,6 @@ def test_without_reconnecting_a_loss_ends_after_what_came(bare: Bare, join: Join
         assert len(bare.received) == 1
 
 
-def test_what_cannot_be_sent_is_refused_here(bare: Bare, bus: Connection) -> None:
-    with refused("too_long"):
-        bus.publish("a", b"x" * (4 << 20))
-    with refused("bad_channel"):
-        bus.publish("a\0b")
-    with refused("bad_target"):
-        bus.send_to("")
-    bus.publish("a", b"fine")
-    bare.heard(b"MSG a\0fine")
-
-
 @both
 def test_an_abstract_address_can_be_named_or_written_out(join: Join, tmp_path: Path) -> None:
     name = f"bccnd-test-{os.getpid()}-{tmp_path.name}"
@@ -621,9 +612,12 @@ def test_what_is_no_address_of_a_daemon_is_said_to_be_so(join: Join, tmp_path: P
     for path in ("@", "/dev/fd/3", "/dev/unix/abstract/xyz", "/dev/unix/abstract/41", "a\0b"):
         with refused("bad_address"):
             join(path)
-    nowhere = tmp_path / "nowhere.sock"
-    with refused("no_daemon", f"{nowhere}: No such file"):
-        join(str(nowhere))
+    nowhere, dead = tmp_path / "nowhere.sock", tmp_path / "dead.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(dead))
+    for path, why in ((nowhere, "No such file"), (dead, "refused"), (tmp_path / ("x" * 200), "long")):
+        with refused("no_daemon", f"{path}", why):
+            join(str(path))
 
 
 @both

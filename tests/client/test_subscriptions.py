@@ -13,7 +13,7 @@ import pytest
 
 import bccnd
 import bccnd.aio
-from bccnd.client.events import MAX_EVENTS, MAX_INBOX
+from bccnd.client.event_queues import MAX_EVENTS, MAX_INBOX
 from bccnd.client.transport import MOST
 from bccnd.core.wire import frames
 from tests.client.sessions import BATCH, META, Bare, away, batch, frame, restarted, without_syncs
@@ -309,21 +309,6 @@ def test_dispatch_calls_the_callbacks_of_what_has_come(bare: Bare) -> None:
         assert payloads(bus, 1) == [b"6"]
     bare.heard(b"UNSUB door/")
     assert without_syncs(bare.received[0])[2:] == [b"SUB door/", b"SUB b", b"SUB c", b"UNSUB door/"]
-
-
-# -- what programs see
-
-
-def test_errors_have_classes_and_reasons(bare: Bare) -> None:
-    with bccnd.connect(str(bare.address)) as bus:
-        with pytest.raises(bccnd.RequestTimeout) as caught:
-            bus.ask("!/nothing", "x", timeout=0.01)
-        assert caught.value.reason == "no_answer"
-        bus.close()
-        for call in (lambda: bus.publish("a"), bus.receive, lambda: bus.subscribe("a")):
-            with pytest.raises(bccnd.ConnectionLost):
-                call()
-    assert issubclass(bccnd.ConnectionLost, bccnd.BusError)
 
 
 def test_a_subscription_has_room_for_all_messages_of_a_packet(bare: Bare, bus: Any) -> None:

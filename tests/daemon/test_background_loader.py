@@ -72,19 +72,11 @@ def loading(loop: Loop, tmp_path: Path) -> Iterator[Loading]:
     one.loader.close()
 
 
-def test_the_loop_turns_while_a_group_is_looked_up(loop: Loop, loading: Loading, directory: Directory) -> None:
+def test_a_file_that_changes_meanwhile_is_loaded_again(loop: Loop, loading: Loading, directory: Directory) -> None:
     loading.loader.start()
     turn_until(loop, lambda: directory.asked, "the question")
     turn(loop, 10)
     assert loading.outcomes == []
-    directory.answer()
-    turn_until(loop, lambda: loading.outcomes, "the end")
-    assert loading.outcomes[0]().gids == {"bccn": 4321}
-
-
-def test_a_file_that_changes_meanwhile_is_loaded_again(loop: Loop, loading: Loading, directory: Directory) -> None:
-    loading.loader.start()
-    turn_until(loop, lambda: directory.asked, "the question")
     loading.write("other")
     for _ in range(3):
         loading.loader.start()

@@ -1,8 +1,12 @@
-"""What the daemon can do without: it may fail, and is tried again."""
+"""Work that may fail and is tried again, and memory that only the start has needed is given back."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from mmap import PAGESIZE
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +51,38 @@ def test_memory_is_tidied_a_step_at_a_time(loop: Loop, monkeypatch: pytest.Monke
     turn_until(loop, lambda: len(steps) == 3)
     turn(loop, 5)
     assert steps == [0, 1, 2]
+
+
+# Part of a file as libraries are mapped, of which the second page was changed before it became read-only, as the linker
+# changes addresses.
+CHANGED = """
+import ctypes, mmap, sys
+from bccnd.daemon import memory_pages
+
+file = open(sys.argv[1], "r+b")
+area = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+if sys.argv[2]:
+    area[mmap.PAGESIZE] = ord("y")
+place = ctypes.addressof(ctypes.c_char.from_buffer(area))
+assert memory_pages._libc.mprotect(ctypes.c_void_p(place), ctypes.c_size_t(len(area)), 1) == 0
+area[:]
+def resident():
+    return sum(flags & 0x80 > 0 for flags in memory_pages._page_flags(place, len(area))) * mmap.PAGESIZE
+
+before = resident()
+for _ in memory_pages.tidy():
+    pass
+print(before, resident(), area[mmap.PAGESIZE :: mmap.PAGESIZE].decode())
+"""
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_pages_of_a_file_are_given_back_unless_they_were_changed(tmp_path: Path, changed: bool) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 4 * PAGESIZE)
+    command = [sys.executable, "-c", CHANGED, str(tmp_path / "file"), "changed" if changed else ""]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, after, content = done.stdout.split()
+    if before == "0":
+        pytest.skip("this kernel does not show which pages are in memory")
+    assert (int(before), int(after)) == (4 * PAGESIZE, 4 * PAGESIZE if changed else 0)
+    assert content == ("yxx" if changed else "xxx")

@@ -12,8 +12,8 @@ import pytest
 
 from bccnd.config import SegmentSettings
 from bccnd.doctor import probe_host
-from bccnd.doctor.probe import Probe, Target, read_target
-from bccnd.doctor.probe_daemon import ask_daemon, get_metrics, peer_pid
+from bccnd.doctor.probe import read_target
+from bccnd.doctor.probe_daemon import ask_daemon, peer_pid
 from bccnd.doctor.probe_host import ProbeError
 from bccnd.errors import ConfigError, StartError
 from tests.gateways import certificates
@@ -97,11 +97,6 @@ def test_a_segment_is_tried_out_and_nothing_of_it_stays() -> None:
             probe_host.open_segment(settings)
 
 
-def test_the_metrics_are_asked_for() -> None:
-    with pytest.raises(ConnectionRefusedError):
-        get_metrics("127.0.0.1", free_port())
-
-
 def test_a_log_that_cannot_be_read_is_no_log_without_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path("/run/systemd/system").exists():
         with pytest.raises(ProbeError, match="may read the log"):
@@ -114,15 +109,6 @@ def test_a_log_that_cannot_be_read_is_no_log_without_warnings(monkeypatch: pytes
 @pytest.mark.parametrize("message", ["no key. Remedy: make it", "no key\n  remedy: make it\nno host\n  remedy: set it"])
 def test_a_remedy_is_shown_apart_from_its_message(message: str) -> None:
     assert probe_host.without_remedy(message) == "no key"
-
-
-def test_without_systemd_remedies_do_without_it() -> None:
-    made = Probe(Target())
-    made.systemd = True
-    assert made.service("restart") == "systemctl restart bccnd (clients stay connected)"
-    assert made.service("status", "bccnd-nng") == "systemctl status bccnd-nng"
-    made.systemd = False
-    assert made.service("status", "bccnd-nng") == "see the daemon's log"
 
 
 def test_a_configuration_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:

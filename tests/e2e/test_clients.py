@@ -6,7 +6,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
 import bccnd
-from bccnd.client.events import Refusal
+from bccnd.client.event_queues import Refusal
 from bccnd.core.wire import frames
 from tests.client.sessions import Join, both
 from tests.e2e.harness import PATIENCE, Daemon, payloads

@@ -1,10 +1,11 @@
-"""The status of a gateway is read as it was reported, and nothing else is."""
+"""The status of a gateway is read as it was reported, and nothing else is; drops are logged as they grow."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.drop_catalog.drops import GATEWAY_REASONS
+from bccnd.gateways.base import format_address, log_drops
 from bccnd.gateways.status import MAX_NAMED, GatewayStatus, read_report
 from bccnd.snapshot import GatewayPeerState
+from tests.gateways.logs import Events
 
 
 def test_a_report_is_read_as_it_was_written() -> None:
@@ -76,3 +79,23 @@ def test_what_makes_no_sense_is_no_report(changed: dict[str, Any]) -> None:
 )
 def test_no_bytes_raise(text: bytes) -> None:
     assert read_report(text) is None
+
+
+def test_a_drop_is_logged_when_its_count_has_grown() -> None:
+    status = GatewayStatus("broker")
+    with closing(Events()) as events:
+        log_drops(status, ("late",))
+        status.drop("filtered", 5210)
+        log_drops(status, ("late",))
+        assert events.records == []
+        status.drop("late", 3)
+        for _ in range(2):
+            log_drops(status, ("late",))
+    ((event, _, more),) = events.records
+    assert (event, more["gateway"], more["reason"], more["count"]) == ("gateway_dropped", "broker", "late", 3)
+
+
+def test_addresses_are_written_as_usual() -> None:
+    assert format_address(("10.0.0.7", 5400)) == "10.0.0.7:5400"
+    assert format_address(("2001:db8::7", 5400, 0, 0)) == "[2001:db8::7]:5400"
+    assert format_address(("::ffff:10.0.0.7", 5400, 0, 0)) == "10.0.0.7:5400"

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from bccnd.config.gateway_schema import BrokerSettings, NngSettings
-from bccnd.gateways import base
 from bccnd.gateways.broker.gateway import BrokerGateway
 from bccnd.gateways.broker.session_store import SessionStore
 from bccnd.gateways.broker.subscriber import Subscriber
@@ -26,22 +25,6 @@ from tests.support import free_port, wait
 
 class Bug(Exception):
     """What nothing expects."""
-
-
-def test_a_task_that_fails_ends_the_gateway_with_its_exception() -> None:
-    async def fail() -> None:
-        raise Bug
-
-    async def scenario() -> None:
-        stop = asyncio.Event()
-        async with base.Tasks(stop) as tasks:
-            lasting = tasks.start(asyncio.sleep(3600))
-            tasks.start(fail())
-            await asyncio.wait_for(stop.wait(), PATIENCE)
-        assert lasting.cancelled()
-
-    with pytest.raises(Bug):
-        asyncio.run(scenario())
 
 
 def broker(folder: Path, port: int) -> BrokerGateway:

@@ -135,10 +135,9 @@ class Site(Hub):
         """Close the descriptors of the daemon, as the kernel does."""
         if not self.stopped:
             self.bus.acceptor.stop()
-        self.loop._soon.clear()
-        self.loop.close()
         for client in list(self.bus.clients.values()):
-            client.sock.close()
+            client.sock.close()  # before the loop makes its last calls, which a crash would not make
+        self.loop.close()
         self.bus.acceptor.identifier.close()
         self.kept.close()
 

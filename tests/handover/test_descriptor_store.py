@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from tests.core.material import examples
 from tests.handover.successors import Site
 from tests.limits import descriptors_left, no_file_larger_than
 from tests.rules import bus_limits
-from tests.support import Peer, gaps, messages, slow, turn_until
+from tests.support import Peer, messages, slow, turn_until
 
 #: attributes that are visible to a client
 SEEN: Final = (
@@ -98,18 +99,6 @@ def test_a_crash_keeps_connections_with_their_settings(site: Site) -> None:
             assert peer.waiting() == [frames.gap(0)]
 
 
-def test_what_waits_is_sent_by_the_next_daemon_in_order(site: Site) -> None:
-    reader, publisher = slow(site, b"a"), site.connect()
-    payloads = [b"%d" % number * 100 for number in range(60)]
-    publisher.publish(b"a", *payloads)
-    site.settle()
-    assert reader.client.queue
-    site.restart()
-    packets = reader.all()
-    assert messages(packets, b"a") == payloads
-    assert gaps(packets) == 0
-
-
 def test_what_waits_is_gone_after_a_crash_and_that_is_told(site: Site) -> None:
     reader, publisher = slow(site, b"a"), site.connect()
     publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
@@ -138,26 +127,6 @@ def test_an_unknown_loss_is_told_apart_from_a_known_one(tmp_path: Path, order: b
         told = [packet for packet in reader.all() if frames.read(packet)[1] == frames.GAP]
         assert lost
         assert sorted(told) == sorted([frames.gap(0), frames.gap(lost)])
-
-
-def test_the_packet_of_a_blocked_publisher_is_published_once(site: Site) -> None:
-    reader, publisher = slow(site, b"a"), site.connect()
-    reader.send(frames.request(b"blocking/soft/block"))
-    site.settle()
-    payloads = [b"%d" % number * 100 for number in range(60)]
-    publisher.publish(b"a", *payloads)
-    turn_until(site.loop, lambda: publisher.client.retry is not None)
-    site.restart()
-    assert publisher.client.retry is not None
-    got: list[bytes] = []
-
-    def all_there() -> bool:
-        got.extend(messages(reader.waiting(), b"a"))
-        return len(got) >= len(payloads)
-
-    turn_until(site.loop, all_there, "the messages")
-    assert got == payloads
-    assert len(site.sent) == 60
 
 
 def test_numbers_go_on_after_a_stop_and_never_back_after_a_crash(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +212,14 @@ def test_clients_are_told_of_an_end_without_a_good_image(
     end(site)
     assert site.left.after_crash is is_crash
     assert peer.waiting() == [frames.gap(0)] * is_crash
+
+
+def test_copies_are_sent_after_a_restart_without_another_message(site: Site) -> None:
+    now = time.monotonic()
+    site.repeater.resume([(now, b"datagram", 0.001, 2, now)])
+    site.restart()
+    turn_until(site.loop, lambda: len(site.sent) == 2, "the copies")
+    assert site.sent == [b"datagram"] * 2
 
 
 def test_rules_of_today_are_enforced_on_clients_of_before(site: Site) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from bccnd.core.formats.tap_record import Observation, observe
 from bccnd.errors import JournalError
@@ -37,13 +38,37 @@ def test_messages_come_as_they_were_heard(tmp_path: Path) -> None:
     assert messages[3] == RecordedMessage(MICRO + 3_000_000, "relay01/a/1", 3, "a/b", b"payload 3")
 
 
-def test_only_what_was_accepted_comes(tmp_path: Path) -> None:
-    kinds = ["accepted", "duplicate", "restart", "looped", "reordered", "bad_channel", "not_addressed"]
-    put(tmp_path, "a", ONE, 0, [row(number, verdict=kind) for number, kind in enumerate(kinds)])
+KINDS = ["accepted", "duplicate", "restart", "looped", "reordered", "bad_channel", "not_addressed"]
+NAMED = ["a/b", "a/c", "b", "!", "!relay01", "bccn/report/relay01"]
+BY_KIND = [row(number, verdict=kind) for number, kind in enumerate(KINDS)]
+BY_CHANNEL = [row(number, chan=chan) for number, chan in enumerate(NAMED)]
+#: records, what is chosen, the numbers of the messages that come, and what is counted beside them
+CHOICES: list[tuple[list[Observation], dict[str, object], list[int], dict[str, int]]] = [
+    (BY_KIND, {}, [0, 2, 4], {"not_accepted": 4}),
+    (BY_KIND, {"own": True}, [0, 2, 3, 4], {"not_accepted": 3}),
+    (BY_CHANNEL, {}, [0, 1, 2, 3, 4], {"reports": 1}),
+    (BY_CHANNEL, {"channels": ("a/",)}, [0, 1], {"reports": 1}),
+    (BY_CHANNEL, {"channels": ("a/c", "b")}, [1, 2], {"reports": 1}),
+    (BY_CHANNEL, {"channels": ("!",)}, [3], {"reports": 1}),
+    (BY_CHANNEL, {"channels": (">",)}, [0, 1, 2], {"reports": 1}),
+]
+
+
+@pytest.mark.parametrize(("records", "choice", "seqs", "counted"), CHOICES)
+def test_what_is_chosen_comes_and_the_rest_is_counted(
+    tmp_path: Path, records: list[Observation], choice: dict[str, object], seqs: list[int], counted: dict[str, int]
+) -> None:
+    put(tmp_path, "a", ONE, 0, records)
     counts = Counts()
-    assert [message.seq for message in play(tmp_path, counts)] == [0, 2, 4]
-    assert counts == Counts(replayed=3, not_accepted=4)
-    assert [message.seq for message in play(tmp_path, own=True)] == [0, 2, 3, 4]
+    assert [message.seq for message in play(tmp_path, counts, **choice)] == seqs
+    assert counts == Counts(replayed=len(seqs), **counted)
+
+
+def test_a_time_can_be_chosen(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 0, rows(0, 10))
+    put(tmp_path, "a", TWO, 0, rows(86_400, 10))
+    assert [message.seq for message in play(tmp_path, since=MICRO + 5_000_000, until=MICRO + 8_000_000)] == [5, 6, 7]
+    assert [message.seq for message in play(tmp_path, since=MICRO + 86_405_000_000)] == list(range(86_405, 86_410))
 
 
 def test_a_foreign_file_is_played_and_a_damaged_one_refused(tmp_path: Path) -> None:
@@ -60,29 +85,6 @@ def test_a_foreign_file_is_played_and_a_damaged_one_refused(tmp_path: Path) -> N
     pq.write_table(records.drop_columns(["rec_no"]), path)
     with refused("bad_file", kind=JournalError):
         play(tmp_path)
-
-
-def test_reports_of_daemons_are_not_replayed(tmp_path: Path) -> None:
-    named = ["a/b", "bccn/report/relay01", "bccn/reports"]
-    put(tmp_path, "a", ONE, 0, [row(number, chan=chan) for number, chan in enumerate(named)])
-    counts = Counts()
-    assert [message.chan for message in play(tmp_path, counts)] == ["a/b", "bccn/reports"]
-    assert counts == Counts(replayed=2, reports=1)
-
-
-def test_a_time_can_be_chosen(tmp_path: Path) -> None:
-    put(tmp_path, "a", ONE, 0, rows(0, 10))
-    put(tmp_path, "a", TWO, 0, rows(86_400, 10))
-    assert [message.seq for message in play(tmp_path, since=MICRO + 5_000_000, until=MICRO + 8_000_000)] == [5, 6, 7]
-    assert [message.seq for message in play(tmp_path, since=MICRO + 86_405_000_000)] == list(range(86_405, 86_410))
-
-
-def test_channels_can_be_chosen(tmp_path: Path) -> None:
-    named = ["a/b", "a/c", "b", "!", "!relay01"]
-    put(tmp_path, "a", ONE, 0, [row(number, chan=chan) for number, chan in enumerate(named)])
-    wanted_of = {(): named, ("a/",): named[:2], ("a/c", "b"): named[1:3], ("!",): ["!"], (">",): named[:3]}
-    for patterns, wanted in wanted_of.items():
-        assert [message.chan for message in play(tmp_path, channels=patterns)] == wanted
 
 
 def test_of_several_hosts_one_has_to_be_chosen(tmp_path: Path) -> None:

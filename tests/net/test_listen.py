@@ -52,82 +52,67 @@ def refusal(path: Path, mode: int = 0o600, gid: int | None = None) -> str:
     return error.reason
 
 
-def test_a_directory_must_be_there_and_be_ours_alone(folder: Path) -> None:
+#: how a shell prepares a folder, and why there is no listening in it, if there is none
+PLACES: list[tuple[str, str]] = [
+    *((f"chmod {mode} .", "foreign_directory") for mode in ("777", "707", "775", "722")),
+    ("chmod 1777 .", ""),  # others cannot replace our file
+    ("echo precious > bus.sock", "path_taken"),
+    ("mkdir bus.sock", "path_taken"),
+    ("ln -s /dev/null bus.sock", "path_taken"),
+    ("ln -s /dev/null bus.sock.lock", "start_locked"),
+    ("touch bus.sock.lock; chmod 644 bus.sock.lock", "start_locked"),
+]
+PLACES_OF_OTHERS: list[tuple[str, str]] = [
+    (f"chown {NOBODY} .", "foreign_directory"),
+    (f"touch bus.sock.lock; chmod 600 bus.sock.lock; chown {NOBODY} bus.sock.lock", "start_locked"),
+]
+
+
+@pytest.mark.parametrize(
+    ("preparation", "reason"),
+    [*PLACES, *(pytest.param(*place, marks=pytest.mark.root) for place in PLACES_OF_OTHERS)],
+)
+def test_what_is_not_ours_alone_is_refused_and_not_touched(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, preparation: str, reason: str
+) -> None:
+    if "chown" in preparation:
+        need_root("only root can give a file away")
+    monkeypatch.setattr(listen_module, "LOCK_TIME", 0.05)
+    look = ["sh", "-c", "ls -lR; cat bus.sock 2>&1"]
+    subprocess.run(["sh", "-c", preparation], cwd=folder, check=True)
+    before = subprocess.run(look, cwd=folder, capture_output=True, check=False).stdout
+    if not reason:
+        listen_unix(str(folder / "bus.sock"), 0o600, None).close()
+        return
+    assert refusal(folder / "bus.sock") == reason
+    assert subprocess.run(look, cwd=folder, capture_output=True, check=False).stdout == before
+
+
+def test_a_directory_must_be_there_and_be_open_to_us(folder: Path) -> None:
+    (folder / "file").touch()
     assert refusal(folder / "nowhere/bus.sock") == "no_directory"
-    for mode in (0o777, 0o707, 0o775, 0o722):
-        folder.chmod(mode)
-        assert refusal(folder / "bus.sock") == "foreign_directory"
-        assert os.listdir(folder) == []
-    # In a sticky directory others cannot replace our file.
-    folder.chmod(0o1777)
-    listen_unix(str(folder / "bus.sock"), 0o600, None).close()
-    (folder / "file").write_text("x")
-    folder.chmod(0o700)
     assert refusal(folder / "file/bus.sock") == "bad_directory"
-
-
-@pytest.mark.root
-def test_a_directory_of_another_user_is_refused(folder: Path) -> None:
-    need_root("only root can give a directory away")
-    os.chown(folder, NOBODY, -1)
-    assert refusal(folder / "bus.sock") == "foreign_directory"
-    assert os.listdir(folder) == []
-
-
-def test_a_directory_that_we_may_not_open_or_write_to_is_refused(folder: Path) -> None:
     with without_root(folder):
-        inner = folder / "inner"
-        inner.mkdir(mode=0)
-        assert refusal(inner / "bus.sock") == "bad_directory"
+        (folder / "inner").mkdir(mode=0)
+        assert refusal(folder / "inner/bus.sock") == "bad_directory"
         folder.chmod(0o500)
         assert refusal(folder / "bus.sock") == "bind_failed"
         folder.chmod(0o700)
 
 
-def test_a_lock_on_the_directory_stops_no_start(folder: Path) -> None:
-    """Any user that can read the directory can lock it."""
+def test_a_lock_that_is_held_stops_a_start_but_not_one_of_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen_module, "LOCK_TIME", 0.05)
+    lock = folder / "bus.sock.lock"
+    lock.touch(0o600)
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert refusal(folder / "bus.sock") == "start_locked"
+    # Any user that can read the directory can lock it; the file is one that a killed daemon has left.
     directory = os.open(folder, os.O_RDONLY)
     fcntl.flock(directory, fcntl.LOCK_EX)
     listen_unix(str(folder / "bus.sock"), 0o600, None).close()
     os.close(directory)
     assert os.listdir(folder) == ["bus.sock"]
-
-
-@pytest.mark.root
-def test_only_ours_is_taken_for_the_lock_of_a_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    need_root("a file of another user")
-    monkeypatch.setattr(listen_module, "LOCK_TIME", 0.05)
-    lock = folder / "bus.sock.lock"
-    lock.symlink_to("/dev/null")
-    assert refusal(folder / "bus.sock") == "start_locked"
-    lock.unlink()
-    lock.touch()
-    for mode, uid in ((0o644, os.geteuid()), (0o600, NOBODY)):
-        lock.chmod(mode)
-        os.chown(lock, uid, -1)
-        assert refusal(folder / "bus.sock") == "start_locked"
-    os.chown(lock, os.geteuid(), -1)
-    with lock.open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        assert refusal(folder / "bus.sock") == "start_locked"
-    # One that a killed daemon has left.
-    listen_unix(str(folder / "bus.sock"), 0o600, None).close()
-    assert os.listdir(folder) == ["bus.sock"]
-
-
-def test_what_is_no_socket_is_not_touched(folder: Path) -> None:
-    path = folder / "bus.sock"
-    path.write_text("precious")
-    assert refusal(path) == "path_taken"
-    assert path.read_text() == "precious"
-    (folder / "directory").mkdir()
-    assert refusal(folder / "directory") == "path_taken"
-    # A link is judged as what it is, not as what it points to.
-    link = folder / "link"
-    listen_unix(str(folder / "real"), 0o600, None).close()
-    link.symlink_to(folder / "real")
-    assert refusal(link) == "path_taken"
-    assert link.is_symlink()
 
 
 def test_a_stale_socket_file_is_replaced(folder: Path) -> None:

@@ -110,23 +110,42 @@ def test_datagrams_go_to_the_address_of_the_segment() -> None:
     assert destination(UdpOptions("here", GROUP6, 5400, bind="::", interface="lo")) == (GROUP6, 5400, 0, 0)
 
 
+def has_all_options(sock: socket.socket, address: str, hop_limit: int = 1) -> None:
+    """A socket for a segment shares its port, never blocks, and takes no groups that other programs have joined."""
+    assert (sock.family, sock.type) == (options(address).family, socket.SOCK_DGRAM)
+    assert sock.getblocking() is False
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+    if address == BROADCAST:
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)
+    else:  # these take the loopback
+        assert bound_device(sock) == "lo"
+    if sock.family == socket.AF_INET:
+        assert sock.getsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL) == 0
+    elif sock.getsockname()[0] == "::":
+        assert sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
+    if address == GROUP:
+        assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == hop_limit
+        assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP) == 1
+    if address == GROUP6:
+        names = IPV6_MULTICAST_ALL, socket.IPV6_MULTICAST_HOPS, socket.IPV6_MULTICAST_LOOP, socket.IPV6_MULTICAST_IF
+        assert [sock.getsockopt(socket.IPPROTO_IPV6, name) for name in names] == [0, hop_limit, 1, LO]
+
+
 @pytest.mark.parametrize(
     ("address", "bind", "place"),
     [
-        (BROADCAST, None, "0.0.0.0"),
-        (BROADCAST, "0.0.0.0", "0.0.0.0"),
-        (BROADCAST, BROADCAST, BROADCAST),
-        (GROUP, None, GROUP),
-        (GROUP, "0.0.0.0", "0.0.0.0"),
-        (GROUP, GROUP, GROUP),
-        (GROUP6, None, GROUP6),
-        (GROUP6, "::", "::"),
-        (GROUP6, GROUP6, GROUP6),
+        *((BROADCAST, bind, bind or "0.0.0.0") for bind in (None, "0.0.0.0", BROADCAST)),
+        *((GROUP, bind, bind or GROUP) for bind in (None, "0.0.0.0", GROUP)),
+        *((GROUP6, bind, bind or GROUP6) for bind in (None, "::", GROUP6)),
     ],
 )
-def test_a_socket_is_bound_as_it_should(opens: Opens, port: int, address: str, bind: str | None, place: str) -> None:
-    sock = opens(address, bind=bind)
+@pytest.mark.parametrize("hop_limit", [1, 255])
+def test_a_socket_is_bound_as_it_should(
+    opens: Opens, port: int, address: str, bind: str | None, place: str, hop_limit: int
+) -> None:
+    sock = opens(address, bind=bind, hop_limit=hop_limit)
     assert sock.getsockname()[:2] == (place, port)
+    has_all_options(sock, address, hop_limit)
     if address != GROUP6:
         say(b"hello", address, port)
         assert hears(sock, b"hello") == [b"hello"]
@@ -143,33 +162,6 @@ def test_a_group_takes_nothing_but_what_its_address_says(opens: Opens, port: int
     # What listens for broadcast does not get the groups that others of this host have joined.
     assert hears(everybody, b"end") == [BROADCAST.encode(), b"end"]
     assert hears(wide, b"end")[:2] == [BROADCAST.encode(), GROUP.encode()]
-
-
-def test_options_of_all_sockets(opens: Opens) -> None:
-    for address in (BROADCAST, GROUP, GROUP6):
-        sock = opens(address, interface="lo")
-        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0") == b"lo"
-        assert sock.getblocking() is False
-        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
-        assert (sock.family, sock.type) == (options(address).family, socket.SOCK_DGRAM)
-        # It takes no groups that other programs have joined.
-        if address == GROUP6:
-            assert sock.getsockopt(socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL) == 0
-        else:
-            assert sock.getsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL) == 0
-            assert bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)) is (address == BROADCAST)
-
-
-@pytest.mark.parametrize("hop_limit", [None, 2, 255])
-def test_multicast_passes_routers_as_allowed_and_comes_back(opens: Opens, hop_limit: int | None) -> None:
-    more = {} if hop_limit is None else {"hop_limit": hop_limit}
-    sock, sock6 = opens(GROUP, **more), opens(GROUP6, bind="::", **more)  # which leaves the port to IPv4
-    assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
-    assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == (hop_limit or 1)
-    assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS) == (hop_limit or 1)
-    assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP) == 1
-    assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP) == 1
-    assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF) == LO
 
 
 def members(address: str) -> bool:
@@ -297,10 +289,7 @@ def test_a_passed_socket_sends_and_has_what_came_before(passes: Opens, port: int
     assert hears(sock, b"after") == [b"before", b"after"]
     assert sock.sendto(b"ours", (BROADCAST, port)) == 4
     assert hears(sock, b"ours") == [b"ours"]
-    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)
-    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
-    assert sock.getsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL) == 0
-    assert sock.getblocking() is False
+    has_all_options(sock, BROADCAST)
     # The same socket, at the next start.
     assert adopt_udp(sock, options(port=port)) == []
 
@@ -312,15 +301,11 @@ def test_a_passed_socket_joins_its_group_at_every_start(passes: Opens, port: int
     for _ in range(3):
         assert adopt_udp(sock, wanted) == []
         assert members(address)
-    assert bound_device(sock) == "lo"
+    has_all_options(sock, address, 3)
+    assert destination(wanted)[:2] == (address, port)
     if address == GROUP:
-        assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == 3
         say(b"hello", GROUP, port)
         assert hears(sock, b"hello") == [b"hello"]
-    else:
-        assert sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS) == 3
-        assert sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF) == LO
-        assert destination(wanted) == (GROUP6, port, 0, 0)
 
 
 def test_a_passed_socket_must_fit_the_segment(passes: Opens, port: int) -> None:

@@ -17,47 +17,42 @@ STEADY = numbered(range(1, 301))
 OTHERS = (Journal("h2", STEADY), Journal("h3", STEADY))
 
 
-@pytest.mark.parametrize(
-    "journals",
-    [
-        pytest.param((Journal("h1", STEADY), Journal("h1", STEADY[150:], name="j2")), id="a second recorder"),
-        pytest.param((Journal("h1", STEADY[:200], name="j2"), Journal("h1", STEADY[100:])), id="swapped, overlapping"),
-        pytest.param((Journal("h1", STEADY[150:]), Journal("h1", STEADY[:150], name="j2")), id="swapped, apart"),
-        pytest.param(
-            (Journal("h1", STEADY), Journal("h1", numbered(range(50, 251), 49.3, 1.0), name="j2")),
-            id="two machines of one name",
+AGAIN = numbered(range(1, 201), 100.5)
+#: journals of the host h1 that do not make sense, beside others
+JOURNALS: dict[str, tuple[Journal, ...]] = {
+    "a second recorder": (Journal("h1", STEADY), Journal("h1", STEADY[150:], name="j2")),
+    "swapped, overlapping": (Journal("h1", STEADY[:200], name="j2"), Journal("h1", STEADY[100:])),
+    "swapped, apart": (Journal("h1", STEADY[150:]), Journal("h1", STEADY[:150], name="j2")),
+    "two machines of one name": (Journal("h1", STEADY), Journal("h1", numbered(range(50, 251), 49.3), name="j2")),
+    "a clock set back by minutes, then a restart": (
+        Journal("h1", STEADY[:150]),
+        Journal("h1", numbered(range(151, 301), start=150 - 240), name="j2"),
+    ),
+    "a clock set back in the middle of a session": (
+        Journal("h1", [*STEADY[:150], *numbered(range(151, 301), start=150 - 100)], [(0, 300)]),
+    ),
+    # a copy that comes minutes late is a restart to the daemon that gets it
+    "a restart that one receiver alone claims": (
+        Journal(
+            "h1",
+            [*STEADY[:200], row(199.5, 20, verdict="restart"), row(200.4, 201, verdict="restart"), *STEADY[201:]],
         ),
-        pytest.param(
-            (
-                Journal("h1", STEADY[:150]),
-                Journal("h1", numbered(range(151, 301), start=150 - 240), name="j2"),
-            ),
-            id="a clock set back by minutes, then a restart",
-        ),
-        pytest.param(
-            (Journal("h1", [*STEADY[:150], *numbered(range(151, 301), start=150 - 100)], [(0, 300)]),),
-            id="a clock set back in the middle of a session",
-        ),
-    ],
-)
-def test_journals_of_a_host_that_overlap_restart_no_source(journals: tuple[Journal, ...], tmp_path: Path) -> None:
+    ),
+}
+
+
+@pytest.mark.parametrize("journals", JOURNALS.values(), ids=JOURNALS)
+def test_odd_journals_of_one_host_restart_no_source(journals: tuple[Journal, ...], tmp_path: Path) -> None:
     rows = tables(tmp_path, *journals, *OTHERS)
     assert causes(rows) == {("m/p/1", 1): "first"}
     assert [link for link in lost(rows) if link[0] != "h1"] == []
     assert sum(everywhere for _, everywhere in lost(rows).values()) == 0
 
 
-def test_a_restart_that_one_receiver_alone_claims_is_none(tmp_path: Path) -> None:
-    """A copy that comes minutes late is a restart to the daemon that gets it."""
-    delayed = [*STEADY[:200], row(199.5, 20, verdict="restart"), row(200.4, 201, verdict="restart"), *STEADY[201:]]
-    assert causes(tables(tmp_path, Journal("h1", delayed), *OTHERS)) == {("m/p/1", 1): "first"}
-
-
 def test_a_restart_that_all_others_heard_is_one(tmp_path: Path) -> None:
     """Of a source that counts from 1: a receiver that was away comes back when its numbers have passed the old ones."""
-    again = numbered(range(1, 201), 100.5)
-    heard = [*STEADY[:100], again[0]._replace(verdict="restart"), *again[1:]]
-    away = [*STEADY[:90], *again[120:]]
+    heard = [*STEADY[:100], AGAIN[0]._replace(verdict="restart"), *AGAIN[1:]]
+    away = [*STEADY[:90], *AGAIN[120:]]
     rows = tables(tmp_path, Journal("h1", heard), Journal("h2", heard), Journal("h3", away, [(0, 89), (220, 300)]))
     assert causes(rows) == {("m/p/1", 1): "first", ("m/p/1", 2): "restart"}
     assert lost(rows) == {}

@@ -158,12 +158,6 @@ def test_a_converting_process_waits_for_an_earlier_one(spool: Path, tmp_path: Pa
     assert json.loads(process.communicate()[0])["rows"] == 10
 
 
-def test_old_files_go_after_new_ones_have_come(spool: Path, tmp_path: Path) -> None:
-    log_in(spool, 1)
-    log_in(spool, 2, first=11)
-    assert done(spool, tmp_path / "journal", KeepSettings(size=1)).removed == 2
-
-
 def test_no_file_goes_by_age_while_the_clock_is_doubted(
     spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -34,12 +34,6 @@ def test_a_hash_stands_for_the_payload_and_changes_nothing_else() -> None:
     assert payloads.apply(unread) == unread
 
 
-def test_where_everything_is_kept_nothing_is_looked_at() -> None:
-    assert Payloads([]).everything
-    assert Payloads([("a", "record"), ("", "record")]).everything
-    assert not Payloads(RULES).everything
-
-
 def test_a_stranger_cannot_have_channels_remembered_without_end() -> None:
     payloads = Payloads(RULES)
     for number in range(10_000):

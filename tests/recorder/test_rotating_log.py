@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,12 @@ class History:
         self.worker = Maintenance(self._spool, settings.journal, "relay01", KeepSettings())
         self.recording = RotatingLog(settings, "relay01", self._spool, self.worker, lambda: self.clocks)
         self.worker.start()
+
+    def play(self, events: str) -> None:
+        """Let events happen, each the name of a method with its numbers: ``begin, packet 1 2, go_on 9``."""
+        for event in events.split(","):
+            name, *numbers = event.split()
+            getattr(self, name)(*map(float if name in ("answer", "set_clock") else int, numbers))
 
     def begin(self) -> None:
         self.recording.begin()
@@ -94,123 +101,104 @@ class History:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> Iterator[Callable[..., History]]:
+def history(tmp_path: Path) -> Iterator[History]:
     made = History(tmp_path)
-
-    def play(*events: tuple[object, ...]) -> History:
-        for name, *arguments in events:
-            getattr(made, str(name))(*arguments)
-        return made
-
-    yield play
+    yield made
     if not made.worker.done:
         made.finish()
 
 
-@pytest.mark.parametrize(
-    ("events", "sessions"),
-    [
-        ([], [(0, 0, "start", 1, 0, 0, 0)]),
-        ([("packet", 1, 2), ("go_on", 9), ("answer",)], [(0, 9 - LESS, "start", 1, 2, 0, 0)]),
-        # the kernel's count, which begins anew with another daemon
-        ([("drops", 100), ("drops", 103), ("drops", 103), ("drops", 2)], [(0, 0, "start", 1, 0, 0, 5)]),
-        # while the disk is full, nothing is claimed
-        (
-            [
-                *[("packet", 1, 2), ("gap", 7), ("go_on", 2), ("answer",), ("pause",), ("packet", 3), ("gap", 2)],
-                *[("go_on", 1), ("answer",), ("go_on", 1), ("look",), ("packet", 4), ("go_on", 5), ("answer",)],
-            ],
-            [(0, 2 - LESS, "start", 1, 2, 7, 0), (4, 9 - LESS, "resumed", 3, 3, 0, 0)],
-        ),
-        # nor while the host sleeps; a question that was under way is answered when it is awake
-        (
-            [
-                *[("packet", 1), ("go_on", 1), ("look",), ("sleep", 8 * HOUR), ("answer", 8 * HOUR), ("packet", 2)],
-                *[("go_on", 1), ("look",), ("answer",)],
-            ],
-            [
-                (0, 1 - LESS, "start", 1, 1, 0, 0),
-                (1 + 8 * HOUR, 2 + 8 * HOUR - LESS, "suspend", 2, 2, 0, 0),
-            ],
-        ),
-        # a clock that is set: the first datagram by the new one is in the new session, before anybody looks
-        (
-            [
-                *[("packet", 1), ("go_on", 1), ("answer",), ("set_clock", HOUR), ("packet", 2), ("go_on", 1)],
-                *[("look",), ("answer",), ("set_clock", -2 * HOUR), ("answer", -HOUR), ("look",), ("answer", -60)],
-            ],
-            [
-                (0, 1 - LESS, "start", 1, 1, 0, 0),
-                (1 + HOUR, 2 + HOUR - LESS, "clock", 2, 2, 0, 0),
-                (2 - HOUR, 2 - HOUR, "clock", 3, 2, 0, 0),
-            ],
-        ),
-        # a host that boots in 1970
-        (
-            [
-                *[("set_clock", YEARS), ("look",), ("packet", 1), ("go_on", 1), ("answer",), ("set_clock", -YEARS)],
-                *[("packet", 2, 3), ("go_on", 1), ("look",), ("answer",)],
-            ],
-            [
-                (0, 0, "start", 1, 0, 0, 0),
-                (YEARS, YEARS + 1 - LESS, "clock", 1, 1, 0, 0),
-                (1, 2 - LESS, "clock", 2, 3, 0, 0),
-            ],
-        ),
-    ],
-    ids=["nothing", "packets", "drops", "pause", "sleep", "clock", "1970"],
-)
+#: events, and the sessions that they leave: start, end, cause, first and last number, gaps, drops
+HISTORIES: dict[str, tuple[str, list[tuple[object, ...]]]] = {
+    "nothing": ("begin", [(0, 0, "start", 1, 0, 0, 0)]),
+    "packets": ("begin, packet 1 2, go_on 9, answer", [(0, 9 - LESS, "start", 1, 2, 0, 0)]),
+    # the kernel's count, which begins anew with another daemon
+    "drops": ("drops 100, begin, drops 103, drops 103, drops 2", [(0, 0, "start", 1, 0, 0, 5)]),
+    # while the disk is full, nothing is claimed
+    "pause": (
+        """begin, packet 1 2, gap 7, go_on 2, answer, pause, packet 3, gap 2,
+        go_on 1, answer, go_on 1, look, packet 4, go_on 5, answer""",
+        [(0, 2 - LESS, "start", 1, 2, 7, 0), (4, 9 - LESS, "resumed", 3, 3, 0, 0)],
+    ),
+    # nor while the host sleeps; a question that was under way is answered when it is awake
+    "sleep": (
+        f"begin, packet 1, go_on 1, look, sleep {8 * HOUR}, answer {8 * HOUR}, packet 2, go_on 1, look, answer",
+        [(0, 1 - LESS, "start", 1, 1, 0, 0), (1 + 8 * HOUR, 2 + 8 * HOUR - LESS, "suspend", 2, 2, 0, 0)],
+    ),
+    # the first datagram by the new clock is in the new session, before anything looks at the clock
+    "a clock that is set": (
+        f"""begin, packet 1, go_on 1, answer, set_clock {HOUR}, packet 2, go_on 1, look, answer,
+        set_clock {-2 * HOUR}, answer {-HOUR}, look, answer -60""",
+        [
+            (0, 1 - LESS, "start", 1, 1, 0, 0),
+            (1 + HOUR, 2 + HOUR - LESS, "clock", 2, 2, 0, 0),
+            (2 - HOUR, 2 - HOUR, "clock", 3, 2, 0, 0),
+        ],
+    ),
+    "a host that boots in 1970": (
+        f"""begin, set_clock {YEARS}, look, packet 1, go_on 1, answer, set_clock {-YEARS},
+        packet 2 3, go_on 1, look, answer""",
+        [
+            (0, 0, "start", 1, 0, 0, 0),
+            (YEARS, YEARS + 1 - LESS, "clock", 1, 1, 0, 0),
+            (1, 2 - LESS, "clock", 2, 3, 0, 0),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "sessions"), HISTORIES.values(), ids=HISTORIES)
 def test_sessions_claim_what_was_received(
-    history: Callable[..., History], tmp_path: Path, events: list[tuple[object, ...]], sessions: list[object]
+    history: History, tmp_path: Path, events: str, sessions: list[tuple[object, ...]]
 ) -> None:
-    first = [events[0], ("begin",), *events[1:]] if events and events[0][0] == "drops" else [("begin",), *events]
-    played = history(*first, ("finish",))
-    assert sorted(played.sessions()) == sorted(sessions)  # type: ignore[type-var]
+    history.play(events)
+    history.finish()
+    assert sorted(history.sessions()) == sorted(sessions)  # type: ignore[type-var]
     numbers = [row["rec_no"] for row in table(tmp_path / "journal")]
     assert numbers == list(range(1, len(numbers) + 1))
-    counted = played.recording
+    counted = history.recording
     assert counted.records == len(numbers)
-    packets = sum(len(event) - 1 for event in events if event[0] == "packet")
-    assert counted.dropped == {"disk": packets - len(numbers), "spool_full": 0}
-    assert counted.gaps == sum(int(str(event[1])) for event in events if event[0] == "gap")
+    packets, gaps = (re.findall(rf"{event} ([\d ]+)", events) for event in ("packet", "gap"))
+    assert counted.dropped == {"disk": len(" ".join(packets).split()) - len(numbers), "spool_full": 0}
+    assert counted.gaps == sum(map(int, gaps))
 
 
 @pytest.mark.parametrize(
-    ("events", "logs"),
-    [
-        ([("go_on", 99)], 0),
-        ([("go_on", 101)], 1),
-        ([("sleep", 13 * HOUR)], 1),
-        ([("go_on", 13 * HOUR)], 1),
-        ([("packet", *range(1000))], 1),
-    ],
-    ids=["not yet", "old", "slept", "another day", "large"],
+    ("event", "ends"),
+    [("go_on 99", False), ("go_on 101", True), (f"sleep {13 * HOUR}", True), (f"go_on {13 * HOUR}", True)],
 )
-def test_a_log_ends_when_it_is_due(
-    history: Callable[..., History], events: list[tuple[object, ...]], logs: int
-) -> None:
-    recording = history(("begin",))
-    before = recording.recording.log
-    history(*events, ("look",))
-    assert (recording.recording.log is not before) == bool(logs)
+def test_a_log_ends_when_it_is_due(history: History, event: str, ends: bool) -> None:
+    history.play("begin")
+    before = history.recording.log
+    history.play(f"{event}, look")
+    assert (history.recording.log is not before) == ends
+
+
+def test_a_large_log_ends(history: History) -> None:
+    history.begin()
+    before = history.recording.log
+    history.packet(*range(1000))
+    history.look()
+    assert history.recording.log is not before
 
 
 def test_a_journal_with_too_many_sessions_goes_on_as_another_one(
-    history: Callable[..., History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_SESSIONS", 2)
-    history(("begin",), *[("packet", 1), ("pause",), ("go_on", 1), ("look",)] * 4, ("finish",))
+    history.play("begin" + 4 * ", packet 1, pause, go_on 1, look")
+    history.finish()
     rows = table(tmp_path / "journal")
     assert [row["rec_no"] for row in rows] == [1, 2, 1, 2]
     assert len({row["journal_id"] for row in rows}) == 2
     assert len(table(tmp_path / "journal", "sessions")) == 5
 
 
-def test_what_is_not_of_the_tap_is_nothing(history: Callable[..., History], tmp_path: Path) -> None:
-    played = history(("packet", 1), ("begin",))  # before the subscription was confirmed
+def test_what_is_not_of_the_tap_is_nothing(history: History, tmp_path: Path) -> None:
+    history.play("packet 1, begin")  # before the subscription was confirmed
     mixed = frames.batch([b"MSG !\0to all", tapped(2, NOON, chan="secret/x"), tapped(3, NOON)])
     for raw in (b"MSG !\0to all", mixed):
-        played.recording.on_packet(raw)
-    history(("finish",))
+        history.recording.on_packet(raw)
+    history.finish()
     assert [(row["rec_no"], row["payload"]) for row in table(tmp_path / "journal")] == [(1, None), (2, b"hello")]
     assert names(tmp_path / "spool") == ["lock"]

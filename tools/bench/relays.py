@@ -143,8 +143,11 @@ RELAYS: Final = {
     for relay in (
         Relay("floor_hmac", "floor", "floor", floor(), clients=()),
         Relay("floor_epoll", "floor, epoll", "floor", floor("-e"), clients=()),
+        Relay("floor_batch", "floor, packet per batch", "floor", floor("-b"), clients=(), batches=True),
         Relay("bccnd", "bccnd", "seq", bccnd()),
         Relay("bccnd_batch", "bccnd, batch mode", "seq", bccnd(), clients=BATCH, batches=True),
+        Relay("publish_floor", "publishing: floor", "floor", floor("-P"), "", False, (), floor=""),
+        Relay("publish", "publishing: bccnd", "seq", bccnd(), datagrams=False, floor="publish_floor"),
         Relay("mosquitto", "mosquitto", "mqtt", mosquitto, "mosquitto", False, ("-s", "bench/#")),
         Relay("redis", "redis", "redis", redis, "redis-server", False, EVERY_CHANNEL, batches=True),
         Relay("nats", "nats", "nats", nats, "nats-server", False, ("-s", "bench.>"), batches=True),

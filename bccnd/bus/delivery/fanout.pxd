@@ -1,5 +1,5 @@
 cimport cython
-from bccnd.bus.delivery.send_queues cimport SendQueues, batch_packet
+from bccnd.bus.delivery.client_queues cimport ClientQueues, batch_packet
 from bccnd.core.observing.counters cimport BusCounters
 from bccnd.core.receiving.deliveries cimport Deliveries
 from bccnd.core.sending.message_groups cimport MessageGroups, portions
@@ -10,7 +10,7 @@ from bccnd.net.loop cimport Loop
 
 @cython.final
 cdef class Fanout:
-    cdef readonly SendQueues queues
+    cdef readonly ClientQueues queues
     cdef BusCounters _counters
     cdef dict _clients
     cdef sockio.Sender _sender

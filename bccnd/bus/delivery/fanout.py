@@ -3,7 +3,7 @@
 `Fanout.deliver` sends messages from a segment, `send` those published here or received from a link, `send_batches`
 those gathered for clients in batch mode, and `send_control` messages for one client only.
 
-Invariant: no send blocks. Messages for a full socket go to `delivery.send_queues`. Source: sbus, "Protocol".
+Invariant: no send blocks. Messages for a full socket go to `delivery.client_queues`. Source: sbus, "Protocol".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from bccnd.bus.clients.client import Client
 from bccnd.bus.clients.registry import ClientRegistry
-from bccnd.bus.delivery.send_queues import NO_ROOM, SendQueues, batch_packet, enlarge_send_buffer
+from bccnd.bus.delivery.client_queues import NO_ROOM, ClientQueues, batch_packet, enlarge_send_buffer
 from bccnd.core.matching.receivers import Part, Receivers
 from bccnd.core.receiving.deliveries import Deliveries
 from bccnd.core.sending.message_groups import MessageGroups, portions
@@ -23,7 +23,7 @@ from bccnd.net.loop import Loop
 class Fanout:
     """Sends to the clients in ``registry``, or puts into their ``queues``."""
 
-    def __init__(self, loop: Loop, registry: ClientRegistry, queues: SendQueues) -> None:
+    def __init__(self, loop: Loop, registry: ClientRegistry, queues: ClientQueues) -> None:
         self.queues = queues
         self._counters = registry.counters
         self._clients = registry.by_fd
@@ -223,7 +223,7 @@ class Fanout:
         return self.due or not blockers.isdisjoint(self._waiting)
 
     def blocking_client(self, receivers: Iterable[int], size: int, publisher: Client) -> Client | None:
-        """See `SendQueues.blocking_client`."""
+        """See `ClientQueues.blocking_client`."""
         if self.due and not self.queues.blockers.isdisjoint(receivers):
             # Whether there is room for more is known only once the gathered messages are sent.
             self.send_batches()

@@ -14,7 +14,7 @@ from functools import partial
 from bccnd import log
 from bccnd.bus.clients.client import Client
 from bccnd.bus.clients.registry import ClientRegistry
-from bccnd.bus.delivery.send_queues import SendQueues
+from bccnd.bus.delivery.client_queues import ClientQueues
 from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.sending.user_quota import UserAccount
 from bccnd.net.loop import HALF_CLOSED, READABLE, Loop
@@ -23,7 +23,7 @@ from bccnd.net.loop import HALF_CLOSED, READABLE, Loop
 class Backpressure:
     """Blocks publishers, and unblocks them when ``queues`` have room."""
 
-    def __init__(self, loop: Loop, registry: ClientRegistry, queues: SendQueues) -> None:
+    def __init__(self, loop: Loop, registry: ClientRegistry, queues: ClientQueues) -> None:
         self._loop = loop
         self._registry = registry
         self._queues = queues

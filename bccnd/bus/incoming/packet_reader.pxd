@@ -2,7 +2,7 @@ cimport cython
 from bccnd.bus.clients.client cimport Client
 from bccnd.bus.delivery.fanout cimport Fanout
 from bccnd.bus.incoming.publisher cimport Publisher
-from bccnd.bus.delivery.send_queues cimport SendQueues
+from bccnd.bus.delivery.client_queues cimport ClientQueues
 from bccnd.core.wire cimport frames
 from bccnd.core.observing.counters cimport BusCounters
 from bccnd.core.matching.routes cimport Route
@@ -37,7 +37,7 @@ cdef class PacketReader:
     cdef Quota _quota
     cdef BusCounters _counters
     cdef Fanout _fanout
-    cdef SendQueues _queues
+    cdef ClientQueues _queues
     cdef Publisher _publisher
     cdef object _backpressure
     cdef object _replies

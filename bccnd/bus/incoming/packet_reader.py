@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from bccnd.bus.clients.client import Client
 from bccnd.bus.clients.registry import ClientRegistry
+from bccnd.bus.delivery.client_queues import ClientQueues
 from bccnd.bus.delivery.fanout import Fanout
 from bccnd.bus.delivery.replies import Replies
-from bccnd.bus.delivery.send_queues import SendQueues
 from bccnd.bus.incoming.backpressure import Backpressure
 from bccnd.bus.incoming.publisher import Publisher
 from bccnd.core.sending.user_quota import UserAccount
@@ -74,7 +74,7 @@ class PacketReader:
         self._quota = registry.quota
         self._counters = registry.counters
         self._fanout = fanout
-        self._queues: SendQueues = fanout.queues
+        self._queues: ClientQueues = fanout.queues
         self._publisher = publisher
         self._backpressure = backpressure
         self._replies = replies

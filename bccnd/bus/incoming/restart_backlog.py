@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from bccnd.bus.delivery.send_queues import SendQueues
+from bccnd.bus.delivery.client_queues import ClientQueues
 from bccnd.bus.incoming.segment_reader import SegmentReader
 from bccnd.net.loop import Loop
 
@@ -22,7 +22,9 @@ PAUSE: Final = 0.001
 class Backlog:
     """Drains segments batch by batch until they are empty or ``patience`` seconds have passed; then calls ``done``."""
 
-    def __init__(self, loop: Loop, queues: SendQueues, patience: float, done: Callable[[SegmentReader], None]) -> None:
+    def __init__(
+        self, loop: Loop, queues: ClientQueues, patience: float, done: Callable[[SegmentReader], None]
+    ) -> None:
         self._loop = loop
         self._queues = queues
         self._among = queues.keeping_up()

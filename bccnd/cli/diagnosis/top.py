@@ -22,7 +22,7 @@ from bccnd.cli.shared.options import json_option
 from bccnd.cli.shared.output import fail, to_json, visible
 from bccnd.cli.shared.parameter_types import Duration
 from bccnd.client.bus import Connection, connect
-from bccnd.client.events import Gap
+from bccnd.client.event_queues import Gap
 from bccnd.client.message import Message
 from bccnd.errors import BusError
 from bccnd.snapshot import ClientState, DaemonSummary, GatewayState, SourceState, read_rows

@@ -104,7 +104,7 @@ def build(
     run that fails changes nothing.
     """
     require_pipeline(embedded=settings["embedded"])
-    with chosen_runner(**settings) as (runner, progress):
+    with chosen_runner(journal, tables, **settings) as (runner, progress):
         from bccnd.pipeline.driver.build import build as make
         from bccnd.pipeline.driver.build import once
 
@@ -154,7 +154,7 @@ def stream(
     may be killed at any moment and started again.
     """
     require_pipeline(embedded=settings["embedded"])
-    with chosen_runner(**settings) as (runner, progress):
+    with chosen_runner(journal, tables, **settings) as (runner, progress):
         from bccnd.pipeline.driver.build import once as make
 
         while True:

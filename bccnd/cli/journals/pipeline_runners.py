@@ -72,12 +72,13 @@ def require_pipeline(*, embedded: bool) -> None:
 
 @contextmanager
 def chosen_runner(
-    *, embedded: bool, master: str | None, memory: str | None, conf: Mapping[str, str]
+    journal: str, tables: str, *, embedded: bool, master: str | None, memory: str | None, conf: Mapping[str, str]
 ) -> Iterator[tuple[Runner, Callable[[str], None]]]:
-    """Yield what runs the tasks, and a function that shows steps. An error ends the command."""
+    """Yield what runs the tasks, and a function that shows steps. An error ends the command; of the places of the
+    journal and the tables it does so before Spark starts, which takes long."""
     if embedded and (master or conf):
         raise click.UsageError("--embedded runs without Spark: leave out --master and --conf")
-    from bccnd.pipeline.driver.build import STEPS
+    from bccnd.pipeline.driver.build import STEPS, open_journal
 
     try:
         with private_files(), show_steps(STEPS + (not embedded)) as show_step:
@@ -86,6 +87,7 @@ def chosen_runner(
 
                 yield EmbeddedRunner(None if memory is None else parse_heap(memory)), show_step
                 return
+            open_journal(journal, tables, remote=True)
             from bccnd.pipeline.driver.spark import run_on_spark
 
             show_step("starting Spark")

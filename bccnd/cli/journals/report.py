@@ -72,7 +72,7 @@ def report(
             if not is_uri(out):  # the page is for others, too; the tables in it are not
                 with usable(out):
                     os.makedirs(out, exist_ok=True)
-            with chosen_runner(embedded=embedded, **settings) as (runner, progress):
+            with chosen_runner(where, tables, embedded=embedded, **settings) as (runner, progress):
                 from bccnd.pipeline.driver.build import build
 
                 build(runner, where, tables, progress=progress)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from bccnd.cli.shared.connection import explain, report_absence
 from bccnd.cli.shared.output import print_notice
 from bccnd.client.bus import Connection
-from bccnd.client.events import Reconnected, Refusal
+from bccnd.client.event_queues import Reconnected, Refusal
 from bccnd.core.wire.frames import MAX_PACKET
 from bccnd.errors import BusError
 from bccnd.waiting_io import read_input

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from bccnd.cli.messages.sub import message_fields
 from bccnd.cli.shared.output import text_fields
-from bccnd.client.events import Away, Event, Gap, Reconnected, Refusal
+from bccnd.client.event_queues import Away, Event, Gap, Reconnected, Refusal
 from bccnd.client.message import Message, to_bytes
 from bccnd.core.formats.strict_json import nested_deeper, parse_json
 

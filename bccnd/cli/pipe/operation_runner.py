@@ -23,7 +23,7 @@ from bccnd.cli.pipe.json_lines import (
     write_line,
     write_refused,
 )
-from bccnd.client.events import NOT_SERVED, Reconnected, Refusal
+from bccnd.client.event_queues import NOT_SERVED, Reconnected, Refusal
 from bccnd.client.message import to_text
 from bccnd.client.outgoing import Outgoing, Request
 from bccnd.client.session import Session

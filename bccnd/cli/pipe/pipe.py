@@ -14,7 +14,7 @@ from bccnd.cli.pipe.operation_runner import OperationRunner
 from bccnd.cli.pipe.stream_threads import LineReader, LineWriter
 from bccnd.cli.shared.connection import explain, explain_unreachable
 from bccnd.cli.shared.output import NO_DAEMON, fail
-from bccnd.client.events import Refusal
+from bccnd.client.event_queues import Refusal
 from bccnd.client.session import PATIENCE
 from bccnd.client.transport import unreachable, usual_path
 from bccnd.errors import BusError

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from bccnd.cli.shared.output import NO_DAEMON, REFUSED, TIMED_OUT, fail, print_notice, visible
 from bccnd.client.bus import Connection, connect
-from bccnd.client.events import Event, Gap, Reconnected, Refusal
+from bccnd.client.event_queues import Event, Gap, Reconnected, Refusal
 from bccnd.client.message import Message, to_bytes
 from bccnd.core.wire import frames
 from bccnd.errors import BusError

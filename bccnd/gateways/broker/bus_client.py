@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.client.events import Gap, Refusal
+from bccnd.client.event_queues import Gap, Refusal
 from bccnd.client.message import Message
 from bccnd.client.outgoing import Outgoing
 from bccnd.client.session import Session

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from bccnd import log
-from bccnd.client.events import Refusal
+from bccnd.client.event_queues import Refusal
 from bccnd.client.message import Message, to_bytes
 from bccnd.config import BrokerSettings
 from bccnd.errors import BusError, StartError

@@ -26,7 +26,7 @@ from bccnd.pipeline.inputs.coverage import DamagedFile, Missing, covered
 from bccnd.pipeline.inputs.file_checks import CHANGED
 from bccnd.pipeline.inputs.input_history import FINAL_AFTER, Used
 from bccnd.pipeline.inputs.journal import Journal
-from bccnd.pipeline.inputs.journal_listing import NONE, ListedFile
+from bccnd.pipeline.inputs.journal_listing import NONE, ListedFile, require_journal
 from bccnd.pipeline.inputs.sessions import JournalSession
 from bccnd.pipeline.inputs.verification import JournalFile
 from bccnd.pipeline.lake import table_changes
@@ -112,6 +112,22 @@ def _measured(run: Callable[[], Outcome], on_lost: Callable[[str], object] | Non
     raise AssertionError("unreachable")
 
 
+def open_journal(where: str, tables: str, *, remote: bool) -> Root:
+    """Open a journal, and check what can be checked before a runner starts. ``remote`` is that of the runner. Raises
+    PipelineError: keys_in_uri, no_place, no_journal."""
+    for place in (where, tables):
+        if remote and "@" in urlsplit(place).netloc:
+            raise PipelineError(
+                "keys_in_uri",
+                "a URI with keys would be sent to every task of Spark",
+                "put the keys into the environment (AWS_ACCESS_KEY_ID, ...), here and on the workers",
+            )
+    with usable(where):
+        root = Root(where)
+        require_journal(root)
+    return root
+
+
 class _Pass:
     """One pass over a journal."""
 
@@ -119,15 +135,7 @@ class _Pass:
         self._runner = runner
         self._tables = tables
         self._progress = progress
-        for place in (where, tables):
-            if runner.remote and "@" in urlsplit(place).netloc:
-                raise PipelineError(
-                    "keys_in_uri",
-                    "a URI with keys would be sent to every task of Spark",
-                    "put the keys into the environment (AWS_ACCESS_KEY_ID, ...), here and on the workers",
-                )
-        with usable(where):
-            self._root = Root(where)
+        self._root = open_journal(where, tables, remote=runner.remote)
         progress("looking for new files")
 
     def build(self, keep: float, lost: Mapping[str, str]) -> Outcome:

@@ -58,14 +58,19 @@ class Listing:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
-def list_records(root: Root, final: FinalDays = NONE) -> Listing:
-    """List the files with records. Raises PipelineError: no_journal; OSError, pa.ArrowException."""
+def require_journal(root: Root) -> None:
+    """Check that a folder is a journal. Raises PipelineError: no_journal; OSError, pa.ArrowException."""
     if file_names.OBS not in root.names():
         raise PipelineError(
             "no_journal",
             f"no journal at {root.where}: it has no folder {file_names.OBS}",
             "name the folder that a recorder writes to (recorder.journal), or make one: bccn pipeline ingest",
         )
+
+
+def list_records(root: Root, final: FinalDays = NONE) -> Listing:
+    """List the files with records. Raises PipelineError: no_journal; OSError, pa.ArrowException."""
+    require_journal(root)
     listing = Listing()
     with ThreadPoolExecutor(_THREADS) as pool:
         for host, found in pool.map(lambda host: (host, _list_host(root, host, final)), hosts(root, file_names.OBS)):

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from bccnd.bus.delivery.send_queues import HARD_PRESSED
+from bccnd.bus.delivery.client_queues import HARD_PRESSED
 from bccnd.bus.incoming.restart_backlog import Backlog
 from bccnd.core.matching.receivers import Receivers
 from tests.support import Hub, turn_until

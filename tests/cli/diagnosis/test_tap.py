@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.cli.diagnosis.tap import KIND_OF, KINDS, TapFilter, TapLine, TapRecord, as_fields, read_record
+from bccnd.cli.diagnosis.trace import read_hex, without_newline
 from bccnd.cli.shared.output import cell_width
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES
@@ -114,3 +115,16 @@ def test_as_json_a_datagram_has_all_its_parts() -> None:
     fields = as_fields(tapped(b"\xffjunk", "bad_envelope"))
     assert base64.b64decode(str(fields["datagram_base64"])) == b"\xffjunk"
     assert (fields["magic"], "src" in fields, "payload" in fields) == ("", False, False)
+
+
+def test_hexadecimal_may_be_written_as_tools_print_it() -> None:
+    assert read_hex(b"42 43:4343\n4e\t31") == b"BCCCN1"
+    for wrong in (b"4", b"zz", b"\xff\xff"):
+        with pytest.raises(ValueError):
+            read_hex(wrong)
+
+
+def test_a_newline_is_left_out_only_where_the_length_says_so() -> None:
+    assert without_newline(b"BCCN1[9]a:1:x|abc\n") == b"BCCN1[9]a:1:x|abc"
+    for same in (b"BCCN1[10]a:1:x|abc\n", b"BCCN1[9]a:1:x|abc\n\n", b"BCCN1[9]a:1:x|abc", b"junk\n", b""):
+        assert without_newline(same) == same

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.cli.messages.publish_lines import LineSplitter, RefusalReports
-from bccnd.client.events import Refusal
+from bccnd.client.event_queues import Refusal
 from bccnd.core.wire.frames import MAX_PACKET
 from tests.refusals import refused
 

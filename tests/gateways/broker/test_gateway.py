@@ -33,7 +33,7 @@ from tests.support import free_port
 class Running:
     """A broker in a thread of its own, and what it logs. Without ``bus`` its daemon is not there."""
 
-    def __init__(self, folder: Path, bus: str = "", *, patience: float = 30.0, takeover: float = 10.0, **section: Any):
+    def __init__(self, folder: Path, bus: str = "", *, patience: float = 30.0, **section: Any):
         self.events = Events()
         self.tcp, self.udp = free_port(), free_port()
         self.section: dict[str, Any] = {
@@ -43,10 +43,7 @@ class Running:
             **section,
         }
         settings = BrokerSettings.model_validate(self.section)
-        self.gateway = BrokerGateway(
-            settings, bus or str(folder / "none"), str(folder), patience=patience, takeover=takeover
-        )
-        self.refused: StartError | None = None
+        self.gateway = BrokerGateway(settings, bus or str(folder / "none"), str(folder), patience=patience)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
@@ -54,17 +51,14 @@ class Running:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        try:
-            await self.gateway.run(self._stop)
-        except StartError as error:
-            self.refused = error
+        await self.gateway.run(self._stop)
 
     def texts(self, event: str) -> list[str]:
         return self.events.texts(event)
 
     def start(self) -> None:
         self._thread.start()
-        wait(lambda: self.texts("gateway_ready") or self.refused, "the broker")
+        wait(lambda: self.texts("gateway_ready"), "the broker")
 
     def stop(self) -> None:
         assert self._loop is not None
@@ -212,28 +206,8 @@ def test_one_that_takes_nothing_and_loses_messages_is_ended(tmp_path: Path) -> N
         broker.serves(quick)
 
 
-def test_an_address_that_is_given_back_in_time_is_taken_over(tmp_path: Path) -> None:
-    with Running(tmp_path) as before:
-        after = Running(tmp_path, **before.section)
-        after.tcp, after.udp = before.tcp, before.udp
-        with before.ready(b"C1"):
-            starting = threading.Thread(target=after.start)
-            starting.start()
-            before.stop()
-            starting.join(PATIENCE)
-        assert after.refused is None
-        with after.sub(b"C1") as again:
-            after.published_until_heard(again, b"a")
-        after.stop()
-        after.publisher.close()
-
-
-def test_an_address_that_stays_taken_is_refused(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = f"127.0.0.1:{other.getsockname()[1]}"
-        with Running(tmp_path, takeover=0.2, tcp=taken) as broker:
-            assert broker.refused is not None
-            assert taken in broker.refused.detail
+def test_an_address_of_no_host_is_refused_at_once() -> None:
+    """One that is taken is waited for: tests/cli/test_gateway.py."""
     with refused("cannot_listen", kind=StartError):
         listen(socket.SOCK_DGRAM, ("192.0.2.1", 1), 45.0)
 

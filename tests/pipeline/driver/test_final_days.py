@@ -6,14 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from bccnd.cli.journals.pipeline import _summary
-from bccnd.cli.main import main
-from bccnd.pipeline.driver.build import Outcome, build, once
+from bccnd.pipeline.driver.build import build, once
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from bccnd.pipeline.inputs import journal
-from bccnd.pipeline.inputs.coverage import Missing
 from bccnd.pipeline.inputs.input_history import COLUMNS
 from bccnd.pipeline.lake.delta import FILES, Change, Lake
 from examples.fleet_model import Down, Fleet, Late, Loss, Recording, Restart, Source
@@ -96,24 +92,3 @@ def test_days_that_become_final_leave_the_tables_of_a_build(tmp_path: Path, monk
     assert "2026-03-02" in once(HERE, str(week), str(tables), days=["2026-03-02"]).days
     assert once(HERE, str(week), str(tables), final_after=DAY).late == []
     assert content(tables) == expected
-
-
-def test_the_summary_names_late_files_and_days_that_were_left(capsys: pytest.CaptureFixture[str]) -> None:
-    paths = [f"obs/host=h1/day=2026-03-{day}/j-{number:012}.parquet" for day in ("01", "02") for number in range(1, 8)]
-    _summary(
-        Outcome([], {}, 1.0, ["2026-03-01", "2026-03-02"], late=paths, missing=[Missing("h1", "j1", 7, 9, 0, 1)]),
-        "t",
-        as_json=False,
-    )
-    printed = capsys.readouterr().out
-    assert "from the journal: 2 days, 2026-03-01, 2026-03-02\n" in printed
-    assert paths[0] in printed
-    assert "h1's records 7 to 9 of j1" in printed
-    assert "(14)" in printed
-    assert "build JOURNAL --out t --days 2026-03-01,2026-03-02\n" in printed
-
-
-def test_a_day_that_is_none_is_refused() -> None:
-    result = CliRunner().invoke(main, ["pipeline", "build", "j", "--out", "t", "--days", "2026-03-01,yesterday"])
-    assert result.exit_code == 2
-    assert "'yesterday' is not a day" in result.output

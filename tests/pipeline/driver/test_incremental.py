@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from bccnd.pipeline.driver.build import once
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from bccnd.recorder.retention import retain
-from tests.pipeline.commands import bccn, kill_after
 from tests.pipeline.journals import T, put, row
 from tests.pipeline.threedays import DAY, HOSTS, START, arrive, content, files
 
@@ -105,14 +103,4 @@ def test_what_retention_takes_during_a_run_stays_in_the_tables(small: Path, buil
     put(journal, "h4", "late", 1, [row(1, at=START + 0.6 * DAY - T / 1e9)])
     outcome = once(HERE, str(journal), tables, progress=once_only("comparing clocks", files(journal)[0].unlink))
     assert (outcome.days, outcome.left) == ([], ["2026-03-01"])
-    assert content(tables) == content(built)
-
-
-def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(small: Path, built: Path, tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    words = ("pipeline", "stream", small, "--out", tables, "--once", "--embedded")
-    for step in ("computing", "committing the tables"):
-        assert bccn(*words, step=step, then=kill_after(random.uniform(0, 0.4)))[0] == -signal.SIGKILL
-    status, _, errors = bccn(*words)
-    assert status == 0, errors
     assert content(tables) == content(built)

@@ -12,13 +12,11 @@ from pyspark.sql import SparkSession
 
 from bccnd.cli.main import main
 from bccnd.errors import PipelineError
-from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.spark import SparkRunner
 from bccnd.pipeline.units.work import Task
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import content
-from tests.refusals import refused
 from tests.support import ROOT
 
 PROGRAM = """
@@ -36,17 +34,27 @@ except PipelineError as error:
 """
 
 
-def test_the_tables_are_those_of_the_embedded_driver(
-    spark: SparkSession, small: Path, built: Path, tmp_path: Path
+#: the places of a journal and of tables -> what the message has, and the exit code
+UNUSABLE = {
+    "no folder": ("{folder}/none", "{folder}/t", "no journal at", 1),
+    "no file system": ("nonsense://x", "{folder}/t", "nonsense://x", 1),
+    "a journal's keys": ("s3://key:secret@x/j", "{folder}/t", "AWS_ACCESS_KEY_ID", 2),
+    "keys of tables": ("{folder}", "s3://key:secret@x/t", "AWS_ACCESS_KEY_ID", 2),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+@pytest.mark.parametrize("command", [["build"], ["stream", "--once"]], ids=["build", "stream"])
+def test_places_are_checked_before_spark_starts(
+    tmp_path: Path, name: str, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build(SparkRunner(spark), str(small), str(tmp_path / "tables"))
-    assert content(tmp_path / "tables") == content(built)
-
-
-def test_keys_are_sent_to_no_task(spark: SparkSession, small: Path, tmp_path: Path) -> None:
-    for places in ((str(small), "s3://key:secret@x/t"), ("s3://key:secret@x/j", str(tmp_path))):
-        with refused("keys_in_uri", kind=PipelineError):
-            build(SparkRunner(spark), *places)
+    journal, tables, says, status = UNUSABLE[name]
+    # Starting Spark would fail by this.
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    places = (place.format(folder=tmp_path) for place in (journal, tables))
+    done = CliRunner().invoke(main, ["pipeline", *command, next(places), "--out", next(places)])
+    assert (done.exit_code, says in done.output) == (status, True), done.output
 
 
 def test_an_error_of_a_task_keeps_its_reason(spark: SparkSession, tmp_path: Path) -> None:
@@ -85,6 +93,7 @@ REFUSED = {
     "no size": (["--memory", "much"], {}, "much", 2),
     "no setting": (["--conf", "x"], {}, "spark.NAME=VALUE", 2),
     "both drivers": (["--embedded", "--master", "local[2]"], {}, "--master", 2),
+    "no day": (["--days", "2026-03-01,yesterday"], {}, "'yesterday'", 2),
     "no master there": (["--master", "spark://127.0.0.1:1"], {}, "Connection refused\n  remedy: ", 1),
     "no Java": ([], {"PATH": "/nowhere", "JAVA_HOME": ""}, "--embedded", 1),
     "no Java at its home": ([], {"JAVA_HOME": "/nowhere"}, "apt-get install default-jre-headless", 1),

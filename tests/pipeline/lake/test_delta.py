@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,10 +43,11 @@ def put(changes: TableChanges, days: dict[str, list[int]], table: str = "t") -> 
         changes.add(table, written, [f"2026-01-{day}"])
 
 
-def run(where: str, days: dict[str, list[int]], table: str = "t", keep: float = delta.KEEP) -> None:
-    """A run that writes these days."""
+def run(where: str, days: dict[str, list[int]], *tables: str, keep: float = delta.KEEP) -> None:
+    """A run that writes these days, by default of the table t."""
     with opened(where, TABLES) as changes:
-        put(changes, days, table)
+        for table in tables or ("t",):
+            put(changes, days, table)
         changes.commit(keep)
 
 
@@ -142,64 +142,43 @@ class Killed(BaseException):
     """The run has died here."""
 
 
-def test_a_run_that_dies_in_its_commit_changed_nothing_or_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    where = str(tmp_path)
-    old = {"t": {"01": [1], "02": [2]}, "u": {"01": [1]}}
-    new = {"t": {"01": [10], "04": [40]}, "u": {"01": [10]}}
+def mortal(real: Callable[..., object], steps: Iterator[int]) -> Callable[..., object]:
+    """A function that can be called while there are steps."""
 
-    def attempt(state: dict[str, dict[str, list[int]]]) -> None:
-        with opened(where, TABLES) as changes:
-            changes.replace_all()
-            for table, days in state.items():
-                put(changes, days, table)
-            changes.commit(60)
+    def take(*args: object, **keywords: object) -> object:
+        if next(steps, None) is None:
+            raise Killed
+        return real(*args, **keywords)
 
+    return take
+
+
+@pytest.mark.parametrize("before", [{}, {"01": [1], "02": [2]}], ids=["the first run", "a later run"])
+def test_a_run_that_dies_in_its_commit_changed_nothing_or_all(
+    tmp_path: Path, before: dict[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = {"01": [10], "04": [40]}
+    after = {**before, **days}
     seen = []
-    for after in count():
-        attempt(old)
-        steps, lock = 0, threading.Lock()
+    for lives in range(5):
+        where = str(tmp_path / str(lives))
+        if before:
+            run(where, before, "t", "u")
+        steps = iter(range(lives))
 
-        def dying(
-            real: Callable[..., object], after: int = after, lock: threading.Lock = lock
-        ) -> Callable[..., object]:
-            def step(*args: object, **keywords: object) -> object:
-                nonlocal steps
-                with lock:
-                    steps += 1
-                    if steps > after:
-                        raise Killed
-                return real(*args, **keywords)
-
-            return step
-
-        died = False
         with monkeypatch.context() as patch:
-            patch.setattr(DeltaTable, "create_write_transaction", dying(DeltaTable.create_write_transaction))
-            patch.setattr(delta.Lake, "_put_build", dying(delta.Lake._put_build))
-            try:
-                attempt(new)
-            except Killed:
-                died = True
-        tables = {table: content(where, table) for table in "tu"}
-        assert tables in (old, new)
-        seen.append(tables == new)
-        if not died:
-            break
-    # two tables, and the builds: twice
-    assert seen == [False] * 4 + [True]
-
-
-def test_a_run_replaces_what_a_first_run_left_that_died(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(*_: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(delta.Lake, "_put_build", die)
-        with pytest.raises(Killed):
-            run(where, THREE)
-    assert content(where) == {}
-    run(where, {"01": [10], "02": [20]})
-    assert content(where) == {"01": [10], "02": [20]}
+            patch.setattr(DeltaTable, "create_write_transaction", mortal(DeltaTable.create_write_transaction, steps))
+            patch.setattr(delta, "create_table_with_add_actions", mortal(delta.create_table_with_add_actions, steps))
+            with suppress(Killed):
+                run(where, days, "t", "u")
+        tables = [content(where, table) for table in "tu"]
+        assert tables in ([before] * 2, [after] * 2)
+        seen.append(tables[0] == after)
+        # The next run replaces what was left.
+        run(where, days, "t", "u")
+        assert [content(where, table) for table in "tu"] == [after] * 2
+    assert seen == sorted(seen)
+    assert len(set(seen)) == 2
 
 
 def meet(where: str, table: str, days: dict[str, list[int]]) -> None:
@@ -221,14 +200,6 @@ def test_of_two_runs_that_meet_one_is_refused(where: str) -> None:
     assert content(where, "u") == {}
     run(where, {"03": [30]})
     assert content(where) == {"01": [11], "02": [2], "03": [30]}
-
-
-def test_a_reader_keeps_the_state_that_it_has_begun_with(where: str) -> None:
-    run(where, THREE)
-    reader = Lake(where)
-    run(where, {"04": [4]})
-    assert {file.day[-2:] for file in reader.files("t")} == {"01", "02", "03"}
-    assert reader.load("t", COLUMNS, {"2026-01-02"})["x"].to_pylist() == [2]
 
 
 def test_old_versions_and_leftovers_are_removed_after_their_time(where: str, monkeypatch: pytest.MonkeyPatch) -> None:

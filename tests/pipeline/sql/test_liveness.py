@@ -47,101 +47,60 @@ TWO = [*beats("m/p/1", (0, 100), (160, 300)), *beats("m/q/2", (2, 102), (162, 30
 ELSEWHERE = beats("n/p/1", (0, 300))
 GAP = ("m/p/1", 100.0, 160.0, "gap", "heartbeat")
 DOWN = ("m/p/1", 100.0, 160.0, "host_down", "heartbeat")
+OTHER = ("m/q/2", 102.0, 162.0)
 
 
-@pytest.mark.parametrize(
-    ("journals", "expected"),
-    [
-        pytest.param(
-            # 17.5 s are explained; a message of another kind ends a silence as well
-            [Journal("h1", beats("m/p/1", (0, 100), (117, 200)), [(0, 201)])],
-            [],
-            id="explained by missed heartbeats",
-        ),
-        pytest.param(
-            [
-                Journal(
-                    "h1",
-                    in_time(beats("m/p/1", (0, 100), (118, 198), (240, 300)), [row(230.25, 230_250)]),
-                    [(0, 301)],
-                )
-            ],
-            [
-                (host, "m/p/1", *gap, "gap", "heartbeat")
-                for host in (None, "h1")
-                for gap in ((100.0, 118.0), (198.0, 230.25))
-            ],
-            id="longer than heartbeats explain",
-        ),
-        pytest.param(
-            [Journal("h1", in_time(BROKEN, [row(130.0, verdict="integrity_failed")]), [(0, 301)])],
-            [(None, *GAP), ("h1", *GAP)],
-            id="refused datagrams are no signs of life",
-        ),
-        pytest.param(
-            [
-                Journal(
-                    "h1",
-                    in_time(BROKEN, [row(s, verdict="duplicate") for s in (110.0, 125.0, 140.0, 150.0)]),
-                    [(0, 301)],
-                )
-            ],
-            [],
-            id="copies are",
-        ),
-        pytest.param(
-            [Journal("h1", in_time(QUICK, SLOW, RARE), [(0, 450)])],
-            [
-                (host, "m/quick", *gap, kind, "any")
-                for host in (None, "h1")
-                for gap, kind in (((29.0, 91.0), "gap"), ((119.0, None), "open"))
-            ],
-            id="without heartbeats a minute or twenty distances",
-        ),
-        pytest.param(
-            [Journal("h1", BROKEN, [(0, 101), (159, 300)]), Journal("h2", WHOLE)],
-            [("h1", *DOWN)],
-            id="not recording",
-        ),
-        pytest.param([Journal("h1", BROKEN, [(0, 101), (159, 300)])], [("h1", *DOWN)], id="no host recording"),
-        pytest.param(
-            [Journal("h1", BROKEN, [(0, 101), (140, 300)]), Journal("h2", WHOLE)],
-            [("h1", *GAP)],
-            id="recording again for longer than explained",
-        ),
-        pytest.param(
-            [Journal("h1", BROKEN[:21], [], "a"), Journal("h1", BROKEN[21:], [], "b")],
-            [("h1", *DOWN)],
-            id="journals without sessions",
-        ),
-        pytest.param(
-            [Journal("h1", in_time(beats("m/p/1", (0, 100)), beats("n/p/1", (0, 200))), [(0, 201)])],
-            [(host, "m/p/1", 100.0, None, "open", "heartbeat") for host in (None, "h1")],
-            id="not ended yet",
-        ),
-        pytest.param([Journal("h1", beats("m/p/1", (0, 100)), [(0, 110)])], [], id="the receiver ended, too"),
-        pytest.param(
-            [Journal("h1", in_time(TWO, ELSEWHERE), [(0, 301)])],
-            [
-                (None, *DOWN),
-                (None, "m/q/2", 102.0, 162.0, "host_down", "heartbeat"),
-                ("h1", *GAP),
-                ("h1", "m/q/2", 102.0, 162.0, "gap", "heartbeat"),
-            ],
-            id="a machine that is off takes its sources with it",
-        ),
-        pytest.param(
-            [Journal("h1", in_time(TWO, ELSEWHERE, beats("m/r/3", (1, 301))), [(0, 301)])],
-            [(host, *gap) for host in (None, "h1") for gap in (GAP, ("m/q/2", 102.0, 162.0, "gap", "heartbeat"))],
-            id="one source that kept sending shows that it was up",
-        ),
-        pytest.param(
-            [Journal("h1", [row(s, src="?") for s in (*range(20), *range(200, 220))], [(0, 300)])],
-            [],
-            id="without a name there is none",
-        ),
-    ],
-)
+def heard(*parts: Sequence[Observation], until: float = 301) -> list[Journal]:
+    """What one receiver got while it recorded."""
+    return [Journal("h1", in_time(*parts), [(0, until)])]
+
+
+def both(*silences: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """These silences for all receivers, and for the one that there is."""
+    return [(host, *silence) for host in (None, "h1") for silence in silences]
+
+
+CASES: dict[str, tuple[list[Journal], list[tuple[Any, ...]]]] = {
+    # 17.5 s are; a message of another kind ends a silence as well
+    "explained by missed heartbeats": (heard(beats("m/p/1", (0, 100), (117, 200)), until=201), []),
+    "longer than heartbeats explain": (
+        heard(beats("m/p/1", (0, 100), (118, 198), (240, 300)), [row(230.25, 230_250)]),
+        both(*(("m/p/1", *gap, "gap", "heartbeat") for gap in ((100.0, 118.0), (198.0, 230.25)))),
+    ),
+    "refused datagrams are no signs of life": (heard(BROKEN, [row(130.0, verdict="integrity_failed")]), both(GAP)),
+    "copies are": (heard(BROKEN, [row(s, verdict="duplicate") for s in (110.0, 125.0, 140.0, 150.0)]), []),
+    "without heartbeats a minute or twenty distances": (
+        heard(QUICK, SLOW, RARE, until=450),
+        both(("m/quick", 29.0, 91.0, "gap", "any"), ("m/quick", 119.0, None, "open", "any")),
+    ),
+    "not recording": ([Journal("h1", BROKEN, [(0, 101), (159, 300)]), Journal("h2", WHOLE)], [("h1", *DOWN)]),
+    "no host recording": ([Journal("h1", BROKEN, [(0, 101), (159, 300)])], [("h1", *DOWN)]),
+    "recording again for longer than explained": (
+        [Journal("h1", BROKEN, [(0, 101), (140, 300)]), Journal("h2", WHOLE)],
+        [("h1", *GAP)],
+    ),
+    "journals without sessions": (
+        [Journal("h1", BROKEN[:21], [], "a"), Journal("h1", BROKEN[21:], [], "b")],
+        [("h1", *DOWN)],
+    ),
+    "not ended yet": (
+        heard(beats("m/p/1", (0, 100)), beats("n/p/1", (0, 200)), until=201),
+        both(("m/p/1", 100.0, None, "open", "heartbeat")),
+    ),
+    "the receiver ended, too": (heard(beats("m/p/1", (0, 100)), until=110), []),
+    "a machine that is off takes its sources with it": (
+        heard(TWO, ELSEWHERE),
+        [(None, *DOWN), (None, *OTHER, "host_down", "heartbeat"), ("h1", *GAP), ("h1", *OTHER, "gap", "heartbeat")],
+    ),
+    "one source that kept sending shows that it was up": (
+        heard(TWO, ELSEWHERE, beats("m/r/3", (1, 301))),
+        both(GAP, (*OTHER, "gap", "heartbeat")),
+    ),
+    "without a name there is none": (heard([row(s, src="?") for s in (*range(20), *range(200, 220))]), []),
+}
+
+
+@pytest.mark.parametrize(("journals", "expected"), CASES.values(), ids=CASES)
 def test_silences(journals: list[Journal], expected: list[tuple[Any, ...]], tmp_path: Path) -> None:
     assert silences(tables(tmp_path, *journals)) == expected
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import tempfile
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.pipeline.units import combine
 from tests.pipeline.fleets import Rows
 from tests.pipeline.hand_made import Journal, row, since, tables
-from tests.support import examples
 
 
 def of(rows: Rows, table: str, *columns: str) -> list[tuple[Any, ...]]:
@@ -41,22 +35,6 @@ def test_traffic_is_counted_by_minute_channel_and_source(tmp_path: Path) -> None
         (0, "data", "m/p/1", 100, 5050, 50, 99, False),
         (60, "data", "m/p/1", 1, 7, 7, 7, False),
     ]
-
-
-@settings(max_examples=examples(5), deadline=None)
-@given(st.lists(st.integers(1, 12), min_size=1, max_size=300))
-def test_percentiles_are_lengths_in_order(lengths: list[int]) -> None:
-    messages = [row(place / 10, place + 1, length=length) for place, length in enumerate(lengths)]
-    by_minute: dict[float, list[int]] = defaultdict(list)
-    for one in messages:
-        by_minute[(since(one.ts) or 0) // 60 * 60].append(one.length)
-    expected = [
-        (minute, *(sorted(of_minute)[math.ceil(len(of_minute) * percent / 100) - 1] for percent in (50, 99)))
-        for minute, of_minute in sorted(by_minute.items())
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        rows = tables(Path(folder), Journal("h1", messages))
-    assert of(rows, "channel_traffic", "win", "p50_len", "p99_len") == expected
 
 
 BAD: dict[str, Any] = {"verdict": "integrity_failed", "peer_ip": "192.0.2.1", "src": "x/y/1", "algo": "hmac"}

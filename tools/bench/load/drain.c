@@ -125,7 +125,7 @@ static void got_batch(struct client *c, const char *p, const char *end)
 
 static void got_packet(struct client *c, const char *p, const char *end)
 {
-	if (protocol <= FLOOR)
+	if (protocol <= FLOOR && *p == 'B') /* the floor of publishing sends frames */
 		got_datagrams(c, p, end);
 	else if (end - p > 5 && !memcmp(p, "MSGS ", 5))
 		got_batch(c, p, end);

@@ -1,7 +1,7 @@
 /* send - one sender: BCCN1 datagrams over loopback, or what a publisher writes to a relay.
  * A message is as large on the wire as the datagram it is compared with, envelope included.
  *
- *   -P bccn|mqtt|redis|nats   bccn: signed datagrams
+ *   -P bccn|floor|seq|mqtt|redis|nats   bccn: signed datagrams; floor and seq: MSG packets
  *   -a ADDRESS -t PORT, or -u PATH      where to; addresses in 127.0.0.0/8 (127.0.0.1; 127.255.255.255 is its broadcast)
  *   -b FIRST -n N                       the index of the first message (0), and of the one behind the last
  *   -S SOURCES                          1 to 1,000,000, by turns (4)
@@ -29,6 +29,8 @@ struct plan {
 static int head(enum protocol p, char *out, const char *chan, int payload)
 {
 	int length = (int)strlen(chan);
+	if (p <= SEQ)
+		return sprintf(out, "MSG %s", chan) + 1;
 	if (p == NATS)
 		return sprintf(out, "PUB %s %d\r\n", chan, payload);
 	if (p == REDIS)
@@ -129,7 +131,7 @@ int main(int argc, char **argv)
 			end = make(&plan, end, s.sent + (uint64_t)i);
 			v[i].iov_len = (size_t)(end - (char *)v[i].iov_base);
 		}
-		if (plan.protocol == BCCN)
+		if (plan.protocol <= SEQ)
 			send_packets(fd, m, n);
 		else
 			write_all(fd, out, (size_t)(end - out));

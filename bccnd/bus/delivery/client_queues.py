@@ -45,7 +45,7 @@ def enlarge_send_buffer(client: Client) -> bool:
     return client.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > before
 
 
-class SendQueues:
+class ClientQueues:
     """The queues of the clients in ``registry``."""
 
     def __init__(self, loop: Loop, routes: Routes[int], rules: BusRules, registry: ClientRegistry) -> None:

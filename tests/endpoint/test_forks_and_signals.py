@@ -1,10 +1,11 @@
-"""What becomes of an endpoint over fork(), with real processes."""
+"""An endpoint over fork(), with real processes, and under signal handlers and threads that interrupt its calls."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 import traceback
@@ -15,9 +16,10 @@ from typing import Any
 import pytest
 
 from bccnd.endpoint.endpoint import Endpoint
+from bccnd.errors import EndpointError
 from tests.e2e.harness import KEY
-from tests.endpoint.segments import Segment, heard, in_threads, until_now
-from tests.support import PATIENCE, examples
+from tests.endpoint.segments import Segment, heard, in_threads, refused, until_now
+from tests.support import PATIENCE, examples, wait
 
 # From Python 3.12 on it warns of what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -203,23 +205,95 @@ def test_no_child_waits_for_a_thread_of_its_parent(segment: Segment, children: C
         assert set(seqs) <= set(range(start, endpoint.seq))
 
 
-def locks_of(endpoint: Endpoint) -> list[Any]:
-    """The locks of the events that the heartbeat's thread waits on."""
-    held = vars(endpoint._heartbeat).values()
-    return [event._cond for event in held if isinstance(event, threading.Event)]  # type: ignore[attr-defined]
+# -- signal handlers, and a thread that closes what waits
+
+COUNT = 1000
 
 
-@pytest.mark.parametrize("end", ["close", "heartbeat_stop"])
-def test_a_child_ends_heartbeats_whatever_their_thread_was_doing(
-    segment: Segment, children: Children, monkeypatch: pytest.MonkeyPatch, end: str
+@contextlib.contextmanager
+def interrupted(handler: Callable[[], object], seconds: float = 0.0002) -> Iterator[None]:
+    """Have a signal handler called again and again; it is not interrupted itself."""
+
+    def handle(_number: int, _frame: object) -> None:
+        handler()
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("keys", [[], [KEY]])
+def test_a_signal_handler_sends_under_numbers_of_its_own(segment: Segment, keys: list[bytes]) -> None:
+    endpoint, wire = segment.endpoint("a", keys=keys), segment.wire
+    first = endpoint.seq
+    numbers: list[int] = []
+    received: list[int] = []
+
+    def receive() -> None:
+        packet = b""
+        while b":last|" not in packet:
+            packet = wire.receive(b"BCCN1")
+            received.append(int(packet.split(b":")[-2]))
+
+    def handle() -> None:
+        numbers.append(endpoint.send("handler"))
+        endpoint.notify("handler", "." * 2000)  # which fails, and leaves no gap
+
+    reader = threading.Thread(target=receive)
+    reader.start()
+    with interrupted(handle):
+        numbers += [endpoint.send("program") for _ in range(COUNT)]
+    numbers.append(endpoint.send("last"))
+    reader.join()
+    assert len(numbers) > COUNT + 10  # the handler has sent, too
+    assert sorted(numbers) == list(range(first, endpoint.seq))
+    assert received == sorted(numbers)  # and in order
+
+
+def test_a_signal_handler_may_close_what_it_has_interrupted(segment: Segment) -> None:
+    endpoint = segment.endpoint("a", keys=[KEY])
+
+    def handle() -> None:
+        endpoint.heartbeat_stop()
+        endpoint.close()
+        endpoint.open()
+        endpoint.heartbeat_start(0.0001)
+
+    with interrupted(handle, 0.001):
+        for _ in range(COUNT):
+            with contextlib.suppress(EndpointError):
+                endpoint.send("program")
+    endpoint.close()
+    wait(lambda: not [one for one in threading.enumerate() if one.name == "bccn-heartbeat"], "the threads to end")
+
+
+class Behind(socket.socket):
+    """A socket whose interface takes nothing; another thread closes its endpoint when it is about to wait for that."""
+
+    endpoint: Endpoint | None = None
+
+    def sendto(self, *_arguments: Any) -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    def fileno(self) -> int:
+        if self.endpoint is not None:
+            closing = threading.Thread(target=self.endpoint.close)
+            closing.start()
+            closing.join(PATIENCE)
+        return super().fileno()
+
+
+def test_a_call_that_waits_for_the_interface_is_told_of_the_end(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fork finds the thread of the heartbeats in the midst of looking at its own Event, whose lock stays held."""
-    monkeypatch.setattr(f"{__name__}.PATIENCE", 2.0)
-    endpoint = segment.endpoint(PARENT)
-    endpoint.heartbeat_start(3600)
-    until_now(endpoint)
-    with contextlib.ExitStack() as held:
-        for lock in locks_of(endpoint):
-            held.enter_context(lock)
-        pid = children.fork(getattr(endpoint, end))
-    children.join(pid)
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socket", Behind)
+        endpoint = segment.endpoint("a")
+        patch.setattr(Behind, "endpoint", endpoint)
+        assert refused(endpoint.send, "x").reason == "not_open"

@@ -10,7 +10,7 @@ from bccnd.client.message import Message
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.verdicts import LAST_ACCEPTED
-from bccnd.endpoint.received import ChannelQueues, RememberedMessages
+from bccnd.endpoint.receive_queues import ChannelQueues, RememberedMessages
 
 #: seconds since the message before, and its seq
 STREAM = st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.5]), st.integers(1, 24)), max_size=40)
@@ -29,7 +29,7 @@ def test_repetitions_and_restarts_are_those_of_the_daemon(stream: list[tuple[flo
 
 
 def test_sources_are_capped_the_longest_silent_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bccnd.endpoint.received.MAX_REMEMBERED", 3)
+    monkeypatch.setattr("bccnd.endpoint.receive_queues.MAX_REMEMBERED", 3)
     remembered = RememberedMessages(1024, 2.0)
     for source in (b"a", b"b", b"c", b"d"):
         assert not remembered.is_repeated(source, 1, b"", 0.0, 0.0)
@@ -39,7 +39,7 @@ def test_sources_are_capped_the_longest_silent_goes_first(monkeypatch: pytest.Mo
 
 
 def test_what_is_remembered_is_capped_and_cleared_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bccnd.endpoint.received.MAX_REMEMBERED", 3)
+    monkeypatch.setattr("bccnd.endpoint.receive_queues.MAX_REMEMBERED", 3)
     remembered = RememberedMessages(1024, 2.0)
     for seq, repeated in ((1, False), (2, False), (3, False), (4, False), (2, True), (3, True), (4, True), (1, False)):
         assert remembered.is_repeated(b"a", seq, b"", 0.0, 10.0 + seq) is repeated
@@ -64,7 +64,7 @@ def taken(queues: ChannelQueues) -> list[bytes]:
 
 
 def test_channels_are_capped_the_longest_silent_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bccnd.endpoint.received.MAX_CHANNELS", 3)
+    monkeypatch.setattr("bccnd.endpoint.receive_queues.MAX_CHANNELS", 3)
     queues = ChannelQueues(0)
     queued(queues, "k", "x", "k", "y", "z", "k")
     stats = queues.stats(0.0)
@@ -73,7 +73,7 @@ def test_channels_are_capped_the_longest_silent_goes_first(monkeypatch: pytest.M
 
 
 def test_what_waits_is_capped_until_something_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bccnd.endpoint.received.MAX_QUEUED", 3)
+    monkeypatch.setattr("bccnd.endpoint.receive_queues.MAX_QUEUED", 3)
     queues = ChannelQueues(0)
     queued(queues, "x", "y", "x", "y", "x")
     assert (queues.stats(0.0)["QMC"], queues.stats(0.0)["DROPPED"]) == ({"x": 2, "y": 1}, 2)

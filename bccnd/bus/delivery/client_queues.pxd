@@ -8,7 +8,7 @@ cpdef bytes batch_packet(list messages)
 
 
 @cython.final
-cdef class SendQueues:
+cdef class ClientQueues:
     cdef readonly BusCounters counters
     cdef readonly dict by_fd
     cdef readonly sockio.Sender sender
