@@ -145,6 +145,16 @@ def test_numbers_go_on_after_a_stop_and_never_back_after_a_crash(site: Site, mon
     assert publish() > first + 1
 
 
+def test_the_record_of_used_numbers_is_never_lowered(site: Site) -> None:
+    site.kept.raise_ceiling(2 * 10**18)
+    site.kept.raise_ceiling(10**18)  # for a client that continues far below
+    site.crash()
+    publisher = site.connect()
+    publisher.publish(b"a", b"x")
+    site.settle()
+    assert bccn1.read(site.sent[-1]).seq >= 2 * 10**18
+
+
 def test_numbers_rise_also_while_they_cannot_be_recorded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     publisher = site.connect()
     with no_file_larger_than(0):
