@@ -255,8 +255,8 @@ class DescriptorStore:
         return not self._unstored_host
 
     def raise_ceiling(self, ceiling: int) -> None:
-        """Record that numbers below ``ceiling`` may be used."""
-        self.ceiling = ceiling
+        """Record that numbers below ``ceiling`` may be used; a client that continues may be far below it."""
+        self.ceiling = max(self.ceiling, ceiling)
         self._write_host()
 
     # -- clients

@@ -154,6 +154,16 @@ def test_numbers_go_on_after_a_stop_and_never_back_after_a_crash(
     assert publish() > first + 1
 
 
+def test_the_record_of_used_numbers_is_never_lowered(site: Site) -> None:
+    site.kept.raise_ceiling(2 * 10**18)
+    site.kept.raise_ceiling(10**18)  # for a client that continues far below
+    site.crash()
+    publisher = site.connect()
+    publisher.publish(b"a", b"x")
+    site.settle()
+    assert bccn1.read(site.sent[-1]).seq >= 2 * 10**18
+
+
 def stopped_and_crashed(site: Site) -> None:
     site.restart()
     site.crash()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Final
 
 from bccnd.core.wire import frames
@@ -34,6 +35,8 @@ class LocalPrograms:
     def __init__(self, world: World, senders: list[Sender]) -> None:
         self._world = world
         self._senders = senders
+        #: when the last datagram on its way from one host to another arrives: a link keeps the order
+        self._links: defaultdict[tuple[str, str], float] = defaultdict(float)
         #: what this episode's clients do: by name, how often
         self.only_literal = False
         self.sloppy = 0.3
@@ -231,7 +234,9 @@ class LocalPrograms:
             if there and host.alive and not host.stalled and not self._world.network.ports[host.name].arrivals:
                 self._bring(there, datagram, 0.0, 1 + self._world.hosts.index(origin))
 
-        self._world.at(delay, bring)
+        link = origin.name, host.name
+        self._links[link] = max(self._world.now + delay, self._links[link])
+        self._world.at(self._links[link] - self._world.now, bring)
 
     def _bring(self, gateway: Gateway, datagram: Datagram, waited: float, origin: int) -> None:
         """A gateway brings a datagram that has waited on its link for some seconds."""

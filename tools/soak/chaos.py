@@ -25,8 +25,6 @@ from tools.soak.hosts import Hosts
 FLOOD: Final = 600
 #: mutated datagrams of a round
 MUTATED: Final = 500
-#: connections at once, more than are allowed
-CONNECTIONS: Final = 150
 #: how a connection between two BUS sockets begins
 HELLO: Final = b"\0SP\0" + struct.pack(">HH", 0x70, 0)
 
@@ -46,7 +44,7 @@ class Chaos:
     def __init__(self, hosts: Hosts, chance: random.Random) -> None:
         self.hosts, self.chance = hosts, chance
         self.done: Counter[str] = Counter()
-        #: rounds in which the daemon or a gateway was ended, and in which the daemon had no time to leave its state
+        #: rounds in which the link was away, and in which the daemon had no time to leave its state
         self.kills: list[int] = []
         self.crashes: list[int] = []
         self._datagrams = corpus("datagram")
@@ -58,13 +56,11 @@ class Chaos:
             for bus in (self.hosts.relay.bus, self.hosts.near.bus)
         ]
         steps: list[Callable[[int], None]] = [
-            *(self.datagrams, self.strangers, self.visitors, self.good_reload),
+            *(self.datagrams, self.strangers, self.visitors),
             *([self.kill] if number % 3 != 0 else []),
             *([self.kill_recorder] if number % 6 == 2 else []),
             *([self.kill_gateway] if number % 6 == 0 else []),
-            *([self.crowd, self.bad_reload] if number % 3 == 0 else []),
             *([self.bad_peers] if number % 3 == 1 else []),
-            *([self.stand_still] if number % 3 == 2 else []),
         ]
         self.chance.shuffle(steps)
         for step in steps:
@@ -76,15 +72,7 @@ class Chaos:
             process.wait(PATIENCE)
         self.hosts.wait_for_links()
 
-    # -- clients and the segment
-
-    def crowd(self, _number: int) -> None:
-        """Connect more clients than are allowed; those that are connected stay."""
-        for sock in [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(CONNECTIONS)]:
-            with sock, suppress(OSError):
-                sock.settimeout(5)
-                sock.connect(str(self.hosts.near.bus))
-                sock.send(b"SUB crowd/")
+    # -- the segment
 
     def datagrams(self, _number: int) -> None:
         """Send datagrams of the fuzz corpus, with some bytes changed."""
@@ -169,26 +157,3 @@ class Chaos:
         for pid in gateways(self.hosts.relay, self.chance.choice(("nng", "broker"))):
             os.kill(pid, signal.SIGKILL)
         time.sleep(1.5)  # it is started again a second later
-
-    def stand_still(self, _number: int) -> None:
-        """Stop a daemon for a while, which then finds all in its socket."""
-        self.hosts.near.signal(signal.SIGSTOP)
-        time.sleep(0.5)
-        self.hosts.near.signal(signal.SIGCONT)
-
-    # -- reloads
-
-    def good_reload(self, number: int) -> None:
-        for daemon in (self.hosts.near, self.hosts.relay):
-            daemon.settings["metrics"]["groups"] = {"a": "soak/a/", f"g{number % 5}": "churn/"}
-            daemon.configure({})
-            daemon.reload()
-
-    def bad_reload(self, _number: int) -> None:
-        """Reload a file that makes no sense, which changes nothing."""
-        for daemon in (self.hosts.near, self.hosts.relay):
-            daemon.config.write_bytes(self.chance.choice((b"\xff\xfe", b"{", b"bus: 7", b"no_such_key: 1", b"- x\n")))
-            try:
-                daemon.reload()
-            finally:
-                daemon.configure({})

@@ -13,8 +13,6 @@ from tests.e2e.shared import gateways
 from tests.e2e.supervisor import Supervisor
 from tests.support import BROADCAST, free_port, wait
 
-#: clients of a host, so few that a flood of connections is refused
-MAX_CLIENTS: Final = 100
 #: messages in the queue of a client
 QUEUE: Final = 300
 #: seconds for a gateway to be there again: on a busy machine Python alone takes many, and pauses grow
@@ -27,12 +25,7 @@ def settings(host: str, folder: Path, port: int, **more: Any) -> dict[str, Any]:
     return {
         "host": host,
         "segments": [{"address": BROADCAST, "port": port, "receive_buffer": "64MiB"}],
-        "bus": {
-            "path": str(folder / "bus.sock"),
-            "max_clients": MAX_CLIENTS,
-            "queue": {"messages": QUEUE},
-            "user": {"clients": MAX_CLIENTS - 10},
-        },
+        "bus": {"path": str(folder / "bus.sock"), "queue": {"messages": QUEUE}},
         # What a killed daemon was sent may lie in its socket for so long, and a gap may be so wide, as the link is away
         # for some thousand messages. The floods soon fill a table of so few sources.
         "dedup": {"horizon": "10s", "sanity": 32_768, "max_sources": 4_000},
