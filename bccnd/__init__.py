@@ -49,7 +49,7 @@ _ERRORS = ("BadKey", "BccndError", "BusError", "ConnectionLost", "EndpointError"
 #: the module of each name; it is loaded when the name is used, and never by the daemon
 _WHERE = {
     **dict.fromkeys(_BUS, "client.bus"),
-    **dict.fromkeys(_EVENTS, "client.events"),
+    **dict.fromkeys(_EVENTS, "client.event_queues"),
     **dict.fromkeys(("Data", "Message"), "client.message"),
     **dict.fromkeys(_ERRORS, "errors"),
     "Endpoint": "endpoint.endpoint",

@@ -96,9 +96,10 @@ class Actor:
             self.sent.append(len(self.player.sources) - 1)
             self.peer.publish(key, payload)
 
-    def ask(self, count: str) -> None:
-        """Send so many requests that bring no message."""
-        self.peer.send(*[frames.request(frames.ECHO + b"on")] * int(count))
+    def ask(self, argument: str) -> None:
+        """Send so many requests, and maybe their key; without one they bring no answer."""
+        count, _, key = argument.partition(":")
+        self.peer.send(*[frames.request(key.encode() or frames.ECHO + b"on")] * int(count))
 
     def clog(self, count: str) -> None:
         """Let the segment bring messages for it alone, until so many wait (1)."""
@@ -251,6 +252,7 @@ class Player:
             "ended": sum(counters.ended.all().values()),
             "clients": len(self.hub.bus.clients),
             "broadcast": len(self.hub.sent),
+            "timers": len(self.hub.loop._timers),
         }
 
     def messages(self, argument: str, source: str, actors: Iterable[Actor]) -> Iterator[tuple[bytes, bytes]]:

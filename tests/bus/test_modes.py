@@ -35,6 +35,8 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
             f"under {key} publishers wait, too": f"e.modes:block e.clog p.send:1:20:{key} p.waits e.read p.goes"
             for key in ("a", "two_words", "!/app/x", "!", "!relay01/*")
         },
+        "blocking again and again leaves no timers": "r.modes:block p.send:300 r.read slowed>20 timers<3",
+        "answers do not take the place of messages": "r.clog:5 r.ask:30:!/bccn/whoami p.send:5:100 r.read lost=0",
         "requests behind a message that waits wait": (
             "r.modes:block r.clog p.send:1 p.subscribe:b p.patterns=0 r.read p.patterns=1"
         ),
@@ -122,6 +124,9 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
         "a token of the rate resumes one publisher, by turns": (
             f"r.here u.send:1 p.send:2 q.send:2 o.send:2 +100 published=2 +100 published=3 {'+100 ' * 4} published=7"
             " r.read r.sources=upqopqo limited<8"
+        ),
+        "all that wait for the rate of a user have one timer": (
+            "u.send:1 p.send:2 q.send:2 o.send:2 limited=3 timers=1 +100 published=2 timers<3"
         ),
         "none overtakes those that wait for the rate": (
             "r.here p.send:1 q.send:1 q.waits ~100 o.send:1 o.waits +0 +100 r.read r.sources=pqo"

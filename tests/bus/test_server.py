@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bccnd.bus.clients.client import Client
 from bccnd.bus.requests.client_requests import PAGE
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.observing.counters import ERROR_REASONS
@@ -19,7 +21,7 @@ from bccnd.core.trust.signatures import generate, public_of
 from bccnd.core.wire import frames
 from bccnd.core.wire.frames import MAX_PACKET
 from tests.bus.packets import page
-from tests.support import Hub, Peer, dropped, messages, own_identity, refusals, slow
+from tests.support import Hub, Peer, dropped, messages, own_identity, refusals, slow, turn_until
 
 DAEMON = b"relay01/bccnd/1"
 
@@ -220,6 +222,37 @@ def test_the_end_does_not_wait_for_a_client_that_does_not_read(small: Hub) -> No
     small.bus.finish(before + 0.05)
     assert one.client.queue
     assert time.monotonic() >= before + 0.05
+
+
+class CountingDict(dict[int, Client]):
+    """Clients by descriptor, and how often they were iterated over."""
+
+    walks = 0
+
+    def values(self) -> Any:
+        self.walks += 1
+        return super().values()
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()
+
+    def __iter__(self) -> Iterator[int]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_connect_compares_only_clients_of_its_process(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    identifier, pids = hub.bus.acceptor.identifier, itertools.count(1000)
+    identify = identifier.identify
+    monkeypatch.setattr(identifier, "identify", lambda sock: identify(sock)._replace(pid=next(pids), started=1))
+    first = [hub.connect() for _ in range(3)]
+    clients = hub.bus.clients = hub.bus.registry.by_fd = CountingDict(hub.bus.clients)
+    hub.knock()
+    turn_until(hub.loop, lambda: len(clients) == 4, "one more client")
+    hub.bus.registry.end(first[0].client)
+    assert clients.walks == 0
+    assert len(hub.bus.registry.by_pid) == len(clients) == 3
 
 
 def test_close_ends_every_client(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from bccnd.config import Configuration, RecorderSettings, SegmentSettings, Settings, load, read, read_recorder
 from bccnd.config.gateway_schema import GatewaySettings
+from bccnd.config.values import Section
 from bccnd.errors import ConfigError
 from docs.reference import keys as keys_of_the_schema
 from tests.config.texts import PLACE, fault_of, faults, settings_of, value_of
@@ -336,3 +338,48 @@ NASTY = [
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_what_is_known_to_be_nasty_is_read_or_refused(text: str) -> None:
     reads_or_refuses(text)
+
+
+# -- every number, duration and size refuses what is none, or is out of range
+
+
+#: as they are written in the file
+EXTREMES = (
+    *(".inf", "-.inf", ".nan", "-1", "1e308", "1.0e+308", "inf", "nan", "-1s", "1e308s", "infs", "0x8000000000000000"),
+    *("9" * 23, "9" * 400, "9" * 5000, f"{'9' * 23}d", f"{'9' * 400}d", f"1{'0' * 23}ms", f"{'9' * 12}GiB"),
+    *("\u0663", "\u0663s", "\u0663KiB", "\u00b2", "\uff15", "[]", "{}", "''", "true"),
+)
+
+
+def parts(annotation: Any) -> Iterator[Any]:
+    """The types of which an annotation is made."""
+    yield annotation
+    for one in get_args(annotation)[: 1 if get_origin(annotation) is Annotated else None]:
+        yield from parts(one)
+
+
+def numbers(section: type[Section], path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The paths of all values that are numbers."""
+    for name, field in section.model_fields.items():
+        kinds = list(parts(field.annotation))
+        inner = [one for one in kinds if isinstance(one, type) and issubclass(one, Section)]
+        place = (*path, name, *([0] if any(get_origin(one) is tuple for one in kinds) else []))
+        for one in inner:
+            yield from numbers(one, place)
+        if not inner and str not in kinds and (int in kinds or float in kinds):
+            yield place
+
+
+NUMBER_KEYS = sorted(set(numbers(Settings)), key=str)
+assert len(NUMBER_KEYS) > 30
+
+
+@pytest.mark.parametrize("path", NUMBER_KEYS, ids=lambda path: ".".join(map(str, path)))
+def test_an_extreme_value_is_a_fault_of_its_key(path: tuple[str | int, ...]) -> None:
+    for value in EXTREMES:
+        text = value
+        for part in reversed(path):
+            text = f"[{text}]" if part == 0 else f"{{{part}: {text}}}"
+        # A number that Python does not read at all is a fault of its line.
+        assert any(str(path[-1]) in fault.path or (len(value) == 5000 and fault.line) for fault in faults(text)), text
+        assert all(len(fault.reason) < 300 for fault in faults(text)), value[:40]

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +45,13 @@ def put(path: Path, data: bytes) -> str:
     return str(path)
 
 
-def rows_of(journal: Path) -> Rows:
-    tables = [pq.read_table(path) for path in sorted((journal / "obs").rglob("*.parquet"))]
-    assert all(table.schema.equals(schema.OBS) for table in tables)
-    return sorted((row for table in tables for row in table.to_pylist()), key=itemgetter("rec_no"))
-
-
 def all_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def verdicts(frames: Iterable[Frame], settings: CaptureSettings, folder: Path) -> list[str]:
     ingest([put(folder / "x.pcap", pcap(frames))], str(folder / "journal"), settings)
-    return [row["verdict"] for row in rows_of(folder / "journal")]
+    return [row["verdict"] for row in table(folder / "journal")]
 
 
 def test_every_datagram_is_a_row(tmp_path: Path) -> None:
@@ -67,7 +60,9 @@ def test_every_datagram_is_a_row(tmp_path: Path) -> None:
     frames = [foreign, message_frame(1, 7), message_frame(2, 8, payload="yes"), frame(3, b"noise"), last]
     path = put(tmp_path / "x.pcap", pcap(frames))
     done = ingest([path], str(tmp_path / "j"), SETTINGS)
-    rows = rows_of(tmp_path / "j")
+    (file,) = (tmp_path / "j/obs").rglob("*.parquet")
+    assert pq.read_schema(file).equals(schema.OBS)
+    rows = table(tmp_path / "j")
     assert [row["rec_no"] for row in rows] == [1, 2, 3]
     assert [row["verdict"] for row in rows] == ["accepted", "accepted", "bad_envelope"]
     assert [row.pop("ts").timestamp() - T // SECOND for row in rows] == [1, 2, 3]
@@ -83,7 +78,7 @@ def test_every_datagram_is_a_row(tmp_path: Path) -> None:
     assert (done.rows, done.files, done.tally.packets, done.tally.other) == (3, 1, 5, 2)
     # Without payloads, where they are not wanted; the rest is the same.
     ingest([path], str(tmp_path / "k"), CaptureSettings("relay02", payload=False))
-    first, *_ = rows_of(tmp_path / "k")
+    first, *_ = table(tmp_path / "k")
     assert (first["payload"], first["chan"], first["len"]) == (None, "a/b", 28)
 
 
@@ -105,11 +100,11 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
     ]
     starts = [("2023-11-14", 1), ("2023-11-14", 3), ("2023-11-15", 5), ("2023-11-15", 7)]
     assert [(name.day, name.first) for name in names if name] == starts
-    assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(1, 9))
+    assert [row["rec_no"] for row in table(tmp_path / "j")] == list(range(1, 9))
     monkeypatch.undo()
     ingest([str(tmp_path / "x.pcap")], str(tmp_path / "j"), SETTINGS)
     # another division of the same rows: nothing of the first one is left
-    assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(1, 9))
+    assert [row["rec_no"] for row in table(tmp_path / "j")] == list(range(1, 9))
 
 
 def test_verdicts_depend_on_the_time_of_the_stamps(tmp_path: Path) -> None:
@@ -127,7 +122,7 @@ def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> 
     beats = [message_frame(5 * number, number + 1, chan="heartbeat/relay01/a/1") for number in range(4)]
     frames = [*beats, message_frame(60, 1), message_frame(61, 2, src="b"), message_frame(61 + 25.5 * 3600, 2, src="b")]
     ingest([put(tmp_path / "x.pcap", pcap(frames))], str(tmp_path / "j"), SETTINGS)
-    rows = rows_of(tmp_path / "j")
+    rows = table(tmp_path / "j")
     # a death begins everything anew, and so does a day
     assert [(row["verdict"], row["epoch"]) for row in rows] == [("accepted", 1)] * 7
 
@@ -140,7 +135,7 @@ def test_a_clock_that_is_set_begins_a_session(tmp_path: Path) -> None:
         frames = [*beats, message_frame(20 - jump, 1, src="b"), *(message_frame(at, seq) for at, seq in rest)]
         folder = tmp_path / str(jump)
         ingest([put(folder / "x.pcap", pcap(frames))], str(folder / "j"), SETTINGS)
-        seen.append([(row["verdict"], row["epoch"]) for row in rows_of(folder / "j")])
+        seen.append([(row["verdict"], row["epoch"]) for row in table(folder / "j")])
         names = ("start_ts", "end_ts"), ("first_rec_no", "last_rec_no")
         assert [
             [*(row[name].timestamp() - T // SECOND for name in names[0]), *(row[name] for name in names[1])]
@@ -167,7 +162,7 @@ def test_a_capture_that_has_grown_takes_the_place_of_what_it_was(tmp_path: Path)
     first = ingest([path], str(tmp_path / "j"), SETTINGS)
     put(tmp_path / "x.pcap", pcap(frames))
     assert ingest([path], str(tmp_path / "j"), SETTINGS).journal_id == first.journal_id
-    assert len(rows_of(tmp_path / "j")) == 100
+    assert len(table(tmp_path / "j")) == 100
     assert len(table(tmp_path / "j", "sessions")) == 1
 
 
@@ -176,7 +171,7 @@ def test_captures_that_overlap_are_read_in_the_order_of_time(tmp_path: Path) -> 
     packed = put(tmp_path / "x.pcap.gz", gzip.compress(pcap(frames[::2])))
     paths = [packed, put(tmp_path / "odd", pcapng(frames[1::2]))]
     assert ingest(paths, str(tmp_path / "j"), SETTINGS).verdicts == {"accepted": 30}
-    assert [seq_of(row["seq_key"]) for row in rows_of(tmp_path / "j")] == list(range(1, 31))
+    assert [seq_of(row["seq_key"]) for row in table(tmp_path / "j")] == list(range(1, 31))
 
 
 def test_of_many_rotated_captures_one_is_open_at_a_time(tmp_path: Path) -> None:
@@ -259,7 +254,7 @@ def test_what_tcpdump_captures_is_judged_as_a_daemon_judges_it(tmp_path: Path, o
             dump.send_signal(signal.SIGINT)
             dump.communicate()
     done = ingest([capture], str(tmp_path / "j"), CaptureSettings("relay01", port=daemon.port))
-    rows = rows_of(tmp_path / "j")
+    rows = table(tmp_path / "j")
     names = ("verdict", "src", "peer_port", "len")
     assert [[row[name] for name in names] for row in rows] == [[row[name] for name in names] for row in tapped]
     assert done.tally.datagrams == len(traffic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,7 +44,7 @@ NAMED = ["a/b", "a/c", "b", "!", "!relay01", "bccn/report/relay01"]
 BY_KIND = [row(number, verdict=kind) for number, kind in enumerate(KINDS)]
 BY_CHANNEL = [row(number, chan=chan) for number, chan in enumerate(NAMED)]
 #: records, what is chosen, the numbers of the messages that come, and what is counted beside them
-CHOICES: list[tuple[list[Observation], dict[str, object], list[int], dict[str, int]]] = [
+CHOICES: list[tuple[list[Observation], dict[str, Any], list[int], dict[str, int]]] = [
     (BY_KIND, {}, [0, 2, 4], {"not_accepted": 4}),
     (BY_KIND, {"own": True}, [0, 2, 3, 4], {"not_accepted": 3}),
     (BY_CHANNEL, {}, [0, 1, 2, 3, 4], {"reports": 1}),
@@ -56,7 +57,7 @@ CHOICES: list[tuple[list[Observation], dict[str, object], list[int], dict[str, i
 
 @pytest.mark.parametrize(("records", "choice", "seqs", "counted"), CHOICES)
 def test_what_is_chosen_comes_and_the_rest_is_counted(
-    tmp_path: Path, records: list[Observation], choice: dict[str, object], seqs: list[int], counted: dict[str, int]
+    tmp_path: Path, records: list[Observation], choice: dict[str, Any], seqs: list[int], counted: dict[str, int]
 ) -> None:
     put(tmp_path, "a", ONE, 0, records)
     counts = Counts()

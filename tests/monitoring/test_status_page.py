@@ -118,13 +118,14 @@ def test_what_the_network_has_lost_is_shown_by_source(daemon: Daemon) -> None:
 
 
 def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
-    for src in (b"h/quiet/1", b"h/well/2"):
-        daemon.sources.judge_new(src, 1, daemon.clock)
-        daemon.liveness.on_heartbeat(src, daemon.clock)
+    for half in range(21):
+        moment = daemon.clock - 10 + half / 2
+        for src in (b"h/quiet/1", b"h/well/2") if not half else (b"h/well/2",):
+            if daemon.sources.judge(src, half + 1, moment) < 0:
+                daemon.sources.judge_new(src, half + 1, moment)
+            daemon.liveness.on_heartbeat(src, moment)
+        daemon.liveness.sweep(moment)
     daemon.liveness.dead[b"h/late/3"] = Death(daemon.clock - 20, daemon.clock - 20, 0.0)
-    source = daemon.sources.get(b"h/quiet/1")
-    assert source is not None
-    daemon.liveness._change(source, SILENT)
     # Told of before we began, as by the daemon before us.
     daemon.begin()
     daemon.go_on(STEP)
@@ -138,7 +139,7 @@ def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
     daemon.go_on(STEP)
     assert ("sources died", True) in found_by(daemon.facts())
     daemon.collector.update_sources((b"h/%d" % number, SILENT) for number in range(2 * MAX_SILENT))
-    assert len(daemon.collector._silent) == MAX_SILENT
+    assert daemon.facts().more_sources == MAX_SILENT + len(daemon.liveness.dead) - MAX_ROWS
 
 
 def test_a_missing_gateway_and_a_refused_reload_are_findings(daemon: Daemon) -> None:

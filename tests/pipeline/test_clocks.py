@@ -9,9 +9,9 @@ import pytest
 from bccnd.pipeline.clocks import Clock, Clocks, Compared, references
 from bccnd.pipeline.driver.build import build, once
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
-from examples.fleet_model import Fleet, Loss, Source
 from examples.simulation import write
 from tests.pipeline.hand_made import Journal, at, lost, numbered, tables
+from tests.pipeline.test_truth import an_hour_off
 from tests.pipeline.threedays import arrive, content, files
 
 MINUTE = 60_000_000
@@ -69,17 +69,9 @@ def test_the_host_with_most_rows_is_the_reference_of_its_group() -> None:
 def test_late_rows_of_a_wrong_clock_go_to_the_days_of_a_build(tmp_path: Path) -> None:
     """All of them carry the second day; some are of the first."""
     whole, journal = tmp_path / "whole", tmp_path / "journal"
-    fleet = Fleet(
-        hosts=("a", "b", "c"),
-        sources=(Source("a/plain/1", "a", 2, heartbeat=5), Source("b/other/1", "b", 1)),
-        duration=240,
-        start=1_788_047_880,  # two minutes before midnight
-        losses=(Loss("a", probability=0.05),),
-        offsets={"c": 3600.75},
-    )
-    write(fleet, str(whole), file_rows=100)
+    write(an_hour_off(3600.75), str(whole), file_rows=100)
     build(EmbeddedRunner(), str(whole), str(tmp_path / "built"))
-    for host in ("a", "b", "c"):
+    for host in "acdb":  # whose clock is wrong comes last
         for path in [*files(whole), *(whole / "sessions").rglob("*.parquet")]:
             if f"host={host}" in str(path):
                 arrive(whole, journal, path)

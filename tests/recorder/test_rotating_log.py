@@ -153,7 +153,7 @@ def test_sessions_claim_what_was_received(
 ) -> None:
     history.play(events)
     history.finish()
-    assert sorted(history.sessions()) == sorted(sessions)  # type: ignore[type-var]
+    assert sorted(history.sessions()) == sorted(sessions)
     numbers = [row["rec_no"] for row in table(tmp_path / "journal")]
     assert numbers == list(range(1, len(numbers) + 1))
     counted = history.recording

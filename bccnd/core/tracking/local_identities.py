@@ -75,12 +75,6 @@ class LocalIdentities:
     def has(self, src: bytes) -> bool:
         return src in self._by_src
 
-    def get(self, src: bytes) -> LocalIdentity | None:
-        return self._by_src.get(src)
-
-    def all(self) -> list[bytes]:
-        return list(self._by_src)
-
     def claim(self, src: bytes) -> LocalIdentity:
         """Make ``src`` a local identity whose clients have no seq yet."""
         own = self._by_src.setdefault(src, LocalIdentity())

@@ -8,13 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
 from bccnd.bus.clients.access_rules import Allowed, Rule, admit_all
+from bccnd.bus.incoming import packet_reader
 from bccnd.bus.incoming.packet_reader import TURN
 from bccnd.core.sending.user_quota import MAX_DEBT
 from bccnd.core.wire import frames
+from bccnd.net.peer import is_shut_down
 from tests.support import ANN, Hub, messages, refusals, turn_until
 
 
@@ -53,14 +56,18 @@ def test_an_empty_packet_is_not_the_end(hub: Hub) -> None:
     assert messages(one.all(), b"a") == [b"1", b"2", b"3", b"4"]
 
 
-def test_half_closed_client_receives_until_it_leaves(hub: Hub) -> None:
+def test_half_closed_client_receives_until_it_leaves(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     one, publisher, idle = hub.connect(b"a"), hub.connect(), hub.connect()
+    asked = Mock(wraps=is_shut_down)
+    monkeypatch.setattr(packet_reader, "is_shut_down", asked)
     one.send(b"MSG a\0last words")
     for peer in (one, idle):
         peer.sock.shutdown(socket.SHUT_WR)
     assert one.receive() == b"MSG a\0last words"
     turn_until(hub.loop, lambda: len(hub.bus.clients) == 2)
     assert idle.ended()  # it waits for nothing
+    hub.turn(100)
+    assert asked.call_count == 2  # once for each: the other one costs no rounds
     publisher.publish(b"a", b"1", b"2")
     publisher.publish(b"!", b"3")
     publisher.all()

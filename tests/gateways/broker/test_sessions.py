@@ -1,15 +1,30 @@
-"""The ids that the broker knows, against a model that keeps everything in a list."""
+"""The ids that the broker knows, against a model that keeps everything in a list, and their database."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from bccnd import boot_clock
+from bccnd.gateways.broker import session_store
+from bccnd.gateways.broker.session_store import SessionStore, default_path
 from bccnd.gateways.broker.sessions import Record, Sessions
-from tests.support import examples
+from tests.support import PATIENCE, examples
 
 NAMES = [b"C1", b"C2", b"C3", b"C4", b"C5"]
 TOPICS = [b"a", b"b", b"c/+", b"*"]
@@ -135,3 +150,176 @@ def test_only_as_much_is_restored_as_the_limits_allow() -> None:
     assert sessions.record(b"old").topics == sessions.record(b"older").topics == ()
     sessions.expire(1e12)  # without an age nothing is forgotten
     assert sessions.record(b"new").topics == (b"b",)
+
+
+# -- the database: it outlives kills, and never stops a start
+
+
+ODD: Final = Record(b"\xe4\0 %", 12.5, (b"a/+", b"caf\xc3\xa9", b"\xff"))
+
+
+NOW: Final = 1000.0
+
+
+def load(path: str, boot: str = "this", now: float = NOW) -> list[Record]:
+    return session_store.load(path, boot, now)[0]
+
+
+def save(path: str, records: Iterable[Record], boot: str = "this", now: float = NOW) -> None:
+    session_store.save(path, records, boot, now)
+
+
+def sessions() -> Sessions:
+    return Sessions(100, 100, 0, Counter[str]().update)
+
+
+def restored(path: Path) -> tuple[str, Sessions]:
+    """What a new store says of the file, and what it has restored."""
+
+    async def scenario() -> tuple[str, Sessions]:
+        found = sessions()
+        store = SessionStore(str(path), found)
+        trouble = store.load()
+        await store.close()
+        return trouble, found
+
+    return asyncio.run(scenario())
+
+
+def test_records_are_stored_changed_and_removed(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "state.db"
+    assert load(str(path)) == []
+    save(str(path), [ODD, Record(b"C1", None, (b"a",)), Record(b"C2", 1.0, (b"x", b"y"))])
+    save(str(path), [Record(b"C1", 3.0, (b"b", b"c")), Record(b"C2", None, ()), Record(b"C3", None, ())])
+    found = {name: (seen, set(topics)) for name, seen, topics in load(str(path))}
+    assert found == {ODD.name: (12.5, set(ODD.topics)), b"C1": (3.0, {b"b", b"c"})}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == ["state.db"]
+
+
+@pytest.mark.parametrize("text", [b"no state", b"{}", b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_file_is_set_aside_for_a_new_one(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(text)
+    Path(f"{path}-journal").write_bytes(b"of the damaged one")
+    trouble, found = restored(path)
+    assert str(path) in trouble
+    assert f"{path}.damaged" in trouble
+    assert Path(f"{path}.damaged").read_bytes() == text
+    found.connect(b"C1", 1.0)
+    found.subscribe(b"C1", b"a")
+    save(str(path), [found.record(b"C1")])
+    assert restored(path)[0] == ""
+    assert [record.name for record in load(str(path))] == [b"C1"]
+
+
+def test_values_of_wrong_types_and_a_bad_file_stop_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript("CREATE TABLE ids (id, seen); INSERT INTO ids VALUES ('text', 'text')")
+    assert "wrong types" in restored(path)[0]
+    (tmp_path / "folder.db").mkdir()
+    assert str(tmp_path / "folder.db") in restored(tmp_path / "folder.db")[0]
+
+
+#: stores one subscription after the other, and says which of them are stored
+SUBSCRIBE: Final = """
+import sys
+from bccnd import boot_clock
+from bccnd.gateways.broker import session_store
+from bccnd.gateways.broker.session_store import save
+from bccnd.gateways.broker.sessions import Record
+for number in range(1, 1000):
+    save(sys.argv[1], [Record(b"C1", None, tuple(b"t%d" % each for each in range(number)))], "this", 1.0)
+    print(number, flush=True)
+"""
+
+
+def test_what_was_stored_outlives_a_kill_at_any_moment(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    with subprocess.Popen([sys.executable, "-c", SUBSCRIBE, path], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        for _ in range(40):
+            stored = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+        stored = max([stored, *map(int, writer.stdout.read().split())])
+    ((name, seen, topics),) = load(path)
+    assert (name, seen) == (b"C1", None)
+    assert len(topics) in (stored, stored + 1)
+
+
+def test_a_busy_disk_does_not_stop_the_loop(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    save(path, [])
+    with closing(sqlite3.connect(path)) as busy:
+        busy.execute("BEGIN EXCLUSIVE")
+
+        async def scenario() -> None:
+            found = sessions()
+            store = SessionStore(path, found)
+            writing = asyncio.create_task(store.write_changes())
+            found.connect(b"C1", 1.0)
+            found.subscribe(b"C1", b"first")
+            while found.changed:  # then a thread waits for the lock
+                await asyncio.sleep(0.01)
+            found.subscribe(b"C1", b"second")
+            busy.rollback()
+            writing.cancel()
+            await store.close()
+
+        asyncio.run(scenario())
+    ((_, _, topics),) = load(path)
+    assert set(topics) == {b"first", b"second"}
+
+
+def test_brokers_at_different_addresses_have_different_files(tmp_path: Path) -> None:
+    environment = {"STATE_DIRECTORY": f"{tmp_path}:/another"}
+    assert default_path(("127.0.0.1", 5401), environment) == f"{tmp_path}/broker-127.0.0.1-5401.db"
+    addresses = [("127.0.0.1", 1), ("127.0.0.1", 2), ("::1", 1), ("0.0.0.0", 1)]
+    places = {default_path(tcp, environment) for tcp in addresses}
+    assert len(places) == 4
+    assert all(os.path.dirname(one) == str(tmp_path) for one in places)
+
+
+def test_an_id_ages_by_the_clock_of_its_boot_and_not_between_two(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    save(path, [Record(b"long", 100.0, (b"a",)), Record(b"short", 900.0, (b"a",)), Record(b"here", None, (b"a",))])
+    times = {record.name: record.seen for record in load(path, now=5000.0)}
+    assert times == {b"long": 100.0, b"short": 900.0, b"here": None}
+    # After a reboot, early in it.
+    times = {record.name: record.seen for record in load(path, "next", 10.0)}
+    assert times == {b"long": 10.0 - 900.0, b"short": 10.0 - 100.0, b"here": None}
+
+
+def test_times_of_another_boot_are_stored_anew(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    save(str(path), [Record(b"C1", 100.0, (b"a",)), Record(b"C2", 900.0, (b"a",))])
+
+    async def scenario() -> None:
+        store = SessionStore(str(path), sessions(), "next")
+        assert store.load() == ""
+        await store.close()
+
+    asyncio.run(scenario())
+    (_, first), (_, second) = sorted((one.name, one.seen or 0.0) for one in load(str(path), "next", 0.0))
+    assert second - first == 800
+    now = boot_clock.now()
+    assert 900 <= now - first < 900 + PATIENCE
+
+
+def test_ids_that_cannot_be_stored_are_not_kept_for_later(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    async def scenario() -> int:
+        found = Sessions(5, 100, 0, Counter[str]().update)
+        store = SessionStore(str(tmp_path / "file/state.db"), found)
+        assert store.load() == ""
+        for number in range(200):
+            found.connect(b"%d" % number, float(number))
+            if number % 2:
+                found.subscribe(b"%d" % number, b"a")
+            found.disconnect(b"%d" % number, float(number))
+        await store.close()
+        return len(found.changed)
+
+    assert asyncio.run(scenario()) <= 5

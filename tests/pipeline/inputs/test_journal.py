@@ -117,15 +117,6 @@ def test_a_file_is_read_once_unless_it_is_written_again(full: Path) -> None:
     assert (repaired.damaged, len(repaired.files)) == ([], 4)
 
 
-def test_of_records_in_two_files_one_is_used_until_it_goes(full: Path) -> None:
-    twin = put(full, "h2", "j1", 2, rows(2, 2))
-    found = read(full)
-    assert len(found.files) == 4
-    assert [str(full / file.path) for file in found.damaged] == [str(twin)]
-    next((full / "obs/host=h2").rglob("*-000000000001.parquet")).unlink()
-    assert [file.first_rec for file in read(full, found).files if file.host == "h2"] == [2, 4]
-
-
 @pytest.mark.parametrize("place", ["disk", "s3"])
 def test_final_days_are_listed_only_if_their_folder_changed(
     full: Path, place: str, request: pytest.FixtureRequest

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import create_table_with_add_actions
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.lake import delta, parquet, table_changes
@@ -168,7 +169,8 @@ def test_a_run_that_dies_in_its_commit_changed_nothing_or_all(
 
         with monkeypatch.context() as patch:
             patch.setattr(DeltaTable, "create_write_transaction", mortal(DeltaTable.create_write_transaction, steps))
-            patch.setattr(delta, "create_table_with_add_actions", mortal(delta.create_table_with_add_actions, steps))
+            dying = mortal(create_table_with_add_actions, steps)
+            patch.setattr(f"{delta.__name__}.create_table_with_add_actions", dying)
             with suppress(Killed):
                 run(where, days, "t", "u")
         tables = [content(where, table) for table in "tu"]

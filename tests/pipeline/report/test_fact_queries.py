@@ -27,7 +27,6 @@ from bccnd.pipeline.report.facts import (
     UnusableFile,
 )
 from tests.pipeline.reporting import COLUMNS, DAY, HOUR, MINUTE, START, put, write
-from tests.refusals import refused
 
 HOSTS = ("h01", "h02", "h03")
 SENDERS = ("h01/app/7", "h02/app/7", "relay/9")
@@ -64,16 +63,6 @@ def test_sums_are_exact(tables: Path) -> None:
     assert facts.sending["relay"].lost == (3,) * 30 + (8,) * 30
     assert set(facts.sending) == {"h01", "h02", "relay"}
     assert (facts.before, facts.missing, facts.unusable) == ({}, (), ())
-
-
-def test_only_the_time_that_was_asked_for_counts(tables: Path) -> None:
-    facts = query(tables, START + 20 * MINUTE, START + 40 * MINUTE)
-    assert (facts.start, facts.end) == (START + 20 * MINUTE, START + 40 * MINUTE)
-    links = {(link.host, link.program): link for link in facts.links}
-    assert links["h02", "h01/app"].lost_here == 50
-    assert facts.messages == 20 * 60 * 3
-    with refused("empty", kind=PipelineError):
-        query(tables, START + 100 * MINUTE)
 
 
 def at(minute: float) -> int:

@@ -174,7 +174,8 @@ TOGETHER = receiver(300, receivers={"h03": course(lambda step: 100 if 20 <= step
 #: two receivers that lose a tenth each lose a hundredth together
 TENTH = [Link(host, f"s{n}/app", 10_000, 9_900, 9_000, 900, 100, 0, 0, 0) for host in ("h01", "h02") for n in range(4)]
 THREE = fleet(lambda host, sender: 200 if host == "h03" and sending_host(sender) in HOSTS[4:7] else 0)
-AGAIN = silent(*(silence(f"h02/{n}", *span, "host_down") for span in ((10, 12), (40, None)) for n in "ab"))
+DOWN_TWICE = [(name, *span) for span in ((10, 12), (40, None)) for name in "ab"]
+AGAIN = silent(*(silence(f"h02/{name}", start, end, "host_down") for name, start, end in DOWN_TWICE))
 
 #: facts, the findings, and figures in the texts of the first one
 CASES: list[tuple[Facts, list[str], tuple[str, ...]]] = [

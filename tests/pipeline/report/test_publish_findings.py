@@ -13,9 +13,6 @@ from click.testing import CliRunner, Result
 import bccnd
 from bccnd.cli.main import main
 from bccnd.errors import PipelineError
-from bccnd.pipeline.report.delta_tables import Tables
-from bccnd.pipeline.report.fact_queries import query_facts
-from bccnd.pipeline.report.finding_checks import run_checks
 from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, ReportFinding
 from bccnd.pipeline.report.publish_findings import MOST, PUBLISHED, Published, look, message
 from tests.e2e.harness import Daemon
@@ -34,13 +31,6 @@ def tables(tmp_path: Path) -> Path:
     put(root, "epochs", restarts)
     put(root, "skew", [{"host": "h03", "ref_host": "h01", "p50_us": 500_000, "n": 9}])
     return root
-
-
-def test_the_findings_are_those_of_the_report(tables: Path) -> None:
-    ranked = run_checks(query_facts(Tables(str(tables))))
-    assert [finding.kind for finding in ranked] == ["receiver", "restarts", "clock"]
-    for severity, count in ((URGENT, 1), (LOOK, 2), (NOTE, 3)):
-        assert look(str(tables), severity, 1)[1] == ranked[:count]
 
 
 def test_the_latest_days_count(tables: Path) -> None:
