@@ -71,9 +71,9 @@ def test_late_rows_of_a_wrong_clock_go_to_the_days_of_a_build(tmp_path: Path) ->
     whole, journal = tmp_path / "whole", tmp_path / "journal"
     write(an_hour_off(3600.75), str(whole), file_rows=100)
     build(EmbeddedRunner(), str(whole), str(tmp_path / "built"))
-    for host in "acdb":  # whose clock is wrong comes last
+    for hosts in ("acd", "b"):  # the one with the wrong clock comes last
         for path in [*files(whole), *(whole / "sessions").rglob("*.parquet")]:
-            if f"host={host}" in str(path):
+            if any(f"host={host}" in str(path) for host in hosts):
                 arrive(whole, journal, path)
         once(EmbeddedRunner(), str(journal), str(tmp_path / "tables"))
     assert content(tmp_path / "tables") == content(tmp_path / "built")

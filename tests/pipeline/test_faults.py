@@ -94,7 +94,7 @@ def test_numbers_sent_while_no_host_listened_are_not_lost(tmp_path: Path) -> Non
 
 def test_what_has_ended_is_not_carried_for_ever(tmp_path: Path) -> None:
     """Programs with a new pid each day: after a week as many are carried as on any later day."""
-    days = 12
+    days = 9
     daily = [row(day * 86_400 + second, second + 1, src=f"m/p/{day}") for day in range(days) for second in range(3)]
     tables(tmp_path, Journal("h1", daily))
     lake = Lake(str(tmp_path / "tables"))
