@@ -155,7 +155,7 @@ lint: $(READY)
 unexport PYTHONDONTWRITEBYTECODE
 
 # Test processes, each with a network of its own; more than cores, as whole programs wait for each other most of the time.
-WORKERS ?= 4
+WORKERS ?= 3
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --durations=15
 TOOLS_PACKAGES = git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
 	systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump

@@ -7,6 +7,7 @@ only the primitives are compiled modules; see `bccnd/compiled_modules.py`.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import runpy
 import signal
@@ -107,6 +108,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((n for n, folder in enumerate(_FIRST) if item.nodeid.startswith(folder)), len(_FIRST))
 
     items.sort(key=place)
+
+
+@pytest.fixture
+def log_as_before() -> Iterator[None]:
+    """For a test that sets up the log of a program: afterwards the package's logger is as it was."""
+    logger = logging.getLogger("bccnd")
+    handlers, level, propagate = logger.handlers[:], logger.level, logger.propagate
+    yield
+    for added in set(logger.handlers) - set(handlers):
+        added.close()
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+    logger.propagate = propagate
 
 
 @pytest.fixture(autouse=True)

@@ -1,12 +1,14 @@
 """A plugin of pytest: a test fails that leaves something behind, and what it leaves is ended before the next one.
 
-That is a process, a descriptor of this process, a temporary file, or the name of a network namespace. What a fixture of
-a module or the session opens stays, with all that its processes start.
+That is a process, a descriptor of this process, a temporary file, the name of a network namespace, or a handler of the
+package's log, which writes the lines of later tests, too. What a fixture of a module or the session opens stays, with
+all that its processes start.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import resource
 import shutil
@@ -27,6 +29,7 @@ _PATIENCE: Final = 10.0
 #: to what libraries keep a descriptor once a test has made them open it
 _KEPT_BY_LIBRARIES: Final = ("/dev/urandom", "/dev/random")
 _FAILED: Final = pytest.StashKey[bool]()
+_LOGGER: Final = logging.getLogger("bccnd")
 
 
 class Thing(NamedTuple):
@@ -94,6 +97,7 @@ class Leftovers:
         return {
             *_things(processes),
             *_descriptors(),
+            *(Thing("log handler", repr(one), str(id(one))) for one in _LOGGER.handlers),
             *(Thing("file", str(path)) for path in files),
         }
 
@@ -116,6 +120,7 @@ class Leftovers:
         for one in left:
             if one.kind == "file":
                 _remove(Path(one.name))
+        _LOGGER.handlers = [one for one in _LOGGER.handlers if str(id(one)) not in {thing.target for thing in left}]
         roots = {one for one in self._known | left if one.kind == "process" and Path(f"/proc/{one.name}").exists()}
         self._known = roots | {one for one in (self._look() if left else held) if one.kind != "process"}
         self._reaped = _reaped()

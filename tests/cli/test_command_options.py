@@ -68,6 +68,7 @@ def test_an_extreme_value_is_bad_usage(
         assert len(done.output) < 1500, value[:40]
 
 
+@pytest.mark.usefixtures("log_as_before")
 @pytest.mark.parametrize("user", ["9" * 5000, str(2**32), "\u0663", "-1"])
 def test_a_user_has_a_number_of_32_bits(user: str) -> None:
     assert CliRunner().invoke(sbusd.main, ["-f", "-u", user, "-a", "/nowhere/bus.sock"]).exit_code == 2

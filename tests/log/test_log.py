@@ -35,17 +35,10 @@ Setup = Callable[..., None]
 
 
 @pytest.fixture
-def setup(monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
-    """`log.setup` without a journal; afterwards the daemon's logger is as it was."""
+def setup(monkeypatch: pytest.MonkeyPatch, log_as_before: None) -> Setup:
+    """`log.setup` without a journal."""
     monkeypatch.delenv("JOURNAL_STREAM", raising=False)
-    handlers, level, propagate = log.logger.handlers[:], log.logger.level, log.logger.propagate
-
-    yield log.setup
-    for ours in set(log.logger.handlers) - set(handlers):
-        ours.close()
-    log.logger.handlers[:] = handlers
-    log.logger.setLevel(level)
-    log.logger.propagate = propagate
+    return log.setup
 
 
 @pytest.fixture
