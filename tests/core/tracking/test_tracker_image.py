@@ -17,7 +17,6 @@ from tests.core.material import examples
 from tests.core.tracker_hosts import (
     LOCAL,
     PEERS,
-    RULES,
     SRCS,
     Host,
     Life,
@@ -26,7 +25,6 @@ from tests.core.tracker_hosts import (
     resumed,
     successor_of,
 )
-from tests.core.world import datagram
 from tests.rules import dedup_rules
 
 
@@ -98,25 +96,6 @@ def test_heartbeats_above_the_cap_are_not_watched(host: Host) -> None:
     heir = successor_of(host, dedup_rules(max_sources=1))
     assert sorted(source.state for source in heir.sources.latest(9)) == [0, 0, ALIVE]
     assert heir.liveness.counted["unwatched"] == 2
-
-
-def test_an_identity_in_use_goes_on_with_its_run(host: Host) -> None:
-    host.claim()
-    host.send()
-    last = bccn1.read(host.send()).seq
-    host.now += 5.0
-    heir = successor_of(host)
-    assert bccn1.read(heir.send()).seq == last + 1
-    assert heir.builder.runs() == [(LOCAL[0], last - 1, last + 2)]
-
-
-def test_anonymous_datagrams_stay_known_for_the_horizon(host: Host) -> None:
-    raw = datagram(b"?", 1)
-    assert host.arrive(raw) == ["accepted"]
-    heir = successor_of(host)
-    assert heir.arrive(raw) == ["duplicate"]
-    heir.now += RULES.horizon + 0.1
-    assert heir.arrive(raw) == ["accepted"]
 
 
 def test_sources_written_in_any_order_are_put_in_order(host: Host) -> None:

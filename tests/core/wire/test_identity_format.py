@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.wire import bccn1, directed_targets
-from bccnd.core.wire.identity_format import MAX_HOST, MAX_TAG, PERL_TOKEN_BYTES, identity, tagged, token
+from bccnd.core.wire.identity_format import MAX_HOST, MAX_TAG, PERL_TOKEN_BYTES, identity, tagged
 from bccnd.errors import BadMessage
 from tests.core.material import examples, reason_of
 
@@ -63,27 +63,6 @@ def test_an_identity_is_a_legal_src_and_an_exact_target(host: bytes, program: by
     # It differs from the usual one only where the Perl module would refuse that.
     for ours, other in zip(perl_safe, usual, strict=True):
         assert ours == other or (ours == ord("_") and other not in PERL_TOKEN_BYTES)
-
-
-@given(NAMES, st.integers(1, 64))
-@examples(200)
-def test_a_token_is_never_empty_and_only_changes_what_it_must(name: bytes, limit: int) -> None:
-    made = token(name, limit)
-    if not name:
-        assert made == b"unknown"
-    else:
-        assert len(made) == min(len(name), limit)
-        for before, after in zip(name, made, strict=False):
-            legal = 0x21 <= before <= 0x7E and bytes([before]) not in (b":", b"|", b"/", b"*", b"?", b"!")
-            assert after == (before if legal else ord("_"))
-
-
-@given(NAMES, st.integers(7, 64))
-@examples(200)
-def test_a_perl_safe_token_stays_what_it_is(name: bytes, limit: int) -> None:
-    made = token(name, limit, perl_safe=True)
-    assert token(made, 64, perl_safe=True) == token(made, 64) == made
-    assert token(token(name, limit), limit, perl_safe=True) == made
 
 
 LEGAL = [b"spare", b"7", b"a.b", b"x" * MAX_TAG]
