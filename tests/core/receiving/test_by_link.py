@@ -19,7 +19,7 @@ from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from bccnd.native.buffers.sent_datagrams import SentDatagrams
 from tests.core import scenario
 from tests.core.scenario import SRC, receive
-from tests.core.world import ANY_BYTES, NS, SIGNED, World, datagram
+from tests.core.world import NS, World, datagram
 from tests.rules import dedup_rules
 
 #: the client that carries datagrams to other segments
@@ -281,20 +281,3 @@ def test_the_whole_bus_excludes_link_messages() -> None:
     assert host.world.routes.unsubscribe(CARRIER, frames.LINK)
     assert [one.all for one in (host.world.routes.links, host.world.routes.links_here)] == [()] * 2
     host.play("20 carried=")
-
-
-@given(st.lists(st.tuples(ANY_BYTES, st.booleans(), st.booleans()), max_size=30))
-def test_links_do_not_change_how_segments_are_judged(brought: list[tuple[bytes, bool, bool]]) -> None:
-    host = Host(World(SIGNED))
-    for raw, by_link, late in brought:
-        if by_link:
-            verdict, accepted = host.bring(raw, late=late)
-            assert accepted == (verdict in {"accepted", "reordered", "restart", "not_addressed"})
-            assert accepted or not host.delivered
-        else:
-            host.world.verdict(raw)
-    assert host.world.bugs == []
-    assert host.counters.received == sum(host.counters.verdicts)
-    fresh = datagram(src=b"never/heard/before", key=b"k" * 32)
-    host.take([fresh])
-    assert not host.carried

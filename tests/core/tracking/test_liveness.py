@@ -20,7 +20,6 @@ from tests.core.material import examples
 from tests.core.scenario import receive, successor
 from tests.rules import dedup_rules
 
-STEP = liveness.STEP
 SRC = b"relay01/cardsys/7"
 OTHER = b"relay02/cardsys/7"
 #: silent after 6 s, dead after 14
@@ -133,15 +132,6 @@ class World:
 #: changes of the source since the last such word. ``deaths=1`` is a counter, ``dead_after:1`` a new rule.
 HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
     "a heartbeat that waited in a link changes no gap": ({}, "beat @8 beat message beat-7 beat @16 beat interval=8"),
-    # What sources sent meanwhile waits in the socket; it may be read after the sweep.
-    "silence counts during a pause without sweeps": ({}, f"beat @4.5 !{4.5 + ASLEEP} =alive,silent"),
-    "but not during a longer one": ({}, f"beat @4.5 !{4.5 + ASLEEP + TICK} =alive"),
-    "and in short intervals": ({"interval": 0.25}, f"beat !{2 * TICK} =alive,silent"),
-    "not during a pause that is long for them": ({"interval": 0.25}, f"beat !{3 * TICK} =alive"),
-    "a message of any kind makes a silent source alive half an interval later": (
-        {},
-        "beat @7 message @9 =alive,silent,alive",
-    ),
     "expired and local sources are not watched": (
         {"expire": 5.0},
         "beat @5 expire @30 =alive expired=1 deaths=0 beat @36.25 claim @60 =alive,silent silent=0",
@@ -154,7 +144,6 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
         {},
         "beat #4 missing=2 @14.25 =alive,silent,dead tracked=0 missing=0 lost=2 expired=1",
     ),
-    "a sender without a tracker is not watched": ({}, "beat-0 = unwatched=0"),
     "dead_after changes at once": ({}, "beat b.beat @7 dead_after:1 @8.5 =alive,silent,dead b.=alive,silent,dead"),
     # A whole fleet may get a longer interval by one reload; that must not kill it once.
     "a new interval holds for new sources, a longer one for all": (
@@ -202,19 +191,6 @@ def test_only_the_latest_deaths_are_remembered(monkeypatch: pytest.MonkeyPatch) 
     assert {src: death.heard for src, death in world.liveness.dead.items()} == {srcs[n]: float(n) for n in (3, 4, 5)}
     assert (world.liveness.counted["deaths"], world.liveness.counted["dead_evicted"]) == (6, 3)
     assert [src for src, name in world.changes() if name == "dead"] == srcs
-
-
-@pytest.mark.parametrize("due", [STEP - 1, STEP, STEP + 1, 2 * STEP + 10])
-def test_a_sweep_checks_a_step_and_the_next_one_continues(due: int) -> None:
-    world, dead = World(ONE_MISSED), list[int]()
-    world.beat(*(b"host/p/%d" % number for number in range(due)))
-    world.until(6.0)
-    world.changes()
-    more = True
-    while more:
-        more = world.liveness.sweep(6.25)
-        dead.append(len(world.changes()))
-    assert dead == [STEP] * ((due - 1) // STEP) + [(due - 1) % STEP + 1]
 
 
 def test_heartbeat_between_two_steps_of_a_sweep_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def test_histories(name: str) -> None:
     scenario.play(TrackerTable(dedup_rules()), HISTORIES[name])
 
 
-def test_the_host_heard_least_recently_is_evicted_and_begins_anew() -> None:
+def test_the_host_heard_least_recently_is_evicted() -> None:
     sources = TrackerTable(dedup_rules(), SenderTable(lambda: 2))
     for src, seq, now in ((b"a/x/1", 1, 0.0), (b"b/x/1", 1, 0.0), (b"a/x/1", 2, 10.0), (b"c/x/1", 1, 11.0)):
         receive(sources, src, seq, now)
