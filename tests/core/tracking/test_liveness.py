@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from bccnd.core.tracking import liveness
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, HeartbeatRules, Liveness
+from bccnd.core.tracking.liveness import (
+    ALIVE,
+    ASLEEP,
+    MAX_STRETCH,
+    SILENT,
+    STATE_NAMES,
+    TICK,
+    UNWATCHED,
+    HeartbeatRules,
+    Liveness,
+)
 from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.tracker_limits import TrackerLimits
 from bccnd.core.wire.verdicts import ACCEPTED
@@ -166,6 +176,14 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
         {},
         "beat @8 beat @16 beat @29 =alive,silent,alive,silent,alive,silent restart !89 =alive",
     ),
+    "an interval is the mean of two gaps that agree within a quarter": (
+        {},
+        "beat @8 beat @18.75 beat interval=4 @29.5 beat interval=10.75 @38.5 beat beat interval=9.875",
+    ),
+    "it stays between the expected one and a multiple of that": (
+        {},
+        f"beat @3 beat @6 beat interval=4 @306 beat @606 beat interval={4 * MAX_STRETCH} =alive{2 * ',silent,dead,alive'}",
+    ),
     "a shorter expected interval is learned": ({"interval": 10.0}, "beat interval:2 @2 beat @4 beat interval=2"),
 }
 
@@ -236,17 +254,18 @@ ACTS = st.lists(st.one_of(ACT.map(lambda one: [one]), RHYTHM), max_size=25).map(
 
 @dataclass
 class Watched:
-    """A watched source of the model."""
+    """A watched source of the model, which takes its interval from what was learned; HISTORIES has how that is done."""
 
     source: Source
     begun: float
-    beat: float
-    gap: float
-    interval: float
     heard: float
     #: the first sign of life after a silence
     back: float
     state: str = "alive"
+
+    @property
+    def interval(self) -> float:
+        return self.source.interval
 
 
 @dataclass
@@ -258,8 +277,6 @@ class Naive:
     #: sources that have lost their trackers
     gone: int = 0
     watched: dict[bytes, Watched] = field(default_factory=dict)
-    #: the last heartbeat of the dead, and the gap before it
-    former: dict[bytes, tuple[float, float]] = field(default_factory=dict)
     looked: float = 0.0
     awake_since: float = 0.0
 
@@ -270,19 +287,6 @@ class Naive:
 
     def quiet(self, one: Watched, now: float) -> float:
         return now - max(one.heard, self.awake_since)
-
-    def watch(self, source: Source, now: float) -> None:
-        beat, gap = self.former.pop(source.src, (now, 0.0))
-        self.watched[source.src] = Watched(source, now, beat, gap, self.rules.interval, now, now)
-        self.beat(source.src, now)
-
-    def beat(self, src: bytes, now: float) -> None:
-        one, expected = self.watched[src], self.rules.interval
-        gap = now - one.beat
-        if gap > 0:
-            if abs(gap - one.gap) <= gap / 4:
-                one.interval = min(max((gap + one.gap) / 2, expected), expected * liveness.MAX_STRETCH)
-            one.gap, one.beat = gap, now
 
     def receive_message(self, src: bytes, now: float) -> None:
         one = self.watched.get(src)
@@ -334,20 +338,19 @@ def test_liveness_agrees_with_the_model(rules: HeartbeatRules, dedup: TrackerLim
             world.liveness.on_heartbeat(src, world.now)
             source = world.source(src)
             if src in model.watched:
-                model.beat(src, world.now)
-                assert (source.interval, source.state) == (model.watched[src].interval, ALIVE)
+                assert source.state == ALIVE
             elif world.liveness.counted["unwatched"] > before:
                 # Those that have lost their trackers count until they are checked.
                 assert len(model.watched) + model.gone >= dedup.max_sources
                 assert world.changes() == []
             else:
-                model.watch(source, world.now)
+                model.watched[src] = Watched(source, world.now, world.now, world.now)
                 assert (world.liveness.changes, source.state) == ([(src, ALIVE)], ALIVE)
         deaths += follow(world, model)
         must_hold(world, model)
     assert world.liveness.counted["deaths"] == deaths
     # In the end all that were watched are dead, and leave nothing behind.
-    world.until(world.now + (rules.dead_after + 0.5) * liveness.MAX_STRETCH * rules.interval + 10.0)
+    world.until(world.now + (rules.dead_after + 0.5) * MAX_STRETCH * rules.interval + 10.0)
     assert (world.liveness.silent, world.watched()) == (0, {})
     assert set(model.watched) <= set(world.liveness.dead)
 
@@ -370,7 +373,6 @@ def follow(world: World, model: Naive) -> int:
             assert (left.state if left is not None else None) == (UNWATCHED if model.keep_dead else None)
             deaths += 1
             del model.watched[src]
-            model.former[src] = one.beat, one.gap
     return deaths
 
 
