@@ -300,21 +300,6 @@ def test_the_receivers_of_cached_channels_are_bounded(monkeypatch: pytest.Monkey
     assert len(routes.known) > 100
 
 
-@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
-def test_route_has_the_source_of_its_heartbeats(dialect: str) -> None:
-    srcs = {
-        b"heartbeat/relay01/cardsys/7": b"relay01/cardsys/7",
-        b"heartbeat//": b"/",
-        b"heartbeat/heartbeat/a": b"heartbeat/a",
-        b"!heartbeat/a": b"",
-    }
-    others = (b"heartbeat/", b"heartbeat/?", b"heartbeats/a", b"heartbeat.a", b"Heartbeat/a", b"x/heartbeat/a", b"!")
-    for chan, src in {**srcs, **dict.fromkeys(others, b"")}.items():
-        assert routes_of(dialect, b"").find(chan).heartbeat == src, chan
-        # A heartbeat has an effect without subscribers, too.
-        assert routes_of(dialect).find(chan).special == bool(src or chan.startswith(b"!h")), chan
-
-
 def test_carried_messages_are_listed_once_with_all_receivers() -> None:
     routes = routes_of("path", b"a/b", b"a/", b"a/", cache=4)
     routes.set_meta(2, True)

@@ -214,19 +214,6 @@ def test_bug_drops_one_datagram_only(bad: bytes, reported: bool) -> None:
 # -- heartbeats and reports
 
 
-def test_a_heartbeat_is_reported_in_order_of_tracked_sources() -> None:
-    # Liveness looks the tracker up, the first time too.
-    class Look(list[tuple[bytes, float]]):
-        def append(self, beat: tuple[bytes, float]) -> None:
-            seen.append((*beat, beat[0] in world.sources))
-
-    world = World()
-    seen: list[tuple[bytes, float, bool]] = []
-    world.beats = Look()
-    world.feed(*(datagram(src, chan=b"heartbeat/" + src) for src in (b"b", b"a", b"c")), now=7.0)
-    assert seen == [(src, 7.0, True) for src in (b"b", b"a", b"c")]
-
-
 def test_an_accepted_report_is_passed_on_with_its_parts() -> None:
     world = World(SIGNED)
     raws = [datagram(b"a", seq, b"bccn/report/a", b"{}", key) for seq, key in ((1, KEY), (1, KEY), (2, OTHER_KEY))]

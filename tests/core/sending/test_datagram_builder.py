@@ -12,6 +12,7 @@ from bccnd.core.sending.datagram_builder import RESERVED, DatagramBuilder
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.integrity_algorithms import Crc32, Hmac
+from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.trust.signatures import generate, public_of
 from bccnd.core.wire import bccn1, frames
 from bccnd.core.wire.identity_format import PERL_TOKEN_BYTES
@@ -44,7 +45,7 @@ def seq_of(out: DatagramBuilder, identity: bytes = ME, clock: int = CLOCK) -> in
 
 
 @given(
-    st.sampled_from([UNSIGNED, SIGNED, IntegrityChecker((Crc32(),)), SIG]),
+    st.sampled_from([UNSIGNED, SIGNED, IntegrityChecker((PreparedHmac(KEY),)), IntegrityChecker((Crc32(),)), SIG]),
     material.LEGAL_CHANS,
     st.binary(max_size=100),
 )

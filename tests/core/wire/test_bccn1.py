@@ -73,12 +73,3 @@ def test_a_field_is_refused_alone_as_it_is_in_a_datagram(field: bytes) -> None:
     else:
         assert reason_of(bccn1.check_src, field) == "bad_src"
         assert reason_of(bccn1.check_chan, field) == "bad_channel"
-
-
-def test_zeros_before_a_seq_mean_nothing() -> None:
-    # Also with more digits than int() takes.
-    for zeros in (0, 1, 5000, 60_000):
-        assert bccn1.read_body(b"a:" + b"0" * zeros + b"42:c|")[1] == 42
-        assert bccn1.read_body(b"a:" + b"0" * (zeros + 1) + b":c|")[1] == 0
-    for digits in (20, 21, 5000, 60_000):
-        assert reason_of(bccn1.read_body, b"a:" + b"9" * digits + b":c|") == "bad_seq"

@@ -94,12 +94,3 @@ def test_a_tag_is_one_more_token_or_refused(host: bytes, program: bytes, pid: in
 def test_the_longest_names_are_cut_and_the_pid_is_not() -> None:
     name = identity(b"h" * 128, b"p" * 128, 4_194_304)
     assert (len(name), len(name.split(b"/")[0]), name[-8:]) == (bccn1.MAX_SRC, MAX_HOST, b"/4194304")
-
-
-def test_a_tag_may_be_as_long_as_there_is_room_for() -> None:
-    longest = b"x" * MAX_TAG
-    assert tagged(b"h/p/1", longest) == b"h/p/1/" + longest
-    base = b"h" * (bccn1.MAX_SRC - 3)
-    assert tagged(base, b"xy") == base + b"/xy"
-    for one, tag in ((b"h/p/1", longest + b"x"), (base, b"xyz")):
-        assert reason_of(tagged, one, tag) == "bad_tag"
