@@ -155,6 +155,7 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
         {},
         "beat #4 missing=2 @14.25 =alive,silent,dead tracked=0 missing=0 lost=2 expired=1",
     ),
+    "a sender without a tracker is not watched": ({}, "beat-0 = unwatched=0"),
     "dead_after changes at once": ({}, "beat b.beat @7 dead_after:1 @8.5 =alive,silent,dead b.=alive,silent,dead"),
     # A whole fleet may get a longer interval by one reload; that must not kill it once.
     "a new interval holds for new sources, a longer one for all": (

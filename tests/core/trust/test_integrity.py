@@ -256,5 +256,6 @@ def test_an_algorithm_follows_from_the_keys() -> None:
     assert integrity.usual_algorithm([KEY], ()) == "hmac"
     assert integrity.usual_algorithm((), ()) == "none"
     assert not IntegrityChecker([Crc32()]).list_keys()
+    assert [IntegrityChecker(keys).algorithm for keys in ((), (Hmac(KEY), Crc32()))] == ["none", "hmac"]
     # the name of a key in lists and counts of all hosts
     assert fingerprint(b"key") == "afe4399b9d025d56"
