@@ -281,3 +281,13 @@ def test_the_whole_bus_excludes_link_messages() -> None:
     assert host.world.routes.unsubscribe(CARRIER, frames.LINK)
     assert [one.all for one in (host.world.routes.links, host.world.routes.links_here)] == [()] * 2
     host.play("20 carried=")
+
+
+def test_broadcasts_that_do_not_come_back_are_forgotten() -> None:
+    host, raws = Host(), [datagram(src=b"?", seq=seq) for seq in range(300)]
+    for number, raw in enumerate(raws):
+        host.bring(raw, now=number / 1000)
+    sweeps = [host.world.ingress.sweep(RELAY_PATIENCE + 0.2505) for _ in range(4)]
+    assert (sweeps[0], sweeps[-1]) == (True, False)
+    # Only those that are still waited for are known as one's own.
+    assert host.take(raws[249:253], now=RELAY_PATIENCE + 0.2505) == ["accepted", "accepted", "looped", "looped"]

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from bccnd.core.sending.user_quota import (
     BURST,
+    LEAST_PATTERN_BYTES,
     MAX_DEBT,
+    PATTERN_BYTES,
     Quota,
     UserAccount,
+    pattern_bytes,
 )
 from tests.core.material import examples
 
@@ -194,3 +197,7 @@ def test_clients_from_before_a_restart_are_always_charged() -> None:
     assert [quota.reopen(1000).clients for _ in range(3)] == [1, 2, 3]
     assert [account.uid for account in quota] == [1000]
     assert quota.open(1000, 0.0, 1) is None
+
+
+def test_the_memory_for_patterns_follows_their_number() -> None:
+    assert [pattern_bytes(number) for number in (1, 65_536)] == [LEAST_PATTERN_BYTES, 65_536 * PATTERN_BYTES]

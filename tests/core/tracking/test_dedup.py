@@ -211,6 +211,13 @@ def test_eviction_and_expiry_give_up_what_is_missing() -> None:
     scenario.play(TrackerTable(dedup_rules(max_sources=1, expire=10.0, horizon=50.0)), words)
 
 
+def test_sources_heard_within_some_seconds_are_alive() -> None:
+    sources = TrackerTable(dedup_rules())
+    for number in range(3):
+        receive(sources, b"host/%d" % number, 1, 2.0 * number)
+    assert [sources.alive(10.0, seconds) for seconds in (5.0, 6.0, 8.0, 20.0)] == [0, 1, 2, 3]
+
+
 def test_a_sweep_never_looks_at_more_than_its_share() -> None:
     sources = TrackerTable(dedup_rules(expire=10.0))
     count = 2 * dedup.SWEEP_STEP + 10

@@ -115,6 +115,7 @@ def test_sections_of_neighbouring_versions_are_read(host: Host) -> None:
         "last": ("Q", [7, 9, 1, 1]),
         "first": ("Q", [5, 5, 1, 1]),
         "mood": ("d", [0.5] * 4),
+        "of a later type": ("q", [-1] * 4),
     }
     named: dict[str, Column] = {"src": ("s", [b"x"])}
     sections = [Section("weather", {"sun": True}), Section("sources", {"x": 1}, columns)]
