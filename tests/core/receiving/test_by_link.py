@@ -18,7 +18,7 @@ from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from bccnd.native.buffers.sent_datagrams import SentDatagrams
 from tests.core import scenario
-from tests.core.scenario import SRC, receive
+from tests.core.tracker_hosts import SRC, receive
 from tests.core.world import NS, World, datagram
 from tests.rules import dedup_rules
 

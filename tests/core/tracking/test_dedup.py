@@ -17,7 +17,8 @@ from bccnd.core.wire import bccn1
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core import scenario
 from tests.core.material import examples
-from tests.core.scenario import COUNTERS, SRC, counter, receive
+from tests.core.scenario import COUNTERS, counter
+from tests.core.tracker_hosts import SRC, Host, receive
 from tests.rules import dedup_rules
 
 #: what the model does not have: local identities, removed trackers, epochs, and the largest seqs
@@ -177,7 +178,7 @@ def histories(draw: st.DrawFn) -> tuple[TrackerLimits, list[Act]]:
 def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[TrackerLimits, list[Act]]) -> None:
     rules, history = drawn
     sources, model = TrackerTable(rules), Model(rules)
-    sent: dict[bytes, list[int]] = {}
+    host, sent = Host(sources), dict[bytes, list[int]]()
     now = 1000.0
     for act in history:
         now += act.quarters / 4
@@ -198,7 +199,7 @@ def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[TrackerLimi
             verdict = receive(sources, src, seq, now)
             assert NAMES[foreseen] == NAMES[verdict] == NAMES[model.receive(src, seq, now)]
         for name in COUNTERS:
-            assert (name, counter(sources, name)) == (name, getattr(model, name))
+            assert (name, counter(host, name)) == (name, getattr(model, name))
         assert sum(sources.losses.by_src.values()) == sources.counted["lost"]
     assert {source.src: (source.epoch, source.last, source.heard) for source in sources.latest(10)} == {
         src: (tracker.epoch, tracker.last, tracker.heard) for src, tracker in model.trackers.items()

@@ -7,7 +7,7 @@ import pytest
 from bccnd.core.tracking.dedup import TrackerTable
 from bccnd.core.tracking.sender_counts import SenderTable
 from tests.core import scenario
-from tests.core.scenario import receive
+from tests.core.tracker_hosts import receive
 from tests.rules import dedup_rules
 
 HISTORIES = {
