@@ -12,8 +12,6 @@ import pytest
 
 from tests.e2e.harness import BIN
 from tests.support import cannot_here
-from tools.bench import figures
-from tools.bench.axes import GROWTH, select
 from tools.bench.programs import ROOT, CannotBuild, build
 from tools.bench.relays import RELAYS
 
@@ -72,36 +70,3 @@ def test_a_relay_that_loses_messages_is_refused(tmp_path: Path) -> None:
     status, output, sections = bench(tmp_path, *few, "--only", "floor_hmac,bccnd", "--daemon", str(daemon))
     assert status == 1, output
     assert set(sections["saturated"]["cpu_ns"]) == {"floor_hmac"}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_programs")
-def test_each_point_of_what_grows_is_measured(tmp_path: Path) -> None:
-    axes = ["patterns", "sources", "direct", "burst"]
-    status, output, sections = bench(tmp_path, "--axes", ",".join(axes))
-    assert status == 0, output
-    for name in axes:
-        expected = {(point.line, str(point.x)) for point in select(GROWTH[name], [], [], quick=True)}
-        expected |= {(point.first, str(point.x)) for point in select(GROWTH[name], [], [], quick=True) if point.first}
-        costs = sections[name]["cpu_ns"]
-        assert {(line, x) for line, of_line in costs.items() for x in of_line} == expected
-        assert all(cost > 0 for of_line in costs.values() for cost in of_line.values())
-    assert all(1000 < held < 200_000 for held in sections["burst"]["held"]["bccnd"].values())
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_programs")
-def test_python_programs_and_an_idle_daemon_are_measured(tmp_path: Path) -> None:
-    status, output, sections = bench(tmp_path, "--axes", "programs,idle", "--only", "bccnd", "--x", "0")
-    assert status == 0, output
-    assert set(sections["programs"]["us"]) == {"slow", "fast", "backlog", "publish"}
-    assert sections["idle"]["resident_mb"]["bccnd"]["0"] > 1
-
-
-def test_only_a_whole_run_replaces_a_section(tmp_path: Path) -> None:
-    file = tmp_path / "figures.json"
-    whole: dict[str, Any] = {"about": {"date": "2026-01-01"}, "cpu_ns": {"bccnd": {"1": 2}, "nats": {"1": 1}}}
-    assert figures.store(file, {"saturated": whole}) == []
-    part = {"about": {"date": "2026-02-02"}, "cpu_ns": {"bccnd": {"1": 5}}}
-    assert figures.store(file, {"saturated": part}) == ["saturated: cpu_ns nats 1"]
-    assert json.loads(file.read_text()) == {"saturated": whole}

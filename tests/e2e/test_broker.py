@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 import bccnd
-from bccnd.gateways.broker.session_store import load
 from tests.e2e.brokers import MESSAGE, Broker, asking
 from tests.e2e.harness import KEY, PATIENCE, Wire, datagram, payloads, wait
 from tests.support import ROOT, cannot_here
@@ -134,45 +130,7 @@ def test_a_subscriber_that_comes_back_has_its_subscriptions(broker: Broker) -> N
         wait(lambda: broker.peers() == 0, "it to be gone")
 
 
-def stored(broker: Broker) -> dict[bytes, tuple[bytes, ...]]:
-    """The ids that the broker has kept, with their topics."""
-    return {record.name: record.topics for record in load(str(broker.state), "", 0.0)[0]}
-
-
 # -- hostile subscribers
-
-
-@pytest.mark.slow
-def test_rubbish_of_subscribers_is_counted_and_harmless(tmp_path: Path) -> None:
-    """So is one that is silent; and what counts outlives a broker that is killed."""
-    with Broker(tmp_path / "a", idle="1s", hello="500ms") as broker:
-        one = broker.ready(b"C1", b"*")
-        half = broker.sub(b"HALF")
-        half.say(asking(0, b"a")[:30])
-        half.close()
-        for junk in (b"GET / HTTP/1.1\r\nHost: relay01\r\nAccept: */*\r\n\r\n".ljust(80), b"\xff" * 5000):
-            stranger = broker.sub(None)
-            with suppress(OSError):
-                stranger.say(junk)
-            assert stranger.ended()
-        assert broker.sub(b"").ended()  # no id
-        broker.ready(b"STRANGE", b"", b"x" * 51).close()  # topics that are none are left out
-        wait(lambda: broker.dropped("malformed") == 4, "the count")
-        assert broker.sub(b"IDLE").ended()
-        wait(lambda: broker.dropped("idle") == 1, "the count")
-        broker.publish(b"a/b", 3, b"still served")
-        assert one.receive() == (broker.address, b"a/b", 3, b"still served")
-        wait(lambda: stored(broker).get(b"C1"), "the database")
-        before = broker.daemon.output().count("the broker serves")
-        os.kill(broker.pid(), signal.SIGKILL)
-        assert one.ended()
-        broker.wait_until_ready(before)
-        one = broker.ready(b"C1")
-        broker.publish(b"a/x", 3, b"again")
-        assert one.receive().data == b"again"
-        # No id without subscriptions is kept.
-        broker.daemon.stop()
-        wait(lambda: list(stored(broker)) == [b"C1"], "the gateway to store what it must")
 
 
 # -- as people see it

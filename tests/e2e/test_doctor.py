@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, wait
-from tests.e2e.network import PORT, Net, ip
+from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon
+from tests.e2e.network import PORT, Net
 from tests.support import NOBODY, need_others, need_root
 
 #: what depends on the machine that the tests run on, and not on the host that is examined
@@ -80,31 +80,6 @@ def test_a_host_that_is_well_and_its_faults_one_by_one(tmp_path: Path, net: Net)
         assert found.status == 1
         assert found.says("daemon", "wrong", "SIGSTOP", "kill -CONT")
         assert found.states("round trip") == ["not checked"]
-
-
-@pytest.mark.slow
-def test_without_a_daemon_the_segment_is_tried_out(tmp_path: Path, net: Net) -> None:
-    daemon = net.daemon("a", tmp_path, start=False)
-    found = examine(daemon)
-    assert (found.status, found.faults()) == (1, {"bus socket", "daemon", "metrics"})
-    assert found.says("round trip", "ok", "10.77.0.255#5400")
-    assert found.says("port", "ok", "is free")
-    # It is signed: a daemon takes it for a message to another program, and not for a forgery.
-    with net.daemon("b", tmp_path) as other:
-        examine(daemon)
-        wait(lambda: other.verdicts() == {"not_addressed": 1})
-
-    (tmp_path / "a" / "key0").chmod(0o644)
-    found = examine(daemon)
-    assert found.says("keys", "wrong", "0644", "chmod 600")
-    assert found.says("configuration", "ok", "in order")
-    assert found.states("round trip") == ["not checked"]
-
-    ip("-n", net.names["a"], "link", "set", "lan0", "down")
-    daemon.configure({"segments": [{"interface": "lan0"}]})
-    found = examine(daemon)
-    assert found.says("interface", "wrong", "lan0 is down", "ip link set lan0 up")
-    assert found.says("route", "wrong", "no route to 255.255.255.255")
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 import bccnd
@@ -307,18 +306,3 @@ def test_lines_are_published_completely_each_at_once(tmp_path: Path) -> None:
             assert ended(pub) == (0, b"", b"")
         refused = daemon.tool("pub", "no good", stdin=b"x\n" * 1000)
         assert (refused.returncode, b"'no good'" in refused.stderr) == (3, True)
-
-
-@pytest.mark.slow
-def test_a_subscriber_goes_on_with_the_next_daemon(tmp_path: Path) -> None:
-    commands = (["sub", "-n", "2", "demo/"], ["tap", "-n", "2", "-c", "demo/"])
-    with Daemon(tmp_path / "a") as daemon, watching(daemon, *commands) as (sub, tap):
-        assert daemon.tool("pub", "demo/x", "one").returncode == 0
-        assert daemon.stop() == 0
-        daemon.start()
-        wait(lambda: daemon.metric("subscriptions") == 2, "both to come back")
-        assert daemon.tool("pub", "demo/x", "two").returncode == 0
-        assert ended(sub)[:2] == (0, b"demo/x one\ndemo/x two\n")
-        status, out, err = ended(tap)
-        assert (status, [line.split()[-1] for line in out.splitlines()]) == (0, [b"one", b"two"])
-        assert err
