@@ -59,10 +59,6 @@ class Net:
         self.run(host, "sh", "-c", f"echo 0 > /proc/sys/net/ipv6/conf/{lan}/accept_dad")
         ip("-n", name, "link", "set", lan, "up")
 
-    def unplug(self, host: str, number: int = 0) -> None:
-        """Delete that interface."""
-        ip("-n", self.names[host], "link", "delete", f"lan{number}")
-
     def run(self, host: str, *command: str) -> str:
         """Run a command on a host and return what it says."""
         return subprocess.run([*self.on(host), *command], check=True, capture_output=True, text=True).stdout
