@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections import Counter
@@ -17,7 +16,7 @@ import pytest
 import bccnd
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import Net
-from tests.e2e.shared import has_peers
+from tests.e2e.shared import await_link, has_peers
 from tests.support import cannot_here, free_port
 
 
@@ -76,16 +75,7 @@ def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
         wait(lambda: a.metric("gateway_messages_total", gateway="nng", direction="out") >= 102, "the messages")
         assert a.metric("gateway_bytes_total", gateway="nng", direction="in") > 0
         assert b"tcp://127.0.0.1:" in b.tool("gateways").stdout
-
-        def is_reported() -> bool:
-            """Whether the first daemon knows from a report that the second has received its messages."""
-            rows = json.loads(a.tool("fleet", "--json").stdout)["links"]
-            return any(
-                (row["receiver"], row["sender"], row["lost"]) == ("host1", "far", 0) and row["received"] >= 100
-                for row in rows
-            )
-
-        wait(is_reported, "a report of what went over the link")
+        await_link(a, "host1", "far", received=100)
         assert a.metric("source_jumps_total") == b.metric("source_jumps_total") == 0
 
 

@@ -31,13 +31,9 @@ def test_a_host_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         cannot_here("cannot rename the host: it takes root")
     daemon = Daemon(tmp_path / "a", start=False)
     daemon.prefix = prefix
-    host = daemon.settings.pop("host")
+    del daemon.settings["host"]
     daemon.configure({})
     assert "host: the name of this host" in refused(daemon)
-    daemon.configure({"host": host})
-    daemon.start()
-    with daemon, daemon.connect("x") as client:
-        assert client.identity().startswith("relay01/")
 
 
 @pytest.mark.parametrize(

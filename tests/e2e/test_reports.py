@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-import bccnd
-from bccnd.cli.shared.connection import fetch_listing
 from bccnd.core.trust.signatures import generate, public_of
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.shared import await_link, known_to
 
 HOSTS = ("relay01", "relay02", "relay03")
 INTERVAL = "200ms"
@@ -41,31 +40,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Daemon]]:
             daemon.stop()
 
 
-def known_to(daemon: Daemon) -> dict[str, list[dict[str, Any]]]:
-    """What `seen_by` shows; to be asked often, as it starts no program."""
-    found: dict[str, list[dict[str, Any]]] = {"hosts": [], "links": [], "findings": []}
-    with bccnd.connect(str(daemon.bus)) as bus:
-        for row in fetch_listing(bus, "fleet"):
-            for name, item in row.items():
-                found[name].append(item)
-    return found
-
-
 def seen_by(daemon: Daemon, *options: str) -> dict[str, list[dict[str, Any]]]:
     done = daemon.tool("fleet", "--json", *options)
     assert done.returncode == 0, done.stderr
     found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
     return found
-
-
-def await_link(daemon: Daemon, receiver: str, sender: str, **least: int) -> None:
-    """Wait until a daemon knows that of a sender a receiver has received, or lost, so much."""
-
-    def known() -> bool:
-        rows = [one for one in known_to(daemon)["links"] if (one["receiver"], one["sender"]) == (receiver, sender)]
-        return bool(rows) and all(rows[0][name] >= count for name, count in least.items())
-
-    wait(known, f"{receiver} from {sender}: {least}")
 
 
 def test_each_host_knows_what_every_other_has_received(fleet: list[Daemon]) -> None:

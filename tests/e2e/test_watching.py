@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 import bccnd
@@ -162,6 +163,7 @@ def test_a_trace_says_at_which_stage_a_datagram_would_end(signed: Daemon) -> Non
         assert signed.verdicts() == {}
 
 
+@pytest.mark.slow
 def test_top_gives_the_figures_of_an_interval(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a", {"dedup": {"horizon": "60s"}}) as daemon, Wire(daemon.port) as wire:
         # What it compares with is what it has asked for before it subscribes.
@@ -286,10 +288,10 @@ def test_top_ends_by_a_signal_whose_exception_python_ignores(tmp_path: Path) -> 
 
 
 def test_lines_are_published_completely_each_at_once(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as daemon, daemon.connect("logs/", "no good") as client:
+    with Daemon(tmp_path / "a") as daemon, daemon.connect("logs/") as client:
         client.blocking(hard="block")  # so that no client is too slow here
         client.sync()
-        lines = [b"line %d" % number for number in range(20_000)]
+        lines = [b"line %d" % number for number in range(5000)]
         feed = tmp_path / "lines"
         feed.write_bytes(b"\n".join(lines))  # the last one without an end
         with feed.open("rb") as stdin, daemon.tool_running("pub", "logs/a", stdin=stdin) as pub:
@@ -304,5 +306,3 @@ def test_lines_are_published_completely_each_at_once(tmp_path: Path) -> None:
                 assert isinstance(message, bccnd.Message)
                 assert (message.payload, message.src) == (line, f"relay01/bccn/{pub.pid}/app")
             assert ended(pub) == (0, b"", b"")
-        refused = daemon.tool("pub", "no good", stdin=b"x\n" * 1000)
-        assert (refused.returncode, b"'no good'" in refused.stderr) == (3, True)
