@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Final
 import pytest
 
 import bccnd
-from tests.e2e.brokers import MESSAGE, Broker, asking
+from tests.e2e.brokers import MESSAGE, Broker
 from tests.e2e.harness import KEY, PATIENCE, Wire, datagram, payloads, wait
 from tests.support import ROOT, cannot_here
 
@@ -102,35 +101,6 @@ def test_with_broadcast_publications_go_to_the_segment(tmp_path: Path) -> None:
         assert heard == datagram(src, int(seq), "upb/temp", b"24.30", KEY)
         broker.publish(b"upb/long", 3, b"z" * 1500)
         wait(lambda: broker.dropped("oversize") == 1, "the count")
-
-
-# -- ids and sessions
-
-
-def test_a_subscriber_that_comes_back_has_its_subscriptions(broker: Broker) -> None:
-    for how in (b"disconnect", b"reset"):
-        one = broker.ready(how, b"a/+", b"b")
-        one.say(asking(1, b"b"))
-        broker.settle(one)  # a reset takes with it what was not read yet
-        if how == b"disconnect":
-            one.say(asking(2, b"whatever stands here"))
-            assert one.ended()
-        else:
-            one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        one.close()
-        wait(lambda: broker.peers() == 0, "it to be gone")
-        # And the bus has nothing more to do for it.
-        wait(lambda: broker.row()["patterns"] == [], "its patterns to be taken back")
-        broker.publish(b"a/x", 3, b"missed")
-        again = broker.ready(how)
-        broker.publish(b"b", 3, b"taken back")
-        broker.publish(b"a/x", 3, b"hello again")
-        assert again.receive().data == b"hello again"
-        again.close()
-        wait(lambda: broker.peers() == 0, "it to be gone")
-
-
-# -- hostile subscribers
 
 
 # -- as people see it

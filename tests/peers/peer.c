@@ -1,7 +1,7 @@
 /* peer - a small BCCN program in C, written from the protocol's text and sharing no line with bccnd.
  *
- *   peer send ADDRESS PORT SRC FIRST_SEQ CHAN [--crc32] [--twice]   a datagram for each line of stdin
- *   peer listen ADDRESS PORT [CHAN] [--crc32]                       prints "src seq chan payload" of each datagram
+ *   peer send ADDRESS PORT SRC FIRST_SEQ CHAN [--crc32]   a datagram for each line of stdin
+ *   peer listen ADDRESS PORT [--crc32]                    prints "src seq chan payload" of each datagram
  *
  * It has the habits of the reference programs in C: it sends from whatever port it is given, goes up to 1500 bytes,
  * refuses every datagram that carries a check, and knows no "!": that is part of a name like any other character.
@@ -25,7 +25,7 @@ struct message {
 	size_t size; /* of the payload, which may hold any byte */
 };
 
-static int with_crc32, twice;
+static int with_crc32;
 
 /* The CRC of zlib and Ethernet, bit by bit: slow, and easy to compare with its definition. */
 static uint32_t crc32_of(const char *data, size_t size)
@@ -82,7 +82,7 @@ static const char *take_apart(char *datagram, size_t size, struct message *out)
 	return NULL;
 }
 
-static int listening(int sock, struct sockaddr_in *at, const char *only)
+static int listening(int sock, struct sockaddr_in *at)
 {
 	static char datagram[65536 + 1];
 	struct message got;
@@ -101,8 +101,6 @@ static int listening(int sock, struct sockaddr_in *at, const char *only)
 			fprintf(stderr, "refused: %s\n", wrong);
 			continue;
 		}
-		if (only && strcmp(only, got.chan))
-			continue;
 		printf("%s %s %s ", got.src, got.seq, got.chan);
 		fwrite(got.payload, 1, got.size, stdout);
 		putchar('\n');
@@ -143,12 +141,10 @@ static int sending(int sock, struct sockaddr_in *to, const char *src, const char
 			return 1;
 		}
 		memcpy(datagram + start, body, size);
-		/* The protocol's own way to lose less: the same datagram again, with the same seq. */
-		for (int copies = 1 + twice; copies > 0; copies--)
-			if (sendto(sock, datagram, start + size, 0, (struct sockaddr *)to, sizeof *to) < 0) {
-				perror("sendto");
-				return 1;
-			}
+		if (sendto(sock, datagram, start + size, 0, (struct sockaddr *)to, sizeof *to) < 0) {
+			perror("sendto");
+			return 1;
+		}
 	}
 	free(line);
 	return 0;
@@ -156,8 +152,7 @@ static int sending(int sock, struct sockaddr_in *to, const char *src, const char
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"crc32", no_argument, &with_crc32, 1}, {"twice", no_argument, &twice, 1}, {0}};
+	static const struct option options[] = {{"crc32", no_argument, &with_crc32, 1}, {0}};
 	struct sockaddr_in address = {.sin_family = AF_INET};
 	int sock = socket(AF_INET, SOCK_DGRAM, 0), option;
 
@@ -169,10 +164,9 @@ int main(int argc, char **argv)
 		address.sin_port = htons(atoi(argv[2]));
 		if (!strcmp(argv[0], "send") && argc == 6)
 			return sending(sock, &address, argv[3], argv[4], argv[5]);
-		if (!strcmp(argv[0], "listen") && argc <= 4)
-			return listening(sock, &address, argv[3]);
+		if (!strcmp(argv[0], "listen") && argc == 3)
+			return listening(sock, &address);
 	}
-	fprintf(stderr, "usage: peer send ADDRESS PORT SRC FIRST_SEQ CHAN [--crc32] [--twice]\n"
-			"       peer listen ADDRESS PORT [CHAN] [--crc32]\n");
+	fprintf(stderr, "usage: peer send ADDRESS PORT SRC FIRST_SEQ CHAN [--crc32] | listen ADDRESS PORT [--crc32]\n");
 	return 2;
 }

@@ -131,7 +131,6 @@ def _install(layer: Layer) -> None:
     host = Host(layer, "a", segment.names["a"])
     try:
         segment.open()
-        segment.bridge()
         host.boot()
         dpkg(host, "-i", "/packages/old.deb")
         host.power_off()
@@ -156,7 +155,6 @@ class Hosts:
         """The segment, for so many hosts."""
         self.segment = Segment(letters)
         self.segment.open()
-        self.segment.bridge()
         return self.segment
 
     def host(self, letter: str, *, bare: bool = False, room: str = "") -> Host:
