@@ -12,31 +12,15 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import bccnd
-from bccnd.cli.main import main
 from bccnd.cli.messages.direct import select_messages
-from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, bccn, datagram, payloads, wait
 from tests.e2e.listener import Listener
 from tests.support import BROADCAST, free_port
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: bytes
-    stderr: bytes
-
-
-def bccn(*arguments: str | Path, stdin: bytes | None = None) -> Done:
-    """Run the tool to its end. No daemon is where it would look for one."""
-    done = CliRunner().invoke(main, ["--socket", "/nonexistent/bus.sock", *map(str, arguments)], input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return Done(done.exit_code, done.stdout_bytes, done.stderr_bytes)
 
 
 def send(port: int, *datagrams: bytes) -> None:
@@ -93,7 +77,8 @@ def test_pub_sends_arguments_and_lines_under_a_name(port: int, ear: bccnd.Endpoi
         (["--name", ""], "x", "", r"\?"),
     ]
     for options, chan, payload, src in cases:
-        assert bccn("direct", "pub", *direct(port), *options, chan, payload) == (0, b"", b"")
+        done = bccn("direct", "pub", *direct(port), *options, chan, payload)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         message = heard(ear)
         assert (message.chan, message.payload) == (chan, payload.encode())
         assert re.fullmatch(src, message.src)
