@@ -53,8 +53,6 @@ class Hosts:
         recorder = {"journal": str(self.folder / "journal"), "rotate": 20, "host": "relay01"}
         self.relay = Supervisor(self.folder / "relay01", patience=PATIENCE)
         stack.enter_context(self.relay)
-        # Another program may take a port that is free while the daemon is down.
-        self.relay.bind("metrics")
         self.port = self.relay.port
         self._start(self.relay, settings("relay01", self.relay.folder, self.port, gateways=links, recorder=recorder))
         self.near = Daemon(self.folder / "relay02", start=False, patience=PATIENCE)
