@@ -11,6 +11,7 @@ A word is a method of `Actor` with a client before it, or one of `Player`, with 
 
 - ``+601``: the seconds pass, and what is due then is done; ``~100``: nothing is done yet
 - ``published=5``, ``r.queued>0``: a figure, see `Player.figures` and `Actor.figures`
+- ``restart``: the daemon ends as before a restart, and another one goes on
 
 In the end all clients read all there is. Each message for a client has arrived, in the order in which its publisher
 sent it, or is part of a gap in its place; each gap is counted, and nothing waits.
@@ -18,16 +19,18 @@ sent it, or is part of a gap in its place; each gap is counted, and nothing wait
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.wire import frames
-from tests.bus.leftovers import every_charge_is_what_is_kept
+from tests.bus.leftovers import every_charge_is_what_is_kept, timers
 from tests.bus.packets import accounted, mode, unbatched
 from tests.handover.successors import Site
 from tests.rules import bus_limits
@@ -82,6 +85,7 @@ class Actor:
         return {
             "queued": client.queue.messages,
             "bytes": client.queue.bytes,
+            "charged": client.account.queue_bytes,
             "lost": client.lost,
             "patterns": client.subscriptions,
             "sources": "".join(sources[number] for number in self.numbers if sources[number] != SEGMENT),
@@ -126,6 +130,10 @@ class Actor:
         """Choose a soft and a hard mode and an order, each of which may be left out."""
         mode(self.peer, *modes.split("/"))
         self.ordered = self.ordered and not modes.endswith(("stack", "random"))
+
+    def meta(self, _: str) -> None:
+        """Have what is known of the sender put before each message."""
+        self.peer.send(frames.request(frames.META_ON))
 
     def batch(self, _: str) -> None:
         self.peer.send(frames.request(frames.BATCH_ON))
@@ -203,6 +211,7 @@ class Player:
         self.sources: list[str] = []
         #: counted by daemons before this one
         self.before = {"published": 0, "deliveries": 0, "dropped": 0}
+        self.timers_before = 0
 
     def play(self, history: str) -> None:
         for place, word in enumerate(history.split()):
@@ -252,7 +261,6 @@ class Player:
             "ended": sum(counters.ended.all().values()),
             "clients": len(self.hub.bus.clients),
             "broadcast": len(self.hub.sent),
-            "timers": len(self.hub.loop._timers),
         }
 
     def messages(self, argument: str, source: str, actors: Iterable[Actor]) -> Iterator[tuple[bytes, bytes]]:
@@ -298,13 +306,22 @@ class Player:
         self.settings = {**self.settings, section: changed} if section else changed
         self._reload()
 
+    def timers(self, most: str) -> None:
+        """Remember how many timers there are, or assert that at most so many more wait now."""
+        gc.collect()
+        waiting = timers()
+        if most:
+            assert waiting - self.timers_before <= int(most)
+        else:
+            self.timers_before = waiting
+
     def finish(self, _: str) -> None:
         """Let the bus end as it does before a restart."""
         self.hub.bus.acceptor.stop()
         self.hub.bus.finish(time.monotonic() + 60)
 
     def restart(self, _: str) -> None:
-        """Let another daemon go on, for a hub that is a `Site`."""
+        """Let another daemon go on."""
         assert isinstance(self.hub, Site)
         self.hub.stop()
         self.before = {name: int(self.figures()[name]) for name in self.before}
@@ -342,5 +359,11 @@ class Player:
             assert figures["deliveries"] == sum(len(actor.numbers) for actor in present)
 
 
-def play(hub: Hub, history: str, settings: dict[str, Any]) -> None:
-    Player(hub, settings).play(history)
+def play(folder: Path, history: str, settings: dict[str, Any]) -> None:
+    """Play a history on a bus with these settings, and one more address for clients of other users.
+
+    In one that has ``finish`` nothing is kept for a next daemon.
+    """
+    limits = bus_limits(**settings)
+    with Hub(folder, limits=limits) if "finish" in history else Site(folder, limits=limits, others=["path"]) as hub:
+        Player(hub, settings).play(history)

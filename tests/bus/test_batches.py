@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from bccnd.core.matching.receivers import Receivers
-from bccnd.core.sending.message_groups import LENGTH, MAX_PORTION
 from bccnd.core.wire import frames
 from tests.bus.packets import clog, from_segment, numbered, numbers, to, unbatched
 from tests.support import Hub, Peer, dropped, turn_until
@@ -52,27 +51,6 @@ def test_messages_of_a_round_share_a_packet_in_batch_mode(hub: Hub) -> None:
             assert one.all() == ([frames.batch(numbered(0, count))] if together else numbered(0, count))
         one.publish(b"a", *(frame[6:] for frame in numbered(0, 3)))
         assert unbatched(one.all()) == numbered(0, 3)
-
-
-@both_modes
-def test_a_change_of_mode_keeps_the_order(hub: Hub, together: bool) -> None:
-    one = hub.connect(b"a")
-    batch(hub, one, wanted=together)
-    before, after = numbered(0, 3), numbered(3, 2)
-    hub.deliver(*to([one], before))
-    batch(hub, one, wanted=not together)
-    from_segment(hub, [one], after)
-    assert one.all() == ([frames.batch(before), *after] if together else [*before, frames.batch(after)])
-
-
-@pytest.mark.parametrize("more", [-1, 0, 1, 100_000])
-def test_oversized_message_is_sent_alone_in_order(hub: Hub, more: int) -> None:
-    one = batched(hub, b"a")
-    large = numbered(2, 1, b"y" * (MAX_PORTION - LENGTH - len(numbered(2, 1)[0]) + more))
-    sent = [*numbered(0, 2), *large, *numbered(3, 2)]
-    from_segment(hub, [one], sent)
-    assert one.all() == [frames.batch(sent[:2]), *large, frames.batch(sent[3:])]
-    assert (hub.bus.counters.deliveries, dropped(hub)) == (5, {})
 
 
 @both_modes
