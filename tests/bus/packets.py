@@ -71,14 +71,3 @@ def clog(hub: Hub, peer: Peer, waiting: int = 1, tail: bytes = LARGE) -> int:
 def accounted(packets: Iterable[bytes]) -> int:
     found = unbatched(packets)
     return sum(packet.startswith(b"MSG ") for packet in found) + gaps(found)
-
-
-def collect(peer: Peer, count: int) -> list[bytes]:
-    """Receive packets up to a number of messages, received or reported as missing."""
-    packets: list[bytes] = []
-    found = 0
-    while found < count:
-        packets.append(peer.receive())
-        found += accounted(packets[-1:])
-    assert found == count
-    return packets

@@ -176,12 +176,12 @@ def test_clients_are_served_after_accepting_has_stopped(hub: Hub) -> None:
     assert one.all() == [b"MSG a\0x"]
 
 
-def test_the_end_does_not_wait_for_a_client_that_does_not_read(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
+def test_the_end_does_not_wait_for_a_client_that_does_not_read(hub: Hub) -> None:
+    one, publisher = slow(hub, b"a"), hub.connect()
     publisher.publish(b"a", *[b"x" * 1000] * 10)
     publisher.all()
     before = time.monotonic()
-    small.bus.finish(before + 0.05)
+    hub.bus.finish(before + 0.05)
     assert one.client.queue
     assert time.monotonic() >= before + 0.05
 
