@@ -64,6 +64,7 @@ class Actor:
         self.sent: list[int] = []
         self.due: list[int] = []
         self.got: list[bytes] = []
+        self.packets = 0
         self.ordered = True
         self.gone = False
 
@@ -87,6 +88,7 @@ class Actor:
             "bytes": client.queue.bytes,
             "charged": client.account.queue_bytes,
             "lost": client.lost,
+            "packets": self.packets,
             "patterns": client.subscriptions,
             "sources": "".join(sources[number] for number in self.numbers if sources[number] != SEGMENT),
         }
@@ -120,6 +122,7 @@ class Actor:
         def done() -> bool:
             self.hub.settle()
             packets = self.peer.waiting()
+            self.packets += len(packets)
             self.got += unbatched(packets)
             return not packets and not self.peer.client.queue
 
@@ -282,12 +285,12 @@ class Player:
             actor.sent = [number for number in actor.sent if number not in numbers]
 
     def segment(self, argument: str) -> None:
-        """Let the segment bring messages for all."""
+        """Let the segment bring messages for all; those behind a plus come at once with those before it."""
         self.bring(argument, self.actors.values())
 
     def bring(self, argument: str, actors: Iterable[Actor]) -> None:
         """Let the segment bring messages for these, all at once."""
-        brought = list(self.messages(argument, SEGMENT, actors))
+        brought = [one for part in argument.split("+") for one in self.messages(part, SEGMENT, actors)]
         receivers = Receivers(tuple([one.peer.client.fd for one in actors if one.takes(brought[0][0])]))
         self.hub.deliver(*((receivers, frames.message(key, payload)) for key, payload in brought))
         self.hub.turn(1)

@@ -10,7 +10,7 @@ import pytest
 
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.wire import frames
-from tests.bus.packets import clog, from_segment, numbered, numbers, to, unbatched
+from tests.bus.packets import clog, numbered, numbers, to, unbatched
 from tests.support import Hub, Peer, dropped, turn_until
 
 both_modes = pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
@@ -39,28 +39,6 @@ def test_a_message_alone_is_sent_at_once_behind_others(hub: Hub, gathered: int) 
     assert [numbers([packet]) for packet in sent] == [[0]] * len(sent)
     for one in both:
         assert numbers(one.all()) == list(range(gathered + 1))
-
-
-def test_messages_of_a_round_share_a_packet_in_batch_mode(hub: Hub) -> None:
-    one = hub.connect(b"a")
-    for wanted in (False, True, True, False, False, True):
-        batch(hub, one, wanted=wanted)
-        for count in (2, 5, 1, 100):
-            from_segment(hub, [one], numbered(0, count))
-            together = wanted and count > 1
-            assert one.all() == ([frames.batch(numbered(0, count))] if together else numbered(0, count))
-        one.publish(b"a", *(frame[6:] for frame in numbered(0, 3)))
-        assert unbatched(one.all()) == numbered(0, 3)
-
-
-@both_modes
-def test_a_message_that_no_packet_can_hold_is_a_gap(hub: Hub, together: bool) -> None:
-    pair = [hub.connect(b"a"), hub.connect(b"a")]
-    batch(hub, *pair, wanted=together)
-    from_segment(hub, pair, [*numbered(0, 2), *numbered(2, 1, b"y" * 20_000_000), *numbered(3, 2)])
-    for one in pair:
-        assert unbatched(one.all()) == [*numbered(0, 2), frames.gap(1), *numbered(3, 2)]
-    assert (hub.bus.counters.deliveries, dropped(hub)) == (8, {"too_big": 2})
 
 
 def test_answers_wait_in_their_place_between_batches(hub: Hub) -> None:

@@ -98,6 +98,16 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
             for modes in ("error/discard", "queue/error")
         },
         **{f"in modes {'/'.join(modes)} all is got": in_modes(*modes) for modes in product(SOFT, HARD)},
+        "messages of a round share a packet in batch mode": (
+            "w.batch segment:5:1 w.read w.packets=1 segment:100:1 w.read w.packets=2 w.batch segment:1 w.read"
+            " w.packets=3 w.single w.single segment:5:1 w.read w.packets=8 w.batch segment:5:1 w.read w.packets=9"
+        ),
+        **{
+            f"{how}, a message that no packet can hold is a gap in its place": (
+                f"w.{how} segment:2:1+1:20000000+2:1 w.read lost=1 dropped=1"
+            )
+            for how in ("batch", "single")
+        },
         "answers that are not read are bounded": "r.ask:2000:!/bccn/whoami r.bytes<5000 lost=0 r.read p.send:1 p.goes",
         "the largest packets reach a client that has a small buffer": (
             f"r.here p.send:1 p.send:1:{LARGEST} p.send:1 p.send:1:{LARGEST} p.send:1 r.read lost=0 broadcast=3"
