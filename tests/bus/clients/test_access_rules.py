@@ -115,25 +115,6 @@ def test_what_is_remembered_of_keys_is_bounded() -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    ("ours", "patterns", "theirs", "wanted"),
-    [
-        ("path", (b"a/",), "path", b"a/*/c/"),
-        ("path", (b"",), "path", b"!/x"),
-        ("path", (b"!/app/",), "broker", b"!/app/x"),
-        ("path", (b"a/",), "sbus-dot", b"a/b"),  # a single key is the same key everywhere
-        ("sbus-dot", (b"!/app/",), "sbus-dot", b"!/app/x/"),
-        ("broker", (b"a/*",), "path", b"a/"),
-        ("path", (b"a",), "path", b"x*y"),  # which matches nothing
-    ],
-)
-def test_a_pattern_is_granted_where_all_its_keys_are(
-    ours: str, patterns: tuple[bytes, ...], theirs: str, wanted: bytes
-) -> None:
-    """Where they are not, the property below finds a key that is not permitted."""
-    assert Allowed(patterns, DIALECTS[ours]).covers(wanted, DIALECTS[theirs])
-
-
 TOKENS = st.sampled_from([b"a", b"b", b"", b"ab", b"*", b"+", b">", b"a*", b"!", b"!/a"])
 TEXTS = st.lists(TOKENS, min_size=1, max_size=4)
 
