@@ -31,8 +31,8 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
             f" said:{SAID}|SUB_a/|SUB_a/b|UNSUB_a/|UNSUB_a/b"
         ),
         "a closed subscription is withdrawn, and a dropped one": (
-            "c.sub:a c.use >a=1 c.read:1 c.close c.next:none c.close >a=2 x.sub:a x.read:2 x.drop sync heard:UNSUB_a"
-            f" >a=3 read:3 said:{SAID}|SUB_a|UNSUB_a|SUB_a|UNSUB_a d.restart next:reconnected said:{SAID}"
+            "c.sub:a c.use >a=1 c.read:1 c.close c.read c.next:none c.close >a=2 x.sub:a x.read:2 x.drop sync"
+            f" heard:UNSUB_a >a=3 read:3 said:{SAID}|SUB_a|UNSUB_a|SUB_a|UNSUB_a d.restart next:reconnected said:{SAID}"
         ),
         "a refusal is raised by the iteration that it is about": (
             "answer:SUB_a:b=1,?not_permitted=a,a=2 answer:UNSUB_a:?not_subscribed=a"
