@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import socket
-from typing import Any
 
 import pytest
 
@@ -12,8 +10,6 @@ from bccnd.core.matching.receivers import Receivers
 from bccnd.core.wire import frames
 from tests.bus.packets import clog, numbered, numbers, to, unbatched
 from tests.support import Hub, Peer, dropped, turn_until
-
-both_modes = pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 
 
 def batch(hub: Hub, *peers: Peer, wanted: bool = True) -> None:
@@ -51,7 +47,7 @@ def test_answers_wait_in_their_place_between_batches(hub: Hub) -> None:
     assert unbatched(one.all())[count:] == [*numbered(count, 3), syncs[0], *numbered(count + 3, 3), syncs[1]]
 
 
-@both_modes
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 def test_messages_for_a_client_that_has_left_are_counted(hub: Hub, together: bool) -> None:
     one, other = hub.connect(b"a"), hub.connect(b"a")
     batch(hub, one, wanted=together)
@@ -73,11 +69,9 @@ def test_ended_client_gets_its_open_batch(hub: Hub) -> None:
     assert (hub.bus.counters.deliveries, dropped(hub)) == (8, {})
 
 
-@both_modes
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_reused_descriptor_gets_nothing_of_its_former_client(hub: Hub, together: bool, when: str) -> None:
+def test_reused_descriptor_gets_nothing_of_its_former_client(hub: Hub, when: str) -> None:
     one, witness, publisher = batched(hub, b"a"), hub.connect(b"a"), hub.connect()
-    batch(hub, witness, wanted=together)
     fd = one.client.fd
     if when == "before":
         hub.deliver(*to([one, witness], numbered(0, 3)))
@@ -105,29 +99,3 @@ def test_no_groups_are_kept_when_the_last_client_has_left(hub: Hub) -> None:
         one.close()
     turn_until(hub.loop, lambda: not hub.bus.clients, "their end")
     assert not any(one.single.groups or one.batched.groups for one in sets)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_of_many_sets_of_receivers_each_gets_its_messages(hub: Hub, seed: int) -> None:
-    chance = random.Random(seed)
-    peers = [hub.connect() for _ in range(7)]
-    # The same receivers again and again, as routes have them, and equal ones.
-    known = [tuple(chance.sample(range(7), chance.randint(1, 7))) for _ in range(6)]
-    routes = [Receivers(tuple([peers[place].client.fd for place in places])) for places in known]
-    due: list[list[bytes]] = [[] for _ in peers]
-    got: list[list[bytes]] = [[] for _ in peers]
-    serial = 0
-    for _ in range(60):
-        batch(hub, chance.choice(peers), wanted=chance.random() < 0.5)
-        found: list[tuple[Any, bytes]] = []
-        for frame in numbered(serial, chance.choice([1, 2, 40]), b"x" * chance.choice([0, 100, 1300, 70_000])):
-            serial += 1
-            which = chance.randrange(6)
-            found.append((routes[which] if chance.random() < 0.8 else Receivers(routes[which].all), frame))
-            for place in known[which]:
-                due[place].append(frame)
-        hub.deliver(*found)
-        for packets, peer in zip(got, peers, strict=True):
-            packets += unbatched(peer.all())
-    assert got == due
-    assert hub.bus.counters.deliveries == sum(map(len, due))

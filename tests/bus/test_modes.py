@@ -108,6 +108,9 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
             )
             for how in ("batch", "single")
         },
+        "more than a packet holds is in several, and what is large alone": (
+            "w.batch segment:9:10000 w.read w.packets=2 segment:2:1+1:70000+2:1 w.read w.packets=5 lost=0"
+        ),
         "answers that are not read are bounded": "r.ask:2000:!/bccn/whoami r.bytes<5000 lost=0 r.read p.send:1 p.goes",
         "the largest packets reach a client that has a small buffer": (
             f"r.here p.send:1 p.send:1:{LARGEST} p.send:1 p.send:1:{LARGEST} p.send:1 r.read lost=0 broadcast=3"
