@@ -31,7 +31,7 @@ from typing import Any, Final
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.wire import frames
 from tests.bus.leftovers import every_charge_is_what_is_kept, timers
-from tests.bus.packets import accounted, mode, unbatched
+from tests.bus.packets import accounted, unbatched
 from tests.handover.successors import Site
 from tests.rules import bus_limits
 from tests.support import ANN, BOB, TINY, Hub, dropped, gaps, refusals, turn_until
@@ -131,7 +131,9 @@ class Actor:
 
     def modes(self, modes: str) -> None:
         """Choose a soft and a hard mode and an order, each of which may be left out."""
-        mode(self.peer, *modes.split("/"))
+        for key, value in zip((frames.SOFT, frames.HARD, frames.ORDER), modes.split("/"), strict=False):
+            if value:
+                self.peer.send(frames.request(key + value.encode()))
         self.ordered = self.ordered and not modes.endswith(("stack", "random"))
 
     def meta(self, _: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.wire import frames
-from tests.bus.packets import clog, numbered, numbers, to, unbatched
+from tests.bus.packets import numbered, numbers, to, unbatched
 from tests.support import Hub, Peer, dropped, turn_until
 
 
@@ -39,7 +39,11 @@ def test_a_message_alone_is_sent_at_once_behind_others(hub: Hub, gathered: int) 
 
 def test_answers_wait_in_their_place_between_batches(hub: Hub) -> None:
     one = batched(hub, b"a")
-    count = clog(hub, one)
+    count = 0
+    while not one.client.queue:
+        hub.deliver(*to([one], numbered(count, 1, b"x" * 30_000)))
+        hub.turn(1)
+        count += 1
     for first in (count, count + 3):
         hub.deliver(*to([one], numbered(first, 3)))
         hub.bus.replies.answer(one.client, frames.SYNC, b"%d" % first)
