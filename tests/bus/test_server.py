@@ -162,15 +162,6 @@ def test_announcement_reaches_its_subscribers_in_every_dialect(tmp_path: Path, d
         assert not_asked.all() == hub.sent == []
 
 
-def test_clients_are_served_after_accepting_has_stopped(hub: Hub) -> None:
-    one = hub.connect(b"a")
-    hub.bus.acceptor.stop()
-    with pytest.raises(ConnectionRefusedError):
-        hub.knock()
-    one.publish(b"a", b"x")
-    assert one.all() == [b"MSG a\0x"]
-
-
 def test_the_end_does_not_wait_for_a_client_that_does_not_read(hub: Hub) -> None:
     one, publisher = slow(hub, b"a"), hub.connect()
     publisher.publish(b"a", *[b"x" * 1000] * 10)

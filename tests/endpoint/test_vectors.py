@@ -120,13 +120,3 @@ def test_what_cannot_be_read_cannot_be_sent_for_the_same_reason(segment: Segment
                 assert sender.error() is not None, vector
             sender.send("last", b"")
             assert b":last|" in wire.sock.recv(65536), vector
-
-
-def test_one_that_has_no_key_to_sign_with_does_not_send(segment: Segment) -> None:
-    for at in DOORS.values():
-        if at.cannot_sign:
-            with segment.closed(RECEIVER, **options(at)) as sender:
-                seq = sender.seq
-                with refused("no_signing_key", kind=EndpointError):
-                    sender.send("demo/t1", b"")
-                assert (sender.notify("demo/t1"), sender.seq) == (False, seq)
