@@ -20,7 +20,7 @@ from tests.bus.leftovers import kept_without_gc
 from tests.limits import descriptors
 from tests.support import Closing, turn, turn_until
 
-LARGE = random.Random(0).randbytes(16_000_000)
+LARGE = random.Random(0).randbytes(8_000_000)
 
 
 class LongJob:
