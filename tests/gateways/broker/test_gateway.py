@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -22,9 +22,8 @@ from bccnd.gateways.broker.codec import MESSAGE, STRING, SUBSCRIBE, UNSUBSCRIBE
 from bccnd.gateways.broker.gateway import BrokerGateway
 from bccnd.gateways.broker.subscriber import MAX_REQUESTS, Subscriber
 from bccnd.gateways.broker.subscriber_server import listen
-from tests.client.sessions import Bare, frame
 from tests.e2e.brokers import asking, publication, took_apart
-from tests.e2e.harness import PATIENCE, wait
+from tests.e2e.harness import BIN, PATIENCE, wait
 from tests.gateways.logs import Events
 from tests.refusals import refused
 from tests.support import free_port
@@ -173,18 +172,6 @@ def test_any_topic_but_not_any_number_of_wildcards_is_accepted(nowhere: Running,
         assert nowhere.gateway.status.dropped["too_many_wildcards"] == 2
 
 
-def test_each_daemon_is_asked_for_what_subscribers_want(tmp_path: Path, bare: Bare) -> None:
-    with Running(tmp_path, str(bare.address)) as broker, broker.sub(b"C1", b"a/+") as one:
-        for payload in (b"1", b"2"):
-            bare.heard(b"SUB a/+")
-            bare.send(frame(b"!", b"no topic"), frame(b"a/" + b"x" * 60, b"too long"), frame(b"a/b", payload))
-            assert broker.receive(one) == payload
-            broker.publish(b"c", payload)
-            bare.heard(b"MSG c\0" + payload)
-            bare.restart()
-        assert broker.gateway.status.dropped["no_topic"] == 2
-
-
 def test_one_that_takes_nothing_and_loses_messages_is_ended(tmp_path: Path) -> None:
     with (
         Running(tmp_path, patience=0.5, queue=8192) as broker,
@@ -262,27 +249,15 @@ def test_messages_are_not_held_back_and_silent_hosts_are_ended() -> None:
         assert 0 < accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 60_000
 
 
-#: a broker that soon takes silence for the end, without a daemon: its folder, and its address for everything
-SERVE: Final = """
-import asyncio, sys
-from bccnd.config import BrokerSettings
-from bccnd.gateways.broker.gateway import BrokerGateway
-from bccnd import log
-folder, address = sys.argv[1:]
-settings = BrokerSettings.model_validate({"tcp": address, "udp": address, "state": "state.db", "hello": "1s"})
-log.setup("broker")
-gateway = BrokerGateway(settings, folder + "/none", folder, silence=2.0)
-asyncio.run(gateway.run(asyncio.Event()))
-"""
-
-
 def test_strangers_cannot_take_the_brokers_own_descriptors(tmp_path: Path) -> None:
-    port = free_port()
-    address = ("127.0.0.1", port)
-    log = tmp_path / "log"
-    few = ["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", sys.executable, "-c", SERVE, str(tmp_path), f"127.0.0.1:{port}"]
+    address = ("127.0.0.1", free_port())
+    place = "{}:{}".format(*address)
+    log, config = tmp_path / "log", tmp_path / "bccnd.yaml"
+    section = {"tcp": place, "udp": place, "state": "state.db", "hello": "1s"}
+    config.write_text(json.dumps({"bus": {"path": str(tmp_path / "none")}, "gateways": {"broker": section}}))
+    few = ["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", str(BIN / "bccnd"), "--gateway", "broker", "--config", config]
     with log.open("w") as out:
-        broker = subprocess.Popen(few, stdout=out, stderr=out)
+        broker = subprocess.Popen(few, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     crowd: list[socket.socket] = []
     try:
         wait(lambda: "the broker serves" in log.read_text(), "the broker")
