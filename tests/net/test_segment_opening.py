@@ -103,13 +103,6 @@ def hears(sock: socket.socket, until: bytes) -> list[bytes]:
     return heard
 
 
-def test_datagrams_go_to_the_address_of_the_segment() -> None:
-    assert destination(UdpOptions("here", BROADCAST, 5400, interface="lo", bind="0.0.0.0")) == (BROADCAST, 5400)
-    assert destination(UdpOptions("here", GROUP, 1, interface="lo")) == (GROUP, 1)
-    assert destination(UdpOptions("here", GROUP6, 5400)) == (GROUP6, 5400, 0, 0)
-    assert destination(UdpOptions("here", GROUP6, 5400, bind="::", interface="lo")) == (GROUP6, 5400, 0, 0)
-
-
 def has_all_options(sock: socket.socket, address: str, hop_limit: int = 1) -> None:
     """A socket for a segment shares its port, never blocks, and takes no groups that other programs have joined."""
     assert (sock.family, sock.type) == (options(address).family, socket.SOCK_DGRAM)
