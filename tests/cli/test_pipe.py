@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -291,8 +291,7 @@ def test_ends_as_other_programs_do(daemon: Daemon, tmp_path: Path) -> None:
         assert pipe.process.wait(PATIENCE) == 1
     command = [str(BIN / "bccn"), "--socket", str(tmp_path / "nowhere"), "pipe"]
     assert subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 4
-    limited: Callable[[str], Daemon] = lambda name: Daemon(tmp_path / name, {"bus": {"max_clients": 1}})  # noqa: E731
-    with limited("few") as few, few.connect() as bus:
+    with Daemon(tmp_path / "few", {"bus": {"max_clients": 1}}) as few, few.connect() as bus:
         bus.sync()
         with Pipe(few) as pipe:
             assert pipe.process.wait(PATIENCE) == 1

@@ -255,9 +255,10 @@ def test_strangers_cannot_take_the_brokers_own_descriptors(tmp_path: Path) -> No
     log, config = tmp_path / "log", tmp_path / "bccnd.yaml"
     section = {"tcp": place, "udp": place, "state": "state.db", "hello": "1s"}
     config.write_text(json.dumps({"bus": {"path": str(tmp_path / "none")}, "gateways": {"broker": section}}))
-    few = ["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", str(BIN / "bccnd"), "--gateway", "broker", "--config", str(config)]
+    few = ["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", str(BIN / "bccnd")]
     with log.open("w") as out:
-        broker = subprocess.Popen(few, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        words = [*few, "--gateway", "broker", "--config", str(config)]
+        broker = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     crowd: list[socket.socket] = []
     try:
         wait(lambda: "the broker serves" in log.read_text(), "the broker")
