@@ -1,10 +1,10 @@
-"""Tasks of gateways: none ends unseen."""
+"""Gateways in this process: no task of theirs ends unseen, and patience with strangers ends."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from bccnd.gateways.broker.subscriber import Subscriber
 from bccnd.gateways.nng.connection import LinkConnection
 from bccnd.gateways.nng.gateway import NngGateway
 from bccnd.net.host_lookup import look_up
+from tests.gateways import certificates
 from tests.gateways.logs import Events
-from tests.gateways.peers import PATIENCE, RawPeer, place, url
+from tests.gateways.peers import HELLO, PATIENCE, RawPeer, place, url
 from tests.support import free_port, wait
 
 
@@ -32,8 +33,8 @@ def broker(folder: Path, port: int) -> BrokerGateway:
     return BrokerGateway(settings, str(folder / "bus.sock"), str(folder))
 
 
-def nng(folder: Path, *, listen: Sequence[str] = (), dial: Sequence[str] = ()) -> NngGateway:
-    settings = NngSettings(listen=tuple(listen), dial=tuple(dial))
+def nng(folder: Path, **section: Any) -> NngGateway:
+    settings = NngSettings.model_validate(section)
     return NngGateway(settings, str(folder / "bus.sock"), folder=str(folder), horizon=2.0)
 
 
@@ -138,3 +139,28 @@ def test_a_subscriber_that_fails_by_a_bug_costs_only_itself(
             wait(lambda: events.texts("peer_connected"), "the subscriber", PATIENCE)
 
     assert during(broker(tmp_path, where[1]), work) == 2
+
+
+def test_a_connection_without_a_greeting_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: Events
+) -> None:
+    monkeypatch.setattr("bccnd.gateways.nng.connection._GREETING_TIMEOUT", 0.2)
+    certificates.make(tmp_path)
+    plain, encrypted = url(), url().replace("tcp://", "tls+tcp://")
+    files = {"ca": "ca.pem", "certificate": "relay01.pem", "key": "relay01.key"}
+    gateway = nng(tmp_path, listen=[plain, encrypted], tls=files)
+    dropped = gateway.status.dropped
+
+    def work() -> None:
+        wait(lambda: events.texts("gateway_ready"), "the listeners", PATIENCE)
+        with (
+            RawPeer(plain, HELLO[:5]) as half,
+            RawPeer(encrypted, b"") as silent,
+            RawPeer(encrypted, b"\0" * 600) as raw,
+        ):
+            wait(lambda: half.ended() and silent.ended() and raw.ended(), "the end of all", PATIENCE)
+        RawPeer(plain, b"").close()
+        RawPeer(plain, HELLO[:5]).close()
+        wait(lambda: (dropped["no_id"], dropped["malformed"]) == (3, 2), "counts", PATIENCE)
+
+    assert during(gateway, work) == 0

@@ -16,7 +16,7 @@ import pytest
 
 from bccnd.gateways.nng.endpoints import MAX_GREETING
 from tests.gateways import certificates as made_as_documented
-from tests.gateways.peers import HELLO, PATIENCE, RawPeer, RunningGateway, place, url
+from tests.gateways.peers import PATIENCE, RawPeer, RunningGateway, place, url
 from tests.support import cannot_here, wait
 
 ONE = b"BCCN1[12]h/p/1:7:a/b|x"
@@ -180,21 +180,6 @@ def test_a_flood_of_silent_connections_keeps_no_peer_out(tmp_path: Path) -> None
                 late.send(ONE)
                 wait(lambda: ONE in gateway.bus.brought(), "a peer that comes late", PATIENCE)
         wait(lambda: gateway.descriptors() <= before, "descriptors to be free again", PATIENCE)
-
-
-def test_a_connection_without_a_greeting_is_ended(tmp_path: Path, certificates: Path) -> None:
-    plain, encrypted = url(), url()
-    settings = {"listen": [plain, secure(encrypted)], "tls": tls(certificates, "relay01")}
-    with RunningGateway(tmp_path, settings) as gateway:
-        with (
-            RawPeer(plain, HELLO[:5]) as half,
-            RawPeer(encrypted, b"") as silent,
-            RawPeer(encrypted, b"\0" * 600) as raw,
-        ):
-            wait(lambda: half.ended() and silent.ended() and raw.ended(), "the end of all", PATIENCE)
-        RawPeer(plain, b"").close()
-        RawPeer(plain, HELLO[:5]).close()
-        wait(lambda: (gateway.bus.dropped("no_id"), gateway.bus.dropped("malformed")) == (3, 2), "counts", PATIENCE)
 
 
 @pytest.mark.slow
