@@ -156,7 +156,7 @@ def test_a_connection_without_a_greeting_is_ended(
         silent = [(plain, HELLO[:5]), (encrypted, b""), (encrypted, b"\0" * 600)]
         with ExitStack() as stack:
             strangers = [stack.enter_context(RawPeer(where, hello)) for where, hello in silent]
-            wait(lambda: all([stranger.ended() for stranger in strangers]), "the end of all", PATIENCE)
+            wait(lambda: all(stranger.ended() for stranger in strangers), "the end of all", PATIENCE)
         RawPeer(plain, b"").close()
         RawPeer(plain, HELLO[:5]).close()
         wait(lambda: (dropped.get("no_id"), dropped.get("malformed")) == (3, 2), "counts", PATIENCE)
