@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -30,42 +30,33 @@ from tests.support import free_port
 
 
 class Running:
-    """A broker in a thread of its own, and what it logs. Without ``bus`` its daemon is not there."""
+    """A broker in a thread of its own, without a daemon, and what it logs."""
 
-    def __init__(self, folder: Path, bus: str = "", *, patience: float = 30.0, **section: Any):
-        self.events = Events()
+    def __init__(self, folder: Path, *, patience: float = 30.0, **section: Any):
         self.tcp, self.udp = free_port(), free_port()
-        self.section: dict[str, Any] = {
-            "tcp": f"127.0.0.1:{self.tcp}",
-            "udp": f"127.0.0.1:{self.udp}",
-            "state": "subscriptions.db",
-            **section,
-        }
-        settings = BrokerSettings.model_validate(self.section)
-        self.gateway = BrokerGateway(settings, bus or str(folder / "none"), str(folder), patience=patience)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        places = {"tcp": f"127.0.0.1:{self.tcp}", "udp": f"127.0.0.1:{self.udp}"}
+        settings = BrokerSettings.model_validate({**places, "state": "subscriptions.db", **section})
+        self.gateway = BrokerGateway(settings, str(folder / "none"), str(folder), patience=patience)
+        self.events = Events()
+        self.texts = self.events.texts
         self.publisher = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._runner, self._stop = asyncio.Runner(loop_factory=asyncio.new_event_loop), asyncio.Event()
+        self._loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=lambda: self._runner.run(self.gateway.run(self._stop)))
 
-    async def _run(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        await self.gateway.run(self._stop)
-
-    def texts(self, event: str) -> list[str]:
-        return self.events.texts(event)
-
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         self._thread.start()
         wait(lambda: self.texts("gateway_ready"), "the broker")
+        return self
 
-    def stop(self) -> None:
-        assert self._loop is not None
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._stop.set)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(PATIENCE)
-        self.events.close()
         assert not self._thread.is_alive()
+        self._runner.close()
+        self.events.close()
+        self.publisher.close()
+        assert kind is not None or self.texts("internal_error") == []
 
     def sub(self, name: bytes, *topics: bytes, receive_buffer: int = 0) -> socket.socket:
         sock = socket.socket()
@@ -105,16 +96,6 @@ class Running:
         else:
             raise AssertionError("it never comes")
         sock.settimeout(PATIENCE)
-
-    def __enter__(self) -> Running:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.stop()
-        self.publisher.close()
-        if kind is None:
-            assert self.texts("internal_error") == []
 
 
 @pytest.mark.parametrize("years", [30, -30])
