@@ -88,15 +88,6 @@ def test_a_file_with_rows_of_elsewhere_is_damaged(
     assert why in found
 
 
-def test_a_file_with_another_byte_is_damaged(path: Path, tmp_path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 4
-    path.write_bytes(data)
-    assert isinstance(looked_at(tmp_path)[0], str)
-    path.write_bytes(b"PAR1")
-    assert isinstance(looked_at(tmp_path)[0], str)
-
-
 def test_a_file_that_has_gone_is_none(path: Path, tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     listed = list_records(root).files
