@@ -150,7 +150,6 @@ def at_random(seed: int) -> Fleet:
     ("fleet", "days"),
     [
         pytest.param(an_hour_off(-3600.75), 2, id="an hour behind"),
-        pytest.param(an_hour_off(3600.75), 2, id="an hour ahead"),
         pytest.param(SEVENTY_HOSTS, 1, id="seventy hosts"),
         pytest.param(DAYS_OF_REPORTS, 4, id="days of reports", marks=pytest.mark.slow),
         *(pytest.param(at_random(seed), 2, id=f"at random {seed}") for seed in range(4)),
