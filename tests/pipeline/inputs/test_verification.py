@@ -38,12 +38,9 @@ def path(tmp_path: Path) -> Path:
     "change",
     [
         lambda table: table,
-        lambda table: table.append_column("more", pa.array([{"x": 1}] * 5)),
         lambda table: table.drop_columns(["payload", "share"]),
-        lambda table: table.select(table.column_names[::-1]),
         lambda table: table.take([3, 1, 4, 0, 2]),
         replace("host", lambda column: column.cast(pa.large_string())),
-        replace("src", lambda column: column.dictionary_encode()),
         replace("rec_no", lambda column: column.cast(pa.uint64())),
         replace("ts", lambda column: column.cast(pa.timestamp("ns", "UTC"))),
     ],
@@ -55,12 +52,8 @@ def test_files_of_other_writers_are_read(path: Path, tmp_path: Path, change: Cha
     (found,) = looked_at(tmp_path)
     assert isinstance(found, JournalFile), found
     names = table.column_names
-    assert (found.first_rec, found.rows, found.has_share, found.has_payload) == (
-        7,
-        5,
-        "share" in names,
-        "payload" in names,
-    )
+    assert (found.first_rec, found.rows) == (7, 5)
+    assert (found.has_share, found.has_payload) == ("share" in names, "payload" in names)
     assert (found.high_us - found.low_us, found.segments) == (4_000_000, ("lan",))
 
 
