@@ -31,18 +31,15 @@ def corpus(target: str) -> list[bytes]:
 
 
 class Chaos:
-    """The steps of a round, and what the last round had of those that lose messages."""
+    """The steps of a round."""
 
     def __init__(self, hosts: Hosts, chance: random.Random) -> None:
         self.hosts, self.chance = hosts, chance
-        #: whether the link was away, and whether the daemon had no time to leave its state
-        self.cut = self.crashed = False
-        #: called before such an end
-        self.on_crash: Callable[[], None] = lambda: None
+        #: how often the daemon had no time to leave its state
+        self.crashes = 0
 
     def round(self, number: int) -> None:
         """Do all that this round has, in some order, while hostile programs come and go."""
-        self.cut = self.crashed = False
         churn = [
             subprocess.Popen([sys.executable, "-m", "tools.hostile", str(bus), str(self.chance.random())], cwd=ROOT)
             for bus in (self.hosts.relay.bus, self.hosts.near.bus)
@@ -97,11 +94,8 @@ class Chaos:
 
     def kill(self) -> None:
         """End the daemon, one way or another; its supervisor starts it again."""
-        self.cut = True
         how = self.chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGABRT))
-        if how != signal.SIGTERM:
-            self.crashed = True
-            self.on_crash()
+        self.crashes += how != signal.SIGTERM
         self.hosts.relay.again(how)
 
     def kill_recorder(self) -> None:
@@ -109,7 +103,6 @@ class Chaos:
         self.hosts.recorder.start()
 
     def kill_gateway(self) -> None:
-        self.cut = True
         for pid in gateways(self.hosts.relay, self.chance.choice(("nng", "broker"))):
             os.kill(pid, signal.SIGKILL)
         time.sleep(1.5)  # it is started again a second later
