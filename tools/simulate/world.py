@@ -39,7 +39,7 @@ GATHERED: Final = 256
 #: what a client may miss that the daemon would have disconnected after its end
 _UNSEEN: Final = 1 << 30
 #: lines of the history that a failure shows
-_HISTORY: Final = 200
+_HISTORY: Final = 40
 #: events of the log that tell of a bug
 _BUGS: Final = ("internal_error",)
 
@@ -67,9 +67,7 @@ class World:
             Host(f"host{number}", folder / f"host{number}", port, port + 1, settings)
             for number, port in enumerate(ports)
         ]
-        self.network = Network(self.hosts, self.rng, self.at, lambda: self.now, lambda: self.events)
-        self.network.on_broadcast = self._on_broadcast
-        self.network.on_deliver = lambda host, datagram: self.fly(host, datagram.token, datagram.chan)
+        self.network = Network(self)
         self.clients: dict[str, list[Client]] = {host.name: [] for host in self.hosts}
         #: messages of which it is not known yet what became of them: their channels, by host and token
         self.in_flight: dict[str, dict[bytes, bytes]] = {host.name: {} for host in self.hosts}
@@ -375,7 +373,7 @@ class World:
 
     # -- what daemons send
 
-    def _on_broadcast(self, host: Host, datagram: Datagram) -> None:
+    def on_broadcast(self, host: Host, datagram: Datagram) -> None:
         own = self._is_own(host, datagram)
         key = host.name, datagram.src, datagram.seq
         self._looping[host.name].append((datagram, self.events))
