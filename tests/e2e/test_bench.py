@@ -17,8 +17,6 @@ from tools.bench.axes import GROWTH, select
 from tools.bench.programs import ROOT, CannotBuild, build
 from tools.bench.relays import RELAYS
 
-#: whatever others do meanwhile, and once: it is not the figures that are tested
-ANYHOW = ("--quick", "--foreign", "1000")
 #: starts bccnd with a receive buffer that holds fewer datagrams than are sent at once
 FORGETFUL = """#!{python}
 import json, os, sys
@@ -42,7 +40,7 @@ def _programs() -> None:
 def bench(folder: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
     """Run a bench; return its status, its output and the sections of figures that it has written."""
     file = folder / "figures.json"
-    command = [sys.executable, "-m", "tools.bench", "--figures", str(file), *ANYHOW, *arguments]
+    command = [sys.executable, "-m", "tools.bench", "--quick", "--figures", str(file), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     return done.returncode, done.stdout + done.stderr, json.loads(file.read_text())
 
@@ -68,7 +66,7 @@ def test_a_relay_that_loses_messages_is_refused(tmp_path: Path) -> None:
     daemon = tmp_path / "forgetful"
     daemon.write_text(FORGETFUL.format(python=sys.executable, bccnd=str(BIN / "bccnd")))
     daemon.chmod(0o755)
-    few = ("--x", "1", "--axes", "saturated", "--tries", "2")
+    few = ("--x", "1", "--axes", "saturated")
     status, output, sections = bench(tmp_path, *few, "--only", "floor_hmac,bccnd", "--daemon", str(daemon))
     assert status == 1, output
     assert set(sections["saturated"]["cpu_ns"]) == {"floor_hmac"}
