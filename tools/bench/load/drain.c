@@ -51,15 +51,10 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void got(struct client *c, const char *payload, long length)
+static void got(struct client *c, const char *payload)
 {
-	uint64_t index;
+	uint64_t index = get_digits(payload + 21, 9);
 	c->n++;
-	if (length < PAYLOAD_MIN || payload[20] != '#') {
-		out->bad++;
-		return;
-	}
-	index = get_digits(payload + 21, 9);
 	if (protocol == FLOOR && step > 1 && c->n == 1)
 		c->next = index; /* whose share it is, is for the floor to say */
 	if (index < c->next)
@@ -70,137 +65,32 @@ static void got(struct client *c, const char *payload, long length)
 		out->latency[out->latencies++] = taken_at - get_digits(payload, 20);
 }
 
-static void got_datagrams(struct client *c, const char *p, const char *end)
+/* Counts the payloads, whatever is around them: only in a payload a # stands behind 20 digits. Returns where the first one
+ * begins that is not all there. What a relay says of a loss is no payload, and so it is missed. */
+static const char *take_payloads(struct client *c, const char *p, const char *end)
+{
+	const char *mark;
+	while ((mark = memchr(p, '#', (size_t)(end - p)))) {
+		int digits = 0;
+		if (end - mark < PAYLOAD_MIN - 20)
+			return mark - p < 20 ? p : mark - 20;
+		while (digits < 20 && mark - digits > p && mark[-1 - digits] >= '0' && mark[-1 - digits] <= '9')
+			digits++;
+		if (digits == 20)
+			got(c, mark - 20);
+		p = mark + 1;
+	}
+	return end - p < 20 ? p : end - 20;
+}
+
+/* A program without a relay checks each datagram itself. */
+static void take_datagram(struct client *c, const char *p, const char *end)
 {
 	struct datagram d;
-	while (p < end) {
-		p = datagram_read(p, end, &d);
-		if (!p || (protocol == BCCN && !datagram_is_signed(&key, &d))) {
-			out->bad++;
-			return;
-		}
-		got(c, d.payload, d.payload_length);
-	}
-}
-
-/* one frame: MSG <key>NUL<payload>; a control message has no business here, it tells of a loss */
-static void got_frame(struct client *c, const char *p, const char *end)
-{
-	const char *key_end = memchr(p, 0, (size_t)(end - p));
-	if (end - p < 4 || memcmp(p, "MSG ", 4) || !key_end)
-		out->bad++;
+	if (datagram_read(p, end, &d) && datagram_is_signed(&key, &d) && d.payload_length >= PAYLOAD_MIN)
+		got(c, d.payload);
 	else
-		got(c, key_end + 1, end - key_end - 1);
-}
-
-/* a packet of batch mode: MSGS <n>NUL, and n times four bytes of length, the lowest first, and a frame */
-static void got_batch(struct client *c, const char *p, const char *end)
-{
-	long n = strtol(p + 5, NULL, 10);
-	p = memchr(p, 0, (size_t)(end - p));
-	for (p = p ? p + 1 : end; n > 0 && end - p >= 4; n--) {
-		const unsigned char *l = (const unsigned char *)p;
-		uint32_t length = l[0] | (uint32_t)l[1] << 8 | (uint32_t)l[2] << 16 | (uint32_t)l[3] << 24;
-		p += 4;
-		if (end - p < (long)length)
-			break;
-		got_frame(c, p, p + length);
-		p += length;
-	}
-	if (n || p != end)
 		out->bad++;
-}
-
-static void got_packet(struct client *c, const char *p, const char *end)
-{
-	if (protocol <= FLOOR && *p == 'B') /* the floor of publishing sends frames */
-		got_datagrams(c, p, end);
-	else if (end - p > 5 && !memcmp(p, "MSGS ", 5))
-		got_batch(c, p, end);
-	else
-		got_frame(c, p, end);
-}
-
-static const char *next_line(const char *p, const char *end)
-{
-	const char *q = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
-	return q ? q + 1 : NULL;
-}
-
-/* Each of these takes one message of a stream, and returns where it ends; NULL when it is not all there. */
-static const char *take_mqtt(struct client *c, const char *p, const char *end)
-{
-	const char *q = p + 1;
-	int length = 0, shift = 0, topic;
-	do {
-		if (q >= end)
-			return NULL;
-		length |= (*q & 127) << shift;
-		shift += 7;
-	} while (*q++ & 128);
-	if (end - q < length)
-		return NULL;
-	if ((*p & 0xf0) == 0x30) {
-		topic = (unsigned char)q[0] << 8 | (unsigned char)q[1];
-		got(c, q + 2 + topic, length - 2 - topic);
-	}
-	return q + length;
-}
-
-static const char *take_nats(struct client *c, const char *p, const char *end)
-{
-	const char *q = next_line(p, end), *digits;
-	if (!q)
-		return NULL;
-	if (!memcmp(p, "PING", 4))
-		write_all(c->fd, "PONG\r\n", 6);
-	if (memcmp(p, "MSG ", 4))
-		return q;
-	for (digits = q - 2; digits[-1] != ' '; digits--)
-		;
-	int length = atoi(digits);
-	if (end - q < length + 2)
-		return NULL;
-	got(c, q, length);
-	return q + length + 2;
-}
-
-static const char *take_redis(struct client *c, const char *p, const char *end)
-{
-	const char *q = next_line(p, end), *last = NULL;
-	int length = 0;
-	if (!q)
-		return NULL;
-	if (*p != '*') {
-		out->bad++;
-		return q;
-	}
-	for (int i = atoi(p + 1); i > 0; i--) { /* "message", the channel, the payload */
-		const char *text = next_line(q, end);
-		if (!text)
-			return NULL;
-		length = atoi(q + 1);
-		if (*q != '$' || end - text < length + 2)
-			return NULL;
-		last = text;
-		q = text + length + 2;
-	}
-	if (last)
-		got(c, last, length);
-	return q;
-}
-
-static void got_stream(struct client *c)
-{
-	const char *p = c->stream, *end = p + c->have, *q;
-	while (p < end) {
-		q = protocol == MQTT ? take_mqtt(c, p, end) : protocol == NATS ? take_nats(c, p, end) : take_redis(c, p, end);
-		if (!q)
-			break;
-		p = q;
-	}
-	c->have = (int)(end - p);
-	memmove(c->stream, p, (size_t)c->have);
 }
 
 /* Reads what is there; returns 0 when the relay has closed. */
@@ -215,8 +105,9 @@ static int take(struct client *c)
 		ssize_t n = recv(c->fd, c->stream + c->have, (size_t)(STREAM - c->have), MSG_DONTWAIT);
 		taken_at = now_ns();
 		if (n > 0) {
-			c->have += (int)n;
-			got_stream(c);
+			const char *end = c->stream + c->have + n, *rest = take_payloads(c, c->stream, end);
+			c->have = (int)(end - rest);
+			memmove(c->stream, rest, (size_t)c->have);
 		}
 		return n != 0;
 	}
@@ -227,7 +118,10 @@ static int take(struct client *c)
 			return 0;
 		if (m[i].msg_hdr.msg_flags & MSG_TRUNC)
 			out->bad++;
-		got_packet(c, memory[i], memory[i] + m[i].msg_len);
+		if (protocol == BCCN)
+			take_datagram(c, memory[i], memory[i] + m[i].msg_len);
+		else
+			take_payloads(c, memory[i], memory[i] + m[i].msg_len);
 	}
 	return 1;
 }
