@@ -6,7 +6,6 @@ the ports of the others.
 
 from __future__ import annotations
 
-import select
 import socket
 from collections import deque
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tools.simulate import datagrams
 from tools.simulate.datagrams import Datagram
-from tools.simulate.host import Host
+from tools.simulate.host import Host, is_readable
 from tools.simulate.units import enlarge_receive_buffer
 from tools.simulate.violation import Violation
 
@@ -60,26 +59,6 @@ class Port:
         self.tap.setblocking(False)
 
 
-class Fence:
-    """Waits until the loopback has delivered all that was sent: it keeps the order on the one processor of a fleet."""
-
-    def __init__(self) -> None:
-        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._sock.bind(("127.0.0.1", 0))
-        self._own = self._sock.getsockname()
-        self._poll = select.poll()
-        self._poll.register(self._sock, select.POLLIN)
-
-    def await_delivery(self) -> None:
-        self._sock.sendto(b"", self._own)
-        if not self._poll.poll(_PATIENCE_MS):
-            raise Violation("the kernel has not delivered a datagram to this machine")
-        self._sock.recv(1)
-
-    def close(self) -> None:
-        self._sock.close()
-
-
 class Network:
     """All ports of the fleet of a ``world``."""
 
@@ -91,7 +70,13 @@ class Network:
         self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         self._sender.bind(("127.0.0.1", 0))
         self._own = self._sender.getsockname()
-        self.fence = Fence()
+
+    def await_delivery(self) -> None:
+        """Wait until the loopback has delivered all: it keeps the order on the one processor of a fleet."""
+        self._sender.sendto(b"", self._own)
+        if not is_readable(self._sender.fileno(), _PATIENCE_MS):
+            raise Violation("the kernel has not delivered a datagram to this machine")
+        self._sender.recv(1)
 
     def broadcast(self, datagram: Datagram, origin: str = "") -> None:
         """Carry a datagram from a host, or from another machine, to all (other) hosts."""
@@ -118,7 +103,7 @@ class Network:
 
     def collect(self, name: str) -> None:
         """Read what a host's daemon has broadcast."""
-        self.fence.await_delivery()
+        self.await_delivery()
         port = self.ports[name]
         while True:
             try:
@@ -132,6 +117,5 @@ class Network:
 
     def close(self) -> None:
         self._sender.close()
-        self.fence.close()
         for port in self.ports.values():
             port.tap.close()

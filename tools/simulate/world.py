@@ -164,6 +164,7 @@ class World:
                 if host.is_ready(self.now):
                     self._turn(host)
                     moved = True
+        self._check_log()
         for host in self.hosts:
             if host.alive and not host.stalled:
                 self._left[host.name] = 0
@@ -244,9 +245,12 @@ class World:
             if not client.open:
                 self._lost_connection(host, client)
 
-    def _lost_connection(self, host: Host, client: Client) -> None:
+    def _check_log(self) -> None:
         if self._handler.bug:
             raise Violation(f"a daemon has logged a bug: {self._handler.bug}")
+
+    def _lost_connection(self, host: Host, client: Client) -> None:
+        self._check_log()
         self.note(f"{client.name} has lost its connection")
         if client.settled and not client.may_end and not host.store.refused:
             if client.pid in self.kept[host.name] and (not host.alive or self.now < self.disturbed[host.name] + 1.0):
@@ -436,13 +440,3 @@ class _LogWatcher(logging.Handler):
             trace = record.exc_info[1] if record.exc_info else None
             self._world.note(f"bug: {record.getMessage()} {trace!r}")
             self.bug = self.bug or f"{record.getMessage()}: {trace!r}"
-            raise_later(self._world, self.bug)
-
-
-def raise_later(world: World, bug: str) -> None:
-    """Raise a Violation once the daemon that has logged a bug is no longer on the stack: it catches all."""
-
-    def fail() -> None:
-        raise Violation(f"a daemon has logged a bug: {bug}")
-
-    world.at(0.0, fail)
