@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bccnd.pipeline.epochs import Carried, Sent, SeqBlock, find_epochs
+from bccnd.pipeline.epochs import Carried, Sent, SeqBlock, find_epochs, overlap
 from bccnd.pipeline.restarts import Restart, Step, find_restarts
 
 S = 1_000_000
@@ -75,6 +75,13 @@ def test_a_report_makes_a_tail_and_explains_an_outage(name: str) -> None:
     assert len(found) == epochs
     assert [end.key for end in ends] == reported
     assert all(end.epoch == found[-1].epoch for end in ends)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"), [(0, 100, 30), (5, 15, 8), (15, 25, 8), (40, 50, 0), (12, 18, 6), (20, 20, 0)]
+)
+def test_overlap(start: int, end: int, expected: int) -> None:
+    assert overlap([(-5, 10), (12, 20), (22, 34)], start, end) == expected
 
 
 def step(hearer: int, after: float, before: float, noticed: bool = False) -> Step:
