@@ -24,6 +24,8 @@ from tests.limits import descriptors
 from tests.rules import bus_limits
 from tests.support import ANN, BOB, Peer, Who, dropped, own_identity, turn_until
 
+#: of Ann's group
+CID: Final = Who(4003, ANN.gid, program=b"cid")
 #: how long the tests go on
 STEPS: Final = int(os.environ.get("BCCND_STEPS", "250"))
 LIMITS: Final = bus_limits(max_clients=9, max_subscriptions=24, user={"clients": 4, "subscriptions": 40})
@@ -33,6 +35,11 @@ PATTERNS: Final = [
     *(b"!", b"!x", b"!*", b"!/", b"!/app/", b"!/app/x", b"!/>", b"!/*/", b"!/bccn/", b"!/tap/", b"!/tap/accepted"),
     *(b"!/cred////x", b"!/cred////", b"!/cred/", b"!/cred/*", b"!/cred/*///x", b"!/cred/0/0//x", b"!/cred//4001//x"),
     *(b"p" * 40, b"p" * MAX_PATTERN, b"p" * (MAX_PATTERN + 1)),
+]
+#: patterns with credentials of somebody in the place of ``%b``, which match no secret key
+SLY: Final = [
+    *(b"!*/*/", b"!/cred*", b"!/c*/*/", b"!/cred/>", b"!/cred/*/*/*/*", b"!/cred/+/+/+/x", b"!.cred.", b"!/cred.%b.x"),
+    *(b"!//cred/", b"!/*/%b/x", b"!/cred/%b", b"!/cred/0%b/x"),
 ]
 KEYS: Final = [
     *(b"a", b"a/b", b"a/b/c", b"b", b"", b"two words", b"a:b", b"a.b", b"a.b.c", b"p" * 40, b"!", b"!relay01/*"),
@@ -53,13 +60,14 @@ WRONG: Final = [
 #: what Ann may do while the rules are in force, and which of the patterns above that covers, by her dialect
 ANNS_RULE: Final = Rule(uid=ANN.uid, publish=(b"a/", b"!/app/", b"!"), subscribe=(b"a/", b"!/app/"), tag=False)
 ANNS_PATTERNS: Final = {
-    "path": {b"a/", b"a/*", b"a/>", b"a*b", b"!/app/", b"!/app/x"},
+    **dict.fromkeys(("path", "sbus"), {b"a/", b"a/*", b"a/>", b"a*b", b"!/app/", b"!/app/x"}),
     # Where a wildcard is written in another way these are single keys, and a/* also takes a, or anything at all.
     "broker": {b"a/", b"a/>", b"!/app/", b"!/app/x"},
     "sbus-dot": {b"a/", b"a/>", b"!/app/", b"!/app/x"},
 }
 BOBS_RULE: Final = Rule(uid=BOB.uid, publish=(b"",), subscribe=(b"",), tap=True, tag=True)
-RULES: Final = [ANNS_RULE, BOBS_RULE]
+CIDS_RULE: Final = Rule(uid=CID.uid, publish=(b"",), subscribe=(b"",), tag=True)
+RULES: Final = [ANNS_RULE, BOBS_RULE, CIDS_RULE]
 
 
 @dataclass
@@ -274,23 +282,24 @@ class Model:
                 self.refuse(one, "not_permitted", frames.TAG)
 
 
-def naming(chance: random.Random, accounts: list[Account], rest: list[bytes]) -> bytes:
-    """Return a key or pattern with some credentials of a client."""
+def naming(chance: random.Random, accounts: list[Account], *texts: bytes) -> bytes:
+    """Return a key or pattern with some credentials of a client in the place of ``%b``."""
     peer = chance.choice(accounts).peer.client.peer
     fields = (chance.choice([b"", b"%d" % own]) for own in (peer.gid, peer.uid, peer.pid))
-    return b"!/cred/" + b"/".join((*fields, chance.choice(rest)))
+    return chance.choice(texts).replace(b"%b", b"/".join(fields))
 
 
 def packet_of(chance: random.Random, one: Account, accounts: list[Account]) -> bytes:
     """Return a random packet of a client."""
     kind = chance.random()
-    pattern = chance.choice([*PATTERNS, *[naming(chance, [one, one, *accounts], [b"x", b"", b"x/", b">", b"*"])] * 8])
+    own = naming(chance, [one, one, *accounts], *(b"!/cred/%b/" + rest for rest in (b"x", b"", b"x/", b">", b"*")))
+    pattern = chance.choice([*PATTERNS, *[own] * 8, *[naming(chance, accounts, *SLY)] * 4])
     if kind < 0.25:
         return frames.subscribe(pattern) + chance.choice([b"", b"", b"\0", b"\0x"])
     if kind < 0.4:
         return frames.unsubscribe(chance.choice([*one.patterns, *one.patterns, pattern]))
     if kind < 0.8:
-        secret = naming(chance, accounts, [b"x", b"y", b"x/y", b""])
+        secret = naming(chance, accounts, b"!/cred/%b/x", b"!/cred/%b/y", b"!/cred/%b/x/y", b"!/cred/%b/")
         key = chance.choice([*KEYS, *[secret] * 8, b"!" + one.identity, b"!" + one.base])
         return frames.message(key, chance.choice([b"", b"x", b"\0", b"x:1|y", b"x" * 1000, b"x" * 3000]))
     if kind < 0.95:
@@ -323,12 +332,12 @@ def test_every_client_gets_exactly_its_messages(tmp_path: Path, seed: int) -> No
     before = descriptors()
     model = Model()
     delivered = delivered_before = 0
-    checkers = ["path", "path", "broker", "sbus-dot"]
+    checkers = ["path", "path", "sbus", "broker", "sbus-dot"]
     with Site(tmp_path, limits=LIMITS, others=checkers[1:]) as hub:
         for step in range(STEPS):
             what = chance.random()
             if what < 0.05 or not model.accounts:
-                who = chance.choice([None, ANN, BOB])
+                who = chance.choice([None, ANN, BOB, CID])
                 checker = chance.randrange(len(checkers)) if who is None else chance.randrange(1, len(checkers))
                 if sum(one.who == who for one in model.accounts) < 4 and len(model.accounts) < 9:
                     # All clients of the test process have one name and differ in their tags only.
