@@ -60,7 +60,7 @@ WRONG: Final = [
 #: what Ann may do while the rules are in force, and which of the patterns above that covers, by her dialect
 ANNS_RULE: Final = Rule(uid=ANN.uid, publish=(b"a/", b"!/app/", b"!"), subscribe=(b"a/", b"!/app/"), tag=False)
 ANNS_PATTERNS: Final = {
-    **dict.fromkeys(("path", "sbus"), {b"a/", b"a/*", b"a/>", b"a*b", b"!/app/", b"!/app/x"}),
+    **dict.fromkeys(("path", "sbus"), frozenset((b"a/", b"a/*", b"a/>", b"a*b", b"!/app/", b"!/app/x"))),
     # Where a wildcard is written in another way these are single keys, and a/* also takes a, or anything at all.
     "broker": {b"a/", b"a/>", b"!/app/", b"!/app/x"},
     "sbus-dot": {b"a/", b"a/>", b"!/app/", b"!/app/x"},
