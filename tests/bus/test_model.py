@@ -44,9 +44,14 @@ SLY: Final = [
 KEYS: Final = [
     *(b"a", b"a/b", b"a/b/c", b"b", b"", b"two words", b"a:b", b"a.b", b"a.b.c", b"p" * 40, b"!", b"!relay01/*"),
     *(b"!relay01/ann/*", b"!relay01/bob", b"!x", b"!?", b"!?/x", b"!two words"),
-    *(b"!/app/x", b"!/app/x/y", b"!/", b"!/x"),
+    *(b"!/app/x", b"!/app/x/y", b"!/", b"!/x", b"!?x/y", b"!/bccn/error", b"!/cred/0/0/1"),
     *(b"!/bccn/x", b"!/tap/accepted", b"!/cred/x", b"!/cred////x", b"!/cred//4001//x", b"!/cred/0/0//x", b"!/cred///"),
     *(b"!/cred/%d///x" % ANN.gid, b"!/cred///%d/x" % os.getpid(), b"x" * 1025),
+]
+#: packets that are nothing
+ODD: Final = [
+    *(b"", b"MSG", b"MSG a", b"sub a", b"SUB", b"PUB a\0x", b" SUB a", b"UNSUB ", b"\0" * 100, b" ", b"MSG  \0"),
+    *(b"nonsense", b"X" * 500),
 ]
 #: requests that are none
 WRONG: Final = [
@@ -307,10 +312,9 @@ def packet_of(chance: random.Random, one: Account, accounts: list[Account]) -> b
         controls += [frames.BATCH_ON, frames.BATCH_OFF, frames.LOCAL_ON, frames.LOCAL_OFF]
         wrong = [chance.choice(WRONG) for _ in range(3)]
         key = chance.choice([*controls, frames.SYNC, frames.TAG, frames.TAG, frames.STATS, *wrong])
-        return frames.request(key, chance.choice([None, b"", b"x", b"door", b"a/b", b"t" * 32, b"t" * 33, b"a\0b"]))
-    return chance.choice(
-        [b"", b"MSG", b"MSG a", b"sub a", b"SUB", b"nonsense", b"\0" * 100, b" ", b"MSG  \0", b"X" * 500]
-    )
+        payloads = [None, b"", b"x", b"door", b"a/b", b"t" * 32, b"t" * 33, b"t" * 99, b"a\0b"]
+        return frames.request(key, chance.choice(payloads))
+    return chance.choice(ODD)
 
 
 def split_packet(packet: bytes, due: tuple[bytes, ...]) -> tuple[bytes, ...]:
