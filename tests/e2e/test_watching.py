@@ -46,14 +46,16 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
     return process.returncode, out, err
 
 
-def test_the_tap_shows_each_datagram_with_its_verdict(signed: Daemon) -> None:
+def test_the_tap_shows_each_datagram_with_its_verdict(signed: Daemon, tmp_path: Path) -> None:
     tap = ["tap", "-n", str(len(BY_VERDICT)), "-t", str(PATIENCE)]
-    with Wire(signed.port) as wire, watching(signed, [*tap, "--json"], [*tap, "--pcapng", "-"]) as taps:
+    file = tmp_path / "tap.pcapng"
+    forms = ["--json"], ["--pcapng", "-"], ["--pcapng", str(file)]
+    with Wire(signed.port) as wire, watching(signed, *([*tap, *form] for form in forms)) as taps:
         wire.send(*BY_VERDICT.values())
         results = [ended(one) for one in taps]
-    assert [(status, err) for status, _, err in results] == [(0, b"")] * 2
+    assert [(status, err) for status, _, err in results] == [(0, b"")] * 3
     assert set(BY_VERDICT) == set(signed.verdicts())
-    (_, objects, _), (_, capture, _) = results
+    (_, objects, _), (_, capture, _), _ = results
     peer = f"127.0.0.1:{signed.port}"
     rows = [json.loads(line) for line in objects.splitlines()]
     assert [row["verdict"] for row in rows] == list(BY_VERDICT)
@@ -69,6 +71,7 @@ def test_the_tap_shows_each_datagram_with_its_verdict(signed: Daemon) -> None:
         assert written is not None
         assert (written.payload[:1400], written.peer) == (raw[:1400], peer)
     assert all(verdict.encode() in capture for verdict in BY_VERDICT)
+    assert len(file.read_bytes()) == len(capture)
 
 
 def test_the_tap_explains_which_clients_got_what_and_why(signed: Daemon) -> None:
