@@ -82,7 +82,11 @@ class Broker:
         return one
 
     def publish(self, topic: bytes, kind: int, content: bytes) -> None:
-        self.publisher.sendto(publication(topic, kind, content), ("127.0.0.1", self.udp))
+        self.send(publication(topic, kind, content))
+
+    def send(self, *datagrams: bytes) -> None:
+        for one in datagrams:
+            self.publisher.sendto(one, ("127.0.0.1", self.udp))
 
     def dropped(self, reason: str) -> float:
         return self.daemon.metric("gateway_dropped_total", gateway="broker", reason=reason)

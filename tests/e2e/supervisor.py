@@ -77,13 +77,9 @@ class Supervisor(Daemon):
         wait(lambda: self._ready > ready or self.ended(), "the daemon to be ready", self.patience)
         assert not self.ended(), f"the daemon ended:\n{self.output()}"
 
-    def end(self, number: int) -> None:
-        """End the daemon by a signal, and wait until it has."""
-        self.kill(number)
-
     def again(self, number: int) -> None:
         """End the daemon by a signal and start another one."""
-        self.end(number)
+        self.kill(number)
         self.start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

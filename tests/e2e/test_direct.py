@@ -7,10 +7,9 @@ import json
 import os
 import re
 import signal
-import socket
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,9 @@ from tests.e2e.listener import Listener
 from tests.support import BROADCAST, free_port
 
 
-def send(port: int, *datagrams: bytes) -> None:
-    """Send from a socket that nothing is received at."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        for one in datagrams:
-            sock.sendto(one, (BROADCAST, port))
-
-
-def sub(port: int, *arguments: str | Path, address: str = BROADCAST, on: Sequence[str] = ()) -> Listener:
+def sub(port: int, *arguments: str | Path) -> Listener:
     """A `bccn direct sub` that listens when this has been made."""
-    return Listener(port, [*on, str(BIN / "bccn"), "direct", "sub", "--segment", f"{address}:{port}", *arguments])
+    return Listener(port, [str(BIN / "bccn"), "direct", "sub", *direct(port), *arguments])
 
 
 def direct(port: int) -> list[str]:
@@ -99,11 +90,11 @@ def test_pub_sends_arguments_and_lines_under_a_name(port: int, ear: bccnd.Endpoi
 def test_sub_prints_what_is_for_it_once_and_harmless(port: int) -> None:
     chans = ["a/x", "a", "b/1/c", "b/c", "!", "!h/sub/7", "!h/sub/7/*", "!h", "!i", "a/end"]
     wanted = ["a/x", "b/1/c", "!", "!h/sub/7", "!h/sub/7/*", "!h", "a/end"]
-    with sub(port, "a/", "b/*/c", "--name", "h/sub/7") as process:
-        send(port, *(datagram("h/wire/1", seq, chan, chan) for seq, chan in enumerate(chans)))
+    with Wire(port) as wire, sub(port, "a/", "b/*/c", "--name", "h/sub/7") as process:
+        wire.send(*(datagram("h/wire/1", seq, chan, chan) for seq, chan in enumerate(chans)))
         assert [process.until(b"\n") for _ in wanted] == [f"{chan} {chan}\n".encode() for chan in wanted]
         one, two = datagram("h/p/1", 1, "a/x", "one"), datagram("h/p/1", 2, "a/x", b"\x1b[2J\a\r\n\xff\0")
-        send(port, one, one, two, one, two, datagram("h/p/1", 1, "a/y", "three"))
+        wire.send(one, one, two, one, two, datagram("h/p/1", 1, "a/y", "three"))
         assert process.until(b"\n") == b"a/x one\n"
         assert process.until(b"\n") == rb"a/x \x1b[2J\x07\r\n\xff\x00" + b"\n"
         assert process.until(b"\n") == b"a/y three\n"
@@ -128,10 +119,10 @@ def test_json_tells_everything_and_holds_any_payload(port: int) -> None:
     [("-t 0 x", 0, 0), ("-n 1 -t 0 x", 0, 5), ("-n 3 -t 2 x", 2, 5), ("-n 2 x", 2, 0)],
 )
 def test_sub_ends_after_its_number_or_its_time(port: int, options: str, sent: int, status: int) -> None:
-    with sub(port, *options.split()) as process:
+    with Wire(port) as wire, sub(port, *options.split()) as process:
         # Only what a pattern asks for counts.
-        send(port, datagram("h/q/1", 1, "y", "no"))
-        send(port, *(datagram("h/p/1", number, "x", str(number)) for number in range(sent)))
+        wire.send(datagram("h/q/1", 1, "y", "no"))
+        wire.send(*(datagram("h/p/1", number, "x", str(number)) for number in range(sent)))
         assert process.end() == (status, b"".join(b"x %d\n" % number for number in range(sent)), b"")
 
 

@@ -1,4 +1,4 @@
-"""Reports of real daemons: each host knows the losses of all others."""
+"""Reports of real daemons: each host knows the losses of all others; forged reports change nothing."""
 
 from __future__ import annotations
 
@@ -60,6 +60,8 @@ def test_each_host_knows_what_every_other_has_received(fleet: list[Daemon]) -> N
     assert fleet[0].metric("reported_lost_total", direction="sent") == 0
     assert fleet[0].metric("fleet_hosts") == 3
     assert seen_by(fleet[0], "--for", "1m")["findings"] == []
+    (key,) = map(json.loads, fleet[0].tool("keys", "--fleet", "--json").stdout.splitlines())
+    assert (key["signs"], key["lacks"]) == (list(HOSTS), [])
     page = json.loads(fleet[1].page("/fleet.json"))
     assert ({one["host"] for one in page["hosts"]}, page["findings"]) == (set(HOSTS), [])
     # No client may report for its host.
@@ -137,3 +139,18 @@ def test_without_a_key_to_sign_with_reports_end(tmp_path: Path, before: str) -> 
         wait(lambda: daemon.metric("reports_sent_total") > sent)
         client.publish("x/y", b"for all")
         assert b":sig=" in wire.receive(b"|for all")
+
+
+def test_a_forged_report_changes_nothing_and_is_counted(signed: Daemon) -> None:
+    lines = "report 1 9.9.9 200 1 1\nheard relay03 1 5 999999 0 0\n"
+    with Wire(signed.port) as wire:
+        for src, host, text, key in (
+            ("relay09/bccnd/7", "relay02", lines, KEY),
+            ("relay01/bccnd/7", "relay01", lines, KEY),  # of this host
+            ("relay09/bccnd/8", "relay09", "nonsense", KEY),
+            ("relay02/bccnd/7", "relay02", lines, b"another key of 16"),
+        ):
+            wire.send(datagram(src, 1, f"bccn/report/{host}", text.encode(), key))
+        wait(lambda: signed.metric("reports_refused_total", reason="wrong_sender") == 2)
+        wait(lambda: signed.metric("reports_refused_total", reason="bad_format") == 1)
+    assert all(one["version"] != "9.9.9" for one in seen_by(signed)["hosts"])
