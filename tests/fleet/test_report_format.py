@@ -39,25 +39,14 @@ def test_lines_and_fields_of_later_versions_are_ignored() -> None:
     assert (report.sent, report.heard.rows) == ([SentRun("a", 1, 2)], [HeardHost("b", 1, 2, 3, 4, 5)])
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"",
-        b"hello",
-        b"report 2 1.0.0 10000 1 2\n",
-        b"report 1 1.0.0 10000 3 2\n",
-        b"report 1 1.0.0 10000 1\n",
-        HEAD + b"sent a 1\n",
-        HEAD + b"sent a 1 -2\n",
-        HEAD + b"sent a 1 2_0\n",
-        HEAD + b"sent a 1  2\n",
-        HEAD + b"sent a 1 18446744073709551616\n",
-        HEAD + b"heard b 1 2 3 4\n",
-        HEAD + b"heard \x1b[1m 1 2 3 4 5\n",
-        HEAD + b"heard " + b"x" * 200 + b" 1 2 3 4 5\n",
-        HEAD + b"heard \xff 1 2 3 4 5\n",
-    ],
-)
+#: no heads, and lines that are none
+BAD_HEADS = [b"", b"hello", b"report 2 1.0.0 10000 1 2\n", b"report 1 1.0.0 10000 3 2\n", b"report 1 1.0.0 10000 1\n"]
+BAD_SENT = [b"a 1", b"a 1 -2", b"a 1 2_0", b"a 1  2", b"a 1 18446744073709551616"]
+BAD_HEARD = [b"b 1 2 3 4", b"\x1b[1m 1 2 3 4 5", b"x" * 200 + b" 1 2 3 4 5", b"\xff 1 2 3 4 5"]
+BAD_LINES = [*(b"sent " + line for line in BAD_SENT), *(b"heard " + line for line in BAD_HEARD)]
+
+
+@pytest.mark.parametrize("payload", [*BAD_HEADS, *(HEAD + line + b"\n" for line in BAD_LINES)])
 def test_what_is_no_report_is_refused(payload: bytes) -> None:
     with pytest.raises(BadReport) as refused:
         read_report("a", payload)

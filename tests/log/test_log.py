@@ -124,31 +124,6 @@ def test_only_what_can_be_printed_gets_to_a_terminal(text: str) -> None:
         assert shown == text
 
 
-def test_the_journal_gets_what_an_event_is_about_as_fields(journal: JournalSocket, pipe: tuple[int, int]) -> None:
-    log.event(
-        "not_permitted",
-        "prog may not",
-        remedy="ask",
-        channel=b"a\nPRIORITY=0\xff",
-        **log.peer_fields(PEER, b"h/prog/77"),
-    )
-    assert journal.entry() == {
-        "MESSAGE": b"prog may not. Remedy: ask",
-        "PRIORITY": b"4",
-        "SYSLOG_IDENTIFIER": b"bccn-sbusd",
-        "MESSAGE_ID": EVENTS["not_permitted"].id.encode(),
-        "BCCND_EVENT": b"not_permitted",
-        "BCCND_REMEDY": b"ask",
-        "BCCND_CHANNEL": b"a\nPRIORITY=0\xff",
-        "BCCND_UID": b"1000",
-        "BCCND_PID": b"77",
-        "BCCND_PROGRAM": b"prog",
-        "BCCND_IDENTITY": b"h/prog/77",
-    }
-    assert journal.waiting() == []
-    assert taken(pipe[0]) == ""
-
-
 def test_plain_lines_and_traces_are_entries_without_an_id(journal: JournalSocket) -> None:
     log.logger.info("one %s", "line")
     log.logger.error("two\nlines\x1b")

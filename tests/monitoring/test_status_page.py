@@ -6,14 +6,12 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from timeit import repeat
 from typing import cast
 
 import pytest
 
 from bccnd.core.observing.counter_history import STEP
 from bccnd.core.tracking.liveness import DEAD, SILENT, Death
-from bccnd.core.tracking.losses import MAX_LOST_BY_SOURCE
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NUMBERS
 from bccnd.log.handlers import LogLine
 from bccnd.monitoring.daemon_state import DaemonState
@@ -195,19 +193,3 @@ def test_pages_name_no_other_files(daemon: Daemon) -> None:
     addresses = [attributes.get(name) for _, attributes in found for name in ("src", "href")]
     for address in filter(None, addresses):
         assert address.startswith(("#", "data:")) or f"/{address}" in {*pages, "/metrics", "/healthz"}
-
-
-def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) -> None:
-    def add_sources(low: int, high: int) -> None:
-        for number in range(low, high):
-            daemon.sources.judge_new(b"host/%d/program" % number, 1, daemon.clock)
-
-    add_sources(0, 5_000)
-    for number in range(2 * MAX_LOST_BY_SOURCE):
-        daemon.sources.losses.by_src[b"host/%d/program" % number] = number + 1
-    daemon.collector.update_sources((b"host/%d/program" % (number + 1000), SILENT) for number in range(MAX_SILENT))
-    daemon.begin()
-    few = min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))
-    add_sources(5_000, 60_000)
-    many = min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))
-    assert many < 4 * few + 0.002, (few, many)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 
 import pytest
 from hypothesis import given
@@ -96,14 +95,3 @@ def test_any_text_is_an_address_within_limits_or_refused(text: str) -> None:
             assert 1 <= len(os.fsencode(found)) <= MAX_PATH
         else:
             assert found >= 0
-
-
-@pytest.mark.parametrize("size", [12, SUN_PATH - 1])
-def test_the_kernel_binds_exactly_what_is_read(size: int) -> None:
-    letters = os.urandom(size).hex()[:size]
-    for text in (f"@{letters}", write_address(b"\0" + letters.encode())):
-        name = read_address(text)
-        assert isinstance(name, bytes)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-            sock.bind(name)
-            assert sock.getsockname() == name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.formats.image_sections import Column, Section, pack_section, table, unpack_sections
+from bccnd.core.formats.image_sections import pack_section, table, unpack_sections
 from tests.core.material import examples
 
 ROWS = st.lists(st.tuples(st.binary(max_size=300), st.integers(0, 2**64 - 1), st.floats(allow_nan=False)), max_size=20)
@@ -18,15 +18,3 @@ def test_what_was_packed_is_unpacked(content: list[tuple[str, list[tuple[bytes, 
     data = b"".join(pack_section(table(kind, types, rows)) for kind, rows in content)
     read = [(one.kind, list(one.rows(name=b"", number=0, when=0.0))) for one in unpack_sections(data)]
     assert read == content
-
-
-def test_unknown_columns_are_ignored_and_missing_ones_filled() -> None:
-    columns: dict[str, Column] = {
-        "known": ("Q", [1, 2]),
-        "unknown": ("s", [b"a", b"b"]),
-        "of a later type": ("q", [3, 4]),
-    }
-    (section,) = unpack_sections(pack_section(Section("kind", {"field": [1, "x"]}, columns)))
-    assert section.fields == {"field": [1, "x"]}
-    assert set(section.columns) == {"known", "unknown"}
-    assert list(section.rows(known=0, new=7.5)) == [(1, 7.5), (2, 7.5)]

@@ -11,7 +11,7 @@ from bccnd.core.matching.credential_keys import PREFIX, is_secret, own_patterns
 from bccnd.core.matching.patterns import DIALECTS
 from bccnd.core.matching.routes import Routes
 from tests.core import naive
-from tests.core.material import examples, reason_of
+from tests.core.material import examples
 
 
 class Someone(NamedTuple):
@@ -106,8 +106,3 @@ def test_own_patterns_are_secret_ones_of_their_subscriber(pattern: bytes, someon
         assert all(is_secret(one) and names(one, someone) for one in own)
         # What is asked for in other words is not asked for twice: these stand for themselves, or are among them.
         assert all(set(own_patterns(one, *someone) or ()) <= set(own) for one in own)
-
-
-def test_a_secret_key_is_no_channel() -> None:
-    for key in (b"!/cred/100/1000/7/x", b"!/cred////x", b"!/cred/whoami", b"!/cred/"):
-        assert reason_of(listening().find, key) == "bad_target"

@@ -7,9 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bccnd.config.schema import BusSettings
 from bccnd.core.matching.pattern_charges import PatternCharges, wildcard_places
-from bccnd.core.matching.pattern_tree import MAX_TOKENS, PatternTree
 from bccnd.core.matching.patterns import DIALECTS, MAX_LEVELS, compile_pattern
 from bccnd.core.matching.routes import Routes
 
@@ -52,33 +50,6 @@ def test_there_is_room_for_the_limit_and_for_what_adds_nothing() -> None:
     charges = charges_of("path", b"*/a")
     for text, limit, fits in ((b"*/a/b", 3, True), (b"*/a/b", 2, False), (b"*/b", 1, True), (b"a/b", 0, True)):
         assert charges.has_room([compile_pattern(text, DIALECTS["path"])], limit) == fits
-
-
-#: the pattern of a user that takes the most steps with a channel of many levels, and shares few with those of others
-HOSTILE: dict[str, Callable[[int], list[bytes]]] = {
-    "path": lambda user: [b"a" * (user % 32) + b"*", b"a" * (user // 32) + b"*", *[b"*"] * 21, b">"],
-    "broker": lambda user: [b"*", b"x%d" % (user % 32), b"*", b"y%d" % (user // 32), *[b"*", b"a"] * 4, b"*"],
-}
-KEY = b"/".join([b"a" * 32] * MAX_LEVELS)
-LONG = b"/".join([*[b"x%d" % n for n in range(32)], *[b"y%d" % n for n in range(32)], *[b"a"] * (MAX_TOKENS - 64)])
-
-
-@pytest.mark.parametrize(("dialect", "key"), [("path", KEY), ("broker", LONG)])
-def test_the_worst_accepted_patterns_take_bounded_steps(dialect: str, key: bytes) -> None:
-    """By default: as many users as clients, each with almost all the places that it may have."""
-    limits = BusSettings()
-    wildcards = limits.user.wildcards
-    tree: PatternTree[int] = PatternTree(DIALECTS[dialect])
-    for user in range(limits.max_clients):
-        charges, pattern = PatternCharges(), tree.compile(b"/".join(HOSTILE[dialect](user)))
-        assert charges.has_room([pattern], wildcards)
-        charges.add(pattern)
-        assert not charges.has_room([tree.compile(b"x/*/x/x")], wildcards)
-        tree.add(pattern, user)
-    found: dict[int, int] = {}
-    steps = tree.collect(key, found)
-    assert len(found) == limits.max_clients
-    assert limits.max_clients * wildcards / 2 < steps < 2 * limits.max_clients * wildcards
 
 
 def test_the_wildcards_of_a_user_leave_those_of_others_alone() -> None:

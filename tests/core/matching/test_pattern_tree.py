@@ -55,8 +55,8 @@ def test_a_key_of_very_many_levels_matches_open_ends(dialect: str, text: bytes, 
 
 
 def test_a_key_of_the_most_levels_is_matched_to_its_last_token() -> None:
-    tree = filled("broker", [b"*/a", b"*/b"])
-    assert set(tree.match(b"/".join([b"a"] * MAX_TOKENS))) == {0}
+    tree = filled("broker", [b"*/a", b"*/b", b"*/a/+", b"*/a/*/b"])
+    assert set(tree.match(b"/".join([b"a"] * MAX_TOKENS))) == {0, 2}
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bccnd.core.receiving.arrival_times import MAX_WAIT_NS, TOGETHER_NS, arrival, spans
 
@@ -43,17 +41,3 @@ def test_the_table(stamps: list[int], expected: list[tuple[int, int, float]]) ->
 )
 def test_arrival_is_a_time_of_the_monotonic_clock(now: float, waited: int, expected: float) -> None:
     assert arrival(now, waited) == expected
-
-
-@given(st.lists(st.one_of(st.just(0), st.integers(1, 20 * SECOND)), max_size=64).map(sorted))
-def test_every_datagram_is_in_one_span(stamps: list[int]) -> None:
-    stamps = [one + SECOND if one else 0 for one in stamps]
-    if stamps:
-        stamps[0] = SECOND
-    found = list(spans(stamps))
-    assert [number for start, end, _ in found for number in range(start, end)] == list(range(len(stamps)))
-    for start, end, after in found:
-        known = [one for one in stamps[start:end] if one]
-        assert not known or max(known) - min(known) <= TOGETHER_NS
-        assert after == pytest.approx(((stamps[start] or SECOND) - SECOND) * 1e-9)
-    assert [after for _, _, after in found] == sorted(after for _, _, after in found)

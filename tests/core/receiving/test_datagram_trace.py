@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -55,19 +54,3 @@ def test_what_is_traced_is_what_happens(
     assert world.ingress.groups.all() == untraced.ingress.groups.all()
     assert (world.beats, world.conflicts, world.bugs) == (untraced.beats, untraced.conflicts, [])
     assert world.sources.counted.all() == untraced.sources.counted.all()
-
-
-@pytest.mark.parametrize(
-    ("raw", "stage", "finding"),
-    [
-        (datagram(), "dedup", "a new source"),
-        (datagram(src=b"old", seq=7), "dedup", "last seq was 7, in epoch 1"),
-        (b"BCCN1[8]a:1:c|x", "envelope", "8 announced, 7 present"),
-        (datagram(chan=b"!own/p/1"), "match", "2 clients"),
-        (datagram(chan=b"zzz"), "match", "1 client"),
-    ],
-)
-def test_a_finding_has_the_figures_of_its_stage(raw: bytes, stage: str, finding: str) -> None:
-    world = World()
-    world.feed(datagram(src=b"old", seq=7))
-    assert finding in {name: text for name, _, text in world.traced(raw).stages}[stage]

@@ -200,5 +200,4 @@ def test_clients_from_before_a_restart_are_always_charged() -> None:
 
 
 def test_the_memory_for_patterns_follows_their_number() -> None:
-    assert pattern_bytes(65_536) == 65_536 * PATTERN_BYTES
-    assert pattern_bytes(1) == LEAST_PATTERN_BYTES
+    assert [pattern_bytes(number) for number in (1, 65_536)] == [LEAST_PATTERN_BYTES, 65_536 * PATTERN_BYTES]

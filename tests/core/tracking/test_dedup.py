@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.tracking import dedup, local_identities, losses
@@ -17,7 +17,8 @@ from bccnd.core.wire import bccn1
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core import scenario
 from tests.core.material import examples
-from tests.core.scenario import COUNTERS, SRC, counter, receive
+from tests.core.scenario import COUNTERS, counter
+from tests.core.tracker_hosts import SRC, Host, receive
 from tests.rules import dedup_rules
 
 #: what the model does not have: local identities, removed trackers, epochs, and the largest seqs
@@ -177,7 +178,7 @@ def histories(draw: st.DrawFn) -> tuple[TrackerLimits, list[Act]]:
 def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[TrackerLimits, list[Act]]) -> None:
     rules, history = drawn
     sources, model = TrackerTable(rules), Model(rules)
-    sent: dict[bytes, list[int]] = {}
+    host, sent = Host(sources), dict[bytes, list[int]]()
     now = 1000.0
     for act in history:
         now += act.quarters / 4
@@ -198,62 +199,24 @@ def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[TrackerLimi
             verdict = receive(sources, src, seq, now)
             assert NAMES[foreseen] == NAMES[verdict] == NAMES[model.receive(src, seq, now)]
         for name in COUNTERS:
-            assert (name, counter(sources, name)) == (name, getattr(model, name))
+            assert (name, counter(host, name)) == (name, getattr(model, name))
         assert sum(sources.losses.by_src.values()) == sources.counted["lost"]
     assert {source.src: (source.epoch, source.last, source.heard) for source in sources.latest(10)} == {
         src: (tracker.epoch, tracker.last, tracker.heard) for src, tracker in model.trackers.items()
     }
 
 
-class Touch(NamedTuple):
-    src: int
-    seconds: float
-    back: bool  # the source begins at 1 again
-
-
-#: a second or more apart, so that the order of eviction is exact, and a source that goes back is a restart
-TOUCHES = st.lists(st.builds(Touch, st.integers(0, 7), st.integers(1, 4).map(float), st.booleans()), max_size=40)
-
-
-def play(sources: TrackerTable, history: list[Touch]) -> Iterator[tuple[bytes, float]]:
-    """Let sources send, one at a time; yield each source and the time."""
-    seqs: dict[int, int] = {}
-    now = 0.0
-    for touch in history:
-        now += touch.seconds
-        seqs[touch.src] = 1 if touch.back else seqs.get(touch.src, 0) + 1
-        src = b"host/%d" % touch.src
-        receive(sources, src, seqs[touch.src], now)
-        yield src, now
-
-
-@given(TOUCHES, st.integers(1, 8), st.one_of(st.integers(2, 12), st.just(10**6)))
-@examples(400)
-def test_the_cap_evicts_and_a_sweep_forgets_the_oldest(history: list[Touch], cap: int, expire: int) -> None:
-    sources = TrackerTable(dedup_rules(sanity=16, horizon=0.5, max_sources=cap, expire=float(expire)))
-    heard: dict[bytes, float] = {}
-    evicted = expired = 0
-    for src, now in play(sources, history):
-        if src not in heard and len(heard) == cap:
-            del heard[min(heard, key=lambda name: heard[name])]
-            evicted += 1
-        heard[src] = now
-        assert [source.src for source in sources.latest(2)] == sorted(heard, key=lambda name: -heard[name])[:2]
-        for span in (0.0, 2.5, 6.0):
-            assert sources.alive(now, span) == sum(1 for when in heard.values() if when + span >= now)
-        sources.sweep(now)
-        for name in [name for name, when in heard.items() if when + expire <= now]:
-            del heard[name]
-            expired += 1
-        assert {source.src for source in sources.latest(100)} == set(heard)
-        assert {name for name in (b"host/%d" % n for n in range(8)) if name in sources} == set(heard)
-        assert (len(sources), sources.counted["evicted"], sources.counted["expired"]) == (len(heard), evicted, expired)
-
-
 def test_eviction_and_expiry_give_up_what_is_missing() -> None:
     # The gaps come due later, and are not counted again.
     words = "b.1 b.4 @1 1 missing=0 lost=2 evicted=1 6 @11 sweep lost=6 expired=1 tracked=0 @100 sweep lost=6"
     scenario.play(TrackerTable(dedup_rules(max_sources=1, expire=10.0, horizon=50.0)), words)
+
+
+def test_sources_heard_within_some_seconds_are_alive() -> None:
+    sources = TrackerTable(dedup_rules())
+    for number in range(3):
+        receive(sources, b"host/%d" % number, 1, 2.0 * number)
+    assert [sources.alive(10.0, seconds) for seconds in (5.0, 6.0, 8.0, 20.0)] == [0, 1, 2, 3]
 
 
 def test_a_sweep_never_looks_at_more_than_its_share() -> None:
@@ -303,20 +266,3 @@ def test_released_identities_are_capped(monkeypatch: pytest.MonkeyPatch) -> None
     verdicts = [receive(sources, b"own/%d" % number, 1, 0.0) for number in range(3)]
     assert verdicts == [ACCEPTED, LOOPED, LOOPED]
     assert sources.counted["own_evicted"] == 1
-
-
-@given(st.integers(0, 30), st.integers(0, 30), st.lists(st.integers(0, 30), max_size=10))
-@example(100, 5, [99, 100, 101, 104, 105, 0, 1, bccn1.MAX_SEQ])
-@example(0, 0, [0, 1, bccn1.MAX_SEQ])
-@examples(100)
-def test_unused_seq_of_a_local_identity_is_a_conflict(first: int, count: int, seqs: list[int]) -> None:
-    sources = TrackerTable(dedup_rules())
-    own = sources.claim(SRC)
-    own.first, own.next = first, first + count
-    foreign = [seq not in range(first, first + count) for seq in seqs]
-    reported = []
-    for number, seq in enumerate(seqs, 1):
-        assert receive(sources, SRC, seq, 0.0) == LOOPED
-        reported.append(sources.local.check_conflict(SRC, seq))
-        assert sources.counted["conflicts"] == sum(foreign[:number])
-    assert reported == [foreign[n] and not any(foreign[:n]) for n in range(len(seqs))]

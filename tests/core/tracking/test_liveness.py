@@ -12,172 +12,69 @@ from hypothesis import strategies as st
 
 from bccnd.core.tracking import liveness
 from bccnd.core.tracking.dedup import TrackerTable
-from bccnd.core.tracking.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, HeartbeatRules, Liveness
+from bccnd.core.tracking.liveness import (
+    ALIVE,
+    ASLEEP,
+    MAX_STRETCH,
+    SILENT,
+    STATE_NAMES,
+    TICK,
+    UNWATCHED,
+    HeartbeatRules,
+)
 from bccnd.core.tracking.source import Source
 from bccnd.core.tracking.tracker_limits import TrackerLimits
-from bccnd.core.wire.verdicts import ACCEPTED
+from tests.core import scenario
 from tests.core.material import examples
-from tests.core.scenario import receive, successor
+from tests.core.tracker_hosts import WATCH, Host
 from tests.rules import dedup_rules
 
-STEP = liveness.STEP
-SRC = b"relay01/cardsys/7"
-OTHER = b"relay02/cardsys/7"
-#: silent after 6 s, dead after 14
-RULES = HeartbeatRules(interval=4.0, dead_after=3)
-
-
-class World:
-    """Trackers, their liveness, and a clock that the test sets."""
-
-    def __init__(
-        self,
-        rules: HeartbeatRules = RULES,
-        dedup: TrackerLimits | None = None,
-        now: float = 0.0,
-    ) -> None:
-        self.sources = TrackerTable(dedup or dedup_rules())
-        self.liveness = Liveness(self.sources, rules, now)
-        self.now = now
-        self._seqs: dict[bytes, int] = {}
-
-    def receive_message(self, src: bytes = SRC) -> None:
-        """Receive a message other than a heartbeat."""
-        seq = self._seqs[src] = self._seqs.get(src, 0) + 1
-        assert receive(self.sources, src, seq, self.now) == ACCEPTED
-
-    def beat(self, *srcs: bytes) -> None:
-        """Receive a heartbeat of each source, by default of SRC."""
-        for src in srcs or (SRC,):
-            self.receive_message(src)
-            self.liveness.on_heartbeat(src, self.now)
-
-    def sweep(self) -> None:
-        """Check all that is due now."""
-        while self.liveness.sweep(self.now):
-            pass
-
-    def until(self, then: float) -> None:
-        """Let time pass with a sweep at every tick, as the daemon does."""
-        while self.now < then:
-            self.now += TICK
-            self.sweep()
-        assert self.now == then
-
-    def changes(self) -> list[tuple[bytes, str]]:
-        """Return the changes since the last call, oldest first."""
-        taken, self.liveness.changes = self.liveness.changes, []
-        return [(src, STATE_NAMES[state]) for src, state in taken]
-
-    def source(self, src: bytes = SRC) -> Source:
-        found = self.sources.get(src)
-        assert found is not None
-        return found
-
-    def watched(self) -> dict[bytes, Source]:
-        return {source.src: source for source in self.sources.all() if source.state != UNWATCHED}
-
-    def counter(self, name: str) -> object:
-        """The value of a counter, or what is known of SRC or of the trackers."""
-        if name == "interval":
-            return self.source().interval
-        if name in ("deaths", "unwatched"):
-            return self.liveness.counted[name]
-        known = {
-            "missing": self.sources.missing,
-            "tracked": len(self.sources),
-            "silent": self.liveness.silent,
-        }
-        return known[name] if name in known else self.sources.counted[name]
-
-    def play(self, history: str) -> None:
-        """Play the words of a history; see HISTORIES."""
-        changes: list[tuple[bytes, str]] = []
-        for word in history.split():
-            src, verb = (OTHER, word[2:]) if word.startswith("b.") else (SRC, word)
-            name, _, value = verb.partition("=")
-            if verb[0] in "@!":
-                self.now = self.now if verb[0] == "@" else float(verb[1:])
-                self.until(float(verb[1:]))
-                self.sweep()
-            elif verb == "beat":
-                self.beat(src)
-            elif verb == "message":
-                self.receive_message(src)
-            elif verb.startswith("beat-"):
-                self.liveness.on_heartbeat(src, self.now - float(verb[5:]))
-            elif verb == "expire":
-                self.sources.sweep(self.now)
-            elif verb == "claim":
-                self.sources.claim(src)
-            elif verb == "restart":
-                changes += self.changes()
-                self.sources, self.liveness = successor(self.sources, self.liveness, self.now)
-            elif verb[0] == "#":
-                assert self.sources.judge(src, int(verb[1:]), self.now) == ACCEPTED
-            elif ":" in verb:
-                rule, _, setting = verb.partition(":")
-                old = self.liveness.rules
-                interval = old._replace(interval=float(setting))
-                self.liveness.rules = interval if rule == "interval" else old._replace(dead_after=int(setting))
-            elif name:
-                assert (word, self.counter(name)) == (word, float(value))
-            else:
-                changes += self.changes()
-                assert (word, ",".join(state for whose, state in changes if whose == src)) == (word, value)
-                changes = [change for change in changes if change[0] != src]
-
-
-#: ``beat`` and ``message`` arrive from SRC, with ``b.`` from OTHER, ``#4`` a message with this seq; ``beat-7`` is a
-#: heartbeat of 7 s before. ``@8``: until then there is a sweep each tick, ``!8``: only then. ``=alive,silent`` are all
-#: changes of the source since the last such word. ``deaths=1`` is a counter, ``dead_after:1`` a new rule.
+TWICE_DEAD = ["alive", *["silent", "dead", "alive"] * 2]
+#: what is expected of silence, and what happens; by default sources are silent after 6 s, and dead after 14
 HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
-    "a heartbeat that waited in a link changes no gap": ({}, "beat @8 beat message beat-7 beat @16 beat interval=8"),
-    # What sources sent meanwhile waits in the socket; it may be read after the sweep.
-    "silence counts during a pause without sweeps": ({}, f"beat @4.5 !{4.5 + ASLEEP} =alive,silent"),
-    "but not during a longer one": ({}, f"beat @4.5 !{4.5 + ASLEEP + TICK} =alive"),
-    "and in short intervals": ({"interval": 0.25}, f"beat !{2 * TICK} =alive,silent"),
-    "not during a pause that is long for them": ({"interval": 0.25}, f"beat !{3 * TICK} =alive"),
-    "a message of any kind makes a silent source alive half an interval later": (
-        {},
-        "beat @7 message @9 =alive,silent,alive",
-    ),
-    "expired and local sources are not watched": (
-        {"expire": 5.0},
-        "beat @5 expire @30 =alive expired=1 deaths=0 beat @36.25 claim @60 =alive,silent silent=0",
-    ),
+    "a heartbeat that waited in a link changes no gap": ({}, "beat >8 beat message beat-7 beat >16 beat interval=8"),
+    "an expired source is not watched": ({"expire": 5.0}, "beat >30 =alive tracked=0 expired=1 deaths=0"),
+    "nor is a local one": ({}, "beat >6.25 claim >30 =alive,silent silent=0 deaths=0"),
     "those that have lost their trackers count until they are checked": (
         {"max_sources": 1},
-        "beat b.beat =alive b.= unwatched=1 @6 b.beat unwatched=2 @6.5 b.beat b.=alive unwatched=2 @21 b.=silent,dead",
+        "beat b.beat =alive b.= unwatched=1 >6 b.beat unwatched=2 >6.5 b.beat b.=alive unwatched=2 >21 b.=silent,dead",
     ),
     "death removes the tracker and its missing seqs": (
-        {},
-        "beat #4 missing=2 @14.25 =alive,silent,dead tracked=0 missing=0 lost=2 expired=1",
+        {"horizon": 60.0},
+        "beat 4 missing=2 >14.25 =alive,silent,dead tracked=0 missing=0 lost=2 expired=1",
     ),
     "a sender without a tracker is not watched": ({}, "beat-0 = unwatched=0"),
-    "dead_after changes at once": ({}, "beat b.beat @7 dead_after:1 @8.5 =alive,silent,dead b.=alive,silent,dead"),
+    "dead_after changes at once": ({}, "beat b.beat >7 dead_after:1 >8.5 =alive,silent,dead b.=alive,silent,dead"),
     # A whole fleet may get a longer interval by one reload; that must not kill it once.
     "a new interval holds for new sources, a longer one for all": (
         {},
-        "beat @4 beat interval:20 @24 beat b.beat =alive b.=alive @54 = b.= @54.25 =silent b.=silent",
+        "beat >4 beat interval:20 >24 beat b.beat =alive b.=alive >54 = b.= >54.25 =silent b.=silent",
     ),
     "the next daemon goes on with silent and living sources": (
         {},
-        "beat b.beat @5 b.message @7 restart silent=1 =alive,silent b.=alive @30 =dead b.=silent,dead deaths=2",
+        "beat b.beat >5 b.message >7 restart silent=1 =alive,silent b.=alive >30 =dead b.=silent,dead deaths=2",
     ),
     "the next daemon knows the dead, and learns an interval longer than their lives": (
         {},
-        "beat @20 restart beat @40 restart beat interval=20 =alive,silent,dead,alive,silent,dead,alive deaths=0",
+        "beat >20 restart beat >40 restart beat interval=20 =alive,silent,dead,alive,silent,dead,alive deaths=0",
     ),
     "a silent source stays silent after a restart until it is heard": (
         {},
-        "beat @8 beat @16 beat @29 interval=8 =alive,silent,alive,silent,alive,silent restart @31 = message @36 =alive",
+        "beat >8 beat >16 beat >29 interval=8 =alive,silent,alive,silent,alive,silent restart >31 = message >36 =alive",
     ),
     "and is taken for alive after a sleep behind a restart": (
         {},
-        "beat @8 beat @16 beat @29 =alive,silent,alive,silent,alive,silent restart !89 =alive",
+        "beat >8 beat >16 beat >29 =alive,silent,alive,silent,alive,silent restart @89 look =alive",
     ),
-    "a shorter expected interval is learned": ({"interval": 10.0}, "beat interval:2 @2 beat @4 beat interval=2"),
+    "an interval is the mean of two gaps that agree within a quarter": (
+        {},
+        "beat >8 beat >18.75 beat interval=4 >29.5 beat interval=10.75 >38.5 beat beat interval=9.875",
+    ),
+    "it stays within a multiple of the expected one": (
+        {},
+        f"beat >3 beat >6 beat interval=4 >306 beat >606 beat interval={4 * MAX_STRETCH} ={','.join(TWICE_DEAD)}",
+    ),
+    "a shorter expected interval is learned": ({"interval": 10.0}, "beat interval:2 >2 beat >4 beat interval=2"),
 }
 
 
@@ -185,49 +82,33 @@ HISTORIES: dict[str, tuple[dict[str, Any], str]] = {
 def test_histories(name: str) -> None:
     rules, history = HISTORIES[name]
     dedup = dedup_rules(**{key: value for key, value in rules.items() if key != "interval"})
-    World(HeartbeatRules(interval=rules.get("interval", 4.0), dead_after=3), dedup).play(history)
-
-
-ONE_MISSED = RULES._replace(dead_after=1)
+    scenario.play(TrackerTable(dedup), history, WATCH._replace(interval=rules.get("interval", 4.0)))
 
 
 def test_only_the_latest_deaths_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "MAX_DEAD", 3)
-    world = World()
+    host = Host(TrackerTable(dedup_rules()))
     srcs = [b"host/p/%d" % number for number in range(6)]
     for number, src in enumerate(srcs):
-        world.until(float(number))
-        world.beat(src)
-    world.until(30.0)
-    assert {src: death.heard for src, death in world.liveness.dead.items()} == {srcs[n]: float(n) for n in (3, 4, 5)}
-    assert (world.liveness.counted["deaths"], world.liveness.counted["dead_evicted"]) == (6, 3)
-    assert [src for src, name in world.changes() if name == "dead"] == srcs
-
-
-@pytest.mark.parametrize("due", [STEP - 1, STEP, STEP + 1, 2 * STEP + 10])
-def test_a_sweep_checks_a_step_and_the_next_one_continues(due: int) -> None:
-    world, dead = World(ONE_MISSED), list[int]()
-    world.beat(*(b"host/p/%d" % number for number in range(due)))
-    world.until(6.0)
-    world.changes()
-    more = True
-    while more:
-        more = world.liveness.sweep(6.25)
-        dead.append(len(world.changes()))
-    assert dead == [STEP] * ((due - 1) // STEP) + [(due - 1) % STEP + 1]
+        host.until(float(number))
+        host.hear(src, beat=True)
+    host.until(30.0)
+    assert {src: death.heard for src, death in host.liveness.dead.items()} == {srcs[n]: float(n) for n in (3, 4, 5)}
+    assert (host.liveness.counted["deaths"], host.liveness.counted["dead_evicted"]) == (6, 3)
+    assert [src for src, name in host.changes() if name == "dead"] == srcs
 
 
 def test_heartbeat_between_two_steps_of_a_sweep_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "STEP", 2)
-    world = World(ONE_MISSED)
+    host = Host(TrackerTable(dedup_rules()), WATCH._replace(dead_after=1))
     srcs = [b"host/p/%d" % number for number in range(5)]
-    world.beat(*srcs)
-    world.until(6.0)
-    world.now = 6.25
-    assert world.liveness.sweep(world.now)
-    world.beat(*srcs[:3])
-    world.sweep()
-    assert {src for src, name in world.changes() if name == "dead"} == set(srcs[3:])
+    host.hear(*srcs, beat=True)
+    host.until(6.0)
+    host.now = 6.25
+    assert host.liveness.sweep(host.now)
+    host.hear(*srcs[:3], beat=True)
+    host.sweep()
+    assert {src for src, name in host.changes() if name == "dead"} == set(srcs[3:])
 
 
 # -- for all histories
@@ -260,17 +141,18 @@ ACTS = st.lists(st.one_of(ACT.map(lambda one: [one]), RHYTHM), max_size=25).map(
 
 @dataclass
 class Watched:
-    """A watched source of the model."""
+    """A watched source of the model, which takes its interval from what was learned; HISTORIES has how that is done."""
 
     source: Source
     begun: float
-    beat: float
-    gap: float
-    interval: float
     heard: float
     #: the first sign of life after a silence
     back: float
     state: str = "alive"
+
+    @property
+    def interval(self) -> float:
+        return self.source.interval
 
 
 @dataclass
@@ -282,8 +164,6 @@ class Naive:
     #: sources that have lost their trackers
     gone: int = 0
     watched: dict[bytes, Watched] = field(default_factory=dict)
-    #: the last heartbeat of the dead, and the gap before it
-    former: dict[bytes, tuple[float, float]] = field(default_factory=dict)
     looked: float = 0.0
     awake_since: float = 0.0
 
@@ -294,19 +174,6 @@ class Naive:
 
     def quiet(self, one: Watched, now: float) -> float:
         return now - max(one.heard, self.awake_since)
-
-    def watch(self, source: Source, now: float) -> None:
-        beat, gap = self.former.pop(source.src, (now, 0.0))
-        self.watched[source.src] = Watched(source, now, beat, gap, self.rules.interval, now, now)
-        self.beat(source.src, now)
-
-    def beat(self, src: bytes, now: float) -> None:
-        one, expected = self.watched[src], self.rules.interval
-        gap = now - one.beat
-        if gap > 0:
-            if abs(gap - one.gap) <= gap / 4:
-                one.interval = min(max((gap + one.gap) / 2, expected), expected * liveness.MAX_STRETCH)
-            one.gap, one.beat = gap, now
 
     def receive_message(self, src: bytes, now: float) -> None:
         one = self.watched.get(src)
@@ -334,53 +201,51 @@ TRACKING = st.builds(dedup_rules, monotonic=st.booleans(), max_sources=st.sample
 @given(RULESETS, TRACKING, ACTS)
 @examples(600)
 def test_liveness_agrees_with_the_model(rules: HeartbeatRules, dedup: TrackerLimits, history: list[Act]) -> None:
-    world = World(rules, dedup)
+    host = Host(TrackerTable(dedup), rules)
     model = Naive(rules, dedup.monotonic)
     deaths = 0
     for act in history:
-        then = world.now + act.quarters * TICK
-        while world.now < then:
-            world.now = min(then, world.now + TICK) if act.looked else then
-            model.look(world.now)
-            world.sweep()
-            deaths += follow(world, model)
-            must_hold(world, model)
+        then = host.now + act.quarters * TICK
+        while host.now < then:
+            host.now = min(then, host.now + TICK) if act.looked else then
+            model.look(host.now)
+            host.sweep()
+            deaths += follow(host, model)
+            must_hold(host, model)
         src = b"host/%d" % act.who
+        before = host.liveness.counted["unwatched"]
         if act.kind:
-            world.receive_message(src)
+            host.hear(src, beat=act.kind == "beat")
             # A new tracker of the same name is another one.
             for name in [name for name, one in model.watched.items() if not one.source.tracked]:
                 del model.watched[name]
                 model.gone += 1
-            model.receive_message(src, world.now)
+            model.receive_message(src, host.now)
         if act.kind == "beat":
-            before = world.liveness.counted["unwatched"]
-            world.liveness.on_heartbeat(src, world.now)
-            source = world.source(src)
+            source = host.source(src)
             if src in model.watched:
-                model.beat(src, world.now)
-                assert (source.interval, source.state) == (model.watched[src].interval, ALIVE)
-            elif world.liveness.counted["unwatched"] > before:
+                assert source.state == ALIVE
+            elif host.liveness.counted["unwatched"] > before:
                 # Those that have lost their trackers count until they are checked.
                 assert len(model.watched) + model.gone >= dedup.max_sources
-                assert world.changes() == []
+                assert host.changes() == []
             else:
-                model.watch(source, world.now)
-                assert (world.liveness.changes, source.state) == ([(src, ALIVE)], ALIVE)
-        deaths += follow(world, model)
-        must_hold(world, model)
-    assert world.liveness.counted["deaths"] == deaths
+                model.watched[src] = Watched(source, host.now, host.now, host.now)
+                assert (host.liveness.changes, source.state) == ([(src, ALIVE)], ALIVE)
+        deaths += follow(host, model)
+        must_hold(host, model)
+    assert host.liveness.counted["deaths"] == deaths
     # In the end all that were watched are dead, and leave nothing behind.
-    world.until(world.now + (rules.dead_after + 0.5) * liveness.MAX_STRETCH * rules.interval + 10.0)
-    assert (world.liveness.silent, world.watched()) == (0, {})
-    assert set(model.watched) <= set(world.liveness.dead)
+    host.until(host.now + (rules.dead_after + 0.5) * MAX_STRETCH * rules.interval + 10.0)
+    assert (host.liveness.silent, watched(host)) == (0, {})
+    assert set(model.watched) <= set(host.liveness.dead)
 
 
-def follow(world: World, model: Naive) -> int:
+def follow(host: Host, model: Naive) -> int:
     """Apply the changes to the model, each of which must be one that can follow on the last; the number of deaths."""
     deaths = 0
-    for src, state in world.changes():
-        one, now = model.watched[src], world.now
+    for src, state in host.changes():
+        one, now = model.watched[src], host.now
         if state == "alive":
             assert one.state == "silent" or one.begun == now
         else:
@@ -389,20 +254,23 @@ def follow(world: World, model: Naive) -> int:
         one.state = state
         if state == "dead":
             assert model.quiet(one, now) >= (model.rules.dead_after + 0.5) * one.interval
-            assert world.liveness.dead[src].heard == one.heard
-            left = world.sources.get(src)
+            assert host.liveness.dead[src].heard == one.heard
+            left = host.sources.get(src)
             assert (left.state if left is not None else None) == (UNWATCHED if model.keep_dead else None)
             deaths += 1
             del model.watched[src]
-            model.former[src] = one.beat, one.gap
     return deaths
 
 
-def must_hold(world: World, model: Naive) -> None:
-    assert {src: one.source for src, one in model.watched.items()} == world.watched()
-    assert world.liveness.silent == sum(source.state == SILENT for source in world.watched().values())
+def watched(host: Host) -> dict[bytes, Source]:
+    return {source.src: source for source in host.sources.all() if source.state != UNWATCHED}
+
+
+def must_hold(host: Host, model: Naive) -> None:
+    assert {src: one.source for src, one in model.watched.items()} == watched(host)
+    assert host.liveness.silent == sum(source.state == SILENT for source in watched(host).values())
     for src, one in model.watched.items():
         assert STATE_NAMES[one.source.state] == one.state
-        assert one.state in model.may_be(one, world.now), (src, world.now, one)
-    assert not set(world.liveness.dead) & set(model.watched)
-    assert len(world.liveness.dead) <= world.liveness.counted["deaths"]
+        assert one.state in model.may_be(one, host.now), (src, host.now, one)
+    assert not set(host.liveness.dead) & set(model.watched)
+    assert len(host.liveness.dead) <= host.liveness.counted["deaths"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import tracemalloc
 from collections import OrderedDict
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -19,26 +17,6 @@ from tests.rules import dedup_rules
 
 #: operations and sources
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "touch", "remove"]), st.integers(0, 9)), max_size=60)
-
-
-def test_a_forgotten_source_is_freed_at_once() -> None:
-    sources = TrackerTable(dedup_rules(max_sources=10, horizon=1.0, expire=60.0))
-    gc.collect()
-    gc.disable()
-    try:
-        for number in range(1000):
-            src = b"host/%d" % number
-            for seq in (1, 2, 5, 4, 2000):
-                sources.judge(src, seq, float(number))
-            while sources.sweep(float(number)):
-                pass
-        assert sources.counted["evicted"] == 990
-        while sources.sweep(10_000.0):
-            pass
-        assert len(sources) == 0
-        assert gc.collect() == 0
-    finally:
-        gc.enable()
 
 
 @given(STEPS)
@@ -81,25 +59,21 @@ def test_sources_that_were_heard_since_a_time_are_counted(heard: list[tuple[int,
     assert table.count_heard_since(float(since), 4.0) == naive
 
 
-def name(number: int) -> bytes:
-    return b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
-
-
-@pytest.mark.slow
-def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
+def test_a_sender_with_heartbeats_and_gaps_takes_600_bytes() -> None:
+    count = 20_000
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        sources = TrackerTable(dedup_rules(max_sources=100_000))
+        sources = TrackerTable(dedup_rules())
         liveness = Liveness(sources, HeartbeatRules(), 0.0)
         for later in (0, 1):
-            for number in range(100_000):
-                src, now = name(number), 5.0 * later + number * 5e-5
+            for number in range(count):
+                src, now = b"relay%02d.example/cardsys-relay/%d" % (number % 50, number), 5.0 * later + number * 2e-4
                 seq = 1_700_000_000_000_000 + later + 3 * later * (number % 10 == 0)
                 sources.judge(src, seq, now)
                 liveness.on_heartbeat(src, now)
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert (len(sources), sources.missing) == (100_000, 30_000)
-    assert taken < 60e6
+    assert (len(sources), sources.missing) == (count, 3 * count // 10)
+    assert taken < 600 * count

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import itertools
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import example, given
@@ -84,8 +84,6 @@ VERIFIERS: list[tuple[bytes | str, ...]] = [
 ]
 OPEN = Setting().checker()
 STRICT = Setting((KEY,), required=True).checker()
-ROTATING = Setting((KEY, OTHER_KEY, THIRD_KEY), required=True).checker()
-SIGNING = Setting((SIG,), required=True).checker()
 
 
 def naive_fits(verifier: bytes | str, algo: bytes, total: bytes, body: bytes) -> bool | None:
@@ -163,29 +161,11 @@ def test_checker_follows_the_rules_for_any_bytes(setting: Setting, raw: bytes) -
         assert checker.verified_body(raw) == expected
 
 
-@pytest.mark.parametrize(("at", "raw"), [(STRICT, signed(KEY)), (SIGNING, by_sig(PRIVATE))], ids=["hmac", "sig"])
-def test_no_byte_of_a_signed_datagram_can_be_changed(at: IntegrityChecker, raw: bytes) -> None:
-    assert at.verified_body(raw) == BODY
-    for byte in range(len(raw)):
-        spoiled = raw[:byte] + bytes([raw[byte] ^ 1]) + raw[byte + 1 :]
-        assert reason_of(at.verified_body, spoiled) != "", byte
-
-
-@pytest.mark.parametrize(
-    ("at", "raw"),
-    [
-        (OPEN, checked(b"")),
-        (STRICT, signed(KEY)),
-        (ROTATING, signed(KEY)),
-        (Setting((CRC,), required=True).checker(), checked(b"crc32=" + crc_sum(BODY))),
-    ],
-)
-def test_the_usual_case_takes_the_fast_path(at: IntegrityChecker, raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unexpected(raw: bytes) -> NoReturn:
-        raise AssertionError(f"{raw!r} was examined")
-
-    monkeypatch.setattr(integrity, "split_envelope", unexpected)
-    assert at.verified_body(raw) == BODY
+def test_the_usual_case_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    crc = Setting((CRC,), required=True).checker()
+    monkeypatch.setattr(integrity, "split_envelope", Mock(side_effect=AssertionError))
+    for at, raw in ((OPEN, checked(b"")), (STRICT, signed(KEY)), (crc, checked(b"crc32=" + crc_sum(BODY)))):
+        assert at.verified_body(raw) == BODY
 
 
 def test_signatures_are_always_verified_and_never_compared() -> None:
@@ -196,37 +176,6 @@ def test_signatures_are_always_verified_and_never_compared() -> None:
 
     at = IntegrityChecker([Forgetful(SIGNERS, PRIVATE)])
     assert reason_of(at.verified_body, checked(at.sign(BODY))) == "integrity_failed"
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "keys", "verifiers", "check"),
-    [
-        ("none", [], (), b""),
-        ("crc32", [], (CRC,), b"crc32=" + crc_sum(BODY)),
-        ("hmac", [OTHER_KEY, KEY], (OTHER_KEY, KEY), b"hmac=" + hmac_sum(OTHER_KEY, BODY)),
-        ("sig", [PRIVATE], (SIG,), b"sig=" + sig_sum(PRIVATE, BODY)),
-    ],
-)
-def test_checker_is_as_strict_as_configured(
-    algorithm: str, keys: list[bytes], verifiers: tuple[bytes | str, ...], check: bytes
-) -> None:
-    signers = SIGNERS if algorithm == "sig" else None
-    assert make_checker(algorithm, keys, signers).sign(BODY) == check
-    for required, accept in itertools.product((False, True), repeat=2):
-        made = make_checker(algorithm, keys, signers, required=required, accept_unverifiable=accept)
-        # Where there is no algorithm there is nothing to require.
-        setting = Setting(verifiers, required and algorithm != "none", accept)
-        for raw in (checked(b""), checked(b"md5=00"), checked(check), signed(KEY)):
-            expected = naive_admit(setting, raw)
-            assert reason_of(made.verified_body, raw) == (expected if isinstance(expected, str) else "")
-    # By default a sum is required.
-    assert reason_of(make_checker(algorithm, keys, signers).verified_body, checked(b"")) == (
-        "integrity_missing" if verifiers else ""
-    )
-
-
-def test_without_a_private_key_nothing_is_signed() -> None:
-    assert reason_of(make_checker("sig", [], SIGNERS).sign, BODY) == "no_signing_key"
 
 
 @pytest.mark.parametrize(
@@ -243,11 +192,6 @@ def test_without_a_private_key_nothing_is_signed() -> None:
 def test_keys_that_do_not_fit_are_refused(algorithm: str, keys: list[bytes], signers: dict[bytes, list[bytes]]) -> None:
     with pytest.raises(ValueError):
         make_checker(algorithm, keys, signers)
-
-
-def test_a_checker_names_the_algorithm_that_signs() -> None:
-    assert IntegrityChecker().algorithm == "none"
-    assert IntegrityChecker([Hmac(KEY), Crc32()]).algorithm == "hmac"
 
 
 def sent_by(keys: bytes, src: bytes, seq: int) -> bytes:
@@ -312,5 +256,6 @@ def test_an_algorithm_follows_from_the_keys() -> None:
     assert integrity.usual_algorithm([KEY], ()) == "hmac"
     assert integrity.usual_algorithm((), ()) == "none"
     assert not IntegrityChecker([Crc32()]).list_keys()
+    assert [IntegrityChecker(keys).algorithm for keys in ((), (Hmac(KEY), Crc32()))] == ["none", "hmac"]
     # the name of a key in lists and counts of all hosts
     assert fingerprint(b"key") == "afe4399b9d025d56"

@@ -9,32 +9,6 @@ from bccnd.core.wire import directed_targets
 from tests.core import material
 from tests.core.material import examples, reason_of
 
-#: target, srcs that it reaches | and that it does not: the protocol text's own examples, and then edges
-EXAMPLES = """
-host/name/12345: host/name/12345 | host/name/12345/4711 host/name host/name/123456
-host/name/12345/*: host/name/12345 host/name/12345/4711 host/name/12345/4711/9012 | host/name/123456
-host/name/12345/4711: host/name/12345/4711 | host/name/12345 host/name/12345/4711/9012
-host/name: host/name/12345 host/name | host/names/1 host
-host/name/*: host/name/12345 host/name | host/names/1
-host: host/any/1 host | hosts/any/1
-host/relay-1/12345/w-3: host/relay-1/12345/w-3 host/relay-1/12345/w-3/99 | host/relay-1/12345
-relay01/cardsys-relay: relay01/cardsys-relay/12345/4711 |
-12345: 12345 | 12345/a/1
-12345/*: 12345/a/1 |
-host/: host//1 | host host/name/1
-*: | host/name/1
-host*: | host/name/1
-host/*/1: | host/name/1
-host/*/*: | host/name/1
-host/1*: | host/1
-host/-1: host/-1/2 |
-host/1.0: host/1.0/2 |
-host/0x1: host/0x1/2 |
-host/007: | host/007/2 host/7
-?: | ?
-?/*: | ?
-"""
-
 
 def literal_match(target: str, src: str) -> bool:
     """The text's rules in the text's order: classification 1, 2, 3, then the match rule."""
@@ -52,15 +26,6 @@ def names(alphabet: bytes = b"a1/*?") -> st.SearchStrategy[bytes]:
     """Targets, srcs and prefixes that often have something to do with each other."""
     tokens = st.sampled_from([b"a", b"b", b"ab", b"1", b"12", b"", b"*", b"?", b"a1", b"1*"])
     return st.one_of(st.lists(tokens, min_size=1, max_size=4).map(b"/".join), material.over(alphabet, 1, 6))
-
-
-def test_examples_of_the_text_match() -> None:
-    for line in EXAMPLES.strip().splitlines():
-        target, srcs = line.split(":")
-        reached, missed = map(str.split, srcs.split("|"))
-        for src in reached + missed:
-            assert directed_targets.matches(target.encode(), src.encode()) is (src in reached), (target, src)
-            assert literal_match(target, src) is (src in reached), (target, src)
 
 
 TAILS = st.sampled_from([b"", b"/*", b"/1", b"/1/*", b"/", b"1"]), st.sampled_from([b"", b"/1", b"/a/1", b"1"])
@@ -83,20 +48,6 @@ def test_prefixes_of_a_src_are_the_wildcards_that_match_it(value: bytes, src: by
     if src != b"?":
         for one in (value, *prefixes):
             assert (one in prefixes) == directed_targets.matches(one + b"/*", src)
-
-
-def test_the_first_byte_decides_the_form() -> None:
-    names = {directed_targets.PLAIN: "plain", directed_targets.ALL: "all", directed_targets.DIRECTED: "directed"}
-    channels = {
-        directed_targets.PLAIN: (b"a", b"a!", b"a/!", b"/!"),
-        directed_targets.ALL: (b"!",),
-        directed_targets.DIRECTED: (b"!a", b"!!", b"!/"),
-    }
-    for form, chans in channels.items():
-        assert directed_targets.FORM_NAMES[form] == names[form]
-        for chan in chans:
-            assert directed_targets.form_of(chan) == form
-            assert directed_targets.is_directed(chan) == (form == directed_targets.DIRECTED)
 
 
 @given(names())

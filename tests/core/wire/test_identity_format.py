@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.wire import bccn1, directed_targets
-from bccnd.core.wire.identity_format import MAX_HOST, MAX_TAG, PERL_TOKEN_BYTES, identity, tagged, token
+from bccnd.core.wire.identity_format import MAX_HOST, MAX_TAG, PERL_TOKEN_BYTES, identity, tagged
 from bccnd.errors import BadMessage
 from tests.core.material import examples, reason_of
 
@@ -65,27 +65,6 @@ def test_an_identity_is_a_legal_src_and_an_exact_target(host: bytes, program: by
         assert ours == other or (ours == ord("_") and other not in PERL_TOKEN_BYTES)
 
 
-@given(NAMES, st.integers(1, 64))
-@examples(200)
-def test_a_token_is_never_empty_and_only_changes_what_it_must(name: bytes, limit: int) -> None:
-    made = token(name, limit)
-    if not name:
-        assert made == b"unknown"
-    else:
-        assert len(made) == min(len(name), limit)
-        for before, after in zip(name, made, strict=False):
-            legal = 0x21 <= before <= 0x7E and bytes([before]) not in (b":", b"|", b"/", b"*", b"?", b"!")
-            assert after == (before if legal else ord("_"))
-
-
-@given(NAMES, st.integers(7, 64))
-@examples(200)
-def test_a_perl_safe_token_stays_what_it_is(name: bytes, limit: int) -> None:
-    made = token(name, limit, perl_safe=True)
-    assert token(made, 64, perl_safe=True) == token(made, 64) == made
-    assert token(token(name, limit), limit, perl_safe=True) == made
-
-
 LEGAL = [b"spare", b"7", b"a.b", b"x" * MAX_TAG]
 KNOWN = [*LEGAL, b"", b"*", b"?", b"!", b"a/b", b"a:b", b"a|b", b"a b", b"\xc3\xa9", b"\0"]
 TAGS = st.one_of(st.sampled_from(KNOWN), st.binary(min_size=1, max_size=MAX_TAG + 2))
@@ -115,12 +94,3 @@ def test_a_tag_is_one_more_token_or_refused(host: bytes, program: bytes, pid: in
 def test_the_longest_names_are_cut_and_the_pid_is_not() -> None:
     name = identity(b"h" * 128, b"p" * 128, 4_194_304)
     assert (len(name), len(name.split(b"/")[0]), name[-8:]) == (bccn1.MAX_SRC, MAX_HOST, b"/4194304")
-
-
-def test_a_tag_may_be_as_long_as_there_is_room_for() -> None:
-    longest = b"x" * MAX_TAG
-    assert tagged(b"h/p/1", longest) == b"h/p/1/" + longest
-    base = b"h" * (bccn1.MAX_SRC - 3)
-    assert tagged(base, b"xy") == base + b"/xy"
-    for one, tag in ((b"h/p/1", longest + b"x"), (base, b"xyz")):
-        assert reason_of(tagged, one, tag) == "bad_tag"
