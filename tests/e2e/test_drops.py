@@ -11,7 +11,7 @@ from bccnd.drop_catalog.drops import DROPS
 from bccnd.drop_catalog.entry import Drop
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
 from tests.e2e.shared import BY_VERDICT
-from tests.support import metric
+from tests.prometheus import metric
 
 BY_KEY: Final = {f"{drop.family}/{drop.name}": drop for drop in DROPS}
 #: what the tests below bring about: some of each kind, as the tests of the parts bring about every one
