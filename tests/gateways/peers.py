@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 import struct
 import threading
@@ -17,7 +18,6 @@ from bccnd.core.wire import frames
 from bccnd.gateways.broker.gateway import BrokerGateway
 from bccnd.gateways.nng.gateway import NngGateway
 from tests.client.sessions import Bare
-from tests.gateways.logs import Events
 from tests.support import Closing, free_port, wait
 
 PATIENCE: Final = 90.0
@@ -76,6 +76,28 @@ class TestBus(Bare):
 
     def dropped(self, reason: str) -> int:
         return int(self.report().get("dropped", {}).get(reason, 0))
+
+
+class Events(logging.Handler):
+    """Keeps every event that a gateway in this process logs, until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[tuple[str, str, dict[str, Any]]] = []
+        logger = logging.getLogger("bccnd")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if hasattr(record, "event"):
+            self.records.append((record.event, record.getMessage(), record.__dict__["fields"]))
+
+    def texts(self, event: str) -> list[str]:
+        return [text for name, text, _ in list(self.records) if name == event]
+
+    def close(self) -> None:
+        logging.getLogger("bccnd").removeHandler(self)
+        super().close()
 
 
 class RunningGateway:
