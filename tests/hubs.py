@@ -7,17 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.clients.access_rules import admit_all
 from bccnd.core.observing.counters import DROP_REASONS
 from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import NAMES
 from bccnd.net.loop import Loop
 from tests.monitoring.pages import HOSTILE, Observed, open_segment
 from tests.rules import bus_limits
-from tests.support import Hub, need_root
-
-#: little for each client, and a patience that does not end before a test does
-LITTLE = bus_limits(queue={"messages": 20, "bytes": 100_000}, patience=600.0)
+from tests.support import Hub
 
 
 @pytest.fixture
@@ -25,21 +21,6 @@ def loop() -> Iterator[Loop]:
     one = Loop()
     yield one
     one.close()
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Hub]:
-    """A bus that keeps little for each client."""
-    with Hub(tmp_path, limits=LITTLE) as one:
-        yield one
-
-
-@pytest.fixture
-def town(tmp_path: Path) -> Iterator[Hub]:
-    """A bus that keeps little for each client, and to which other users can connect."""
-    need_root("clients of other users")
-    with Hub(tmp_path, limits=LITTLE, others=[("path", admit_all)]) as one:
-        yield one
 
 
 @pytest.fixture

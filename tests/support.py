@@ -263,7 +263,7 @@ class Hub(Closing):
             recorders=recorders,
         )
         unhurried(self.bus)
-        self._peers: list[Peer] = []
+        self.peers: list[Peer] = []
 
     def access(self, rules: Iterable[Rule]) -> Access:
         """Rules, as this daemon has them in force."""
@@ -319,7 +319,7 @@ class Hub(Closing):
         self.turn(1)
 
     def close(self) -> None:
-        for peer in self._peers:
+        for peer in self.peers:
             peer.close()
         self.bus.close()
         self.loop.close()
@@ -337,7 +337,7 @@ class Peer:
         self.process = None if who is None else Process(who, address)
         descriptor = None if self.process is None else self.process.descriptor
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=descriptor)
-        hub._peers.append(self)
+        hub.peers.append(self)
         self.sock.setblocking(False)
         # So that it can send what is too large for the bus.
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)

@@ -15,7 +15,7 @@ import pytest
 
 from bccnd.bus.clients.access_rules import Rule
 from bccnd.core.matching.patterns import MAX_PATTERN
-from bccnd.core.wire import frames
+from bccnd.core.wire import bccn1, frames
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
 from tests.bus.packets import unbatched
 from tests.core import naive
@@ -24,6 +24,8 @@ from tests.limits import descriptors
 from tests.rules import bus_limits
 from tests.support import ANN, BOB, Peer, Who, dropped, own_identity, turn_until
 
+#: of Ann's group
+CID: Final = Who(4003, ANN.gid, program=b"cid")
 #: how long the tests go on
 STEPS: Final = int(os.environ.get("BCCND_STEPS", "250"))
 LIMITS: Final = bus_limits(max_clients=9, max_subscriptions=24, user={"clients": 4, "subscriptions": 40})
@@ -34,12 +36,22 @@ PATTERNS: Final = [
     *(b"!/cred////x", b"!/cred////", b"!/cred/", b"!/cred/*", b"!/cred/*///x", b"!/cred/0/0//x", b"!/cred//4001//x"),
     *(b"p" * 40, b"p" * MAX_PATTERN, b"p" * (MAX_PATTERN + 1)),
 ]
+#: patterns with credentials of somebody in the place of ``%b``, which match no secret key
+SLY: Final = [
+    *(b"!*/*/", b"!/cred*", b"!/c*/*/", b"!/cred/>", b"!/cred/*/*/*/*", b"!/cred/+/+/+/x", b"!.cred.", b"!/cred.%b.x"),
+    *(b"!//cred/", b"!/*/%b/x", b"!/cred/%b", b"!/cred/0%b/x"),
+]
 KEYS: Final = [
     *(b"a", b"a/b", b"a/b/c", b"b", b"", b"two words", b"a:b", b"a.b", b"a.b.c", b"p" * 40, b"!", b"!relay01/*"),
     *(b"!relay01/ann/*", b"!relay01/bob", b"!x", b"!?", b"!?/x", b"!two words"),
-    *(b"!/app/x", b"!/app/x/y", b"!/", b"!/x"),
+    *(b"!/app/x", b"!/app/x/y", b"!/", b"!/x", b"!?x/y", b"!/bccn/error", b"!/cred/0/0/1"),
     *(b"!/bccn/x", b"!/tap/accepted", b"!/cred/x", b"!/cred////x", b"!/cred//4001//x", b"!/cred/0/0//x", b"!/cred///"),
     *(b"!/cred/%d///x" % ANN.gid, b"!/cred///%d/x" % os.getpid(), b"x" * 1025),
+]
+#: packets that are nothing
+ODD: Final = [
+    *(b"", b"MSG", b"MSG a", b"sub a", b"SUB", b"PUB a\0x", b" SUB a", b"UNSUB ", b"\0" * 100, b" ", b"MSG  \0"),
+    *(b"nonsense", b"X" * 500),
 ]
 #: requests that are none
 WRONG: Final = [
@@ -53,13 +65,14 @@ WRONG: Final = [
 #: what Ann may do while the rules are in force, and which of the patterns above that covers, by her dialect
 ANNS_RULE: Final = Rule(uid=ANN.uid, publish=(b"a/", b"!/app/", b"!"), subscribe=(b"a/", b"!/app/"), tag=False)
 ANNS_PATTERNS: Final = {
-    "path": {b"a/", b"a/*", b"a/>", b"a*b", b"!/app/", b"!/app/x"},
+    **dict.fromkeys(("path", "sbus"), frozenset((b"a/", b"a/*", b"a/>", b"a*b", b"!/app/", b"!/app/x"))),
     # Where a wildcard is written in another way these are single keys, and a/* also takes a, or anything at all.
     "broker": {b"a/", b"a/>", b"!/app/", b"!/app/x"},
     "sbus-dot": {b"a/", b"a/>", b"!/app/", b"!/app/x"},
 }
 BOBS_RULE: Final = Rule(uid=BOB.uid, publish=(b"",), subscribe=(b"",), tap=True, tag=True)
-RULES: Final = [ANNS_RULE, BOBS_RULE]
+CIDS_RULE: Final = Rule(uid=CID.uid, publish=(b"",), subscribe=(b"",), tag=True)
+RULES: Final = [ANNS_RULE, BOBS_RULE, CIDS_RULE]
 
 
 @dataclass
@@ -98,7 +111,7 @@ class Model:
         self.ruled = False
         self.errors: Counter[str] = Counter()
         self.published = 0
-        self.sent = 0
+        self.sent: list[tuple[bytes, bytes, bytes]] = []
 
     def may_hold(self, one: Account, pattern: bytes) -> bool:
         if pattern.startswith(b"!/tap/"):
@@ -227,7 +240,7 @@ class Model:
         elif len(payload) > 1400:
             self.refuse(one, "too_long", key)
         else:
-            self.sent += 1
+            self.sent.append((one.identity, key, payload))
 
     @staticmethod
     def gets(other: Account, key: bytes, bridged: bool) -> bool:
@@ -274,23 +287,24 @@ class Model:
                 self.refuse(one, "not_permitted", frames.TAG)
 
 
-def naming(chance: random.Random, accounts: list[Account], rest: list[bytes]) -> bytes:
-    """Return a key or pattern with some credentials of a client."""
+def naming(chance: random.Random, accounts: list[Account], *texts: bytes) -> bytes:
+    """Return a key or pattern with some credentials of a client in the place of ``%b``."""
     peer = chance.choice(accounts).peer.client.peer
     fields = (chance.choice([b"", b"%d" % own]) for own in (peer.gid, peer.uid, peer.pid))
-    return b"!/cred/" + b"/".join((*fields, chance.choice(rest)))
+    return chance.choice(texts).replace(b"%b", b"/".join(fields))
 
 
 def packet_of(chance: random.Random, one: Account, accounts: list[Account]) -> bytes:
     """Return a random packet of a client."""
     kind = chance.random()
-    pattern = chance.choice([*PATTERNS, *[naming(chance, [one, one, *accounts], [b"x", b"", b"x/", b">", b"*"])] * 8])
+    own = naming(chance, [one, one, *accounts], *(b"!/cred/%b/" + rest for rest in (b"x", b"", b"x/", b">", b"*")))
+    pattern = chance.choice([*PATTERNS, *[own] * 8, *[naming(chance, accounts, *SLY)] * 4])
     if kind < 0.25:
         return frames.subscribe(pattern) + chance.choice([b"", b"", b"\0", b"\0x"])
     if kind < 0.4:
         return frames.unsubscribe(chance.choice([*one.patterns, *one.patterns, pattern]))
     if kind < 0.8:
-        secret = naming(chance, accounts, [b"x", b"y", b"x/y", b""])
+        secret = naming(chance, accounts, b"!/cred/%b/x", b"!/cred/%b/y", b"!/cred/%b/x/y", b"!/cred/%b/")
         key = chance.choice([*KEYS, *[secret] * 8, b"!" + one.identity, b"!" + one.base])
         return frames.message(key, chance.choice([b"", b"x", b"\0", b"x:1|y", b"x" * 1000, b"x" * 3000]))
     if kind < 0.95:
@@ -298,10 +312,9 @@ def packet_of(chance: random.Random, one: Account, accounts: list[Account]) -> b
         controls += [frames.BATCH_ON, frames.BATCH_OFF, frames.LOCAL_ON, frames.LOCAL_OFF]
         wrong = [chance.choice(WRONG) for _ in range(3)]
         key = chance.choice([*controls, frames.SYNC, frames.TAG, frames.TAG, frames.STATS, *wrong])
-        return frames.request(key, chance.choice([None, b"", b"x", b"door", b"a/b", b"t" * 32, b"t" * 33, b"a\0b"]))
-    return chance.choice(
-        [b"", b"MSG", b"MSG a", b"sub a", b"SUB", b"nonsense", b"\0" * 100, b" ", b"MSG  \0", b"X" * 500]
-    )
+        payloads = [None, b"", b"x", b"door", b"a/b", b"t" * 32, b"t" * 33, b"t" * 99, b"a\0b"]
+        return frames.request(key, chance.choice(payloads))
+    return chance.choice(ODD)
 
 
 def split_packet(packet: bytes, due: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -323,12 +336,12 @@ def test_every_client_gets_exactly_its_messages(tmp_path: Path, seed: int) -> No
     before = descriptors()
     model = Model()
     delivered = delivered_before = 0
-    checkers = ["path", "path", "broker", "sbus-dot"]
+    checkers = ["path", "path", "sbus", "broker", "sbus-dot"]
     with Site(tmp_path, limits=LIMITS, others=checkers[1:]) as hub:
         for step in range(STEPS):
             what = chance.random()
             if what < 0.05 or not model.accounts:
-                who = chance.choice([None, ANN, BOB])
+                who = chance.choice([None, ANN, BOB, CID])
                 checker = chance.randrange(len(checkers)) if who is None else chance.randrange(1, len(checkers))
                 if sum(one.who == who for one in model.accounts) < 4 and len(model.accounts) < 9:
                     # All clients of the test process have one name and differ in their tags only.
@@ -375,15 +388,16 @@ def test_every_client_gets_exactly_its_messages(tmp_path: Path, seed: int) -> No
             every_charge_is_what_is_kept(hub)
             counters = hub.bus.counters
             assert counters.errors.all() == {reason: count for reason, count in model.errors.items() if count}
-            assert (counters.published, counters.deliveries, len(hub.sent)) == (model.published, delivered, model.sent)
+            assert (counters.published, counters.deliveries) == (model.published, delivered)
         assert dropped(hub) == {}
         assert set(counters.ended.all().values()) == set(counters.held.all().values()) == {0}
         assert delivered + delivered_before > STEPS / 10
+        broadcast = [bccn1.read(datagram) for datagram in hub.sent]
+        assert [(one.src, one.chan, one.payload) for one in broadcast] == model.sent
         last: dict[bytes, int] = {}
-        for datagram in hub.sent:
-            src, seq = datagram.partition(b"]")[2].split(b":")[:2]
-            assert int(seq) > last.get(src, 0), "a seq for two messages"
-            last[src] = int(seq)
+        for datagram in broadcast:
+            assert datagram.seq > last.get(datagram.src, 0), "a seq for two messages"
+            last[datagram.src] = datagram.seq
         for one in model.accounts:
             one.peer.close()
         turn_until(hub.loop, lambda: not hub.bus.clients)

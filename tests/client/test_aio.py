@@ -1,4 +1,4 @@
-"""The client for asyncio: many tasks, cancellation, backpressure; what it shares with the other: test_reconnecting."""
+"""The client for asyncio: many tasks, cancellation, backpressure; what it shares with the other: test_histories."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Site(Hub):
         self.names = [dialect, *others]
         self.store = Store()
         self.monotonic = monotonic
-        self._peers: list[Peer] = []
+        self.peers: list[Peer] = []
         self._listeners = [listen_unix(self.path, 0o600, None), *(listen_abstract() for _ in others)]
         self.addresses = [one.getsockname() for one in self._listeners]
         self.start()
@@ -127,7 +127,7 @@ class Site(Hub):
         unhurried(self.bus)
         takeover.restore(left, self.kept, self.bus, self.sources, self.repeater, self.ingress)
         self.kept.discard_images()
-        for peer in self._peers:
+        for peer in self.peers:
             if hasattr(peer, "client"):
                 peer.client = self.by_number(peer.client.number) or peer.client
 
@@ -164,7 +164,7 @@ class Site(Hub):
         return next((one for one in self.bus.clients.values() if one.number == number), None)
 
     def close(self) -> None:
-        for peer in self._peers:
+        for peer in self.peers:
             peer.close()
         with suppress(OSError):
             self._end()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from bccnd.journal.files import open_root
-from tests.support import free_port
+from tests.support import free_port, wait
 
 BUCKET = "fleet"
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
@@ -31,12 +30,8 @@ def serve(log: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "moto.server", "-H", host, "-p", port]
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as server:
         try:
-            deadline = time.monotonic() + 60
-            while server.poll() is None and time.monotonic() < deadline:
-                with suppress(OSError):
-                    socket.create_connection((host, int(port))).close()
-                    break
-                time.sleep(0.1)
+            with socket.socket() as probe:
+                wait(lambda: not probe.connect_ex((host, int(port))) or server.poll() is not None, "the server", 60)
             store, _ = open_root(place(address, "") + "&allow_bucket_creation=true")
             store.create_dir(BUCKET)
             yield address

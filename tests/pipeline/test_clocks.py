@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.pipeline.clocks import Clock, Clocks, Compared
+from bccnd.pipeline.clocks import Clock, Clocks, Compared, references
 from bccnd.pipeline.driver.build import once
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from examples.simulation import write
@@ -56,6 +56,16 @@ def test_a_day_without_common_messages_goes_by_those_beside_it() -> None:
     clocks = Clocks(compared({"b": HOUR, "c": 0, "d": 0}))
     found = {day: clocks.of(("b", "j", 0), day).shift for day in (BEFORE, DAY, AFTER, LATER)}
     assert found == {BEFORE: HOUR, DAY: HOUR, AFTER: HOUR, LATER: 0}
+
+
+def test_the_host_with_most_rows_is_the_reference_of_its_group() -> None:
+    rows = {"a": 1, "b": 7, "c": 7, "x": 2, "y": 3, "alone": 9}
+    assert references(rows, [["a", "b"], ["c", "b"], ["x", "y"]]) == {
+        **dict.fromkeys("abc", "b"),
+        "x": "y",
+        "y": "y",
+        "alone": "alone",
+    }
 
 
 def test_late_rows_of_a_wrong_clock_go_to_their_days(tmp_path: Path) -> None:

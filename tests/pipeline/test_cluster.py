@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from tests.pipeline.commands import bccn
 from tests.pipeline.threedays import content
+from tests.support import wait
 
 CLASS = Path(pyspark.__file__).parent / "bin/spark-class"
 LOOPBACK = "127.0.0.1"
@@ -45,13 +45,8 @@ def launch(kind: str, log: Path, *words: str) -> tuple[subprocess.Popen[bytes], 
             env=environment,
             start_new_session=True,
         )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        match = READY[kind].search(log.read_text(errors="replace"))
-        if match:
-            return process, match[1]
-        time.sleep(0.1)
-    raise AssertionError(log.read_text(errors="replace"))
+    wait(lambda: READY[kind].search(log.read_text(errors="replace")) or process.poll() is not None, kind, 60)
+    return process, READY[kind].findall(log.read_text(errors="replace"))[0]
 
 
 @pytest.fixture

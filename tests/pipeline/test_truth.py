@@ -145,7 +145,7 @@ def test_tables_are_true(fleet: Fleet, days: int, tmp_path: Path) -> None:
 def restarting(draw: st.DrawFn) -> Fleet:
     """Restarts far enough apart to be told, everything else as it comes. One receiver, e, hears all, so that there is
     evidence of every restart."""
-    rate = draw(st.sampled_from((2, 7, 20)))
+    rate = draw(st.sampled_from((2, 7, 12)))
     moments = draw(st.lists(st.integers(1, 8), max_size=3, unique=True).map(sorted))
     source = Source(
         "a/old",

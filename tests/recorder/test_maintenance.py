@@ -67,7 +67,7 @@ def with_bug(path: Path) -> None:
 
 def test_leftover_logs_are_converted_and_bad_ones_set_aside(spool: Path, tmp_path: Path) -> None:
     _, torn, damaged, gone = (log_in(spool, number, first=10 * number - 9) for number in (1, 2, 3, 4))
-    foreign, empty, bug, zeros = (spool / f"{JOURNAL}-{number:08d}.log" for number in (5, 6, 7, 9))
+    foreign, empty, bug, zeros, outside = (spool / f"{JOURNAL}-{number:08d}.log" for number in (5, 6, 7, 9, 10))
     torn.write_bytes(torn.read_bytes()[:-3])
     data = bytearray(damaged.read_bytes())
     data[-5] ^= 1
@@ -76,15 +76,16 @@ def test_leftover_logs_are_converted_and_bad_ones_set_aside(spool: Path, tmp_pat
     empty.touch()
     zeros.write_bytes(bytes(100))
     with_bug(bug)
+    write_log(outside, [packet([1], NOON)], host="../../etc")
     log_in(spool, 8, first=31)
     (spool / "other.file").touch()
     with working(spool, f"file://{tmp_path}/journal") as worker:
         gone.unlink()
         worker.start()
-    assert (worker.rows, worker.files, worker.torn, worker.bad, worker.recovered) == (40, 4, 3, 3, 8)
+    assert (worker.rows, worker.files, worker.torn, worker.bad, worker.recovered) == (40, 4, 3, 4, 9)
     assert (worker.logs, worker.trouble) == (0, "")
     assert [row["rec_no"] for row in table(tmp_path / "journal")] == list(range(1, 41))
-    kept = [f"{path.name}.bad" for path in (damaged, foreign, bug)]
+    kept = [f"{path.name}.bad" for path in (damaged, foreign, bug, outside)]
     assert names(spool) == [*kept, "lock", "other.file"]
     assert (spool / kept[0]).read_bytes() == data
     assert not [name for name in names(tmp_path / "journal") if "/." in name]

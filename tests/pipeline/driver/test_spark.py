@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,21 +18,6 @@ from bccnd.pipeline.units.work import Task
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import content
-from tests.support import ROOT
-
-PROGRAM = """
-import os, signal, subprocess
-from bccnd.errors import PipelineError
-from bccnd.pipeline.driver import spark
-
-try:
-    with spark.run_on_spark(master="local[1]", memory="512m") as runner:
-        java = subprocess.check_output(["pgrep", "-P", str(os.getpid()), "java"], text=True)
-        os.kill(int(java), signal.SIGKILL)
-        runner.run(["{}"])
-except PipelineError as error:
-    print(error.reason, error.detail, error.remedy, sep="\\n")
-"""
 
 
 def test_an_error_of_a_task_keeps_its_reason(spark: SparkSession, tmp_path: Path) -> None:
@@ -44,14 +30,15 @@ def test_an_error_of_a_task_keeps_its_reason(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_the_end_of_java_in_a_run_is_named_and_its_output_kept() -> None:
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
-    reason, detail, remedy = done.stdout.splitlines()
-    assert (reason, "Java" in detail) == ("failed", True)
-    log = Path(remedy.split()[-1])
-    assert log.read_text()
-    log.unlink()
+def test_the_end_of_java_in_a_run_is_named_and_its_output_kept(small: Path, tmp_path: Path) -> None:
+    def kill(running: subprocess.Popen[str]) -> None:
+        java = subprocess.check_output(["pgrep", "-P", str(running.pid), "java"], text=True)
+        os.kill(int(java), signal.SIGKILL)
+
+    words = ("pipeline", "build", small, "--out", tmp_path / "tables", "--master", "local[2]")
+    status, _, errors = bccn(*words, step="computing", then=kill, environment={"TMPDIR": str(tmp_path)})
+    assert (status, "Java" in errors) == (1, True), errors
+    assert Path(errors.split()[-1]).read_text()
 
 
 @pytest.mark.slow
