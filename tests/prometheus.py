@@ -1,8 +1,9 @@
-"""Prometheus for tests: a server that scrapes given targets and is asked over its API, and promtool."""
+"""Prometheus for tests: a server that scrapes given targets and is asked over its API, promtool, pages of metrics."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import urllib.error
@@ -29,6 +30,15 @@ def program(name: str) -> Path:
 def promtool(*words: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [str(program("promtool")), *map(str, words)]
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
+
+
+def metric(page: str, name: str, **labels: str) -> float:
+    """The sum of the samples of a metric that carry these labels, on a page of metrics."""
+    total = 0.0
+    for found in re.finditer(rf"^bccnd_{name}(\{{.*\}})? (\S+)$", page, re.MULTILINE):
+        if all(f'{key}="{value}"' in (found[1] or "") for key, value in labels.items()):
+            total += float(found[2])
+    return total
 
 
 class Prometheus(Closing):

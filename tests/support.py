@@ -9,14 +9,10 @@ from __future__ import annotations
 import hmac
 import itertools
 import os
-import re
 import select
 import signal
 import socket
-import struct
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -99,55 +95,6 @@ def wait(done: Callable[[], object], what: str = "it", patience: float = PATIENC
         pause = min(1.3 * pause, 0.05)
 
 
-Do = Callable[[Callable[[], object]], None]
-
-
-@contextmanager
-def turning(loop: Loop) -> Iterator[Do]:
-    """Let the loop run in a thread of its own, for clients that block.
-
-    Gives a function that has something done by that thread, between two callbacks, and waits for it.
-    """
-    reader, writer = os.pipe()
-    asked: deque[tuple[Callable[[], object], threading.Event]] = deque()
-    faults: list[BaseException] = []
-
-    def on_asked(_events: int) -> None:
-        os.read(reader, 1)
-        call, done = asked.popleft()
-        try:
-            call()
-        finally:
-            done.set()
-
-    def do(call: Callable[[], object]) -> None:
-        done = threading.Event()
-        asked.append((call, done))
-        os.write(writer, b"x")
-        assert done.wait(PATIENCE), "the loop does not turn any more"
-
-    def run() -> None:
-        try:
-            loop.run()
-        except BaseException as fault:  # noqa: BLE001 -- it belongs to the test, which is in another thread
-            faults.append(fault)
-
-    loop.watch(reader, READABLE, on_asked)
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield do
-    finally:
-        if thread.is_alive():
-            do(loop.stop)
-        thread.join()
-        loop.unwatch(reader)
-        os.close(reader)
-        os.close(writer)
-    if faults:
-        raise faults[0]
-
-
 @contextmanager
 def without_root(folder: Path) -> Iterator[None]:
     """Go on without root's rights, as the owner of ``folder``; without root to begin with, nothing changes."""
@@ -174,28 +121,12 @@ def need_root(why: str) -> None:
         cannot_here(f"not root: {why}")
 
 
-def need_others() -> None:
-    """Somebody else is to run the programs that lie here."""
-    for folder in (ROOT, *ROOT.parents):
-        if not folder.stat().st_mode & 0o001:
-            cannot_here(f"other users cannot look into {folder}: clone the repository to somewhere else")
-
-
 def datagram(src: str, seq: int, chan: str, payload: bytes | str = b"", key: bytes | None = None) -> bytes:
     """A BCCN1 datagram, signed if there is a key; written by hand, since the product's own builder is under test."""
     data = payload.encode() if isinstance(payload, str) else payload
     body = f"{src}:{seq}:{chan}|".encode() + data
     check = b":hmac=" + hmac.digest(key, body, "sha256")[:8].hex().encode() if key else b""
     return b"BCCN1[%d%b]%b" % (len(body), check, body)
-
-
-def metric(page: str, name: str, **labels: str) -> float:
-    """The sum of the samples of a metric that carry these labels, on a page of metrics."""
-    total = 0.0
-    for found in re.finditer(rf"^bccnd_{name}(\{{.*\}})? (\S+)$", page, re.MULTILINE):
-        if all(f'{key}="{value}"' in (found[1] or "") for key, value in labels.items()):
-            total += float(found[2])
-    return total
 
 
 #: below the ports that the kernel gives to sockets that ask for none in particular; where test processes share a
@@ -211,38 +142,6 @@ def free_port() -> int:
 def examples(count: int) -> int:
     """How many examples a property is tried on: ``count`` in the profile ``full``, a quarter in ``quick``."""
     return count if settings.get_current_profile_name() == "full" else max(count // 4, 5)
-
-
-def group(leader: int) -> set[int]:
-    """The processes of a process group; what a shell starts is in its own."""
-    members = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            # A name may hold blanks and brackets itself; behind its last bracket stand state, parent and group.
-            if int(stat.read_text().rpartition(")")[2].split()[2]) == leader:
-                members.add(int(stat.parent.name))
-    return members
-
-
-def listens(leader: int, port: int) -> bool:
-    """Whether a process group has a UDP socket that is bound to a port, in whatever network it lives.
-
-    Its own socket is looked for: to count those of a port is not exact, as the kernel gives that table in pieces.
-    """
-    for pid in group(leader):
-        with suppress(OSError):
-            held = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
-            for table in ("udp", "udp6"):
-                for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-                    fields = line.split()
-                    if fields[1].endswith(f":{port:04X}") and f"socket:[{fields[9]}]" in held:
-                        return True
-    return False
-
-
-def kernel_drops(sock: socket.socket) -> int:
-    """Datagrams that the kernel had no room for in a socket's buffer: SO_MEMINFO, the ninth number."""
-    return int(struct.unpack_from("=I", sock.getsockopt(socket.SOL_SOCKET, 55, 36), 32)[0])
 
 
 class Who(NamedTuple):
@@ -549,8 +448,3 @@ def refusals(packets: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
             reason, _, about = payload.partition(b" ")
             found.append((reason, about))
     return found
-
-
-def open_to_others(folder: Path) -> list[str]:
-    """What others can read or enter, and the group can write to, of a folder and all in it."""
-    return [str(path) for path in (folder, *folder.rglob("*")) if path.stat().st_mode & 0o027]

@@ -124,6 +124,9 @@ def test_programs_load_no_more_than_they_need() -> None:
     assert not loaded_after("import bccnd.daemon") & HEAVY
     assert not loaded_after("import bccnd.cli.sbusd") & ((HEAVY - {"click"}) | libraries)
     assert not loaded_after("import bccnd") & (HEAVY | libraries | {"logging"})
+    # A program that has nothing but the pure package installed can be a client, and take part in a segment itself.
+    assert not loaded_after("import bccnd\nbccnd.connect, bccnd.aio.connect") & ((HEAVY - {"asyncio"}) | libraries)
+    assert not loaded_after("import bccnd\nbccnd.Endpoint(address='127.255.255.255', port=1)") & (HEAVY | libraries)
     endpoint = {"bccnd.endpoint.endpoint", "bccnd.key_files", "bccnd.net.segment_opening"}
     assert not loaded_after("import bccnd, bccnd.cli.main") & {*endpoint, "bccnd.core.matching.pattern_tree"}
     assert endpoint <= loaded_after("import bccnd\nbccnd.Endpoint, bccnd.read_key")

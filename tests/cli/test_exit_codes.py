@@ -13,7 +13,8 @@ import pytest
 import bccnd
 from bccnd.cli.shared.output import print_table, to_json
 from tests.e2e.harness import BIN
-from tests.support import PATIENCE, Hub, turning
+from tests.support import PATIENCE, Hub
+from tests.turning import turning
 
 BCCN = str(BIN / "bccn")
 

@@ -6,23 +6,33 @@ import json
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tests.activation import Notified
-from tests.e2e.harness import BIN, PATIENCE
+from tests.e2e.harness import PATIENCE
 
 NAMES = ("broker", "nng")
 
 
-class Service:
-    """A gateway as systemd runs it, at a port that is taken until `release`."""
+PROGRAM: Final = """
+import sys
+from bccnd.gateways import base
+base.TAKEOVER = float(sys.argv.pop(1))
+from bccnd.cli.bccnd_main import main
+main()
+"""
 
-    def __init__(self, folder: Path, name: str, ends: ExitStack) -> None:
+
+class Service:
+    """A gateway as systemd runs it, which waits for so many seconds for its port; that is ``taken``."""
+
+    def __init__(self, folder: Path, name: str, ends: ExitStack, seconds: float) -> None:
         folder.mkdir()
         self.taken = ends.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.address = self.taken.getsockname()
@@ -32,7 +42,7 @@ class Service:
         config = folder / "bccnd.yaml"
         config.write_text(json.dumps({"bus": {"path": str(folder / "bus")}, "gateways": {name: section}}))
         self.process = subprocess.Popen(
-            [str(BIN / "bccnd"), "--gateway", name, "--config", str(config)],
+            [sys.executable, "-c", PROGRAM, str(seconds), "--gateway", name, "--config", str(config)],
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -52,10 +62,10 @@ class Service:
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[list[Service]]:
+def services(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Service]]:
     """One for each gateway."""
     with ExitStack() as ends:
-        yield [Service(tmp_path / name, name, ends) for name in NAMES]
+        yield [Service(tmp_path / name, name, ends, getattr(request, "param", 60.0)) for name in NAMES]
 
 
 def test_it_is_ready_once_it_listens(services: list[Service]) -> None:
@@ -66,6 +76,7 @@ def test_it_is_ready_once_it_listens(services: list[Service]) -> None:
         each.serves()
 
 
+@pytest.mark.parametrize("services", [0.3], indirect=True)
 def test_an_address_that_stays_taken_is_a_start_that_has_failed(services: list[Service]) -> None:
     for each in services:
         status, output = each.ends()

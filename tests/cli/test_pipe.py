@@ -187,8 +187,9 @@ def test_all_is_published_before_the_end(daemon: Daemon) -> None:
     lines = b"".join(b'{"op": "publish", "chan": "last/%d", "payload": "x"}\n' % number for number in range(800))
     with daemon.connect() as bus, bus.subscribe("last/", limit=1000) as last:
         bus.sync()
-        done = daemon.tool("pipe", stdin=lines.removesuffix(b"\n"))
-        assert (done.returncode, done.stdout) == (0, b"")
+        with Pipe(daemon) as pipe:
+            pipe.input.write(lines.removesuffix(b"\n"))
+            assert pipe.end() == (0, [], b"")
         got = [last.receive(PATIENCE) for _ in range(800)]
     assert [one.chan for one in got if isinstance(one, bccnd.Message)] == [f"last/{number}" for number in range(800)]
 

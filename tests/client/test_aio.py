@@ -20,7 +20,8 @@ from bccnd.client.transport import MOST, dial
 from bccnd.core.wire import frames
 from bccnd.errors import BusError
 from tests.client.sessions import Bare, batch, frame, until, without_syncs
-from tests.support import PATIENCE, ROOT, Hub, turning, wait
+from tests.support import PATIENCE, ROOT, Hub, wait
+from tests.turning import turning
 
 pytestmark = pytest.mark.usefixtures("nothing_stays_open")
 

@@ -22,7 +22,8 @@ from bccnd.errors import BusError
 from tests.client.sessions import Bare, Driven, Join, batch, frame
 from tests.limits import descriptors
 from tests.refusals import refused
-from tests.support import PATIENCE, Do, Hub, turning, wait
+from tests.support import PATIENCE, Hub, wait
+from tests.turning import Do, turning
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from bccnd.client.request_reply import read_request
 from tests.client.sessions import Join, both
 from tests.endpoint.segments import in_threads
 from tests.refusals import refused
-from tests.support import PATIENCE, Hub, turning
+from tests.support import PATIENCE, Hub
+from tests.turning import turning
 
 
 def add(question: bccnd.Message) -> str | None:

@@ -23,7 +23,8 @@ from click.testing import CliRunner
 
 import bccnd
 from bccnd.cli.main import main
-from tests.support import BROADCAST, Closing, free_port, metric
+from tests.prometheus import metric
+from tests.support import BROADCAST, Closing, free_port
 from tests.support import PATIENCE as PATIENCE
 from tests.support import datagram as datagram
 from tests.support import wait as wait

@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.e2e.harness import PATIENCE, wait
-from tests.support import Closing, listens
+from tests.kernel import listens
+from tests.support import Closing
 
 
 class Listener(Closing):

@@ -14,7 +14,8 @@ import pytest
 
 from bccnd.cli.shared.connection import fetch_listing
 from tests.e2e.harness import PATIENCE, Daemon, wait
-from tests.support import ROOT, Closing, cannot_here, group
+from tests.kernel import group
+from tests.support import ROOT, Closing, cannot_here
 
 #: where the bus is in the examples' own comments
 SOCKET = "/run/bccnd/bus.sock"

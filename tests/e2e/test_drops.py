@@ -18,7 +18,7 @@ from bccnd.gateways.broker.codec import STRING
 from tests.e2e.brokers import Broker, Sub, publication
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
 from tests.e2e.shared import BY_VERDICT, gateways
-from tests.support import metric
+from tests.prometheus import metric
 
 BY_KEY: Final = {f"{drop.family}/{drop.name}": drop for drop in DROPS}
 #: what the tests below bring about: some of each kind, as the tests of the parts bring about every one

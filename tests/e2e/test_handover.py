@@ -12,7 +12,8 @@ from tests.e2e.harness import PATIENCE, Wire, datagram, wait
 from tests.e2e.subscribers import THOROUGH, Examples
 from tests.e2e.subscribers import examples as examples
 from tests.e2e.supervisor import Supervisor
-from tests.support import BROADCAST, free_port, kernel_drops
+from tests.kernel import kernel_drops
+from tests.support import BROADCAST, free_port
 
 
 @pytest.fixture

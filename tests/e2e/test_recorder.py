@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 from bccnd.core.formats.tap_record import seq_of
-from tests import support
+from tests import prometheus
 from tests.e2e.harness import PATIENCE, Daemon, Stream, Wire, datagram, wait
 from tests.e2e.recorders import Recorder, files
+from tests.kernel import open_to_others
 from tests.recorder.material import names, table
-from tests.support import cannot_here, free_port, need_root, open_to_others
+from tests.support import cannot_here, free_port, need_root
 
 SRC = "host-c/plain/7"
 TICK = datetime.timedelta(milliseconds=10)
@@ -228,7 +229,7 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
 
 def metric(listen: str, name: str) -> float:
     with urllib.request.urlopen(f"http://{listen}/metrics", timeout=PATIENCE) as answer:
-        return support.metric(answer.read().decode(), f"recorder_{name}")
+        return prometheus.metric(answer.read().decode(), f"recorder_{name}")
 
 
 @pytest.mark.slow

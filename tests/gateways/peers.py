@@ -1,21 +1,23 @@
-"""What the tests of links share: the bus played by the test, a gateway as it runs in service, bare peers on TCP."""
+"""What the tests of gateways share: one that runs, the bus played by the test, bare peers on TCP."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import signal
+import logging
 import socket
 import struct
-import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from bccnd.config import NngSettings
 from bccnd.core.wire import frames
+from bccnd.gateways.broker.gateway import BrokerGateway
+from bccnd.gateways.nng.gateway import NngGateway
 from tests.client.sessions import Bare
-from tests.e2e.harness import BIN, Program
 from tests.support import Closing, free_port, wait
 
 PATIENCE: Final = 90.0
@@ -76,40 +78,70 @@ class TestBus(Bare):
         return int(self.report().get("dropped", {}).get(reason, 0))
 
 
-class RunningGateway(Program):
-    """A gateway for links in a process of its own; ``bus`` is the other end of it."""
+class Events(logging.Handler):
+    """Keeps every event that a gateway in this process logs, until it is closed."""
 
-    def __init__(self, folder: Path, nng: Mapping[str, Any], horizon: str = "2s") -> None:
-        self.folder = folder
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[tuple[str, str, dict[str, Any]]] = []
+        logger = logging.getLogger("bccnd")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if hasattr(record, "event"):
+            self.records.append((record.event, record.getMessage(), record.__dict__["fields"]))
+
+    def texts(self, event: str) -> list[str]:
+        return [text for name, text, _ in list(self.records) if name == event]
+
+    def close(self) -> None:
+        logging.getLogger("bccnd").removeHandler(self)
+        super().close()
+
+
+class RunningGateway:
+    """A gateway in a thread of its own, and what it logs; at its end it has counted so many ``bugs``."""
+
+    def __init__(self, gateway: BrokerGateway | NngGateway, bugs: int = 0) -> None:
+        self.gateway, self._bugs = gateway, bugs
+        self.events = Events()
+        self.texts = self.events.texts
+        self._runner, self._stop = asyncio.Runner(loop_factory=asyncio.new_event_loop), asyncio.Event()
+        self._loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=lambda: self._runner.run(gateway.run(self._stop)))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        wait(lambda: self.texts("gateway_ready"), "the gateway", PATIENCE)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        self._runner.close()
+        self.events.close()
+        if kind is None:
+            assert self.gateway.status.dropped.get("bug", 0) == self._bugs
+            assert bool(self.texts("internal_error")) == bool(self._bugs)
+
+
+class Links(RunningGateway):
+    """A gateway for links; ``bus`` is the other end of it."""
+
+    def __init__(self, folder: Path, nng: Mapping[str, Any], horizon: float = 2.0) -> None:
         self.bus = TestBus(str(folder / "bus.sock"))
-        self.log = folder / "log"
-        self.config = folder / "bccnd.yaml"
-        self.config.write_text(
-            json.dumps({"bus": {"path": self.bus.address}, "dedup": {"horizon": horizon}, "gateways": {"nng": nng}})
-        )
-        self.patience = PATIENCE
-        self.process = self.spawn()
-        wait(lambda: self.ended() or "nng: listens" in self.output(), f"the gateway:\n{self.output()}", PATIENCE)
-
-    def spawn(self) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as log:
-            command = [str(BIN / "bccnd"), "--gateway", "nng", "--config", str(self.config)]
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
+        settings = NngSettings.model_validate(nng)
+        super().__init__(NngGateway(settings, str(self.bus.address), folder=str(folder), horizon=horizon))
 
     def peers(self, count: int) -> None:
         """Wait until there are so many."""
-        wait(lambda: self.bus.report().get("peers_connected") == count, f"{count} peers:\n{self.output()}", PATIENCE)
+        wait(lambda: self.bus.report().get("peers_connected") == count, f"{count} peers", PATIENCE)
 
-    def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.signal(signal.SIGCONT)
-        status = self.stop()
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        super().__exit__(kind, *rest)
         self.bus.close()
-        if kind is None:
-            assert status == 0, self.output()
-            assert "bug" not in self.output(), self.output()
 
 
 class RawPeer(Closing):

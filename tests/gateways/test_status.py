@@ -16,7 +16,7 @@ from bccnd.drop_catalog.drops import GATEWAY_REASONS
 from bccnd.gateways.base import format_address, log_drops
 from bccnd.gateways.status import MAX_NAMED, GatewayStatus, read_report
 from bccnd.snapshot import GatewayPeerState
-from tests.gateways.logs import Events
+from tests.gateways.peers import Events
 
 
 def test_a_report_is_read_as_it_was_written() -> None:

@@ -6,6 +6,7 @@ import errno
 import random
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -46,7 +47,7 @@ class Site(Closing):
         self.listener = listen_tcp("127.0.0.1", 0)
         self.address: tuple[str, int] = self.listener.getsockname()
         self.accepts: list[str] = []
-        self._refused = dict.fromkeys(REASONS, 0)
+        self.refused: Counter[str] = Counter()
         self.fail: Callable[[], Exception] = ZeroDivisionError
         self.job = LongJob()
         self.server = HttpServer(
@@ -58,14 +59,11 @@ class Site(Closing):
                 "/broken": self._broken,
                 "/long": lambda _: self.job,
             },
-            self._count_refused,
+            lambda reason: self.refused.update([reason]),
             round_seconds=round_seconds,
         )
         self._idle = len(descriptors()) - self._before
         self.visitors: list[socket.socket] = []
-
-    def _count_refused(self, reason: str) -> None:
-        self._refused[reason] += 1
 
     def _page(self, accept: str) -> tuple[int, str, bytes]:
         self.accepts.append(accept)
@@ -73,9 +71,6 @@ class Site(Closing):
 
     def _broken(self, _accept: str) -> tuple[int, str, bytes]:
         raise self.fail()
-
-    def refused(self) -> dict[str, int]:
-        return {reason: count for reason, count in self._refused.items() if count}
 
     def open(self) -> int:
         """The number of connections that the server has open."""
@@ -120,6 +115,7 @@ class Site(Closing):
             visitor.close()
         self.server.close()
         self.loop.close()
+        assert self.refused.keys() <= set(REASONS)
 
 
 @pytest.fixture
@@ -166,7 +162,7 @@ def test_a_request_gets_its_status(site: Site, requests: list[bytes], status: in
         found, _, body = split(site.ask(request))
         assert (found, b"script" in body) == (status, False), request
     assert len(site.accepts) == (len(requests) if status == 200 else 0)
-    assert site.refused() == {}
+    assert site.refused == {}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +178,7 @@ def test_on_the_loopback_only_names_of_this_host_are_served(site: Site, host: st
     # The name of a stranger may resolve to this host.
     site.server.names = HostNames(["proxy.example.org"])
     assert split(site.ask(get("/", f"Host: {host}")))[0] == status
-    assert site.refused() == ({"foreign_host": 1} if status == 421 else {})
+    assert site.refused == ({"foreign_host": 1} if status == 421 else {})
 
 
 def test_requests_from_elsewhere_need_a_known_name_if_any(tmp_path: Path) -> None:
@@ -217,7 +213,7 @@ def test_requests_from_elsewhere_need_a_known_name_if_any(tmp_path: Path) -> Non
 def test_garbage_ends_its_own_connection_and_no_other(site: Site, garbage: bytes) -> None:
     before = site.visit(b"GET / HTTP/1.1\r\n")
     assert b"hello" not in site.ask(garbage)
-    assert site.refused() == {"bad_request": 1}
+    assert site.refused == {"bad_request": 1}
     before.sendall(b"Host: localhost\r\n\r\n")
     assert split(site.rest(before))[2] == b"<p>hello"
 
@@ -250,7 +246,7 @@ def test_a_page_that_fails_costs_its_visitor_only(
 ) -> None:
     site.fail = fail
     assert site.ask(get("/broken")) == b""
-    assert site.refused() == {reason: 1}
+    assert site.refused == {reason: 1}
     assert bool(caplog.records) == (reason == "bug")
     assert split(site.ask(get("/")))[0] == 200
 
@@ -303,7 +299,7 @@ def test_no_object_of_a_connection_that_ended_stays(site: Site, caplog: pytest.L
 def test_a_visitor_that_leaves_harms_no_other(site: Site, request_: bytes) -> None:
     site.visit(request_).close()
     turn_until(site.loop, lambda: not site.open(), "the end of the visit")
-    assert request_ or site.refused() == {}
+    assert request_ or site.refused == {}
     assert split(site.ask(get("/")))[0] == 200
 
 
@@ -314,7 +310,7 @@ def test_a_slow_visitor_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) 
         visitor = site.visit(request)
         turn_until(site.loop, lambda: site.open() == 1, "patience to end")
         assert len(site.rest(visitor)) < len(LARGE)
-        assert site.refused() == {"slow_visitor": number}
+        assert site.refused == {"slow_visitor": number}
 
 
 def test_a_new_visitor_replaces_the_oldest_without_a_request(site: Site) -> None:
@@ -324,21 +320,21 @@ def test_a_new_visitor_replaces_the_oldest_without_a_request(site: Site) -> None
     for number in range(3):
         assert split(site.ask(get("/")))[0] == 200
         assert site.rest(held[number]) == b""
-        assert site.refused() == {"too_many_visitors": number + 1}
+        assert site.refused == {"too_many_visitors": number + 1}
         held.append(site.visit())
         assert site.open() == MAX_CONNECTIONS
     held[4].sendall(b"Host: localhost\r\n\r\n")
     held[5].sendall(get("/"))
     assert [split(site.rest(visitor))[0] for visitor in held[4:6]] == [200, 200]
     assert split(site.rest(asked))[2] == LARGE
-    assert site.refused() == {"too_many_visitors": 3}
+    assert site.refused == {"too_many_visitors": 3}
 
 
 def test_no_visitor_that_has_asked_is_replaced(site: Site) -> None:
     for _ in range(MAX_CONNECTIONS):
         site.visit(get("/large"))
     assert site.rest(site.visit(get("/"))) == b""
-    assert site.refused() == {"too_many_visitors": 1}
+    assert site.refused == {"too_many_visitors": 1}
 
 
 @pytest.mark.parametrize("seconds", [3600.0, 1e-9])
@@ -348,7 +344,7 @@ def test_a_request_keeps_its_place_before_it_is_read(seconds: float) -> None:
         for _ in range(MAX_CONNECTIONS):
             site.connect()
         assert [split(site.rest(visitor))[0] for visitor in visitors] == [200] * MAX_CONNECTIONS
-        assert site.refused().keys() <= {"too_many_visitors"}
+        assert site.refused.keys() <= {"too_many_visitors"}
 
 
 def test_close_ends_every_visit_and_the_listening(site: Site) -> None:

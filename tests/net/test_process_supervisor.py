@@ -49,15 +49,6 @@ def childless() -> bool:
     return False
 
 
-def stays_away(loop: Loop, program: ChildProcess) -> bool:
-    """Whether it is not started again while another one is, several times."""
-    other = started(loop, "exit 1")
-    turn_until(loop, lambda: other.starts == 4, "the starts of another one")
-    other.stop()
-    turn_until(loop, childless, "its end")
-    return (program.starts, program.pid) == (1, 0)
-
-
 def gone(pid: int) -> bool:
     """Whether a process has been reaped."""
     return not Path(f"/proc/{pid}").exists()
@@ -82,7 +73,11 @@ def test_a_child_stays_away(loop: Loop, status: int, stops: bool) -> None:
     turn_until(loop, lambda: not program.pid, "its end")
     if stops:  # during its pause
         program.stop()
-    assert stays_away(loop, program)
+    other = started(loop, "exit 1")
+    turn_until(loop, lambda: other.starts == 4, "the starts of another one")
+    other.stop()
+    turn_until(loop, childless, "its end")
+    assert (program.starts, program.pid) == (1, 0)
 
 
 def test_a_failing_start_is_logged_and_retried(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,8 @@ from bccnd.recorder.metrics import Figures, serve
 from bccnd.recorder.recorder import Recorder
 from bccnd.version import VERSION
 from tests.recorder.material import JOURNAL, NOON, packet, recorder_in, wait_for_child, write_log
-from tests.support import free_port, turning
+from tests.support import free_port
+from tests.turning import turning
 
 #: seconds since which a log waits that was left
 AGE = 500.0

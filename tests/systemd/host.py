@@ -15,7 +15,7 @@ from typing import Any, Final
 from systemd.journal import Reader
 
 from tests import support
-from tests.support import metric
+from tests.prometheus import metric
 from tests.systemd.stage import PREFIX, CannotBoot, Layer, cgroups, remove_cgroup
 
 #: for one command on a host; generous, because it only matters when something is broken

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from tests.support import metric
+from tests.prometheus import metric
 from tools.bench.programs import cpu_of, kib_of
 from tools.bench.relays import CHANNELS, SIZE, Place, Relay
 

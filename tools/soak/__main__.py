@@ -21,8 +21,9 @@ from typing import Final
 import bccnd
 from bccnd.core.formats.tap_record import seq_of
 from tests.e2e.harness import KEY, Stream, datagram
+from tests.kernel import kernel_drops
 from tests.recorder.material import table
-from tests.support import ROOT, kernel_drops, wait
+from tests.support import ROOT, wait
 from tools.soak.chaos import Chaos
 from tools.soak.hosts import PATIENCE, Hosts
 

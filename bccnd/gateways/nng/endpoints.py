@@ -127,7 +127,9 @@ async def _connect(where: LinkUrl) -> tuple[socket.socket, Any]:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 await loop.sock_connect(sock, address)
             return sock, address
-        except OSError as error:
+        except BaseException as error:  # also if the gateway ends meanwhile
             sock.close()
+            if not isinstance(error, OSError):
+                raise
             trouble = error
     raise trouble

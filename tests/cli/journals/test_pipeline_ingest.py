@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from bccnd.cli.journals.pipeline_ingest import ingest
 from tests.core.captures import Frame, pcap
 from tests.e2e.harness import KEY, datagram
+from tests.kernel import open_to_others
 from tests.pipeline.journals import frame
-from tests.support import open_to_others
 
 
 def message_bytes(seq: int, key: bytes | None = None) -> bytes:

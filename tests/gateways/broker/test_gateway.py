@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import socket
@@ -12,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -24,39 +23,24 @@ from bccnd.gateways.broker.subscriber import MAX_REQUESTS, Subscriber
 from bccnd.gateways.broker.subscriber_server import listen
 from tests.e2e.brokers import asking, publication, took_apart
 from tests.e2e.harness import BIN, PATIENCE, wait
-from tests.gateways.logs import Events
+from tests.gateways.peers import RunningGateway
 from tests.refusals import refused
 from tests.support import free_port
 
 
-class Running:
-    """A broker in a thread of its own, without a daemon, and what it logs."""
+class Running(RunningGateway):
+    """A broker without a daemon."""
 
-    def __init__(self, folder: Path, *, patience: float = 30.0, **section: Any):
+    def __init__(self, folder: Path, *, patience: float = 30.0, **section: Any) -> None:
         self.tcp, self.udp = free_port(), free_port()
         places = {"tcp": f"127.0.0.1:{self.tcp}", "udp": f"127.0.0.1:{self.udp}"}
         settings = BrokerSettings.model_validate({**places, "state": "subscriptions.db", **section})
-        self.gateway = BrokerGateway(settings, str(folder / "none"), str(folder), patience=patience)
-        self.events = Events()
-        self.texts = self.events.texts
+        super().__init__(BrokerGateway(settings, str(folder / "none"), str(folder), patience=patience))
         self.publisher = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._runner, self._stop = asyncio.Runner(loop_factory=asyncio.new_event_loop), asyncio.Event()
-        self._loop = self._runner.get_loop()
-        self._thread = threading.Thread(target=lambda: self._runner.run(self.gateway.run(self._stop)))
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        wait(lambda: self.texts("gateway_ready"), "the broker")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
-        self._runner.close()
-        self.events.close()
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self.publisher.close()
-        assert kind is not None or self.texts("internal_error") == []
+        super().__exit__(kind, *rest)
 
     def sub(self, name: bytes, *topics: bytes, receive_buffer: int = 0) -> socket.socket:
         sock = socket.socket()

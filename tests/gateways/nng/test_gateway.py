@@ -1,22 +1,26 @@
-"""Links as they run in service: the gateway in a process of its own, the bus played by the test, real peers."""
+"""Links: a gateway with real peers, whose bus is played by the test."""
 
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from bccnd.config import TlsSettings
+from bccnd.errors import StartError
 from bccnd.gateways.nng.endpoints import MAX_GREETING
+from bccnd.gateways.nng.tls import Contexts
 from tests.gateways import certificates as made_as_documented
-from tests.gateways.peers import PATIENCE, RawPeer, RunningGateway, place, url
+from tests.gateways.peers import HELLO, PATIENCE, Links, RawPeer, place, url
+from tests.limits import descriptors, descriptors_left
+from tests.refusals import refused
 from tests.support import cannot_here, wait
 
 ONE = b"BCCN1[12]h/p/1:7:a/b|x"
@@ -56,7 +60,7 @@ def test_a_stock_program_gets_and_gives_datagrams_as_they_are(tmp_path: Path, li
     file = tmp_path / "datagram"
     file.write_bytes(AWKWARD)
     words = ("--dial" if listens else "--listen", where, "--raw", "--file", str(file), "--delay", "1")
-    with RunningGateway(tmp_path, {"listen" if listens else "dial": [where]}) as gateway, nngcat(*words) as cat:
+    with Links(tmp_path, {"listen" if listens else "dial": [where]}) as gateway, nngcat(*words) as cat:
         gateway.peers(1)
         gateway.bus.give((0, ONE), (0, AWKWARD))
         assert read(cat, len(ONE + AWKWARD)) == ONE + AWKWARD
@@ -72,7 +76,7 @@ def test_a_stock_program_gets_and_gives_datagrams_as_they_are(tmp_path: Path, li
 def test_others_cannot_connect_to_a_unix_link_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        with RunningGateway(tmp_path, {"listen": [f"ipc://{tmp_path}/link"]}):
+        with Links(tmp_path, {"listen": [f"ipc://{tmp_path}/link"]}):
             wait(lambda: (tmp_path / "link").exists(), "the listener", PATIENCE)
             assert not (tmp_path / "link").stat().st_mode & 0o007
     finally:
@@ -81,7 +85,7 @@ def test_others_cannot_connect_to_a_unix_link_whatever_the_umask(tmp_path: Path)
 
 def test_what_came_by_a_link_does_not_go_back_there(tmp_path: Path) -> None:
     where = url()
-    with RunningGateway(tmp_path, {"listen": [where]}) as gateway, RawPeer(where) as ann, RawPeer(where) as bob:
+    with Links(tmp_path, {"listen": [where]}) as gateway, RawPeer(where) as ann, RawPeer(where) as bob:
         gateway.peers(2)
         assert gateway.bus.subscribed == 1
         ann.send(ONE)
@@ -109,7 +113,7 @@ def test_what_came_by_a_link_does_not_go_back_there(tmp_path: Path) -> None:
 def test_filters_and_names_in_both_directions(tmp_path: Path) -> None:
     where = url()
     settings = {"listen": [where], "send": ["out/"], "receive": ["in/", "!"]}
-    with RunningGateway(tmp_path, settings) as gateway, RawPeer(where) as peer:
+    with Links(tmp_path, settings) as gateway, RawPeer(where) as peer:
         gateway.peers(1)
         chans = (b"out/x", b"in/x", b"!", b"!h/p/1", b"heartbeat/h/p/1")
         datagrams = [b"BCCN1[9]h/p/1:7:%b|x" % chan for chan in chans]
@@ -126,7 +130,7 @@ def test_filters_and_names_in_both_directions(tmp_path: Path) -> None:
 
 def test_what_can_be_no_datagram_or_peer_is_refused(tmp_path: Path) -> None:
     where = url()
-    with RunningGateway(tmp_path, {"listen": [where]}) as gateway, RawPeer(where) as peer:
+    with Links(tmp_path, {"listen": [where]}) as gateway, RawPeer(where) as peer:
         gateway.peers(1)
         peer.send(b"", b"garbage", bytes(65_507), bytes(65_508), b"\xff" * 100)
         wait(lambda: len(gateway.bus.brought()) == 4, "what can be a datagram", PATIENCE)
@@ -147,14 +151,14 @@ def test_what_can_be_no_datagram_or_peer_is_refused(tmp_path: Path) -> None:
 
 def test_there_are_as_many_peers_as_may_be(tmp_path: Path) -> None:
     where, other = url(), url()
-    with RunningGateway(tmp_path, {"listen": [where, other], "max_peers": 2}) as gateway:
+    with Links(tmp_path, {"listen": [where, other], "max_peers": 2}) as gateway:
         with RawPeer(where) as ann, RawPeer(other):
             gateway.peers(2)
             for _ in range(3):
                 with RawPeer(where) as late:
                     wait(late.ended, "the refusal", PATIENCE)
             wait(lambda: gateway.bus.dropped("too_many_peers") == 3, "the count", PATIENCE)
-            assert gateway.output().count("(too_many_peers)") == 3
+            assert len(gateway.texts("peer_refused")) == 3
             gateway.bus.give((0, ONE))
             assert ann.receive() == ONE
         gateway.peers(0)
@@ -164,22 +168,38 @@ def test_there_are_as_many_peers_as_may_be(tmp_path: Path) -> None:
 
 def test_a_flood_of_silent_connections_keeps_no_peer_out(tmp_path: Path) -> None:
     where = url()
-    with RunningGateway(tmp_path, {"listen": [where], "max_peers": 8}) as gateway, RawPeer(where) as peer:
+    with Links(tmp_path, {"listen": [where], "max_peers": 8}) as gateway, RawPeer(where) as peer:
         gateway.peers(1)
-        before = gateway.descriptors()
-        _, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (before + MAX_GREETING // 2, hard))
-        with ExitStack() as crowd:
-            for _ in range(2 * MAX_GREETING):
-                crowd.enter_context(socket.create_connection(place(where)))
-            peer.send(b"early")
-            wait(lambda: b"early" in gateway.bus.brought(), "the peer", PATIENCE)
-            resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        before = descriptors()
+        with ExitStack() as stack:
+            crowd = [stack.enter_context(socket.socket()) for _ in range(2 * MAX_GREETING)]
+            with descriptors_left(MAX_GREETING // 2):
+                for stranger in crowd:
+                    stranger.connect(place(where))
+                peer.send(b"early")
+                wait(lambda: b"early" in gateway.bus.brought(), "the peer", PATIENCE)
             wait(lambda: gateway.bus.dropped("no_id") > 0, "strangers to be cut off", PATIENCE)
             with RawPeer(where) as late:
                 late.send(ONE)
                 wait(lambda: ONE in gateway.bus.brought(), "a peer that comes late", PATIENCE)
-        wait(lambda: gateway.descriptors() <= before, "descriptors to be free again", PATIENCE)
+        wait(lambda: len(descriptors()) <= len(before), "descriptors to be free again", PATIENCE)
+
+
+def test_a_connection_without_a_greeting_is_ended(
+    tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bccnd.gateways.nng.connection._GREETING_TIMEOUT", 0.2)
+    plain, encrypted = url(), secure(url())
+    with Links(tmp_path, {"listen": [plain, encrypted], "tls": tls(certificates, "relay01")}) as gateway:
+        with (
+            RawPeer(plain, HELLO[:5]) as half,
+            RawPeer(encrypted, b"") as silent,
+            RawPeer(encrypted, b"\0" * 600) as raw,
+        ):
+            wait(lambda: half.ended() and silent.ended() and raw.ended(), "the end of all", PATIENCE)
+        RawPeer(plain, b"").close()
+        RawPeer(plain, HELLO[:5]).close()
+        wait(lambda: (gateway.bus.dropped("no_id"), gateway.bus.dropped("malformed")) == (3, 2), "counts", PATIENCE)
 
 
 @pytest.mark.slow
@@ -188,7 +208,7 @@ def test_a_peer_that_stops_reading_costs_only_itself(tmp_path: Path) -> None:
     count = 10_000
     settings = {"listen": [where], "queue": 256}
     # Everything is sent before the slow one is let go, so that each message was meant for both.
-    with RunningGateway(tmp_path, settings, horizon="16s") as gateway:
+    with Links(tmp_path, settings, horizon=16.0) as gateway:
         with RawPeer(where) as good, RawPeer(where, small=True) as slow:
             gateway.peers(2)
             for number in range(0, count, 100):
@@ -202,15 +222,15 @@ def test_a_peer_that_stops_reading_costs_only_itself(tmp_path: Path) -> None:
             wait(lambda: bus.report()["sent"] + bus.dropped("queue_full") == 2 * count, "all of it", PATIENCE)
             assert sum(1 for _ in slow.all()) <= bus.report()["sent"] - count
             assert gateway.bus.dropped("slow") <= 1
-        wait(lambda: "(queue_full)" in gateway.output(), "the line", PATIENCE)
+        wait(lambda: any("queue_full" in text for text in gateway.texts("gateway_dropped")), "the line", PATIENCE)
 
 
 def test_a_daemon_that_goes_away_is_met_again_and_peers_stay(tmp_path: Path) -> None:
     where = url()
-    with RunningGateway(tmp_path, {"listen": [where]}) as gateway, RawPeer(where) as peer:
+    with Links(tmp_path, {"listen": [where]}) as gateway, RawPeer(where) as peer:
         gateway.peers(1)
         gateway.bus.stop()
-        wait(lambda: "is away" in gateway.output(), "the line", PATIENCE)
+        wait(lambda: gateway.texts("daemon_away"), "the line", PATIENCE)
         peer.send(b"meanwhile")
         gateway.bus.start()
         wait(lambda: gateway.bus.brought() == [b"meanwhile"], "what has waited", PATIENCE)
@@ -219,21 +239,10 @@ def test_a_daemon_that_goes_away_is_met_again_and_peers_stay(tmp_path: Path) -> 
         assert gateway.bus.subscribed == 1
 
 
-def refusal(folder: Path, nng: Mapping[str, object]) -> str:
-    """What a gateway says that does not start."""
-    gateway = RunningGateway(folder, nng)
-    try:
-        assert gateway.running.wait(PATIENCE) == 2, gateway.output()
-    finally:
-        gateway.kill()
-        gateway.bus.close()
-    return gateway.output()
-
-
 def test_links_that_everybody_can_read_are_doubtful(tmp_path: Path) -> None:
-    with RunningGateway(tmp_path, {"listen": [url().replace("127.0.0.1", "0.0.0.0")], "dial": [url()]}) as gateway:
-        assert gateway.output().count("can read and send everything") == 1
-        assert "tls+tcp" in gateway.output()
+    everywhere = url().replace("127.0.0.1", "0.0.0.0")
+    with Links(tmp_path, {"listen": [everywhere], "dial": [url()]}) as gateway:
+        assert [everywhere in text for text in gateway.texts("doubtful_setting")] == [True]
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +290,7 @@ def test_only_peers_with_a_good_certificate_are_linked(
     where = secure(url())
     words = nngcat_tls(certificates, where, subject, "--listen" if way == "dial" else "--dial")
     with (
-        RunningGateway(tmp_path, {way: [where], "tls": tls(certificates, "relay01", **more)}) as gateway,
+        Links(tmp_path, {way: [where], "tls": tls(certificates, "relay01", **more)}) as gateway,
         nngcat(*words),
     ):
         if good:
@@ -291,13 +300,13 @@ def test_only_peers_with_a_good_certificate_are_linked(
         assert gateway.bus.report()["peers_connected"] == 0
 
 
-@pytest.mark.slow
 def test_files_that_are_missing_or_open_to_others_stop_the_start(tmp_path: Path, certificates: Path) -> None:
-    for name in ("ca.pem", "relay01.pem", "relay01.key"):
-        shutil.copy(certificates / name, tmp_path / name)
-    # Relative names count from the folder of the configuration.
-    settings = {"listen": [secure(url())], "tls": {"ca": "ca.pem", "certificate": "relay01.pem", "key": "relay01.key"}}
     key, certificate = tmp_path / "relay01.key", tmp_path / "relay01.pem"
+    for path in (tmp_path / "ca.pem", certificate, key):
+        shutil.copy(certificates / path.name, path)
+    # Relative names count from the folder of the configuration.
+    settings = TlsSettings(ca="ca.pem", certificate="relay01.pem", key="relay01.key")
+    Contexts(settings, str(tmp_path))
     for path, content, mode in (
         (key, None, 0o640),
         (certificate, None, 0o666),
@@ -310,7 +319,7 @@ def test_files_that_are_missing_or_open_to_others_stop_the_start(tmp_path: Path,
             path.write_bytes(content)
         if not mode:
             path.unlink()
-        output = refusal(tmp_path, settings)
-        assert (str(path) in output, "Traceback" in output) == (True, False), output
+        with refused("bad_certificate", kind=StartError):
+            Contexts(settings, str(tmp_path))
         if mode:
             key.chmod(0o600)

@@ -19,9 +19,9 @@ from bccnd.pipeline import schema
 from bccnd.pipeline.driver.build import build, once
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from bccnd.pipeline.lake.delta import Lake
+from tests.kernel import open_to_others
 from tests.pipeline.commands import bccn
 from tests.pipeline.threedays import content, files
-from tests.support import open_to_others
 
 HERE = EmbeddedRunner()
 

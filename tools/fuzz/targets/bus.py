@@ -64,7 +64,7 @@ def frames(data: bytes) -> object:
     outcome = [_shown(packets, own) for packets in (heard, watchers[0].all(), watchers[1].all(), hub.sent)]
     for peer in (one, *watchers):
         peer.close()
-        hub._peers.remove(peer)
+        hub.peers.remove(peer)
     hub.turn()
     assert not hub.bus.clients
     assert not hub.bus.queue_bytes
