@@ -59,17 +59,3 @@ def test_prefixes_are_how_a_datagram_of_each_length_begins(algo: bytes, total: b
         assert prefix is not None
         assert raw.startswith(prefix + total + b"]")
     assert sum(prefix is not None for prefix in prefixes) == len(built)
-
-
-@given(material.over(material.MARKS, 0, 6))
-@examples(400)
-def test_a_field_is_refused_alone_as_it_is_in_a_datagram(field: bytes) -> None:
-    # A delimiter in a field changes how many fields there are, so only the others can be compared.
-    if not set(field) & set(b":|"):
-        assert reason_of(bccn1.check_src, field) == reason_of(bccn1.read_body, field + b":1:c|")
-        valid = field.isdigit() and len(field) < 19
-        assert reason_of(bccn1.read_body, b"a:" + field + b":c|") == ("" if valid else "bad_seq")
-        assert reason_of(bccn1.check_chan, field) == reason_of(bccn1.read_body, b"a:1:" + field + b"|")
-    else:
-        assert reason_of(bccn1.check_src, field) == "bad_src"
-        assert reason_of(bccn1.check_chan, field) == "bad_channel"
