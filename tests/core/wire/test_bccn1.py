@@ -59,3 +59,9 @@ def test_prefixes_are_how_a_datagram_of_each_length_begins(algo: bytes, total: b
         assert prefix is not None
         assert raw.startswith(prefix + total + b"]")
     assert sum(prefix is not None for prefix in prefixes) == len(built)
+
+
+def test_a_seq_of_more_digits_than_int_takes_is_read_or_refused() -> None:
+    for digits in (5000, 60_000):
+        assert bccn1.read_body(b"a:" + b"0" * digits + b"42:c|")[1] == 42
+        assert reason_of(bccn1.read_body, b"a:" + b"9" * digits + b":c|") == "bad_seq"
