@@ -57,17 +57,12 @@ def keep(target: Target) -> int:
     return len(inputs)
 
 
-def advice(target: Target, output: str) -> str:
-    """Return what went wrong, and what to do with the input."""
-    lines = [line for line in output.splitlines() if line and not line.startswith(("INFO", "#", "=="))][-30:]
-    written = re.search(r"Test unit written to (\S+)", output)
-    findings = f"tools/fuzz/findings/{target.name}"
-    if written is not None:
-        lines += [
-            f"run it again: python -m tools.fuzz {target.name} --replay {written[1]}",
-            f"keep it:      mkdir -p {findings} && cp {written[1]} {findings}/WHAT-IT-SHOWS",
-        ]
-    return "\n".join(lines)
+def replay(target: Target, paths: list[Path]) -> None:
+    """Show what becomes of inputs."""
+    logging.disable()
+    run, _ = target.load()
+    for path in paths:
+        print(path, repr(run(path.read_bytes()))[:400], flush=True)
 
 
 def main() -> int:
@@ -83,10 +78,7 @@ def main() -> int:
     failed = False
     for target in (TARGETS[name] for name in given.targets or TARGETS):
         if given.replay is not None:
-            logging.disable()
-            run, _ = target.load()
-            for path in given.replay or kept(target.name):
-                print(path, repr(run(path.read_bytes()))[:400], flush=True)
+            replay(target, given.replay or kept(target.name))
             continue
         found, crashes = OUT / "corpus" / target.name, OUT / "crashes"
         for folder in (found, crashes):
@@ -98,7 +90,10 @@ def main() -> int:
         output = done.stdout + done.stderr
         if done.returncode:
             failed = True
-            print(f"{target.name:14} FAILED\n{advice(target, output)}", flush=True)
+            lines = [line for line in output.splitlines() if line and not line.startswith(("INFO", "#", "=="))]
+            print(f"{target.name:14} FAILED", *lines[-30:], sep="\n")
+            print(f"run it again: python -m tools.fuzz {target.name} --replay FILE")
+            print(f"keep it:      cp FILE tools/fuzz/findings/{target.name}/WHAT-IT-SHOWS", flush=True)
             continue
         reached = re.findall(r"cov: (\d+) ft: (\d+)", output)
         edges = reached[-1][0] if reached else "?"

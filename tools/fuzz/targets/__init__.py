@@ -39,7 +39,6 @@ TARGETS: Final = {
     for target in (
         Target("datagram", "segment", "a datagram at doors of every kind", 12_000, repairs=True),
         Target("stream", "segment", "datagrams of a few sources over time, by segments and links", 6_000, 400),
-        Target("patterns", "bus", "a pattern of each dialect and a key, beside the slow matcher", 30_000, 80),
         Target("frames", "bus", "what a client sends, through a whole bus", 2_500, 4000),
         Target("client", "bus", "what a client reads from the daemon", 30_000, 2000),
         Target("http", "bus", "what a visitor of the metrics sends", 1_500, 2000),
@@ -53,7 +52,6 @@ TARGETS: Final = {
         Target("rows", "files", "rows as bytes, and what the tap tells", 30_000, 1200),
         Target("configuration", "files", "configuration files", 1_500, 600),
         Target("image", "handover", "the image that the daemon before left", 10_000, 1200),
-        Target("trackers", "handover", "sources that a daemon of another version left", 6_000, 400),
         Target("record", "handover", "the record of a client that the daemon before left", 10_000, 1200),
     )
 }

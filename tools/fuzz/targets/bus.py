@@ -1,4 +1,4 @@
-"""The local bus: patterns, what clients send, what they read, and what visitors of the metrics send."""
+"""The local bus: what clients send, what they read, and what visitors of the metrics send."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from typing import Final
 from unittest.mock import patch
 
 from bccnd.client.session import Session
-from bccnd.core.matching.patterns import DIALECTS, compile_pattern, covers
-from bccnd.core.matching.routes import Routes
 from bccnd.core.wire import frames as wire
-from bccnd.errors import BadDatagram, BadFrame
+from bccnd.errors import BadFrame
 from bccnd.net.http import HttpServer
 from bccnd.net.loop import Loop
-from tests.core import naive
 from tests.rules import bus_limits
 from tests.support import Hub, turn
 
@@ -31,35 +28,6 @@ _NUMBERS: Final = re.compile(rb"\d{10,}")
 _LENGTHS: Final = re.compile(rb"BCCN1\[\d+\]")
 #: so few that an input reaches them
 _LIMITS: Final = bus_limits(max_subscriptions=8, user={"subscriptions": 32})
-
-
-def patterns(data: bytes) -> object:
-    """A dialect, a pattern, another one, and a key: the tree finds what the slow matcher finds, and a pattern that
-    covers another one matches whatever that one matches."""
-    dialect = DIALECTS[naive.DIALECT_NAMES[data[0] % 4]] if data else DIALECTS["path"]
-    first, second, key, *_ = [*data[1:].split(b"\n", 2), b"", b"", b""]
-    held = [one for one in (first, second) if not one.startswith(b"!")]
-    routes: Routes[int] = Routes(DIALECTS["path"])
-    for number, pattern in enumerate(held):
-        routes.join(number, b"h/p/%d" % number, dialect)
-        routes.subscribe(number, pattern)
-    outcome: list[object] = []
-    wanted = {number for number, one in enumerate(held) if naive.matches(dialect.name, one, key)}
-    if not key.startswith(b"!"):
-        assert set(routes.local(key).all) == wanted, f"{held} and {key!r} in {dialect.name}"
-        with suppress(BadDatagram):
-            assert set(routes.find(key).plain.all) == wanted
-        outcome.append(sorted(wanted))
-    compiled = [compile_pattern(one, dialect) for one in held]
-    if len(held) == 2:
-        both = covers(compiled[0], compiled[1]), covers(compiled[1], compiled[0])
-        outcome.append(both)
-        for covering, (wide, narrow) in zip(both, ((0, 1), (1, 0)), strict=True):
-            assert not covering or narrow not in wanted or wide in wanted, f"{held} and {key!r} in {dialect.name}"
-    for number, pattern in enumerate(held):
-        assert routes.unsubscribe(number, pattern)
-    assert not routes.subscriptions
-    return outcome
 
 
 @cache
