@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.sending.user_quota import (
-    BURST,
     LEAST_PATTERN_BYTES,
     MAX_DEBT,
     PATTERN_BYTES,
@@ -79,29 +78,6 @@ def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
                 assert account is kept.setdefault(uid, account)
                 assert account.subscriptions == account.queue_bytes == 0
         assert rate or len(quota) == sum(count > 0 for count in held.values())
-
-
-@given(
-    st.sampled_from([0.25, 1.0, 4.0, 8.0]),
-    st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 1, 2, 8, 40]), st.sampled_from(["publish"] * 4 + ["again"]))),
-)
-@examples(400)
-def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list[tuple[int, str]]) -> None:
-    quota = Quota(rate)
-    account, now = opened(quota), 0.0
-    when: list[float] = []
-    for quarters, what in history:
-        now += quarters / 4
-        if what == "again":  # to leave and come back gains nothing, however many others come meanwhile
-            quota.close(account, now)
-            opened(quota, 1001, now)
-            account = opened(quota, 1000, now)
-        elif not quota.publish(account, now):
-            when.append(now)
-    burst = max(1.0, rate * BURST)
-    for first in range(len(when)):
-        for last in range(first, len(when)):
-            assert last - first + 1 <= burst + (when[last] - when[first]) * rate
 
 
 @given(st.sampled_from([0.25, 1.0, 3.0, 7.0, 1000.0, 1e9]), st.lists(st.floats(0, 3), min_size=1, max_size=30))
